@@ -1,0 +1,68 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+/// Every target is Swift 6 with these; a new target takes them too.
+let settings: [SwiftSetting] = [
+    .swiftLanguageMode(.v6),
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+    .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+]
+
+/// Where the client speaks through the system's own URLSession.
+let urlSessionPlatforms: [Platform] = [.iOS, .macOS, .tvOS, .watchOS, .visionOS, .macCatalyst]
+/// Where the package brings its own sockets.
+let socketPlatforms: [Platform] = [.linux, .macOS]
+
+func library(_ name: String, _ dependencies: [Target.Dependency] = []) -> Target {
+    .target(name: name, dependencies: dependencies, swiftSettings: settings)
+}
+
+func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+    .testTarget(name: name, dependencies: dependencies, swiftSettings: settings)
+}
+
+let package = Package(
+    name: "swift-realtime",
+    platforms: [.iOS(.v16), .macOS(.v13), .tvOS(.v16), .watchOS(.v9), .visionOS(.v1)],
+    products: [
+        .library(name: "PusherChannels", targets: ["PusherChannels"]),
+        .library(name: "PusherServer", targets: ["PusherServer"]),
+        .library(name: "RealtimeCore", targets: ["RealtimeCore"]),
+        .library(name: "RealtimeSockets", targets: ["RealtimeSockets"]),
+        .library(name: "RealtimeTesting", targets: ["RealtimeTesting"]),
+        .executable(name: "realtime", targets: ["realtime"]),
+    ],
+    targets: [
+        .target(name: "CRealtimeSystem"),
+        library("RealtimeCore"),
+        library("RealtimeCrypto"),
+        library("RealtimeSockets", ["RealtimeCore", "RealtimeCrypto", "CRealtimeSystem"]),
+        library("RealtimeURLSession", ["RealtimeCore"]),
+        library(
+            "RealtimeTransports",
+            [
+                "RealtimeCore",
+                .target(name: "RealtimeURLSession", condition: .when(platforms: urlSessionPlatforms)),
+                .target(name: "RealtimeSockets", condition: .when(platforms: [.linux])),
+            ]),
+        library("PusherWire", ["RealtimeCore", "RealtimeCrypto"]),
+        library("PusherChannels", ["PusherWire", "RealtimeTransports", "RealtimeCore"]),
+        library("PusherServer", ["PusherWire", "RealtimeCore", "RealtimeCrypto"]),
+        library("RealtimeTesting", ["RealtimeCore", "PusherChannels", "PusherServer"]),
+        .executableTarget(
+            name: "realtime",
+            dependencies: ["PusherChannels", "PusherServer", "PusherWire", "RealtimeCore", "RealtimeSockets", "RealtimeCrypto"],
+            swiftSettings: settings),
+
+        tests("RealtimeCoreTests", ["RealtimeCore", "RealtimeTesting"]),
+        tests("RealtimeCryptoTests", ["RealtimeCrypto"]),
+        tests("RealtimeSocketsTests", ["RealtimeSockets", "RealtimeCore", "CRealtimeSystem"]),
+        tests("TransportConformanceTests", ["RealtimeSockets", "RealtimeCore", "RealtimeTesting"]),
+        tests("SimulationTests", ["RealtimeCore", "PusherChannels", "PusherServer", "PusherWire"]),
+        tests("PusherTests", ["PusherChannels", "PusherServer", "PusherWire", "RealtimeTesting", "RealtimeCore", "RealtimeSockets"]),
+        tests("PeerTests", ["PusherChannels", "PusherServer", "RealtimeSockets", "RealtimeCore"]),
+        tests("CommandLineTests", ["realtime"]),
+    ]
+)

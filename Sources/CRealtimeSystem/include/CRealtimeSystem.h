@@ -1,0 +1,3 @@
+#ifndef CREALTIMESYSTEM_H
+#define CREALTIMESYSTEM_H
+#endif
