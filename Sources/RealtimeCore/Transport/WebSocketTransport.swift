@@ -133,7 +133,7 @@ public protocol WebSocketConnection: AnyObject, Sendable {
     func flush()
     /// Stops reading from the socket soon. Messages already read still come.
     func pauseReading()
-    /// Reads on.
+    /// Reads on, at the latest with the next ``flush()``, which follows.
     func resumeReading()
     /// Sends what was enqueued and a close frame. `closed` follows when the peer has answered, or after a few seconds.
     func close(_ code: CloseCode, reason: String)

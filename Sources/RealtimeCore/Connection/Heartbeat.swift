@@ -1,0 +1,77 @@
+/// Who may be silent for how long. A protocol is one value of this type.
+package struct HeartbeatPolicy: Sendable, Hashable {
+    /// Ping when nothing was *received* for this long.
+    package var probeAfterSilence: Duration?
+    /// Give up when nothing was *received* for this long.
+    package var deadAfterSilence: Duration?
+    /// Ping when nothing was *sent* for this long.
+    package var pingAfterNotSending: Duration?
+
+    package init(probeAfterSilence: Duration? = nil, deadAfterSilence: Duration? = nil, pingAfterNotSending: Duration? = nil) {
+        self.probeAfterSilence = probeAfterSilence
+        self.deadAfterSilence = deadAfterSilence
+        self.pingAfterNotSending = pingAfterNotSending
+    }
+}
+
+/// The account of one connection's silence.
+package struct Heartbeat: Sendable {
+    package enum Action: Equatable, Sendable { case none, sendPing, declareDead }
+
+    private let probeAfter, deadAfter, pingAfter: Int64?
+    private var lastReceived, lastSent: Instant
+    private var isProbed = false
+    private var isReadingPaused = false
+
+    package init(_ policy: HeartbeatPolicy, now: Instant) {
+        self.probeAfter = policy.probeAfterSilence?.nanoseconds
+        self.deadAfter = policy.deadAfterSilence?.nanoseconds
+        self.pingAfter = policy.pingAfterNotSending?.nanoseconds
+        self.lastReceived = now
+        self.lastSent = now
+    }
+
+    private var probeDeadline: Instant? {
+        self.isProbed || self.isReadingPaused ? nil : self.probeAfter.map { self.lastReceived + $0 }
+    }
+    private var deadDeadline: Instant? { self.isReadingPaused ? nil : self.deadAfter.map { self.lastReceived + $0 } }
+    private var pingDeadline: Instant? { self.pingAfter.map { self.lastSent + $0 } }
+
+    package var nextDeadline: Instant? { .earliest(.earliest(self.probeDeadline, self.deadDeadline), self.pingDeadline) }
+
+    package mutating func received(now: Instant) {
+        self.lastReceived = now
+        self.isProbed = false
+    }
+
+    package mutating func sent(now: Instant) { self.lastSent = now }
+
+    /// While *we* do not read, silence is not held against the peer.
+    package mutating func reading(paused: Bool, now: Instant) {
+        self.isReadingPaused = paused
+        if !paused { self.received(now: now) }
+    }
+
+    /// Asks the peer for a sign of life now, as after the network has changed, and gives it `patience` to answer.
+    package mutating func probe(patience: Duration, now: Instant) -> Action {
+        guard !self.isProbed, !self.isReadingPaused else { return .none }
+        if let deadAfter { self.lastReceived = min(self.lastReceived, now + (patience.nanoseconds - deadAfter)) }
+        self.isProbed = true
+        self.lastSent = now
+        return .sendPing
+    }
+
+    package mutating func timeout(now: Instant) -> Action {
+        if let deadline = self.deadDeadline, deadline <= now { return .declareDead }
+        if let deadline = self.probeDeadline, deadline <= now {
+            self.isProbed = true
+            self.lastSent = now
+            return .sendPing
+        }
+        if let deadline = self.pingDeadline, deadline <= now {
+            self.lastSent = now
+            return .sendPing
+        }
+        return .none
+    }
+}

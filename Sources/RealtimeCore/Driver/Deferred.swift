@@ -1,0 +1,43 @@
+/// What waits until the lock is released, because it may run foreign code. Empty, and then free, for most batches.
+struct Deferred {
+    enum Action {
+        case open(any WebSocketConnection), flush(any WebSocketConnection), abandon(any WebSocketConnection)
+        case close(any WebSocketConnection, CloseCode, String)
+        case run(() -> Void)
+    }
+
+    private var actions: [Action] = []
+    private var firstWakeUp: WakeUp?
+    private var otherWakeUps: [WakeUp] = []
+    private var lastFlushed: ObjectIdentifier?
+
+    mutating func add(_ action: Action) { self.actions.append(action) }
+
+    mutating func flush(_ connection: any WebSocketConnection) {
+        guard self.lastFlushed != ObjectIdentifier(connection) else { return }
+        self.lastFlushed = ObjectIdentifier(connection)
+        self.actions.append(.flush(connection))
+    }
+
+    /// Whatever was sent after this needs another flush.
+    mutating func forgetFlushes() { self.lastFlushed = nil }
+
+    mutating func wake(_ wakeUp: WakeUp?) {
+        guard let wakeUp else { return }
+        if self.firstWakeUp == nil { self.firstWakeUp = wakeUp } else { self.otherWakeUps.append(wakeUp) }
+    }
+
+    func run() {
+        for action in self.actions {
+            switch action {
+            case .open(let connection): connection.open()
+            case .flush(let connection): connection.flush()
+            case .close(let connection, let code, let reason): connection.close(code, reason: reason)
+            case .abandon(let connection): connection.abandon()
+            case .run(let action): action()
+            }
+        }
+        self.firstWakeUp?.resume()
+        for wakeUp in self.otherWakeUps { wakeUp.resume() }
+    }
+}

@@ -1,0 +1,35 @@
+/// How long a listener listens.
+package enum ListenerLifetime: Sendable {
+    /// Until the connection has ended for good.
+    case connection
+    /// Until the client is gone, over any number of connections.
+    case client
+}
+
+/// A listener as the driver sees it: something that takes the machine's events.
+package protocol EventListener<Event>: AnyObject, Sendable {
+    associatedtype Event
+    var isFull: Bool { get }
+    func append(_ events: ArraySlice<Event>) -> Appended
+    func finish(_ reason: EndReason) -> WakeUp?
+}
+
+/// Turns a machine's events into those of one sequence, a batch at a time: `convert` is compiled where both types
+/// are known.
+final class ConvertingListener<Event: Sendable, Element: Sendable>: EventListener {
+    typealias Convert = @Sendable (ArraySlice<Event>, inout [Element]) -> Void
+
+    let buffer: EventBuffer<Element>
+    private let convert: Convert
+
+    init(_ buffer: EventBuffer<Element>, convert: @escaping Convert) {
+        self.buffer = buffer
+        self.convert = convert
+    }
+
+    var isFull: Bool { self.buffer.isFull }
+
+    func append(_ events: ArraySlice<Event>) -> Appended { self.buffer.append { self.convert(events, &$0) } }
+
+    func finish(_ reason: EndReason) -> WakeUp? { self.buffer.finish(reason) }
+}

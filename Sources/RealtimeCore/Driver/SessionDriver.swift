@@ -1,0 +1,321 @@
+/// Lock, step the machine, put what must stay in order on its queues, unlock, then do what may run foreign code.
+///
+/// It is the only place with a lock and a timer, it runs any session machine, and it owns no task. The connection
+/// holds the driver until it has ended, so its owner, the public client, stops it when it is dropped.
+package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sleeper {
+    /// Begins the work on any thread and returns how to cancel it. `finished` may be called on any thread, once.
+    package typealias Perform = @Sendable (
+        Machine.Work, _ finished: @escaping @Sendable (Machine.WorkResult) -> Void
+    ) -> (@Sendable () -> Void)?
+    private typealias Outcome = Result<Machine.Answer, Machine.Failure>
+
+    private enum WorkState: Sendable {
+        case starting
+        case running(cancel: (@Sendable () -> Void)?)
+    }
+
+    private struct Registered: Sendable {
+        var listener: any EventListener<Machine.Event>
+        var lifetime: ListenerLifetime
+    }
+
+    private struct State: Sendable {
+        var effects: Effects<Machine>
+        var connections: [ConnectionID: any WebSocketConnection] = [:]
+        var listeners: [ListenerID: Registered] = [:]
+        var fullListeners = 0
+        var paused: ConnectionID?
+        var waiters: [WaiterID: Waiter<Outcome>] = [:]
+        var waiterDeadlines = Deadlines<WaiterID>()
+        var waiterLimits: [WaiterID: Duration] = [:]
+        var works: [WorkID: WorkState] = [:]
+        var lastNumber: UInt64 = 0
+        var armed: Instant?
+        // Last: in unspecialised code what follows a value of generic type has no fixed offset.
+        var machine: Machine
+
+        mutating func nextNumber() -> UInt64 {
+            self.lastNumber += 1
+            return self.lastNumber
+        }
+
+        mutating func nextDeadline() -> Instant? { .earliest(self.machine.nextDeadline, self.waiterDeadlines.earliest()) }
+    }
+
+    private let state: Lock<State>
+    private let transport: any WebSocketTransport
+    private let time: any TimeSource
+    private let log: LogSink
+    private let subsystem: String
+    private let perform: Perform
+
+    package init(
+        _ machine: Machine, transport: any WebSocketTransport, time: any TimeSource, log: LogSink = .standard, subsystem: String,
+        perform: @escaping Perform = { _, _ in nil }
+    ) {
+        self.state = Lock(State(effects: Effects(logLevel: log.minimumLevel), machine: machine))
+        self.transport = transport
+        self.time = time
+        self.log = log
+        self.subsystem = subsystem
+        self.perform = perform
+    }
+
+    // MARK: From the user
+
+    package func start() { self.step { $0.start(now: $1, &$2) } }
+
+    package func stop() { self.step { $0.stop(now: $1, &$2) } }
+
+    /// Any command of the machine's own.
+    package func step(_ input: (inout Machine, Instant, inout Effects<Machine>) -> Void) {
+        self.run { input(&$0.machine, $1, &$0.effects) }
+    }
+
+    /// A look at the machine.
+    package func read<Result>(_ body: (borrowing Machine) -> Result) -> Result {
+        self.state.withLock { body($0.machine) }
+    }
+
+    package var counters: Counters {
+        self.state.withLock { $0.effects.counters }
+    }
+
+    package var nextDeadline: Instant? { self.state.withLock { $0.nextDeadline() } }
+
+    /// A command that is answered exactly once, whatever becomes of the connection or of the caller.
+    ///
+    /// - Parameter limit: how long the caller waits; `nil` for as long as it takes.
+    package func ask(
+        limit: Duration? = nil, _ question: (inout Machine, WaiterID, Instant, inout Effects<Machine>) -> Void
+    ) async throws(Machine.Failure) -> Machine.Answer {
+        let waiter = Waiter<Outcome>()
+        var id = WaiterID(rawValue: 0)
+        self.run { state, now in
+            id = WaiterID(rawValue: state.nextNumber())
+            state.waiters[id] = waiter
+            if let limit {
+                state.waiterDeadlines.set(id, now.advanced(by: limit))
+                state.waiterLimits[id] = limit
+            }
+            question(&state.machine, id, now, &state.effects)
+        }
+        let asked = id
+        return try await waiter.value { self.withdraw(asked) }.get()
+    }
+
+    /// A listener from now on. `register` tells the machine what it listens to; `convert` runs under the driver's lock.
+    package func listen<Element: Sendable>(
+        _ policy: BufferPolicy, lifetime: ListenerLifetime,
+        convert: @escaping @Sendable (ArraySlice<Machine.Event>, inout [Element]) -> Void,
+        register: (inout Machine, ListenerID, inout Effects<Machine>) -> Void
+    ) -> EventSequence<Element> {
+        let buffer = EventBuffer<Element>(policy)
+        let listener = ConvertingListener(buffer, convert: convert)
+        var id = ListenerID(rawValue: 0)
+        self.run { state, _ in
+            id = ListenerID(rawValue: state.nextNumber())
+            state.listeners[id] = Registered(listener: listener, lifetime: lifetime)
+            register(&state.machine, id, &state.effects)
+        }
+        let registered = id
+        return EventSequence(EventSequence<Element>.Listener(buffer) { [weak self] in self?.listener(registered, $0) })
+    }
+
+    /// The owner is gone: stops, and finishes every listener.
+    package func shutDown() {
+        self.run { state, now in
+            state.machine.stop(now: now, &state.effects)
+            let everybody = state.listeners.keys.sorted { $0.rawValue < $1.rawValue }
+            state.effects.commands.append(.endListeners(everybody, .ended))
+        }
+    }
+
+    // MARK: From the transport, the clock, the workers and the listeners
+
+    package func opened(_ id: ConnectionID, head: HTTPResponseHead) {
+        self.step { $0.opened(id, head: head, now: $1, &$2) }
+    }
+
+    package func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
+        var deferred = Deferred()
+        self.state.withLock { state in
+            let now = self.time.now
+            state.effects.counters.messagesReceived += batch.entries.count
+            state.effects.counters.bytesReceived += batch.bytes.count
+            state.machine.received(id, batch, now: now, &state.effects)
+            self.finishStep(&state, reading: id, now, &deferred)
+        }
+        deferred.run()
+    }
+
+    package func closed(_ id: ConnectionID, _ reason: CloseReason) {
+        self.run {
+            $0.connections[id] = nil
+            if $0.paused == id { $0.paused = nil }
+            $0.machine.closed(id, reason, now: $1, &$0.effects)
+        }
+    }
+
+    package func wakeUp() {
+        self.run { state, now in
+            state.armed = nil
+            while let due = state.waiterDeadlines.popDue(now) {
+                let limit = state.waiterLimits.removeValue(forKey: due.key) ?? .zero
+                state.effects.commands.append(.answer(due.key, .failure(Machine.timedOut(after: limit))))
+                state.machine.withdrawn(due.key, now: now, &state.effects)
+            }
+            if let deadline = state.machine.nextDeadline, deadline <= now { state.machine.timeout(now: now, &state.effects) }
+            assert(state.machine.nextDeadline.map { $0 > now } ?? true, "a deadline that stays in the past would wake us for ever")
+        }
+    }
+
+    private func withdraw(_ id: WaiterID) {
+        self.run { state, now in
+            guard state.waiters[id] != nil else { return }
+            state.effects.commands.append(.answer(id, .failure(Machine.cancelled)))
+            state.machine.withdrawn(id, now: now, &state.effects)
+        }
+    }
+
+    private func begin(_ id: WorkID, _ work: Machine.Work) {
+        guard self.state.withLock({ $0.works[id] != nil }) else { return }
+        let cancel = self.perform(work) { [weak self] result in
+            self?.run { state, now in
+                guard state.works.removeValue(forKey: id) != nil else { return }
+                state.machine.workFinished(id, result, now: now, &state.effects)
+            }
+        }
+        let isWanted = self.state.withLock { state in
+            guard state.works[id] != nil else { return false }
+            state.works[id] = .running(cancel: cancel)
+            return true
+        }
+        if !isWanted { cancel?() }
+    }
+
+    private func listener<Element>(_ id: ListenerID, _ signal: EventSequence<Element>.Signal) {
+        self.run { state, now, deferred in
+            guard let registered = state.listeners[id] else { return }
+            if signal == .left {
+                state.listeners[id] = nil
+                state.machine.left(id)
+                guard registered.listener.isFull else { return }
+            }
+            state.fullListeners -= 1
+            guard state.fullListeners == 0, let id = state.paused.take() else { return }
+            self.resume(id, &state, now, &deferred)
+        }
+    }
+
+    // MARK: The one way in
+
+    private func run(_ input: (inout State, Instant) -> Void) {
+        self.run { state, now, _ in input(&state, now) }
+    }
+
+    private func run(_ input: (inout State, Instant, inout Deferred) -> Void) {
+        var deferred = Deferred()
+        self.state.withLock { state in
+            // Read under the lock: for a machine, time never runs back.
+            let now = self.time.now
+            input(&state, now, &deferred)
+            self.finishStep(&state, reading: nil, now, &deferred)
+        }
+        deferred.run()
+    }
+
+    private func finishStep(_ state: inout State, reading id: ConnectionID?, _ now: Instant, _ deferred: inout Deferred) {
+        if !state.effects.deliveries.isEmpty { self.deliver(&state, reading: id, now, &deferred) }
+        if !state.effects.commands.isEmpty { self.obey(&state, now, &deferred) }
+        self.arm(&state)
+    }
+
+    private func deliver(_ state: inout State, reading id: ConnectionID?, _ now: Instant, _ deferred: inout Deferred) {
+        var start = 0
+        var isFull = false
+        for run in state.effects.runs {
+            for id in state.machine.listeners(on: run.route) {
+                guard let registered = state.listeners[id] else { continue }
+                let appended = registered.listener.append(state.effects.deliveries[start..<run.end])
+                deferred.wake(appended.wakeUp)
+                state.effects.counters.eventsDropped += appended.dropped
+                if appended.becameFull { state.fullListeners += 1 }
+                isFull = isFull || appended.isFull
+            }
+            start = run.end
+        }
+        state.effects.deliveries.removeAll(keepingCapacity: true)
+        state.effects.runs.removeAll(keepingCapacity: true)
+        // By delivery and not by state: a new connection's handshake must get through to a full listener's client.
+        guard isFull, let id, state.paused != id, let connection = state.connections[id] else { return }
+        state.paused = id
+        connection.pauseReading()
+        state.machine.reading(id, paused: true, now: now)
+    }
+
+    private func obey(_ state: inout State, _ now: Instant, _ deferred: inout Deferred) {
+        for command in state.effects.commands {
+            switch command {
+            case .open(let id, let request):
+                let connection = self.transport.makeConnection(request, id: id, events: self)
+                state.connections[id] = connection
+                deferred.add(.open(connection))
+            case .send(let id, let message):
+                guard let connection = state.connections[id] else { continue }
+                state.effects.counters.messagesSent += 1
+                state.effects.counters.bytesSent += message.bytes.count
+                connection.enqueue(message)
+                deferred.flush(connection)
+            case .close(let id, let code, let reason):
+                guard let connection = state.connections[id] else { continue }
+                deferred.forgetFlushes()
+                deferred.add(.close(connection, code, reason))
+            case .abandon(let id):
+                if state.paused == id { state.paused = nil }
+                if let connection = state.connections.removeValue(forKey: id) { deferred.add(.abandon(connection)) }
+            case .work(let id, let work):
+                state.works[id] = .starting
+                deferred.add(.run { self.begin(id, work) })
+            case .cancel(let id):
+                if case .running(let cancel?) = state.works.removeValue(forKey: id) { deferred.add(.run(cancel)) }
+            case .answer(let id, let outcome):
+                state.waiterDeadlines.set(id, nil)
+                state.waiterLimits[id] = nil
+                deferred.wake(state.waiters.removeValue(forKey: id)?.fulfil(outcome))
+            case .endListeners(let ids, let reason):
+                for id in ids { self.end(id, reason, &state, now, &deferred) }
+            case .finish(let reason):
+                let ending = state.listeners.filter { $0.value.lifetime == .connection }.keys.sorted { $0.rawValue < $1.rawValue }
+                for id in ending { self.end(id, .closed(reason), &state, now, &deferred) }
+            case .log(let level, let message):
+                deferred.add(.run { [log, subsystem] in log.log(level, subsystem, message) })
+            }
+        }
+        state.effects.commands.removeAll(keepingCapacity: true)
+    }
+
+    private func end(_ id: ListenerID, _ reason: EndReason, _ state: inout State, _ now: Instant, _ deferred: inout Deferred) {
+        guard let registered = state.listeners.removeValue(forKey: id) else { return }
+        if registered.listener.isFull { state.fullListeners -= 1 }
+        state.machine.left(id)
+        deferred.wake(registered.listener.finish(reason))
+        if state.fullListeners == 0, let paused = state.paused.take() { self.resume(paused, &state, now, &deferred) }
+    }
+
+    /// The wish is noted under the lock, so that it keeps its order with the wish to pause; the flush carries it out.
+    private func resume(_ id: ConnectionID, _ state: inout State, _ now: Instant, _ deferred: inout Deferred) {
+        guard let connection = state.connections[id] else { return }
+        connection.resumeReading()
+        deferred.flush(connection)
+        state.machine.reading(id, paused: false, now: now)
+    }
+
+    /// Lazy: a deadline that moves later, as with every message received, costs nothing. The old wake-up comes,
+    /// finds nothing due and arms again. Under the lock, or two threads could leave the later of two wishes standing.
+    private func arm(_ state: inout State) {
+        guard let next = state.nextDeadline(), state.armed.map({ next < $0 }) ?? true else { return }
+        state.armed = next
+        self.time.wake(self, at: next)
+    }
+}

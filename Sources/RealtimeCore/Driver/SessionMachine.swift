@@ -1,0 +1,113 @@
+/// A caller that waits for an answer.
+package struct WaiterID: Hashable, Sendable {
+    package var rawValue: UInt64
+    package init(rawValue: UInt64) { self.rawValue = rawValue }
+}
+
+/// A listener that was asked for.
+package struct ListenerID: Hashable, Sendable {
+    package var rawValue: UInt64
+    package init(rawValue: UInt64) { self.rawValue = rawValue }
+}
+
+/// Where an event goes: a number under which the machine knows a set of listeners.
+package struct Route: Hashable, Sendable {
+    package var rawValue: Int
+    package init(rawValue: Int) { self.rawValue = rawValue }
+}
+
+/// Work that the machine asked for and that takes its time: an authorisation, a negotiation.
+package struct WorkID: Hashable, Sendable {
+    package var rawValue: UInt64
+    package init(rawValue: UInt64) { self.rawValue = rawValue }
+}
+
+/// What a machine wants done. Every command names its connection, so the driver never guesses.
+package struct Effects<Machine: SessionMachine>: Sendable {
+    package enum Command: Sendable {
+        case open(ConnectionID, WebSocketRequest)
+        case send(ConnectionID, WebSocketMessage)
+        /// Say goodbye. What the connection says from here on is of no interest, apart from its end.
+        case close(ConnectionID, CloseCode, reason: String)
+        /// Drop the socket; nothing it says counts from here on.
+        case abandon(ConnectionID)
+        case work(WorkID, Machine.Work)
+        /// The result is not wanted any more.
+        case cancel(WorkID)
+        case answer(WaiterID, Result<Machine.Answer, Machine.Failure>)
+        /// These listeners have nothing more to expect.
+        case endListeners([ListenerID], EndReason)
+        /// Over until the next `start`: the listeners that live as long as the connection are finished.
+        case finish(CloseReason)
+        case log(LogLevel, String)
+    }
+
+    /// Events for one route, up to a place in `deliveries`.
+    package struct Run: Sendable {
+        package var route: Route
+        package var end: Int
+
+        package init(_ route: Route, end: Int) {
+            self.route = route
+            self.end = end
+        }
+    }
+
+    package var commands: [Command] = []
+    /// Apart from the commands, because these are many: they go to the listeners a run at a time. They are filled in
+    /// the machine's own module, where the compiler knows their type.
+    package var deliveries: [Machine.Event] = []
+    package var runs: [Run] = []
+    package var counters = Counters()
+    package let logLevel: LogLevel
+
+    package init(logLevel: LogLevel = .error) {
+        self.logLevel = logLevel
+    }
+
+    package mutating func log(_ level: LogLevel, _ message: @autoclosure () -> String) {
+        guard level >= self.logLevel else { return }
+        self.commands.append(.log(level, message()))
+    }
+
+    package mutating func removeAll() {
+        self.commands.removeAll(keepingCapacity: true)
+        self.deliveries.removeAll(keepingCapacity: true)
+        self.runs.removeAll(keepingCapacity: true)
+    }
+}
+
+/// A protocol's whole behaviour as a value: what comes in, what is to be done about it.
+///
+/// `received` takes what one read brought: the loop over messages lies in the machine's module, because a call per
+/// message into another module is not specialised and costs ten times the work itself.
+package protocol SessionMachine: Sendable {
+    associatedtype Event: Sendable
+    associatedtype Answer: Sendable
+    associatedtype Failure: Error
+    associatedtype Work: Sendable
+    associatedtype WorkResult: Sendable
+
+    /// When ``timeout(now:_:)`` wants to be called.
+    var nextDeadline: Instant? { get }
+
+    mutating func start(now: Instant, _ effects: inout Effects<Self>)
+    mutating func stop(now: Instant, _ effects: inout Effects<Self>)
+    mutating func opened(_ id: ConnectionID, head: HTTPResponseHead, now: Instant, _ effects: inout Effects<Self>)
+    mutating func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, now: Instant, _ effects: inout Effects<Self>)
+    mutating func reading(_ id: ConnectionID, paused: Bool, now: Instant)
+    mutating func closed(_ id: ConnectionID, _ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>)
+    mutating func workFinished(_ id: WorkID, _ result: WorkResult, now: Instant, _ effects: inout Effects<Self>)
+    mutating func timeout(now: Instant, _ effects: inout Effects<Self>)
+
+    /// The caller has gone and has had its answer: its task was cancelled, or its time was up.
+    mutating func withdrawn(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>)
+
+    /// Who listens on a route now.
+    func listeners(on route: Route) -> [ListenerID]
+    /// The listener has gone.
+    mutating func left(_ listener: ListenerID)
+
+    static var cancelled: Failure { get }
+    static func timedOut(after: Duration) -> Failure
+}

@@ -1,0 +1,146 @@
+/// A network without sockets: clients and servers of one process, joined in memory.
+///
+/// Everything that happens on it happens one thing after the other, on the thread of whoever set it off: when a call
+/// such as `client.connect()` returns, the server has answered and the client has heard it. Nothing has to be waited
+/// for, and a test runs the same way each time. While one thread is at it, what other threads set off is left to it.
+public final class InMemoryNetwork: Sendable {
+    /// What the network does to what is sent.
+    public enum Condition: Sendable {
+        /// It carries.
+        case up
+        /// New connections fail at once, as without a network.
+        case down
+        /// Everything is swallowed and nobody is told, as behind a dead router.
+        case silent
+    }
+
+    struct Address: Hashable, Sendable {
+        var host: String
+        var port: Int
+    }
+
+    private struct State: Sendable {
+        var jobs: [@Sendable () -> Void] = []
+        var isRunning = false
+        var condition = Condition.up
+        var listeners: [Address: InMemoryListener] = [:]
+        var sockets: [ObjectIdentifier: InMemorySocket] = [:]
+        var lastPort = 49151
+        var lastConnection: UInt64 = 0
+    }
+
+    private let state = Lock(State())
+    package let time: any TimeSource
+
+    package init(time: any TimeSource) {
+        self.time = time
+    }
+
+    /// What the network does from now on. Connections that exist stay, unless ``cut()`` ends them.
+    public var condition: Condition {
+        get { self.state.withLock { $0.condition } }
+        set { self.state.withLock { $0.condition = newValue } }
+    }
+
+    /// Ends every connection without a goodbye, on both sides.
+    public func cut() {
+        let sockets = self.state.withLock { $0.sockets.values.sorted { $0.id < $1.id } }
+        self.submit {
+            for socket in sockets { socket.end(.transport(TransportError(.reset, "The in-memory network was cut."))) }
+        }
+    }
+
+    /// A server's end at this address. Port 0 takes a free one.
+    public func listener(host: String = "memory", port: Int = 0) -> InMemoryListener {
+        let address = self.state.withLock { state in
+            if port == 0 { state.lastPort += 1 }
+            return Address(host: host, port: port == 0 ? state.lastPort : port)
+        }
+        return InMemoryListener(self, address)
+    }
+
+    /// Makes clients' connections over this network.
+    public var webSocket: any WebSocketTransport { InMemoryWebSocketTransport(network: self) }
+
+    /// Sends clients' requests over this network.
+    public var http: any HTTPTransport { InMemoryHTTPTransport(network: self) }
+
+    // MARK: For its ends
+
+    func submit(_ job: @escaping @Sendable () -> Void) {
+        self.state.withLock { $0.jobs.append(job) }
+        self.run()
+    }
+
+    /// Does what there is to do, unless somebody is at it.
+    func run() {
+        while true {
+            let jobs = self.state.withLock { state -> [@Sendable () -> Void] in
+                guard !state.isRunning, !state.jobs.isEmpty else { return [] }
+                state.isRunning = true
+                defer { state.jobs = [] }
+                return state.jobs
+            }
+            if jobs.isEmpty { return }
+            for job in jobs { job() }
+            self.state.withLock { $0.isRunning = false }
+        }
+    }
+
+    func add(_ listener: InMemoryListener, at address: Address) -> Bool {
+        self.state.withLock { state in
+            guard state.listeners[address] == nil else { return false }
+            state.listeners[address] = listener
+            return true
+        }
+    }
+
+    func remove(at address: Address) { self.state.withLock { $0.listeners[address] = nil } }
+
+    func listener(at endpoint: Endpoint) -> InMemoryListener? {
+        self.state.withLock { $0.listeners[Address(host: endpoint.host, port: endpoint.port)] }
+    }
+
+    func nextConnectionID() -> ConnectionID {
+        self.state.withLock { state in
+            state.lastConnection += 1
+            return ConnectionID(rawValue: state.lastConnection)
+        }
+    }
+
+    func add(_ socket: InMemorySocket) { self.state.withLock { $0.sockets[ObjectIdentifier(socket)] = socket } }
+    func remove(_ socket: InMemorySocket) { self.state.withLock { $0.sockets[ObjectIdentifier(socket)] = nil } }
+}
+
+/// A server's end on an ``InMemoryNetwork``.
+public final class InMemoryListener: Listener {
+    private let network: InMemoryNetwork
+    private let address: InMemoryNetwork.Address
+    private let state = Lock<(any ListenerHandler)?>(nil)
+    private let accepted = Lock<[ObjectIdentifier: InMemorySocket]>([:])
+
+    init(_ network: InMemoryNetwork, _ address: InMemoryNetwork.Address) {
+        self.network = network
+        self.address = address
+    }
+
+    var handler: (any ListenerHandler)? { self.state.withLock { $0 } }
+
+    public func start(_ handler: any ListenerHandler) async throws(TransportError) -> ListenerAddress {
+        guard self.network.add(self, at: self.address) else {
+            throw TransportError(.addressInUse, "\(self.address.host):\(self.address.port) is taken on this network; use another port, or 0.")
+        }
+        self.state.withLock { $0 = handler }
+        return ListenerAddress(host: self.address.host, port: self.address.port)
+    }
+
+    public func stop() async {
+        self.network.remove(at: self.address)
+        let sockets = self.accepted.withLock { $0.values.sorted { $0.id < $1.id } }
+        for socket in sockets { socket.close(.goingAway, reason: "The server stops.") }
+        self.state.withLock { $0 = nil }
+    }
+
+    func add(_ socket: InMemorySocket) { self.accepted.withLock { $0[ObjectIdentifier(socket)] = socket } }
+    func remove(_ socket: InMemorySocket) { self.accepted.withLock { $0[ObjectIdentifier(socket)] = nil } }
+}
