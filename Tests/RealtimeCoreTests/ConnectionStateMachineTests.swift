@@ -1,0 +1,210 @@
+import RealtimeCore
+import Testing
+
+@Suite struct ConnectionStateMachineTests {
+    private static let zero = Instant(nanoseconds: 0)
+    private static let heartbeat = HeartbeatPolicy(probeAfterSilence: .seconds(120), deadAfterSilence: .seconds(150))
+
+    private func after(_ seconds: Int) -> Instant { Self.zero.advanced(by: .seconds(seconds)) }
+
+    private func machine(_ change: (inout ConnectionPolicy) -> Void = { _ in }) -> ConnectionStateMachine {
+        var policy = ConnectionPolicy()
+        change(&policy)
+        return ConnectionStateMachine(policy: policy, generator: SplitMix64(seed: 1))
+    }
+
+    /// A machine that is connected on its first attempt.
+    private func connected(_ change: (inout ConnectionPolicy) -> Void = { _ in }) -> (ConnectionStateMachine, ConnectionID) {
+        var machine = self.machine(change)
+        let id = ConnectionID(rawValue: 1)
+        #expect(machine.start(now: Self.zero) == .open(id))
+        #expect(machine.opened(id) == .beginHandshake)
+        #expect(machine.ready(id, Self.heartbeat, now: Self.zero) == .announceConnected)
+        return (machine, id)
+    }
+
+    @Test func nothingHappensUntilItIsStarted() {
+        var machine = self.machine()
+        #expect(machine.nextDeadline == nil)
+        #expect(machine.timeout(now: self.after(1000)) == .none)
+        #expect(machine.current == nil)
+    }
+
+    @Test func startingTwiceOpensOnce() {
+        var machine = self.machine()
+        #expect(machine.start(now: Self.zero) == .open(ConnectionID(rawValue: 1)))
+        #expect(machine.start(now: Self.zero) == .none)
+    }
+
+    @Test func theOpenTimeoutCoversConnectingAndGreeting() {
+        var machine = self.machine()
+        let id = ConnectionID(rawValue: 1)
+        _ = machine.start(now: Self.zero)
+        #expect(machine.nextDeadline == self.after(15))
+        #expect(machine.opened(id) == .beginHandshake)
+        #expect(machine.nextDeadline == self.after(15))
+        #expect(machine.timeout(now: self.after(15)) == .abandon(id, .openTimeout))
+        guard case .backingOff = machine.state else { return #expect(Bool(false), "it should back off") }
+    }
+
+    @Test func newsOfAnotherAttemptChangeNothing() {
+        var (machine, id) = self.connected()
+        let stale = ConnectionID(rawValue: 7)
+        #expect(machine.opened(stale) == .none)
+        #expect(machine.ready(stale, Self.heartbeat, now: Self.zero) == .none)
+        #expect(!machine.received(stale, now: self.after(100)))
+        #expect(machine.closed(stale, .openTimeout, .immediately, now: Self.zero) == .none)
+        #expect(machine.connected == id)
+        #expect(machine.nextDeadline == self.after(120))
+    }
+
+    @Test func silenceIsProbedAndThenTheConnectionIsGivenUp() {
+        var (machine, id) = self.connected()
+        #expect(machine.nextDeadline == self.after(120))
+        #expect(machine.timeout(now: self.after(120)) == .sendPing(id))
+        #expect(machine.nextDeadline == self.after(150))
+        #expect(machine.timeout(now: self.after(150)) == .abandon(id, .heartbeatTimeout))
+    }
+
+    @Test func whateverIsReceivedAnswersTheProbe() {
+        var (machine, id) = self.connected()
+        _ = machine.timeout(now: self.after(120))
+        let isCurrent = machine.received(id, now: self.after(130))
+        #expect(isCurrent)
+        #expect(machine.nextDeadline == self.after(250))
+    }
+
+    @Test func silenceDoesNotCountWhileReadingIsPaused() {
+        var (machine, id) = self.connected()
+        machine.reading(id, paused: true, now: self.after(10))
+        #expect(machine.nextDeadline == nil)
+        machine.reading(id, paused: false, now: self.after(1000))
+        #expect(machine.nextDeadline == self.after(1120))
+    }
+
+    @Test func aProbeOnSuspicionGivesThePeerOnlyItsPatience() {
+        var (machine, id) = self.connected()
+        #expect(machine.probe(patience: .seconds(5), now: self.after(10)) == .sendPing(id))
+        #expect(machine.nextDeadline == self.after(15))
+        #expect(machine.timeout(now: self.after(15)) == .abandon(id, .heartbeatTimeout))
+    }
+
+    @Test func onlyThreeReconnectsInARowAreImmediate() {
+        var machine = self.machine()
+        _ = machine.start(now: Self.zero)
+        for attempt in 1...3 {
+            let id = ConnectionID(rawValue: UInt64(attempt))
+            #expect(machine.closed(id, .heartbeatTimeout, .immediately, now: Self.zero) == .reconnect(ConnectionID(rawValue: UInt64(attempt + 1))))
+        }
+        #expect(machine.closed(ConnectionID(rawValue: 4), .heartbeatTimeout, .immediately, now: Self.zero) == .reconnectLater)
+    }
+
+    @Test func failuresAreForgottenOnlyAfterAStableWhile() {
+        for (livedFor, isForgotten) in [(29, false), (30, true)] {
+            var (machine, id) = self.connected { $0.maximumImmediateReconnects = 1 }
+            _ = machine.closed(id, .heartbeatTimeout, .immediately, now: Self.zero)
+            let second = ConnectionID(rawValue: 2)
+            _ = machine.opened(second)
+            _ = machine.ready(second, Self.heartbeat, now: Self.zero)
+            let action = machine.closed(second, .heartbeatTimeout, .immediately, now: self.after(livedFor))
+            #expect(action == (isForgotten ? .reconnect(ConnectionID(rawValue: 3)) : .reconnectLater))
+        }
+    }
+
+    @Test func theProtocolMayForbidReconnecting() {
+        var (machine, id) = self.connected()
+        let reason = CloseReason.peer(CloseCode(rawValue: 4001), "no such application")
+        #expect(machine.closed(id, reason, .never, now: Self.zero) == .finish(reason))
+        #expect(machine.nextDeadline == nil)
+        #expect(machine.start(now: Self.zero) == .open(ConnectionID(rawValue: 2)))
+    }
+
+    @Test func aMinimumWaitIsKept() {
+        for seed in 0..<200 as Range<UInt64> {
+            var machine = ConnectionStateMachine(generator: SplitMix64(seed: seed))
+            _ = machine.start(now: Self.zero)
+            _ = machine.closed(ConnectionID(rawValue: 1), .openTimeout, .afterBackoff(atLeast: .seconds(1)), now: Self.zero)
+            #expect(machine.nextDeadline! >= self.after(1))
+        }
+    }
+
+    @Test func stoppingIsPromptInEveryState() {
+        var idle = self.machine()
+        #expect(idle.stop(now: Self.zero) == .finish)
+
+        var opening = self.machine()
+        _ = opening.start(now: Self.zero)
+        #expect(opening.stop(now: Self.zero) == .finishAndAbandon(ConnectionID(rawValue: 1)))
+        #expect(opening.nextDeadline == nil)
+
+        var handshaking = self.machine()
+        _ = handshaking.start(now: Self.zero)
+        _ = handshaking.opened(ConnectionID(rawValue: 1))
+        #expect(handshaking.stop(now: Self.zero) == .finishAndClose(ConnectionID(rawValue: 1)))
+
+        var (connected, id) = self.connected()
+        #expect(connected.stop(now: Self.zero) == .finishAndClose(id))
+        #expect(connected.stop(now: Self.zero) == .none)
+
+        var waiting = self.machine()
+        _ = waiting.start(now: Self.zero)
+        _ = waiting.closed(ConnectionID(rawValue: 1), .openTimeout, .afterBackoff(), now: Self.zero)
+        #expect(waiting.stop(now: Self.zero) == .finish)
+        #expect(waiting.nextDeadline == nil)
+    }
+
+    @Test func aPeerThatNeverAnswersTheGoodbyeIsAbandoned() {
+        var (machine, id) = self.connected()
+        _ = machine.stop(now: Self.zero)
+        #expect(machine.nextDeadline == self.after(5))
+        #expect(machine.timeout(now: self.after(5)) == .abandonClosing(id))
+        #expect(machine.nextDeadline == nil)
+    }
+
+    @Test func nothingIsReadAfterStopping() {
+        var (machine, id) = self.connected()
+        _ = machine.stop(now: Self.zero)
+        #expect(!machine.received(id, now: Self.zero))
+    }
+
+    @Test func startingWhileTheOldSocketSaysGoodbyeReplacesIt() {
+        var (machine, id) = self.connected()
+        _ = machine.stop(now: Self.zero)
+        #expect(machine.start(now: self.after(1)) == .replace(id, by: ConnectionID(rawValue: 2)))
+        #expect(machine.closed(id, .requested, .afterBackoff(), now: self.after(2)) == .none)
+        #expect(machine.current == ConnectionID(rawValue: 2))
+    }
+
+    @Test func startingWhileBackingOffTriesAtOnce() {
+        var machine = self.machine()
+        _ = machine.start(now: Self.zero)
+        _ = machine.closed(ConnectionID(rawValue: 1), .openTimeout, .afterBackoff(atLeast: .seconds(1)), now: Self.zero)
+        #expect(machine.start(now: Self.zero) == .open(ConnectionID(rawValue: 2)))
+    }
+}
+
+@Suite struct BackoffTests {
+    @Test func waitsDoubleUpToTheCapAndAreSpreadFromZero() {
+        let backoff = Backoff(base: .seconds(1), cap: .seconds(60))
+        var generator = SplitMix64(seed: 42)
+        for (failures, ceiling) in [(1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (8, 60), (1_000_000, 60)] {
+            let delays = (0..<500).map { _ in backoff.delay(failures: failures, minimum: .zero, using: &generator) }
+            #expect(delays.allSatisfy { $0 > .zero && $0 <= .seconds(ceiling) })
+            #expect(delays.min()! < .seconds(ceiling) * 0.1)
+            #expect(delays.max()! > .seconds(ceiling) * 0.9)
+        }
+    }
+
+    @Test func theSameSeedGivesTheSameWaits() {
+        var (first, second) = (SplitMix64(seed: 7), SplitMix64(seed: 7))
+        for failures in 1...20 {
+            #expect(
+                Backoff().delay(failures: failures, minimum: .zero, using: &first) == Backoff().delay(failures: failures, minimum: .zero, using: &second))
+        }
+    }
+
+    @Test func durationsBeyondAllMeasureMeanNever() {
+        #expect(Duration.seconds(Int64.max).nanoseconds == .max)
+        #expect(Instant(nanoseconds: 5).advanced(by: .seconds(Int64.max)) == Instant(nanoseconds: .max))
+    }
+}

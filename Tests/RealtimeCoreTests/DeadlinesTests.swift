@@ -1,0 +1,70 @@
+import RealtimeCore
+import RealtimeTesting
+import Testing
+
+@Suite struct DeadlinesTests {
+    @Test func theyComeInOrderAndThoseOfTheSameInstantByAge() {
+        var deadlines = Deadlines<String>()
+        for (key, at) in [("c", 30), ("a", 10), ("b", 10), ("d", 20)] { deadlines.set(key, Instant(nanoseconds: Int64(at))) }
+        var order: [String] = []
+        while let due = deadlines.popDue(Instant(nanoseconds: 30)) { order.append(due.key) }
+        #expect(order == ["a", "b", "d", "c"])
+        #expect(deadlines.isEmpty)
+    }
+
+    @Test func aReplacedOrRemovedDeadlineNeverComes() {
+        var deadlines = Deadlines<Int>()
+        deadlines.set(1, Instant(nanoseconds: 10))
+        deadlines.set(1, Instant(nanoseconds: 50))
+        deadlines.set(2, Instant(nanoseconds: 20))
+        deadlines.set(2, nil)
+        #expect(deadlines.popDue(Instant(nanoseconds: 49)) == nil)
+        #expect(deadlines.earliest() == Instant(nanoseconds: 50))
+        #expect(deadlines.popDue(Instant(nanoseconds: 50))?.key == 1)
+    }
+
+    @Test func thousandsOfReplacementsKeepTheOrder() {
+        var generator = SplitMix64(seed: 3)
+        var deadlines = Deadlines<Int>()
+        var expected: [Int: Int64] = [:]
+        for _ in 0..<5_000 {
+            let (key, at) = (Int.random(in: 0..<100, using: &generator), Int64.random(in: 0..<1_000, using: &generator))
+            let isRemoved = Int.random(in: 0..<5, using: &generator) == 0
+            deadlines.set(key, isRemoved ? nil : Instant(nanoseconds: at))
+            expected[key] = isRemoved ? nil : at
+        }
+        var last = Int64.min
+        while let due = deadlines.popDue(Instant(nanoseconds: 1_000)) {
+            #expect(due.instant.nanoseconds >= last)
+            #expect(expected.removeValue(forKey: due.key) == due.instant.nanoseconds)
+            last = due.instant.nanoseconds
+        }
+        #expect(expected.isEmpty)
+    }
+
+    private final class Bell: Sleeper {
+        let rings: Recorder<Duration>
+        let clock: ManualClock
+        init(_ rings: Recorder<Duration>, _ clock: ManualClock) { (self.rings, self.clock) = (rings, clock) }
+        func wakeUp() { self.rings.record(self.clock.elapsed) }
+    }
+
+    @Test func theManualClockPassesThroughEveryWakeUp() {
+        let (clock, rings) = (ManualClock(), Recorder<Duration>())
+        let bells = [3, 1, 2].map { seconds -> Bell in
+            let bell = Bell(rings, clock)
+            clock.wake(bell, at: Instant(nanoseconds: 0).advanced(by: .seconds(seconds)))
+            return bell
+        }
+        clock.advance(by: .seconds(10))
+        #expect(rings.all == [.seconds(1), .seconds(2), .seconds(3)])
+        #expect(bells.count == 3 && clock.elapsed == .seconds(10))
+    }
+
+    @Test func aSleeperThatIsGoneIsNotWoken() {
+        let (clock, rings) = (ManualClock(), Recorder<Duration>())
+        clock.wake(Bell(rings, clock), at: Instant(nanoseconds: 5))
+        clock.advance(by: .seconds(1))
+        #expect(rings.all.isEmpty)
+    }
+}
