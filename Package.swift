@@ -48,7 +48,7 @@ let package = Package(
                 .target(name: "RealtimeSockets", condition: .when(platforms: [.linux])),
             ]),
         library("PusherWire", ["RealtimeCore", "RealtimeCrypto"]),
-        library("PusherChannels", ["PusherWire", "RealtimeTransports", "RealtimeCore"]),
+        library("PusherChannels", ["PusherWire", "RealtimeTransports", "RealtimeCore", "RealtimeCrypto"]),
         library("PusherServer", ["PusherWire", "RealtimeCore", "RealtimeCrypto"]),
         library("RealtimeTesting", ["RealtimeCore", "PusherChannels", "PusherServer"]),
         .executableTarget(

@@ -1,0 +1,2 @@
+public import RealtimeCore
+extension Transports { public static var standard: Transports { fatalError() } }
