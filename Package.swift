@@ -48,8 +48,8 @@ let package = Package(
                 .target(name: "RealtimeSockets", condition: .when(platforms: [.linux])),
             ]),
         library("PusherWire", ["RealtimeCore", "RealtimeCrypto"]),
-        library("PusherChannels", ["PusherWire", "RealtimeTransports", "RealtimeCore", "RealtimeCrypto"]),
-        library("PusherServer", ["PusherWire", "RealtimeCore", "RealtimeCrypto"]),
+        library("PusherChannels", ["PusherWire", "RealtimeTransports", "RealtimeCore"]),
+        library("PusherServer", ["PusherWire", "RealtimeCore"]),
         library("RealtimeTesting", ["RealtimeCore", "PusherChannels", "PusherServer"]),
         .executableTarget(
             name: "realtime",

@@ -1,6 +1,5 @@
 import PusherWire
 public import RealtimeCore
-import RealtimeCrypto
 
 /// A client of Pusher Channels, or of any server that speaks its protocol.
 ///
@@ -148,6 +147,13 @@ public final class PusherClient: Sendable {
     /// ended for good. With a name, those events alone.
     public func events(_ name: String? = nil, buffer: BufferPolicy = .standard) -> EventSequence<PusherEvent> {
         self.eventSequence(.events(channel: nil, name: name), buffer)
+    }
+
+    /// How many callers wait for an answer: for tests, which have to know that somebody does.
+    package var waitingCallers: Int {
+        self.driver.read { session in
+            session.connectWaiters.count + session.endWaiters.count + session.channels.reduce(0) { $0 + ($1?.waiters.count ?? 0) }
+        }
     }
 
     // MARK: For the channels

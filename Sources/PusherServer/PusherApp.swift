@@ -1,4 +1,4 @@
-import RealtimeCore
+public import RealtimeCore
 
 /// An application of the embedded server.
 public struct PusherApp: Sendable, Hashable {

@@ -30,7 +30,7 @@ public final class PusherServer: ListenerHandler {
         seed: UInt64 = .random(in: .min ... .max), unixTime: (@Sendable () -> Int64)? = nil
     ) {
         self.app = app
-        self.unixTime = unixTime ?? { Int64(time(nil)) }
+        self.unixTime = unixTime ?? { Self.secondsSince1970() }
         let machine = PusherServerMachine(app, asksBeforeSubscribing: hooks.onSubscribe != nil, seed: seed)
         self.driver = SessionDriver(machine, transport: NoTransport(), time: time, log: log, subsystem: "pusher-server") { work, finished in
             guard let ask = hooks.onSubscribe else {
@@ -124,6 +124,8 @@ public final class PusherServer: ListenerHandler {
             machine.order(socketID, now: now, &effects) { $2.commands.append(.send($1, .text(frame))) }
         }
     }
+
+    private static func secondsSince1970() -> Int64 { Int64(time(nil)) }
 
     // MARK: From the listener
 

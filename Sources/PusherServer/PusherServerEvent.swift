@@ -1,4 +1,4 @@
-import RealtimeCore
+public import RealtimeCore
 
 /// What happens on the server, for tests and logs.
 public enum PusherServerEvent: Sendable, Hashable {

@@ -1,6 +1,5 @@
 import PusherWire
 import RealtimeCore
-import RealtimeCrypto
 
 /// The whole server as a value: who is connected, who is on which channel, what is sent to whom.
 ///
@@ -233,7 +232,7 @@ struct PusherServerMachine: SessionMachine {
             let expected = ChannelSignature.token(
                 key: self.app.key, secret: self.app.secret, socketID: connection.socketID, channel: name,
                 channelData: kind == .presence ? channelData : nil)
-            guard let auth = data["auth"]?.string, HMACSHA256.isEqual(auth, expected) else {
+            guard let auth = data["auth"]?.string, ChannelSignature.isEqual(auth, expected) else {
                 return refuse(4009, "The connection is not authorised for \(name): the signature is missing or wrong")
             }
             if kind == .presence {

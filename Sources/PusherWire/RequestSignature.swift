@@ -12,7 +12,7 @@ package enum RequestSignature {
     /// The target with its signed query.
     package static func sign(method: String, path: String, body: [UInt8], key: String, secret: String, unixTime: Int64) -> String {
         var fields = [("auth_key", key), ("auth_timestamp", "\(unixTime)"), ("auth_version", "1.0")]
-        if !body.isEmpty { fields.append(("body_md5", MD5.hex(body))) }
+        if !body.isEmpty { fields.append(("body_md5", Hex.encode(MD5.hash(body)))) }
         fields.append(("auth_signature", self.signature(method, path, fields, secret)))
         return path + "?" + fields.map { "\($0.0)=\(PercentEncoding.form($0.1))" }.joined(separator: "&")
     }
@@ -33,11 +33,11 @@ package enum RequestSignature {
             return .refused("The auth_timestamp is more than \(self.tolerance) seconds off; check the clocks.")
         }
         if !body.isEmpty || value("body_md5") != nil {
-            guard value("body_md5") == MD5.hex(body) else { return .refused("The body_md5 is not that of the body.") }
+            guard value("body_md5") == Hex.encode(MD5.hash(body)) else { return .refused("The body_md5 is not that of the body.") }
         }
         guard let signature = value("auth_signature") else { return .refused("The auth_signature is missing.") }
         let signed = fields.filter { $0.name != "auth_signature" }.map { ($0.name, $0.value) }
-        guard HMACSHA256.isEqual(signature, self.signature(method, String(head.path), signed, secret)) else {
+        guard ChannelSignature.isEqual(signature, self.signature(method, String(head.path), signed, secret)) else {
             return .refused("The auth_signature is not right; check the secret, and that the path and the query are signed as they are sent.")
         }
         return .accepted
@@ -45,6 +45,6 @@ package enum RequestSignature {
 
     private static func signature(_ method: String, _ path: String, _ fields: [(String, String)], _ secret: String) -> String {
         let query = fields.map { ($0.0.lowercased(), $0.1) }.sorted { $0.0 < $1.0 }.map { "\($0.0)=\($0.1)" }.joined(separator: "&")
-        return HMACSHA256.hex(key: secret, "\(method)\n\(path)\n\(query)")
+        return ChannelSignature.hex(of: "\(method)\n\(path)\n\(query)", secret: secret)
     }
 }
