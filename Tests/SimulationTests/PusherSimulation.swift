@@ -11,7 +11,7 @@ struct Violation: Error, CustomStringConvertible {
 /// The client's machine and the server's machine on a network that fails them, with users and application servers
 /// that do as they please, in virtual time: one synchronous loop, and one number that decides everything.
 ///
-/// An hour of storm is followed by half an hour of calm, in which everything has to come right.
+/// Twenty minutes of storm are followed by six of calm, in which everything has to come right.
 struct PusherSimulation {
     struct Totals {
         var opens = 0, connects = 0, events = 0, stale = 0, questions = 0, authorizations = 0, immediate = 0, steps = 0
@@ -46,8 +46,8 @@ struct PusherSimulation {
     }
 
     private static let start = Instant(nanoseconds: 0)
-    private static let storm = start.advanced(by: .seconds(3600))
-    private static let calm = storm.advanced(by: .seconds(1800))
+    private static let storm = start.advanced(by: .seconds(1200))
+    private static let calm = storm.advanced(by: .seconds(400))
     private static let end = calm.advanced(by: .seconds(60))
     private static let names = ["public", "private-a", "presence-b"]
     private static let app = PusherApp(id: "1", key: "key", secret: "secret")
@@ -57,7 +57,8 @@ struct PusherSimulation {
     private let isTracing: Bool
     private var random: SplitMix64
     private var now = Self.start
-    private var queue: [(at: Instant, number: Int, happening: Happening)] = []
+    private var happenings: [Int: Happening] = [:]
+    private var queue = Deadlines<Int>()
     private var lastNumber = 0
 
     private var client: PusherSession
@@ -92,18 +93,18 @@ struct PusherSimulation {
     }
 
     mutating func run() throws(Violation) {
-        for _ in 0..<3 { self.later(0...10_000, .wish) }
+        for _ in 0..<3 { self.later(0...5_000, .wish) }
         self.later(0...1_000, .publish)
-        self.later(60_000...2_000_000, .restart)
+        self.later(60_000...900_000, .restart)
         try self.run(until: Self.storm)
         // Peace: everything is wanted, and nothing is in the way any more.
         try self.user("peace") { $0.start(now: $1, &$2) }
         for name in Self.names { try self.subscribe(name) }
         try self.run(until: Self.calm)
-        guard self.client.connection.connected != nil else { throw Violation(description: "not connected after half an hour of calm") }
+        guard self.client.connection.connected != nil else { throw Violation(description: "not connected after the calm") }
         for name in Self.names {
             guard case .subscribed? = self.client.record(name)?.machine.publicState else {
-                throw Violation(description: "\(name) is not subscribed after half an hour of calm: \(String(describing: self.client.record(name)?.machine.state))")
+                throw Violation(description: "\(name) is not subscribed after the calm: \(String(describing: self.client.record(name)?.machine.state))")
             }
             guard let last = self.lastEvent[name], last > Self.calm.advanced(by: .seconds(-120)) else {
                 throw Violation(description: "\(name) is subscribed, but no events come")
@@ -121,13 +122,12 @@ struct PusherSimulation {
 
     private mutating func run(until end: Instant) throws(Violation) {
         while true {
-            let next = self.queue.indices.min { (self.queue[$0].at, self.queue[$0].number) < (self.queue[$1].at, self.queue[$1].number) }
             let timers = Instant.earliest(self.client.nextDeadline, self.server.nextDeadline)
-            guard let at = Instant.earliest(next.map { self.queue[$0].at }, timers), at < end else { break }
+            guard let at = Instant.earliest(self.queue.earliest, timers), at < end else { break }
             self.now = max(self.now, at)
             self.totals.steps += 1
-            if let next, self.queue[next].at == at {
-                try self.happen(self.queue.remove(at: next).happening)
+            if self.queue.earliest == at, let next = self.queue.popDue(at), let happening = self.happenings.removeValue(forKey: next.key) {
+                try self.happen(happening)
             } else if self.client.nextDeadline == at {
                 try self.step(.timeout, "timeout") { $0.timeout(now: $1, &$2) }
             } else {
@@ -236,7 +236,7 @@ struct PusherSimulation {
                 key: Self.app.key, secret: Self.app.secret, socketID: request.socketID, channel: request.channel, channelData: channelData)
             var result = Result<ChannelAuthorization, PusherError>.success(ChannelAuthorization(auth: token, channelData: channelData))
             if self.chance(10) { result = .failure(PusherError(.authorizationFailed, "not today")) }
-            if !self.chance(5) { self.later(1...40_000, .news(self.live ?? ConnectionID(rawValue: 0), .authorized(id, result))) }
+            if !self.chance(5) { self.later(self.now < Self.storm ? 1...40_000 : 1...2_000, .news(self.live ?? ConnectionID(rawValue: 0), .authorized(id, result))) }
         case .cancel(let id):
             self.works.remove(id)
         case .answer(let waiter, _):
@@ -318,7 +318,7 @@ struct PusherSimulation {
             self.trace("server: restart")
             self.server.stop(now: self.now, &self.serverEffects)
             self.obeyServer()
-            self.later(60_000...2_000_000, .restart)
+            self.later(60_000...900_000, .restart)
         case .news(let id, let news):
             try self.arrived(id, news)
         }
@@ -431,7 +431,8 @@ struct PusherSimulation {
 
     private mutating func enqueue(_ at: Instant, _ happening: Happening) {
         self.lastNumber += 1
-        self.queue.append((at, self.lastNumber, happening))
+        self.happenings[self.lastNumber] = happening
+        self.queue.set(self.lastNumber, at)
     }
 
     private mutating func inSome(_ milliseconds: ClosedRange<Int64>) -> Instant {
