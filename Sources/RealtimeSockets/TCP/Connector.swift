@@ -116,7 +116,7 @@ final class ConnectAttempt: Sleeper {
         }
         switch result {
         case .success(let descriptor):
-            guard self.machine.connected(number) else { return Descriptor.close(descriptor) }
+            guard case .use = self.machine.connected(number) else { return Descriptor.close(descriptor) }
             self.closeTries()
             self.loop.wake(self, at: self.deadline)
             stream.connected(descriptor, self.options.security)

@@ -13,6 +13,13 @@ package struct HappyEyeballs: Sendable {
         case none
     }
 
+    package enum ConnectedAction: Sendable {
+        /// Stop every other try.
+        case use
+        /// It comes too late: close it.
+        case discard
+    }
+
     private enum State: Sendable {
         case resolving
         case connecting(nextTry: Instant)
@@ -69,11 +76,11 @@ package struct HappyEyeballs: Sendable {
         return self.tryNext(now)
     }
 
-    /// A try has succeeded: stop the others. False when it comes too late and is to be closed as well.
-    package mutating func connected(_ number: Int) -> Bool {
-        guard case .connecting = self.state else { return false }
+    /// A try has succeeded.
+    package mutating func connected(_ number: Int) -> ConnectedAction {
+        guard case .connecting = self.state else { return .discard }
         self.state = .ended
-        return true
+        return .use
     }
 
     package mutating func timeout(now: Instant) -> Action {
