@@ -76,10 +76,12 @@ struct StreamProcessTests {
     private static func round(_ count: Int) async throws {
         let loop = try EventLoop()
         let listener = try TCPListener(loops: [loop]) { _ in
-            Recorder(onEnded: { $0.close() }, onReceived: { stream, bytes in
-                stream.enqueue { $0.append(contentsOf: bytes) }
-                stream.flush()
-            })
+            Recorder(
+                onEnded: { $0.close() },
+                onReceived: { stream, bytes in
+                    stream.enqueue { $0.append(contentsOf: bytes) }
+                    stream.flush()
+                })
         }
         await withTaskGroup(of: Void.self) { group in
             for lane in 0..<20 {
@@ -148,7 +150,7 @@ struct StreamProcessTests {
             let loop = try EventLoop()
             let accepted = Accepted()
             let listener = try TCPListener(loops: [loop]) { accepted.note($0, Recorder()) }
-            let sockets = try (0..<8).map { _ in RawSocket(socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)) }
+            let sockets = (0..<8).map { _ in RawSocket(socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)) }
             // Nothing above the highest number in use may be opened from here on.
             var limit = rlimit()
             getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)

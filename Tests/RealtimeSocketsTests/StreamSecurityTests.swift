@@ -126,7 +126,9 @@ struct StreamSecurityTests {
         }
     }
 
-    private func withPair(_ moods: MoodySession.Moods = .init(), server: Recorder = Recorder(), _ body: (Pair) async throws -> Void) async throws {
+    private func withPair(
+        _ moods: MoodySession.Moods = .init(), server: Recorder = Recorder(), _ body: (Pair) async throws -> Void
+    ) async throws {
         let sessions = Sessions()
         let factories = (sessions.factory(moods), sessions.factory())
         try await RealtimeSocketsTests.withPair(security: factories, server: server, body)

@@ -339,7 +339,10 @@ struct StreamTests {
                 defer { number += 1 }
                 return number
             }
-            return ended.note(stream, Recorder(onReceived: { _, bytes in reads.withLock { $0 += Array(repeating: number, count: bytes.count) } }))
+            let recorder = Recorder(onReceived: { _, bytes in
+                reads.withLock { $0 += Array(repeating: number, count: bytes.count) }
+            })
+            return ended.note(stream, recorder)
         }
         let sockets = try (0..<2).map { _ in try RawSocket.connected(to: listener.address.port) }
         let first = try await ended.next()

@@ -50,6 +50,17 @@ struct TCPConnectorTests {
         loop.shutdown()
     }
 
+    @Test func theSystemsWordsAreInTheMessages() {
+        #expect(TransportError.lost(ECONNRESET).message.contains("reset by peer"))
+        #expect(TransportError.system(EMFILE, "do it").message.contains("Too many open files"))
+    }
+
+    @Test func theLoopOfAllClientsIsThereWhenItIsNeeded() async throws {
+        let recorder = Recorder()
+        SocketStream(events: recorder).connect(to: "127.0.0.1", port: try self.freePort())
+        #expect(await recorder.ended()?.code == .refused)
+    }
+
     @Test func theWorkingAddressOfSeveralIsFound() async throws {
         let loop = try EventLoop()
         let accepted = Accepted()

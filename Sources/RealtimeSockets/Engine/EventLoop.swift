@@ -269,9 +269,15 @@ package final class EventLoop: TimeSource {
     /// The last turn.
     private func wind() {
         self.runJobs()
-        // Those who are told may bring in others.
-        while let index = self.slots.firstIndex(where: { $0.resident != nil }) {
-            self.slots[index].resident?.evicted()
+        var isInhabited = true
+        while isInhabited {
+            isInhabited = false
+            // Those who are told may bring in others.
+            for index in self.slots.indices {
+                guard let resident = self.slots[index].resident else { continue }
+                isInhabited = true
+                resident.evicted()
+            }
         }
         self.runJobs()
         let rest = self.shared.withLock { shared -> Shared in

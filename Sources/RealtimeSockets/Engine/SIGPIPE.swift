@@ -30,13 +30,15 @@ func withoutBrokenPipeSignal(_ body: () -> TLSOutcome) -> TLSOutcome {
     pthread_sigmask(SIG_BLOCK, &signals, &before)
     let outcome = body()
     if sigismember(&before, SIGPIPE) == 0 {
-        if case .failed = outcome {
-            // The signal of a broken pipe goes to the thread that wrote, so it is pending here and nowhere else.
-            var none = timespec(tv_sec: 0, tv_nsec: 0)
-            sigtimedwait(&signals, nil, &none)
-        }
+        // The signal of a broken pipe goes to the thread that wrote: if there is one, it is pending here and nowhere else.
+        var none = timespec(tv_sec: 0, tv_nsec: 0)
+        if !outcome.isDone { sigtimedwait(&signals, nil, &none) }
         pthread_sigmask(SIG_SETMASK, &before, nil)
     }
     return outcome
     #endif
+}
+
+extension TLSOutcome {
+    fileprivate var isDone: Bool { if case .done = self { true } else { false } }
 }

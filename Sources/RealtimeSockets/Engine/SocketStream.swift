@@ -89,7 +89,7 @@ package final class SocketStream: Sendable, LoopResident {
     ///
     /// If there was no write in this turn of the loop, it is made here. Else the bytes gather and go out together.
     package func flush() {
-        self.carryOn(self.state.withLock { $0.flush(self.loop) })
+        self.carryOn(self.state.withLock { $0.flush(turnLimit: self.loop.turnLimit, now: self.loop.now) })
     }
 
     /// Stops to read soon: at most what is being read still comes, nothing more when called in `received`.

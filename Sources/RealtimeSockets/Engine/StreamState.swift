@@ -45,7 +45,7 @@ struct StreamState: Sendable {
     /// Over this many bytes of backlog, the stream says when it has none left.
     static let highWater = 256 << 10
     /// An empty buffer as small as this is kept for the next message.
-    static let keptCapacity = 256
+    static let keptCapacity = 128
 
     var descriptor: Int32 = -1
     var stage = Stage.idle
@@ -96,19 +96,20 @@ struct StreamState: Sendable {
 
     // MARK: Sending
 
-    mutating func flush(_ loop: EventLoop) -> SendStep {
+    /// - Parameter now: asked for only when it matters.
+    mutating func flush(turnLimit: Int64, now: @autoclosure () -> Instant) -> SendStep {
         guard self.stage == .open, self.outputError == nil, self.bufferedBytes > 0 else { return .none }
         if self.isWriting || self.isBlocked || self.isFlushWanted {
             self.isFlushWanted = true
             return .none
         }
-        let now = loop.now
+        let now = now()
         if self.isGathering, now < self.turnEnd {
             self.isFlushWanted = true
             return self.callLoop()
         }
         self.isGathering = true
-        self.turnEnd = now + loop.turnLimit
+        self.turnEnd = now + turnLimit
         return self.beginWrite().map { .write($0) } ?? .none
     }
 

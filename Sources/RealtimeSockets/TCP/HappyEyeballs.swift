@@ -90,7 +90,8 @@ package struct HappyEyeballs: Sendable {
         case .resolving where now >= self.deadline:
             self.state = .ended
             return .giveUp(
-                TransportError(.timedOut, "Looking up \(self.target) took longer than \(self.limit): check the network and its name server."))
+                TransportError(
+                    .timedOut, "Looking up \(self.target) took longer than \(self.limit): check the network and its name server."))
         case .connecting where now >= self.deadline:
             self.state = .ended
             return .giveUp(

@@ -61,7 +61,8 @@ package final class SystemResolver: HostResolver {
         var addresses: [SocketAddress] = []
         var next = list
         while let entry = next {
-            if let address = entry.pointee.ai_addr.flatMap({ SocketAddress($0) }), !addresses.contains(address) { addresses.append(address) }
+            let address = entry.pointee.ai_addr.flatMap { SocketAddress($0) }
+            if let address, !addresses.contains(address) { addresses.append(address) }
             next = entry.pointee.ai_next
         }
         return addresses.isEmpty ? .failure(.noAddress(host)) : .success(addresses)

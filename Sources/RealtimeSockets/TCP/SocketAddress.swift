@@ -19,7 +19,8 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
 
     /// An address written in digits; `nil` for a name.
     package init?(_ text: String, port: Int) {
-        guard case .success(let addresses) = SystemResolver.lookUp(text, port, isNumeric: true), let first = addresses.first else { return nil }
+        let result = SystemResolver.lookUp(text, port, isNumeric: true)
+        guard case .success(let addresses) = result, let first = addresses.first else { return nil }
         self = first
     }
 
@@ -36,7 +37,8 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
             var v6 = UnsafeRawPointer(address).loadUnaligned(as: sockaddr_in6.self)
             self.family = .v6
             (self.high, self.low) = withUnsafeBytes(of: &v6.sin6_addr) {
-                (UInt64(bigEndian: $0.loadUnaligned(as: UInt64.self)), UInt64(bigEndian: $0.loadUnaligned(fromByteOffset: 8, as: UInt64.self)))
+                let (high, low) = ($0.loadUnaligned(as: UInt64.self), $0.loadUnaligned(fromByteOffset: 8, as: UInt64.self))
+                return (UInt64(bigEndian: high), UInt64(bigEndian: low))
             }
             self.scope = v6.sin6_scope_id
             self.port = Int(UInt16(bigEndian: v6.sin6_port))

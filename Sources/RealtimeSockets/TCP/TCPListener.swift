@@ -123,10 +123,12 @@ package final class TCPListener: Sendable, LoopResident, Sleeper, StreamOwner {
     /// Stops to accept, and returns when the port is free. Streams that were accepted stay.
     package func stop() async {
         let ended = Signal()
-        guard self.loop.execute({
-            self.close()
-            ended.send()
-        }) else { return }
+        guard
+            self.loop.execute({
+                self.close()
+                ended.send()
+            })
+        else { return }
         await ended.wait()
     }
 
