@@ -99,7 +99,8 @@ import Testing
         }
     }
 
-    func both<Value: Decodable>(_ type: Value.Type, _ text: String) -> (own: Result<Value, any Error>, foundation: Result<Value, any Error>) {
+    func both<Value: Decodable>(_ type: Value.Type, _ text: String) -> (own: Result<Value, any Error>, foundation: Result<Value, any Error>)
+    {
         (Result { try ValueDecoder().decode(type, from: text) }, Result { try JSONDecoder().decode(type, from: Data(text.utf8)) })
     }
 
@@ -113,7 +114,9 @@ import Testing
             let text = "\(text): \(own) / \(foundation)"
             let expected = Fault(foundation)
             #expect(Fault(own)?.kind == expected?.kind, "\(text)", sourceLocation: location)
-            if expected?.kind != "corrupted" || expected?.path.isEmpty == false { #expect(Fault(own)?.path == expected?.path, "\(text)", sourceLocation: location) }
+            if expected?.kind != "corrupted" || expected?.path.isEmpty == false {
+                #expect(Fault(own)?.path == expected?.path, "\(text)", sourceLocation: location)
+            }
         default: Issue.record("\(text): \(own) / \(foundation)", sourceLocation: location)
         }
     }
@@ -138,8 +141,10 @@ import Testing
 
     @Test func integersFitOrFail() {
         let numbers = [
-            "0", "-0", "1", "-1", "127", "128", "-128", "-129", "255", "256", "32767", "32768", "65535", "65536", "2147483647", "2147483648", "4294967295", "4294967296",
-            "9223372036854775807", "9223372036854775808", "-9223372036854775808", "-9223372036854775809", "18446744073709551615", "18446744073709551616", "1.0", "1.5", "1e2",
+            "0", "-0", "1", "-1", "127", "128", "-128", "-129", "255", "256", "32767", "32768", "65535", "65536", "2147483647",
+            "2147483648", "4294967295", "4294967296",
+            "9223372036854775807", "9223372036854775808", "-9223372036854775808", "-9223372036854775809", "18446744073709551615",
+            "18446744073709551616", "1.0", "1.5", "1e2",
             "100e-2", "1e-2", "-0.0", "1e19", "1e400", "12345678901234567e1", "9007199254740993.0", "null", "true", "\"1\"", "[]", "{}",
         ]
         for number in numbers {
@@ -162,18 +167,26 @@ import Testing
     }
 
     @Test func doublesAndFloatsFitOrFail() {
-        for number in ["1e308", "1.8e308", "1e-400", "1e39", "3.4028235677973366e+38", "1e-50", "0e999", "0.1", "16777217", "1e-46", "5e-324", "-1e400"] {
+        for number in [
+            "1e308", "1.8e308", "1e-400", "1e39", "3.4028235677973366e+38", "1e-50", "0e999", "0.1", "16777217", "1e-46", "5e-324",
+            "-1e400",
+        ] {
             self.agree([Double].self, "[\(number)]")
             self.agree([Float].self, "[\(number)]")
         }
     }
 
     @Test(arguments: [
-        #"{"symbol":"A","price":1.5,"volume":2,"tags":["x","y"],"note":"n"}"#, #"{"tags":[],"volume":2,"price":1,"symbol":"é\n","note":null}"#,
-        #"{"symbol":"A","price":1.5,"volume":2}"#, #"{"symbol":"A","price":"1.5","volume":2,"tags":[]}"#, #"{"symbol":"A","price":null,"volume":2,"tags":[]}"#,
-        #"{"symbol":"A","price":1,"volume":2,"tags":["x",1]}"#, #"{"symbol":"A","price":1,"volume":2,"tags":["x",null]}"#, #"{"symbol":"A","price":1,"volume":2,"tags":{}}"#,
-        #"{"symbol":"A","price":1,"volume":2.5,"tags":[]}"#, #"{"\u0073ymbol":"A","price":1,"volume":2,"tags":[]}"#, #"{}"#, #"[]"#, "null", "1", #""x""#,
-        #"{"symbol":"A","price":1,"volume":2,"tags":null}"#, #"{"symbol":"A","price":1,"volume":2,"tags":[],"note":1}"#, #"{"x":{"symbol":1},"symbol":"A","price":1,"volume":2,"tags":[]}"#,
+        #"{"symbol":"A","price":1.5,"volume":2,"tags":["x","y"],"note":"n"}"#,
+        #"{"tags":[],"volume":2,"price":1,"symbol":"é\n","note":null}"#,
+        #"{"symbol":"A","price":1.5,"volume":2}"#, #"{"symbol":"A","price":"1.5","volume":2,"tags":[]}"#,
+        #"{"symbol":"A","price":null,"volume":2,"tags":[]}"#,
+        #"{"symbol":"A","price":1,"volume":2,"tags":["x",1]}"#, #"{"symbol":"A","price":1,"volume":2,"tags":["x",null]}"#,
+        #"{"symbol":"A","price":1,"volume":2,"tags":{}}"#,
+        #"{"symbol":"A","price":1,"volume":2.5,"tags":[]}"#, #"{"\u0073ymbol":"A","price":1,"volume":2,"tags":[]}"#, #"{}"#, #"[]"#,
+        "null", "1", #""x""#,
+        #"{"symbol":"A","price":1,"volume":2,"tags":null}"#, #"{"symbol":"A","price":1,"volume":2,"tags":[],"note":1}"#,
+        #"{"x":{"symbol":1},"symbol":"A","price":1,"volume":2,"tags":[]}"#,
     ])
     func structsDecodeAsWithFoundation(_ text: String) {
         self.agree(Price.self, text)
@@ -184,14 +197,16 @@ import Testing
     }
 
     @Test(arguments: [
-        #"{"point":{}}"#, #"{"circle":{"radius":1.5}}"#, #"{"box":{"_0":1,"height":2}}"#, #"{"circle":{}}"#, #"{"other":{}}"#, "{}", #"{"point":{},"circle":{"radius":1}}"#, "1", "null",
+        #"{"point":{}}"#, #"{"circle":{"radius":1.5}}"#, #"{"box":{"_0":1,"height":2}}"#, #"{"circle":{}}"#, #"{"other":{}}"#, "{}",
+        #"{"point":{},"circle":{"radius":1}}"#, "1", "null",
     ])
     func enumsWithPayloadsDecodeAsWithFoundation(_ text: String) {
         self.agree(Shape.self, text)
         self.agree([Shape?].self, "[\(text)]")
     }
 
-    @Test(arguments: ["{}", #"{"1":2}"#, #"{"a":1}"#, #"{"1":"x"}"#, #"{"low":1}"#, "[1,2]", #"["low",1]"#, "null"]) func dictionariesDecodeAsWithFoundation(_ text: String) {
+    @Test(arguments: ["{}", #"{"1":2}"#, #"{"a":1}"#, #"{"1":"x"}"#, #"{"low":1}"#, "[1,2]", #"["low",1]"#, "null"])
+    func dictionariesDecodeAsWithFoundation(_ text: String) {
         self.agree([String: Int].self, text)
         self.agree([Int: Int].self, text)
         self.agree([Level: Int].self, text)
@@ -273,7 +288,9 @@ import Testing
         #expect(try decoder.decode([String].self, from: #"["a\ud800b"]"#) == ["a\u{FFFD}b"])
         decoder.refusesLoneSurrogates = true
         let error = #expect(throws: DecodingError.self) { try decoder.decode([String].self, from: #"["","a\ud800b"]"#) }
-        #expect(error.flatMap { Fault($0) } == Fault(DecodingError.dataCorrupted(.init(codingPath: [Index(intValue: 1)], debugDescription: ""))))
+        #expect(
+            error.flatMap { Fault($0) } == Fault(DecodingError.dataCorrupted(.init(codingPath: [Index(intValue: 1)], debugDescription: "")))
+        )
         #expect(try decoder.decode([String].self, from: #"["\ud83d\ude00"]"#) == ["😀"])
     }
 
@@ -345,7 +362,10 @@ import Testing
         let foundationEncoder = JSONEncoder()
         foundationEncoder.keyEncodingStrategy = .convertToSnakeCase
         foundationEncoder.outputFormatting = .withoutEscapingSlashes
-        var names = ["", "_", "__", "a_b_c", "_a_b_", "___a__b___", "A_B", "aBC_dEF", "foo-bar_baz-qux", "a_b.c d_e1f2", "é_éa", "a_1b", "myURLProperty", "ABC", "aÉÉb", "HTTPServer2X", "x_ßa"]
+        var names = [
+            "", "_", "__", "a_b_c", "_a_b_", "___a__b___", "A_B", "aBC_dEF", "foo-bar_baz-qux", "a_b.c d_e1f2", "é_éa", "a_1b",
+            "myURLProperty", "ABC", "aÉÉb", "HTTPServer2X", "x_ßa",
+        ]
         for seed in seeds(3000) {
             var random = JSONRandom(seed: seed)
             names.append(String((0..<Int.random(in: 0...10, using: &random.random)).map { _ in random.pick(Array("aabBCzZ__1-. éÉ'")) }))
@@ -353,7 +373,9 @@ import Testing
         for name in names {
             let text = try ValueEncoder().encodeToString([name: 1])
             #expect(try own.decode(Names.self, from: text).names == foundation.decode(Names.self, from: Data(text.utf8)).names, "\(name)")
-            #expect(try ownEncoder.encodeToString(Names([name])) == String(decoding: foundationEncoder.encode(Names([name])), as: UTF8.self), "\(name)")
+            #expect(
+                try ownEncoder.encodeToString(Names([name])) == String(decoding: foundationEncoder.encode(Names([name])), as: UTF8.self),
+                "\(name)")
         }
         // A dictionary's keys are data.
         struct Holder: Codable, Equatable { var theMap: [String: [String: Int]] }

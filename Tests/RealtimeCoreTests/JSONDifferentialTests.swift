@@ -82,7 +82,8 @@ import Testing
             let value = try JSONValue(parsing: text)
             if let reference = try? JSONDecoder().decode(Reference.self, from: Data(text.utf8)) {
                 #expect(Self.same(value, reference), "\(text.debugDescription), \(replay(seed))")
-                #expect(Self.same(value, try ValueDecoder().decode(Reference.self, from: text)), "\(text.debugDescription), \(replay(seed))")
+                #expect(
+                    Self.same(value, try ValueDecoder().decode(Reference.self, from: text)), "\(text.debugDescription), \(replay(seed))")
             } else {
                 #expect(Self.isBeyondFoundation(value), "\(text.debugDescription), \(replay(seed))")
             }
@@ -144,7 +145,8 @@ import Testing
         if own {
             // It refuses halves of surrogate pairs and numbers that no double holds, and takes text with zeros for UTF-16.
             guard let value = try? JSONValue(parsing: bytes) else { return false }
-            return self.isBeyondFoundation(value) || value.bytes.contains(0xBD) || bytes.withUnsafeBytes { JSONText.loneSurrogate($0) != nil }
+            return self.isBeyondFoundation(value) || value.bytes.contains(0xBD)
+                || bytes.withUnsafeBytes { JSONText.loneSurrogate($0) != nil }
         }
         // It takes a comma behind the last element of an array, UTF-16 and UTF-32, and skips what a later member of the same name hides.
         let text = String(decoding: bytes.filter { ![0x20, 0x09, 0x0A, 0x0D].contains($0) }, as: UTF8.self)
@@ -182,8 +184,11 @@ import Testing
             self.flag = random.pick([nil, true, false])
             self.date = Date(timeIntervalSinceReferenceDate: Double.random(in: -1e10...1e10, using: &random.random))
             self.url = random.chance(70) ? URL(string: "https://example.com/\(random.random.next())?q=1#f") : nil
-            self.data = Data((0..<Int.random(in: 0...20, using: &random.random)).map { _ in UInt8(truncatingIfNeeded: random.random.next()) })
-            self.amount = Decimal(Int64(bitPattern: random.random.next())) / Decimal(sign: .plus, exponent: Int.random(in: 0...10, using: &random.random), significand: 1)
+            self.data = Data(
+                (0..<Int.random(in: 0...20, using: &random.random)).map { _ in UInt8(truncatingIfNeeded: random.random.next()) })
+            self.amount =
+                Decimal(Int64(bitPattern: random.random.next()))
+                / Decimal(sign: .plus, exponent: Int.random(in: 0...10, using: &random.random), significand: 1)
             self.list = (0..<Int.random(in: 0...3, using: &random.random)).map { $0 == 1 ? nil : $0 }
             self.map = random.chance(50) ? [:] : [random.text(): [random.text(), ""]]
             self.numbered = random.chance(50) ? [:] : [Int.random(in: -9...9, using: &random.random): true]

@@ -47,7 +47,9 @@ import Testing
     }
 
     @Test func numbersThatAreNotFiniteThrowWithTheirPath() {
-        for (value, path) in [(["a": [1.0, .nan]], ["a", "Index 1"]), (["b": [.infinity]], ["b", "Index 0"])] as [([String: [Double]], [String])] {
+        for (value, path) in [(["a": [1.0, .nan]], ["a", "Index 1"]), (["b": [.infinity]], ["b", "Index 0"])]
+            as [([String: [Double]], [String])]
+        {
             let error = #expect(throws: EncodingError.self) { try ValueEncoder().encode(value) }
             guard case .invalidValue(_, let context)? = error else { continue }
             #expect(context.codingPath.map(\.stringValue) == path)

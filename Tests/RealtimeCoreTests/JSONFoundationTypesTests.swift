@@ -14,7 +14,8 @@ import Testing
     }
 
     static let all = All(
-        date: Date(timeIntervalSinceReferenceDate: 700_000_000.125), data: Data([0, 1, 254, 255]), url: URL(string: "https://example.com/a?b=c#d")!,
+        date: Date(timeIntervalSinceReferenceDate: 700_000_000.125), data: Data([0, 1, 254, 255]),
+        url: URL(string: "https://example.com/a?b=c#d")!,
         decimal: Decimal(string: "-1234567890.0987654321")!, maybe: [nil, Date(timeIntervalSinceReferenceDate: -1)], named: ["x": 5])
 
     func decodeBoth<Value: Decodable & Equatable>(
@@ -26,14 +27,17 @@ import Testing
         switch (own, foundation) {
         case (.success(let own), .success(let foundation)): #expect(own == foundation, "\(text)", sourceLocation: location)
         case (.failure(let own), .failure(let foundation)):
-            #expect(JSONDecodingTests.Fault(own)?.kind == JSONDecodingTests.Fault(foundation)?.kind, "\(text): \(own) / \(foundation)", sourceLocation: location)
+            #expect(
+                JSONDecodingTests.Fault(own)?.kind == JSONDecodingTests.Fault(foundation)?.kind, "\(text): \(own) / \(foundation)",
+                sourceLocation: location)
             #expect(JSONDecodingTests.Fault(own)?.path == ["0"], "\(text)", sourceLocation: location)
         default: Issue.record("\(text): \(own) / \(foundation)", sourceLocation: location)
         }
     }
 
     func encodeBoth<Value: Encodable>(
-        _ value: Value, _ own: ValueEncoder = ValueEncoder(), _ foundation: JSONEncoder = JSONEncoder(), location: SourceLocation = #_sourceLocation
+        _ value: Value, _ own: ValueEncoder = ValueEncoder(), _ foundation: JSONEncoder = JSONEncoder(),
+        location: SourceLocation = #_sourceLocation
     ) throws {
         foundation.outputFormatting = .withoutEscapingSlashes
         let expected = String(decoding: try foundation.encode([value]), as: UTF8.self)
@@ -51,7 +55,9 @@ import Testing
         #expect(try ValueDecoder().decode(Decimal.self, from: ValueEncoder().encode(Self.all.decimal)) == Self.all.decimal)
     }
 
-    @Test(arguments: ["0", "1.5", "-1e9", "700000000.123456", "null", "\"2001\"", "true", "1e400", "{}"]) func datesAreSeconds(_ text: String) {
+    @Test(arguments: ["0", "1.5", "-1e9", "700000000.123456", "null", "\"2001\"", "true", "1e400", "{}"]) func datesAreSeconds(
+        _ text: String
+    ) {
         self.decodeBoth(Date.self, text)
         var own = ValueDecoder()
         let foundation = JSONDecoder()
@@ -64,9 +70,12 @@ import Testing
     }
 
     @Test(arguments: [
-        "2001-01-01T00:00:00Z", "2026-11-21T12:34:56Z", "1970-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "2000-02-29T23:59:59Z", "2001-01-01T00:00:00.5Z",
-        "2001-01-01T00:00:00+01:00", "2001-01-01T00:00:00-0130", "2001-01-01T00:00:00-08", "1600-03-01T00:00:00Z", "9999-12-31T23:59:59Z", "2001-01-01T23:59:60Z",
-        "1900-02-28T00:00:00Z", "2001-01-01T24:00:00Z", "2001-13-01T00:00:00Z", "2001-00-01T00:00:00Z", "2001-01-01", "2001-01-01 00:00:00Z", "2001-01-01T00:00Z",
+        "2001-01-01T00:00:00Z", "2026-11-21T12:34:56Z", "1970-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "2000-02-29T23:59:59Z",
+        "2001-01-01T00:00:00.5Z",
+        "2001-01-01T00:00:00+01:00", "2001-01-01T00:00:00-0130", "2001-01-01T00:00:00-08", "1600-03-01T00:00:00Z", "9999-12-31T23:59:59Z",
+        "2001-01-01T23:59:60Z",
+        "1900-02-28T00:00:00Z", "2001-01-01T24:00:00Z", "2001-13-01T00:00:00Z", "2001-00-01T00:00:00Z", "2001-01-01",
+        "2001-01-01 00:00:00Z", "2001-01-01T00:00Z",
         "2001-01-01T00:00:00", "", "x", "2001-01-00T00:00:00Z", "20010101T000000Z",
     ])
     func datesOfISO8601AreReadAsFoundationDoes(_ text: String) {
@@ -78,8 +87,10 @@ import Testing
     }
 
     @Test(arguments: [
-        "2001-02-30T00:00:00Z", "1900-02-29T00:00:00Z", "2001-04-31T00:00:00Z", "2001-01-01T25:00:00Z", "2001-01-01T24:00:01Z", "2001-01-01T00:60:00Z", "2001-01-01T00:00:61Z",
-        "2001-01-01T00:00:00ZZ", "2001-01-01T00:00:00Z ", "2001-01-01T00:00:00.Z", "2001-01-01T00:00:00+1:00", "2001-01-01T00:00:00+24:00", "2001-01-01T00:00:00+01:60",
+        "2001-02-30T00:00:00Z", "1900-02-29T00:00:00Z", "2001-04-31T00:00:00Z", "2001-01-01T25:00:00Z", "2001-01-01T24:00:01Z",
+        "2001-01-01T00:60:00Z", "2001-01-01T00:00:61Z",
+        "2001-01-01T00:00:00ZZ", "2001-01-01T00:00:00Z ", "2001-01-01T00:00:00.Z", "2001-01-01T00:00:00+1:00",
+        "2001-01-01T00:00:00+24:00", "2001-01-01T00:00:00+01:60",
         "2001-1-1T00:00:00Z", "02001-01-01T00:00:00Z", "2001-01-01T00:00:00UTC",
     ])
     func datesThatAreNoneAreRefused(_ text: String) {
@@ -99,7 +110,8 @@ import Testing
         for second in seconds {
             let date = Date(timeIntervalSinceReferenceDate: second)
             for (strategy, other) in [
-                (.deferredToDate, .deferredToDate), (.secondsSince1970, .secondsSince1970), (.millisecondsSince1970, .millisecondsSince1970), (.iso8601, .iso8601),
+                (.deferredToDate, .deferredToDate), (.secondsSince1970, .secondsSince1970),
+                (.millisecondsSince1970, .millisecondsSince1970), (.iso8601, .iso8601),
             ] as [(ValueDecoder.DateStrategy, JSONEncoder.DateEncodingStrategy)] {
                 own.dates = strategy
                 foundation.dateEncodingStrategy = other
@@ -113,7 +125,10 @@ import Testing
         #expect(throws: EncodingError.self) { try ValueEncoder().encode([Date(timeIntervalSinceReferenceDate: .nan)]) }
     }
 
-    @Test(arguments: ["", "AQID", "AQI=", "AQ==", "AR==", "AQI", "A", "AQ=", "AQ==\\n", " AQID", "AQ-_", "AQIDAQ==AQID", "AQ==AQ==", "+/+/", "=AQI", "A=I=", "é==="])
+    @Test(arguments: [
+        "", "AQID", "AQI=", "AQ==", "AR==", "AQI", "A", "AQ=", "AQ==\\n", " AQID", "AQ-_", "AQIDAQ==AQID", "AQ==AQ==", "+/+/", "=AQI",
+        "A=I=", "é===",
+    ])
     func dataIsBase64(_ text: String) {
         self.decodeBoth(Data.self, "\"\(text)\"")
     }
@@ -144,7 +159,10 @@ import Testing
         #expect(throws: DecodingError.self) { try decoder.decode(Data.self, from: "[256]") }
     }
 
-    @Test(arguments: ["http://example.com/a?b#c", "a", "", "http://a b", "http://[", "%%", "http://é.com/ü", "/x/y", "mailto:a@b", "?q", "http://ex.com:99999999999/"])
+    @Test(arguments: [
+        "http://example.com/a?b#c", "a", "", "http://a b", "http://[", "%%", "http://é.com/ü", "/x/y", "mailto:a@b", "?q",
+        "http://ex.com:99999999999/",
+    ])
     func urlsAreStrings(_ text: String) throws {
         self.decodeBoth(URL.self, "\"\(text)\"")
         if let url = URL(string: text) { try self.encodeBoth(url) }
@@ -153,7 +171,8 @@ import Testing
     @Test func urlsWithABaseAreWrittenAbsolute() throws {
         let bases = ["http://a/b/c/d;p?q", "http://a", "http://a/", "http://a/b/", "http://a/b?x#y", "file:///a/b"]
         let references = [
-            "g:h", "g", "./g", "g/", "/g", "//g", "?y", "g?y", "#s", "g#s", "g?y#s", ";x", "g;x", "g;x?y#s", ".", "./", "..", "../", "../g", "../..", "../../", "../../g", "../../../g",
+            "g:h", "g", "./g", "g/", "/g", "//g", "?y", "g?y", "#s", "g#s", "g?y#s", ";x", "g;x", "g;x?y#s", ".", "./", "..", "../",
+            "../g", "../..", "../../", "../../g", "../../../g",
             "/./g", "/../g", "g.", ".g", "g..", "..g", "./../g", "./g/.", "g/./h", "g/../h", "g?y/./x", "g#s/../x",
         ]
         for base in bases {
@@ -169,9 +188,12 @@ import Testing
     }
 
     @Test(arguments: [
-        "0", "-0", "1", "0.1", "1.10", "100", "1e5", "1e-5", "1e127", "1e128", "1e-128", "1e-129", "10e127", "255e127", "1e165", "0e1000", "0.00e500", "-1.5E+3",
-        "123456789012345678901234567890123456789", "1234567890123456789012345678901234567890", "340282366920938463463374607431768211455", "340282366920938463463374607431768211456",
-        "0.123456789012345678901234567890123456789012345", "99999999999999999999999999999999999999999", "12345678901234567890123456789012345678e-150", "-79228162514264337593543950335",
+        "0", "-0", "1", "0.1", "1.10", "100", "1e5", "1e-5", "1e127", "1e128", "1e-128", "1e-129", "10e127", "255e127", "1e165", "0e1000",
+        "0.00e500", "-1.5E+3",
+        "123456789012345678901234567890123456789", "1234567890123456789012345678901234567890", "340282366920938463463374607431768211455",
+        "340282366920938463463374607431768211456",
+        "0.123456789012345678901234567890123456789012345", "99999999999999999999999999999999999999999",
+        "12345678901234567890123456789012345678e-150", "-79228162514264337593543950335",
         "1e1000000000000000000000", "null", "\"1\"", "true", "{}", "18446744073709551616", "65536", "-0.5",
     ])
     func decimalsAreTheirDigits(_ text: String) {

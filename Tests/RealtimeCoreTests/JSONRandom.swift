@@ -45,7 +45,10 @@ struct JSONRandom {
         case 5:
             let double = Double(bitPattern: self.random.next())
             return double.isFinite ? "\(double)" : "0"
-        case 6: return self.pick(["0", "-0", "0.0", "-0.0", "1e5", "1E+5", "1e-5", "0e10", "1.0", "1.10", "100e-2", "123456789012345678901234567890", "0.1e1"])
+        case 6:
+            return self.pick([
+                "0", "-0", "0.0", "-0.0", "1e5", "1E+5", "1e-5", "0e10", "1.0", "1.10", "100e-2", "123456789012345678901234567890", "0.1e1",
+            ])
         default:
             let digits = String((0..<Int.random(in: 1...25, using: &self.random)).map { _ in self.pick(Array("0123456789")) })
             return "\(Int.random(in: 0...9, using: &self.random)).\(digits)e\(Int.random(in: -30...30, using: &self.random))"
@@ -89,7 +92,8 @@ struct JSONRandom {
         var bytes = Array(document.utf8)
         for _ in 0...(self.chance(30) ? 1 : 0) {
             let place = Int.random(in: 0...bytes.count, using: &self.random)
-            let byte = self.chance(80) ? self.pick(Array(#"{}[]":,\u0123eE+-.truefalsn "#.utf8)) : UInt8(truncatingIfNeeded: self.random.next())
+            let byte =
+                self.chance(80) ? self.pick(Array(#"{}[]":,\u0123eE+-.truefalsn "#.utf8)) : UInt8(truncatingIfNeeded: self.random.next())
             switch Int.random(in: 0..<3, using: &self.random) {
             case 0: bytes.insert(byte, at: place)
             case 1: if place < bytes.count { bytes[place] = byte }
