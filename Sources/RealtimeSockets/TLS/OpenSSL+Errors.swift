@@ -4,6 +4,8 @@ struct OpenSSLReason {
     var number: UInt
     /// OpenSSL's words.
     var words: String
+    /// It repeats the operating system's error, as 3.2 and later do for a socket's.
+    var isOfSystem: Bool
 }
 
 extension OpenSSL {
@@ -20,7 +22,8 @@ extension OpenSSL {
         defer { self.functions.ERR_clear_error() }
         let words = self.functions.ERR_reason_error_string(code).map { String(cString: $0) }
         return OpenSSLReason(
-            number: self.library(of: code) == 20 ? code & 0xfff : 0, words: words ?? "OpenSSL error 0x\(String(code, radix: 16))")
+            number: self.library(of: code) == 20 ? code & 0xfff : 0, words: words ?? "OpenSSL error 0x\(String(code, radix: 16))",
+            isOfSystem: code & 0x8000_0000 != 0 && self.isVersion3)
     }
 
     /// Whether reading PEM stopped since there was no more: PEM_R_NO_START_LINE.
@@ -31,6 +34,8 @@ extension OpenSSL {
 
     /// 3.0 moved the library by one bit.
     private func library(of code: UInt) -> UInt {
-        (self.functions.OpenSSL_version_num() >= 0x3000_0000 ? code >> 23 : code >> 24) & 0xff
+        (self.isVersion3 ? code >> 23 : code >> 24) & 0xff
     }
+
+    private var isVersion3: Bool { self.functions.OpenSSL_version_num() >= 0x3000_0000 }
 }

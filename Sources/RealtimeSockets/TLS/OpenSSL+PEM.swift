@@ -13,7 +13,7 @@ extension OpenSSL {
     func forEachCertificate(
         in pem: PEM, _ body: (_ index: Int, _ certificate: OpaquePointer) throws(TransportError) -> Void
     ) throws(TransportError) {
-        try self.withBIO(pem, "certificate") { bio throws(TransportError) in
+        try self.withBIO(pem, "certificate") { bio, _ throws(TransportError) in
             var index = 0
             self.forgetErrors()
             while let certificate = self.functions.PEM_read_bio_X509(bio, nil, Self.noPassword, nil) {
@@ -24,21 +24,24 @@ extension OpenSSL {
             let atEnd = self.endedForWantOfPEM
             let reason = self.takeReason()
             guard index > 0 || !atEnd else { throw .unusable(pem, "holds no certificate (\"-----BEGIN CERTIFICATE-----\")") }
-            guard atEnd else { throw .unusable(pem, "has a certificate (number \(index + 1)) that cannot be read: \(reason?.words ?? "unknown")") }
+            guard atEnd else {
+                throw .unusable(pem, "has a certificate (number \(index + 1)) that cannot be read: \(reason?.words ?? "unknown")")
+            }
         }
     }
 
     /// Calls `body` with the private key, and frees it afterwards.
     func withPrivateKey(in pem: PEM, _ body: (OpaquePointer) throws(TransportError) -> Void) throws(TransportError) {
-        try self.withBIO(pem, "private key") { bio throws(TransportError) in
+        try self.withBIO(pem, "private key") { bio, bytes throws(TransportError) in
             self.forgetErrors()
             var wasAsked = false
             let key = withUnsafeMutablePointer(to: &wasAsked) { self.functions.PEM_read_bio_PrivateKey(bio, nil, Self.noPassword, $0) }
             guard let key else {
-                let atEnd = self.endedForWantOfPEM
                 let reason = self.takeReason()
                 if wasAsked { throw .unusable(pem, "has a key with a password: write it without one, as `openssl pkey -in … -out …` does") }
-                if atEnd { throw .unusable(pem, "holds no private key (\"-----BEGIN PRIVATE KEY-----\")") }
+                // OpenSSL's words for this differ from version to version.
+                let hasKey = String(decoding: bytes, as: UTF8.self).contains("PRIVATE KEY-----")
+                guard hasKey else { throw .unusable(pem, "holds no private key (\"-----BEGIN PRIVATE KEY-----\")") }
                 throw .unusable(pem, "has a private key that cannot be read: \(reason?.words ?? "unknown")")
             }
             defer { self.functions.EVP_PKEY_free(key) }
@@ -53,7 +56,7 @@ extension OpenSSL {
     }
 
     private func withBIO(
-        _ pem: PEM, _ what: String, _ body: (OpaquePointer) throws(TransportError) -> Void
+        _ pem: PEM, _ what: String, _ body: (OpaquePointer, UnsafeBufferPointer<UInt8>) throws(TransportError) -> Void
     ) throws(TransportError) {
         let bytes: [UInt8]
         switch pem {
@@ -66,7 +69,7 @@ extension OpenSSL {
                 throw TransportError(.system, "There is no memory to read a \(what).")
             }
             defer { _ = self.functions.BIO_free(bio) }
-            try body(bio)
+            try body(bio, bytes)
         }
     }
 }

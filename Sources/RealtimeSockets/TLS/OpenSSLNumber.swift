@@ -49,7 +49,7 @@ enum OpenSSLNumber {
     enum Reason {
         static let httpRequest: UInt = 156, noCertificate: UInt = 199, unsupportedProtocol: UInt = 258, wrongVersionNumber: UInt = 267
         static let packetTooLong: UInt = 198, unexpectedMessage: UInt = 244, noSharedCipher: UInt = 193
-        static let unsupportedVersion: UInt = 259, badRecordType: UInt = 443, versionTooLow: UInt = 396
+        static let unexpectedEnd: UInt = 294, unsupportedVersion: UInt = 259, badRecordType: UInt = 443, versionTooLow: UInt = 396
         static let handshakeFailureAlert: UInt = 1040, badCertificateAlert: UInt = 1042, certificateExpiredAlert: UInt = 1045
         static let certificateUnknownAlert: UInt = 1046, unknownAuthorityAlert: UInt = 1048
         static let protocolVersionAlert: UInt = 1070, unrecognizedNameAlert: UInt = 1112

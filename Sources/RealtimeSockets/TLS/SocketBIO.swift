@@ -24,7 +24,9 @@ enum SocketBIO {
     }
 
     private static func read(_ bio: OpaquePointer?, _ buffer: UnsafeMutableRawPointer?, _ count: Int32) -> Int32 {
-        guard let functions = OpenSSL.current?.functions, let session = Self.session(bio, functions), let buffer, count > 0 else { return -1 }
+        guard let functions = OpenSSL.current?.functions, let session = Self.session(bio, functions), let buffer, count > 0 else {
+            return -1
+        }
         functions.BIO_clear_flags(bio, OpenSSLNumber.BIO.allRetryFlags)
         while true {
             let received = recv(session.descriptor, buffer, Int(count), 0)
@@ -45,7 +47,9 @@ enum SocketBIO {
     }
 
     private static func write(_ bio: OpaquePointer?, _ bytes: UnsafeRawPointer?, _ count: Int32) -> Int32 {
-        guard let functions = OpenSSL.current?.functions, let session = Self.session(bio, functions), let bytes, count > 0 else { return -1 }
+        guard let functions = OpenSSL.current?.functions, let session = Self.session(bio, functions), let bytes, count > 0 else {
+            return -1
+        }
         functions.BIO_clear_flags(bio, OpenSSLNumber.BIO.allRetryFlags)
         while true {
             let sent = send(session.descriptor, bytes, Int(count), Self.sendFlags)

@@ -87,8 +87,10 @@ public struct TLSVersion: Hashable, Sendable, Comparable, CustomStringConvertibl
     /// No longer safe: for tests of refusing it.
     package static let tls11 = TLSVersion(number: 0x0302)
 
+    /// Whether the left one is older.
     public static func < (lhs: Self, rhs: Self) -> Bool { lhs.number < rhs.number }
 
+    /// As in "TLS 1.3".
     public var description: String { "TLS 1.\(self.number - 0x0301)" }
 }
 

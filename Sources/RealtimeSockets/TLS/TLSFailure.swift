@@ -23,7 +23,7 @@ extension TLSSession {
         let reason = self.context.openSSL.takeReason()
         if let rejection = self.rejection { return rejection }
         let what = stage == .handshake ? "The TLS handshake with \(self.peer)" : "The TLS connection to \(self.peer)"
-        if let reason, !self.socketEnded || reason.number >= 1000 || self.socketError != 0 {
+        if let reason, !(reason.isOfSystem && self.socketError != 0), !(reason.number == OpenSSLNumber.Reason.unexpectedEnd && self.socketEnded) {
             let hint = self.hint(reason.number).map { ": \($0)" } ?? ""
             return TransportError(.tlsFailed, "\(what) failed (\(reason.words))\(hint).")
         }
@@ -60,7 +60,8 @@ private func clientHint(_ reason: UInt, _ configuration: TLSConfiguration) -> St
         return "the server wants a client's certificate; set the configuration's identity"
     case Reason.badCertificateAlert, Reason.certificateExpiredAlert, Reason.certificateUnknownAlert, Reason.unknownAuthorityAlert:
         return configuration.identity == nil
-            ? "the server wants a client's certificate; set the configuration's identity" : "the server does not accept the client's certificate"
+            ? "the server wants a client's certificate; set the configuration's identity"
+            : "the server does not accept the client's certificate"
     case Reason.noApplicationProtocolAlert:
         return "the server speaks none of the application protocols that were offered"
     default:

@@ -38,7 +38,9 @@ extension PEM: CustomStringConvertible, CustomDebugStringConvertible, CustomRefl
         }
     }
 
+    /// As ``description``.
     public var debugDescription: String { self.description }
 
+    /// Empty, for the same reason.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -103,7 +103,8 @@ package final class TLSSession {
             }
         }
         guard accepted else {
-            throw TransportError(.invalidURL, "\"\(host)\" cannot be a host's name: \(self.context.openSSL.takeReason()?.words ?? "too long").")
+            let words = self.context.openSSL.takeReason()?.words ?? "too long"
+            throw TransportError(.invalidURL, "\"\(host)\" cannot be a host's name: \(words).")
         }
     }
 
@@ -111,7 +112,7 @@ package final class TLSSession {
     package func handshake() -> TLSOutcome {
         if let failure = self.readFailure { return .failed(failure) }
         if self.isEstablished { return .done(0) }
-        self.context.openSSL.forgetErrors()
+        self.forgetErrors()
         let result = self.functions.SSL_do_handshake(self.ssl)
         if result == 1 {
             self.isEstablished = true
@@ -135,7 +136,7 @@ package final class TLSSession {
         let functions = self.functions
         var count = 0
         repeat {
-            self.context.openSSL.forgetErrors()
+            self.forgetErrors()
             let result = functions.SSL_read(self.ssl, start + count, Int32(clamping: buffer.count - count))
             if result <= 0 {
                 let outcome = self.outcome(result, .reading)
@@ -162,7 +163,7 @@ package final class TLSSession {
         guard let start = bytes.baseAddress, !bytes.isEmpty else { return .done(0) }
         var count = 0
         while count < bytes.count {
-            self.context.openSSL.forgetErrors()
+            self.forgetErrors()
             let result = self.functions.SSL_write(self.ssl, start + count, Int32(clamping: bytes.count - count))
             if result > 0 {
                 count += Int(result)
@@ -185,7 +186,7 @@ package final class TLSSession {
     package func shutdown() -> TLSOutcome {
         guard self.isEstablished, self.writeFailure == nil, self.readFailure == nil else { return .done(0) }
         if self.isWritePending { return .wantWrite }
-        self.context.openSSL.forgetErrors()
+        self.forgetErrors()
         let result = self.functions.SSL_shutdown(self.ssl)
         if result >= 0 { return result == 0 ? .done(0) : .closed }
         let outcome = self.outcome(result, .writing)
@@ -210,6 +211,12 @@ package final class TLSSession {
         self.functions.SSL_get0_alpn_selected(self.ssl, &start, &count)
         guard let start, count > 0 else { return nil }
         return String(decoding: UnsafeBufferPointer(start: start, count: Int(count)), as: UTF8.self)
+    }
+
+    @inline(__always)
+    private func forgetErrors() {
+        self.context.openSSL.forgetErrors()
+        self.socketError = 0
     }
 
     private func outcome(_ result: Int32, _ stage: TLSStage) -> TLSOutcome {
