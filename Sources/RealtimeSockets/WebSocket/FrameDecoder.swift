@@ -185,17 +185,17 @@ package struct FrameDecoder: Sendable {
     @inline(__always)
     private func copy(_ payload: UnsafeRawBufferPointer, _ key: UInt32, _ batch: inout MessageBatch) -> Range<Int> {
         let start = batch.bytes.count
-        Self.append(payload, self.role == .server ? key : nil, to: &batch.bytes)
+        batch.bytes.append(payload, mask: self.role == .server ? Mask(key) : nil)
         return start..<(start &+ payload.count)
     }
 
     /// Adds a piece of the open frame to what is being assembled.
     private mutating func absorb(_ piece: UnsafeRawBufferPointer) throws(FrameError) {
-        let (key, offset) = (self.role == .server ? self.key : nil, self.received)
+        let mask = self.role == .server ? Mask(self.key, offset: self.received) : nil
         if self.frame & 0x08 != 0 {
-            Self.append(piece, key, offset: offset, to: &self.control)
+            self.control.append(piece, mask: mask)
         } else {
-            Self.append(piece, key, offset: offset, to: &self.assembled)
+            self.assembled.append(piece, mask: mask)
             if self.message == FrameOpcode.text {
                 var text = self.text
                 let isValid = self.assembled.withUnsafeBytes { text.check(UnsafeRawBufferPointer(rebasing: $0.suffix(piece.count))) }
@@ -205,14 +205,6 @@ package struct FrameDecoder: Sendable {
         }
         self.received += piece.count
         self.remaining -= piece.count
-    }
-
-    @inline(__always)
-    private static func append(_ piece: UnsafeRawBufferPointer, _ key: UInt32?, offset: Int = 0, to buffer: inout [UInt8]) {
-        let start = buffer.count
-        buffer.append(contentsOf: piece)
-        guard let key else { return }
-        buffer.withUnsafeMutableBytes { applyMask(key, offset: offset, to: UnsafeMutableRawBufferPointer(rebasing: $0[start...])) }
     }
 
     private mutating func finishFrame(_ batch: inout MessageBatch, _ outcome: inout Outcome) throws(FrameError) {

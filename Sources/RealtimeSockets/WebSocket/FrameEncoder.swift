@@ -37,35 +37,43 @@ package enum FrameEncoder {
     @inline(__always)
     private static func append(opcode: UInt8, _ payload: UnsafeRawBufferPointer, mask: UInt32?, to output: inout [UInt8]) {
         let count = payload.count
-        let masked: UInt8 = mask == nil ? 0 : 0x80
-        // The header as it lies in memory: two bytes, the longer length if there is one, the key if there is one.
-        var header: (UInt64, UInt64) = (0, 0)
-        let size = withUnsafeMutableBytes(of: &header) { bytes -> Int in
-            var size = 2
-            bytes[0] = 0x80 | opcode
-            switch count {
-            case ..<126:
-                bytes[1] = masked | UInt8(truncatingIfNeeded: count)
-            case ...0xFFFF:
-                bytes[1] = masked | 126
-                bytes.storeBytes(of: UInt16(truncatingIfNeeded: count).bigEndian, toByteOffset: 2, as: UInt16.self)
-                size = 4
-            default:
-                bytes[1] = masked | 127
-                bytes.storeBytes(of: UInt64(count).bigEndian, toByteOffset: 2, as: UInt64.self)
-                size = 10
+        output.append(addingCapacity: FrameHeader.longest &+ count) { span in
+            span.withUnsafeMutableBufferPointer { buffer, initialized in
+                guard let start = UnsafeMutableRawPointer(buffer.baseAddress) else { return }
+                var size = Self.writeHeader(opcode, count, isMasked: mask != nil, to: start)
+                if let mask {
+                    start.storeBytes(of: mask.littleEndian, toByteOffset: size, as: UInt32.self)
+                    size &+= 4
+                }
+                if let source = payload.baseAddress {
+                    if let mask {
+                        Mask(mask).copy(source, to: start + size, count: count)
+                    } else {
+                        (start + size).copyMemory(from: source, byteCount: count)
+                    }
+                }
+                initialized = size &+ count
             }
-            if let mask {
-                bytes.storeBytes(of: mask.littleEndian, toByteOffset: size, as: UInt32.self)
-                size &+= 4
-            }
-            return size
         }
-        withUnsafeBytes(of: &header) { output.append(contentsOf: UnsafeRawBufferPointer(rebasing: $0[..<size])) }
-        let start = output.count
-        output.append(contentsOf: payload)
-        if let mask {
-            output.withUnsafeMutableBytes { applyMask(mask, to: UnsafeMutableRawBufferPointer(rebasing: $0[start...])) }
+    }
+
+    /// All of the header but the key, and how long that is.
+    @inline(__always)
+    private static func writeHeader(_ opcode: UInt8, _ count: Int, isMasked: Bool, to start: UnsafeMutableRawPointer) -> Int {
+        let mask: UInt8 = isMasked ? 0x80 : 0
+        start.storeBytes(of: 0x80 | opcode, as: UInt8.self)
+        switch count {
+        case ..<126:
+            start.storeBytes(of: mask | UInt8(truncatingIfNeeded: count), toByteOffset: 1, as: UInt8.self)
+            return 2
+        case ...0xFFFF:
+            start.storeBytes(of: mask | 126, toByteOffset: 1, as: UInt8.self)
+            start.storeBytes(of: UInt16(truncatingIfNeeded: count).bigEndian, toByteOffset: 2, as: UInt16.self)
+            return 4
+        default:
+            start.storeBytes(of: mask | 127, toByteOffset: 1, as: UInt8.self)
+            start.storeBytes(of: UInt64(count).bigEndian, toByteOffset: 2, as: UInt64.self)
+            return 10
         }
     }
 }

@@ -35,12 +35,29 @@ package struct UTF8Validator: Sendable, Equatable {
                 next += 1
             } else if byte < 0x80 {
                 next += Self.asciiPrefix(next, end - next)
+            } else if end - next >= 4, let size = Self.sequence(next.loadUnaligned(as: UInt32.self)) {
+                next += size
             } else {
                 guard self.begin(byte) else { return false }
                 next += 1
             }
         }
         return true
+    }
+
+    /// How long the sequence is that these four bytes begin with; `nil` when that takes a closer look.
+    @inline(__always)
+    private static func sequence(_ word: UInt32) -> Int? {
+        let word = UInt32(littleEndian: word)
+        let (lead, second) = (word & 0xFF, word >> 8 & 0xFF)
+        if word & 0x00C0_C0F0 == 0x0080_80E0 {
+            return (lead != 0xE0 || second >= 0xA0) && (lead != 0xED || second <= 0x9F) ? 3 : nil
+        }
+        if word & 0x0000_C0E0 == 0x0000_80C0 { return lead >= 0xC2 ? 2 : nil }
+        if word & 0xC0C0_C0F8 == 0x8080_80F0 {
+            return (lead != 0xF0 || second >= 0x90) && (lead < 0xF4 || lead == 0xF4 && second <= 0x8F) ? 4 : nil
+        }
+        return nil
     }
 
     @inline(__always)
