@@ -38,11 +38,12 @@ package struct HTTPHeadParser: Sendable {
 
     /// Takes the head off `input`; `nil` when it is not whole, and then all of `input` is used up.
     package mutating func next(_ input: inout UnsafeRawBufferPointer) throws(TransportError) -> Head? {
+        let limits = self.limits
         while !input.isEmpty {
-            let limit = min(self.limits.lineBytes, self.limits.headBytes - self.bytes)
-            guard let line = try self.lines.next(&input, limit: limit, tooLong: self.tooLong) else { return nil }
+            let limit = min(limits.lineBytes, limits.headBytes - self.bytes)
+            guard let line = try self.lines.next(&input, limit: limit, tooLong: Self.tooLong(limits)) else { return nil }
             self.bytes += line.count + 2
-            guard self.bytes <= self.limits.headBytes else { throw self.tooLong }
+            guard self.bytes <= limits.headBytes else { throw Self.tooLong(limits) }
             guard let start = self.start else {
                 // RFC 9112 section 2.2: empty lines before a request are forgiven, if they are few.
                 if line.isEmpty, self.kind == .request, self.emptyLines < 4 {
@@ -58,10 +59,10 @@ package struct HTTPHeadParser: Sendable {
         return nil
     }
 
-    private var tooLong: TransportError {
+    private static func tooLong(_ limits: HTTPLimits) -> TransportError {
         TransportError(
             .tooLarge,
-            "The peer sent a head of more than \(self.limits.headBytes) bytes, or a line of more than \(self.limits.lineBytes) in it.",
+            "The peer sent a head of more than \(limits.headBytes) bytes, or a line of more than \(limits.lineBytes) in it.",
             status: 431)
     }
 
