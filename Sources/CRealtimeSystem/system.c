@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -67,19 +66,6 @@ void realtime_name_thread(const char *name) {
     pthread_setname_np(pthread_self(), cut);
 }
 
-int realtime_random(void *bytes, size_t count) {
-    unsigned char *next = bytes;
-    while (count > 0) {
-        ssize_t filled = getrandom(next, count, 0);
-        if (filled < 0) {
-            if (errno == EINTR) continue;
-            return -1;
-        }
-        next += filled;
-        count -= (size_t)filled;
-    }
-    return 0;
-}
 #endif
 
 static _Thread_local const void *loop_of_thread;

@@ -37,13 +37,13 @@ int realtime_accept(int listener);
 
 /// Names the calling thread; what is over 15 bytes is cut off.
 void realtime_name_thread(const char *name);
-
-/// Fills memory from getrandom. Returns 0, or -1 with errno.
-int realtime_random(void *bytes, size_t count);
 #endif
 
 /// One pointer per thread: which event loop runs on it.
 const void *realtime_loop_of_thread(void);
 void realtime_set_loop_of_thread(const void *loop);
+
+/// Fills the buffer with bytes that nobody can guess. 0 when it did, -1 when the system has none to give.
+int realtime_random_bytes(void *buffer, size_t count);
 
 #endif
