@@ -26,7 +26,7 @@ public final class ManualClock: TimeSource {
     /// When something next wants to happen, counted from now; `nil` when nothing does.
     public var untilNextDeadline: Duration? {
         self.state.withLock { state in
-            state.wishes.earliest().map { max(.zero, state.now.duration(to: $0)) }
+            state.wishes.earliest.map { max(.zero, state.now.duration(to: $0)) }
         }
     }
 

@@ -52,7 +52,7 @@ import Testing
         let stale = ConnectionID(rawValue: 7)
         #expect(machine.opened(stale) == .none)
         #expect(machine.ready(stale, Self.heartbeat, now: Self.zero) == .none)
-        #expect(!machine.received(stale, now: self.after(100)))
+        #expect(machine.received(stale, now: self.after(100)) == false)
         #expect(machine.closed(stale, .openTimeout, .immediately, now: Self.zero) == .none)
         #expect(machine.connected == id)
         #expect(machine.nextDeadline == self.after(120))
@@ -164,7 +164,7 @@ import Testing
     @Test func nothingIsReadAfterStopping() {
         var (machine, id) = self.connected()
         _ = machine.stop(now: Self.zero)
-        #expect(!machine.received(id, now: Self.zero))
+        #expect(machine.received(id, now: Self.zero) == false)
     }
 
     @Test func startingWhileTheOldSocketSaysGoodbyeReplacesIt() {

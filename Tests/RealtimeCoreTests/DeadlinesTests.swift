@@ -19,7 +19,7 @@ import Testing
         deadlines.set(2, Instant(nanoseconds: 20))
         deadlines.set(2, nil)
         #expect(deadlines.popDue(Instant(nanoseconds: 49)) == nil)
-        #expect(deadlines.earliest() == Instant(nanoseconds: 50))
+        #expect(deadlines.earliest == Instant(nanoseconds: 50))
         #expect(deadlines.popDue(Instant(nanoseconds: 50))?.key == 1)
     }
 

@@ -4,7 +4,7 @@ package protocol ReconnectingSession: SessionMachine {
     var connection: ConnectionStateMachine { get set }
     var request: WebSocketRequest { get }
     func ping(now: Instant) -> WebSocketMessage
-    mutating func decision(on reason: CloseReason) -> ReconnectDecision
+    mutating func decision(on reason: CloseReason, now: Instant) -> ReconnectDecision
     /// An attempt begins, whoever wanted it.
     mutating func opening(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>)
     /// A connection, or an attempt at one, is gone: what hung on it is over. What follows is in `connection.state`.
@@ -41,7 +41,7 @@ extension ReconnectingSession {
 
     package mutating func closed(_ id: ConnectionID, _ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>) {
         guard id == self.connection.current else { return }
-        let decision = self.decision(on: reason)
+        let decision = self.decision(on: reason, now: now)
         switch self.connection.closed(id, reason, decision, now: now) {
         case .none: break
         case .reconnectLater: self.lost(reason, now: now, &effects)

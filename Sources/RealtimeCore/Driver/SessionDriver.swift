@@ -39,7 +39,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
             return self.lastNumber
         }
 
-        mutating func nextDeadline() -> Instant? { .earliest(self.machine.nextDeadline, self.waiterDeadlines.earliest()) }
+        var nextDeadline: Instant? { .earliest(self.machine.nextDeadline, self.waiterDeadlines.earliest) }
     }
 
     private let state: Lock<State>
@@ -81,7 +81,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
         self.state.withLock { $0.effects.counters }
     }
 
-    package var nextDeadline: Instant? { self.state.withLock { $0.nextDeadline() } }
+    package var nextDeadline: Instant? { self.state.withLock { $0.nextDeadline } }
 
     /// A command that is answered exactly once, whatever becomes of the connection or of the caller.
     ///
@@ -120,6 +120,14 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
         }
         let registered = id
         return EventSequence(EventSequence<Element>.Listener(buffer) { [weak self] in self?.listener(registered, $0) })
+    }
+
+    /// A connection that somebody else made, as a listener does. What it brings comes as for any other.
+    package func adopt(_ connection: any WebSocketConnection, id: ConnectionID, _ input: (inout Machine, Instant, inout Effects<Machine>) -> Void) {
+        self.run { state, now in
+            state.connections[id] = connection
+            input(&state.machine, now, &state.effects)
+        }
     }
 
     /// The owner is gone: stops, and finishes every listener.
@@ -314,7 +322,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
     /// Lazy: a deadline that moves later, as with every message received, costs nothing. The old wake-up comes,
     /// finds nothing due and arms again. Under the lock, or two threads could leave the later of two wishes standing.
     private func arm(_ state: inout State) {
-        guard let next = state.nextDeadline(), state.armed.map({ next < $0 }) ?? true else { return }
+        guard let next = state.nextDeadline, state.armed.map({ next < $0 }) ?? true else { return }
         state.armed = next
         self.time.wake(self, at: next)
     }

@@ -1,6 +1,6 @@
 /// One deadline for each key: a heap, since there may be ten thousand of them.
 ///
-/// A deadline that was replaced or removed stays in the heap until it comes up, and is then known by its old number.
+/// A deadline that was replaced or removed stays in the heap until it comes to the top, where its old number gives it away.
 package struct Deadlines<Key: Hashable & Sendable>: Sendable {
     private struct Entry: Sendable {
         var instant: Instant
@@ -20,34 +20,33 @@ package struct Deadlines<Key: Hashable & Sendable>: Sendable {
 
     package var isEmpty: Bool { self.numbers.isEmpty }
 
-    /// The next one. Drops what was replaced on the way.
-    package mutating func earliest() -> Instant? {
-        while let first = self.heap.first {
-            if self.numbers[first.key] == first.number { return first.instant }
-            self.removeFirst()
-        }
-        return nil
-    }
+    /// The next one.
+    package var earliest: Instant? { self.heap.first?.instant }
 
     /// Replaces the key's deadline; `nil` removes it.
     package mutating func set(_ key: Key, _ instant: Instant?) {
         guard let instant else {
-            self.numbers[key] = nil
-            if self.numbers.isEmpty { self.heap.removeAll() }
+            if self.numbers.removeValue(forKey: key) != nil { self.settle() }
             return
         }
         self.lastNumber += 1
         self.numbers[key] = self.lastNumber
         self.insert(Entry(instant: instant, number: self.lastNumber, key: key))
         if self.heap.count > 64, self.heap.count > 4 * self.numbers.count { self.compact() }
+        self.settle()
     }
 
     /// Takes out the first one that is due: by instant, then by age, so that a test runs the same way each time.
     package mutating func popDue(_ now: Instant) -> (instant: Instant, key: Key)? {
-        guard let instant = self.earliest(), instant <= now, let first = self.heap.first else { return nil }
-        self.removeFirst()
+        guard let first = self.heap.first, first.instant <= now else { return nil }
         self.numbers[first.key] = nil
-        return (instant, first.key)
+        self.settle()
+        return (first.instant, first.key)
+    }
+
+    /// What is at the top counts, always.
+    private mutating func settle() {
+        while let first = self.heap.first, self.numbers[first.key] != first.number { self.removeFirst() }
     }
 
     private mutating func compact() {

@@ -27,7 +27,7 @@ package struct WakeList: Sendable {
 
     package var isEmpty: Bool { self.deadlines.isEmpty }
 
-    package mutating func earliest() -> Instant? { self.deadlines.earliest() }
+    package var earliest: Instant? { self.deadlines.earliest }
 
     package mutating func set(_ sleeper: any Sleeper, _ instant: Instant?) {
         let key = ObjectIdentifier(sleeper)

@@ -1,0 +1,79 @@
+import RealtimeCore
+
+/// Who listens where: numbers for sets of listeners, so that an event needs one look-up however many channels and
+/// names there are.
+struct EventRoutes: Sendable {
+    private var sets: [[ListenerID]] = []
+    private var free: [Int] = []
+
+    mutating func make(_ listeners: [ListenerID] = []) -> Route {
+        if let index = self.free.popLast() {
+            self.sets[index] = listeners
+            return Route(rawValue: index)
+        }
+        self.sets.append(listeners)
+        return Route(rawValue: self.sets.count - 1)
+    }
+
+    mutating func drop(_ route: Route) {
+        self.sets[route.rawValue] = []
+        self.free.append(route.rawValue)
+    }
+
+    subscript(route: Route) -> [ListenerID] {
+        get { self.sets[route.rawValue] }
+        set { self.sets[route.rawValue] = newValue }
+    }
+
+    func isEmpty(_ route: Route) -> Bool { self.sets[route.rawValue].isEmpty }
+}
+
+/// Where the events of one channel go, by name.
+struct ChannelRoutes: Sendable {
+    /// Who asked, for which name (`nil`: for all), in the order in which they asked.
+    private var listeners: [(id: ListenerID, name: String?)] = []
+    private var byName: [String: Route] = [:]
+    /// For names that nobody asked for by name.
+    private let others: Route
+
+    init(_ routes: inout EventRoutes) {
+        self.others = routes.make()
+    }
+
+    func route(_ name: String) -> Route {
+        self.byName.isEmpty ? self.others : self.byName[name] ?? self.others
+    }
+
+    var isEmpty: Bool { self.listeners.isEmpty }
+
+    var ids: [ListenerID] { self.listeners.map(\.id) }
+
+    mutating func add(_ id: ListenerID, _ name: String?, _ routes: inout EventRoutes) {
+        self.listeners.append((id, name))
+        self.listeners.sort { $0.id.rawValue < $1.id.rawValue }
+        self.update(&routes)
+    }
+
+    mutating func remove(_ id: ListenerID, _ routes: inout EventRoutes) {
+        self.listeners.removeAll { $0.id == id }
+        self.update(&routes)
+    }
+
+    mutating func drop(_ routes: inout EventRoutes) {
+        for route in self.byName.values { routes.drop(route) }
+        routes.drop(self.others)
+    }
+
+    private mutating func update(_ routes: inout EventRoutes) {
+        let names = Set(self.listeners.compactMap(\.name))
+        for (name, route) in self.byName where !names.contains(name) {
+            routes.drop(route)
+            self.byName[name] = nil
+        }
+        routes[self.others] = self.listeners.filter { $0.name == nil }.map(\.id)
+        for name in names {
+            let wanted = self.listeners.filter { $0.name == nil || $0.name == name }.map(\.id)
+            if let route = self.byName[name] { routes[route] = wanted } else { self.byName[name] = routes.make(wanted) }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+import RealtimeCore
+
+/// The life of one wanted subscription.
+///
+/// ```
+///   waiting ──connected, authorisation needed──▶ authorizing ──authorized──▶ subscribing ──succeeded──▶ subscribed
+///      ▲    ──connected, public──────────────────────────────────────────────▶ ▲
+///      │                                              │ failed, timeout        │ failed, timeout         │ refused
+///      │                                              └────────────▶ failed ◀──┴─────────────────────────┘
+///      └────────────────────── connection lost, from every state ──────────────┘
+///   failed ──retry, while connected──▶ as from waiting
+/// ```
+/// An authorisation carries the number of its work: the answer to an older one, made for another socket ID, matches
+/// nothing. Both states that wait for somebody have a deadline.
+struct PusherChannelStateMachine: Sendable {
+    enum State: Sendable {
+        case waiting
+        case authorizing(WorkID)
+        case subscribing
+        case subscribed
+        case failed(PusherError)
+    }
+
+    private(set) var state: State = .waiting
+
+    var publicState: SubscriptionState {
+        switch self.state {
+        case .waiting, .authorizing, .subscribing: .pending
+        case .subscribed: .subscribed
+        case .failed(let error): .failed(error)
+        }
+    }
+
+    enum BeginAction: Equatable { case none, authorize, subscribe }
+
+    /// The connection is there, or the user asks again.
+    ///
+    /// - Parameter work: the authorisation's number, where one is needed.
+    mutating func begin(authorizing work: WorkID?) -> BeginAction {
+        switch self.state {
+        case .waiting, .failed:
+            self.state = work.map { .authorizing($0) } ?? .subscribing
+            return work == nil ? .subscribe : .authorize
+        case .authorizing, .subscribing, .subscribed:
+            return .none
+        }
+    }
+
+    /// False: an answer that nobody waits for any more.
+    mutating func authorized(_ work: WorkID) -> Bool {
+        guard case .authorizing(work) = self.state else { return false }
+        self.state = .subscribing
+        return true
+    }
+
+    /// False: nothing new.
+    mutating func succeeded() -> Bool {
+        guard case .subscribing = self.state else { return false }
+        self.state = .subscribed
+        return true
+    }
+
+    enum FailAction: Equatable { case none, announce, announceAndCancel(WorkID) }
+
+    mutating func failed(_ error: PusherError) -> FailAction {
+        switch self.state {
+        case .waiting, .failed: return .none
+        case .authorizing(let work):
+            self.state = .failed(error)
+            return .announceAndCancel(work)
+        case .subscribing, .subscribed:
+            self.state = .failed(error)
+            return .announce
+        }
+    }
+
+    enum LostAction: Equatable { case none, announce, cancel(WorkID) }
+
+    mutating func connectionLost() -> LostAction {
+        defer { self.state = .waiting }
+        switch self.state {
+        case .waiting, .subscribing: return .none
+        case .authorizing(let work): return .cancel(work)
+        case .subscribed, .failed: return .announce
+        }
+    }
+
+    enum UnsubscribeAction: Equatable { case none, send, cancel(WorkID) }
+
+    /// It is not wanted any more; the machine is thrown away after this.
+    func unsubscribe() -> UnsubscribeAction {
+        switch self.state {
+        case .waiting, .failed: .none
+        case .authorizing(let work): .cancel(work)
+        case .subscribing, .subscribed: .send
+        }
+    }
+}

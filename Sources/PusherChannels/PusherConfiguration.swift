@@ -1,0 +1,95 @@
+public import RealtimeCore
+import RealtimeTransports
+
+/// Everything that can be set. Change what differs from the defaults, and make the client with it.
+///
+/// ```swift
+/// var configuration = PusherConfiguration(key: "app-key", cluster: "eu")
+/// configuration.authorizer = try .endpoint("https://example.org/pusher/auth")
+/// let client = PusherClient(configuration)
+/// ```
+public struct PusherConfiguration: Sendable {
+    /// The application's key.
+    public var key: String
+    /// The host to connect to.
+    public var host: String
+    /// The port; `nil` for the scheme's own, 443 or 80.
+    public var port: Int?
+    /// What stands before `/app/…`, with a leading slash and without one at the end; empty by default.
+    public var path: String
+    /// Whether to use TLS. A server that accepts nothing else (close code 4000) is given TLS in any case.
+    public var useTLS: Bool
+    /// How private and presence channels are authorised; without it they fail.
+    public var authorizer: Authorizer?
+    /// After so long without a message the client pings. The server's own wish counts when it is shorter. 120 seconds
+    /// by default, as the protocol says.
+    public var activityTimeout: Duration = .seconds(120)
+    /// How long the server may take to answer that ping before the connection is given up. 30 seconds by default.
+    public var pongTimeout: Duration = .seconds(30)
+    /// How long one attempt may take, from the look-up of the name to the server's greeting. 15 seconds by default.
+    public var connectTimeout: Duration = .seconds(15)
+    /// After so long without a connection the state is ``ConnectionState/unavailable``. 10 seconds by default.
+    public var unavailableTimeout: Duration = .seconds(10)
+    /// How long an authorisation and the answer to a subscription may take together. 30 seconds by default.
+    public var subscriptionTimeout: Duration = .seconds(30)
+    /// The waits between attempts.
+    public var backoff = Backoff(base: .seconds(1), cap: .seconds(60))
+    /// The largest message accepted, in bytes; a larger one ends the connection. 1 MiB by default: the service's own
+    /// limit is 10 KiB of data for an event.
+    public var messageLimit: Int = 1 << 20
+    /// How many client events wait for a subscription before `trigger` throws. 64 by default.
+    public var clientEventQueueLimit: Int = 64
+    /// More header fields for the WebSocket's upgrade request.
+    public var headers: HTTPHeaders = [:]
+    /// Where log messages go.
+    public var log: LogSink = .standard
+    /// What carries the connection.
+    public var transports: Transports = .standard
+
+    /// An application on one of the service's clusters.
+    public init(key: String, cluster: String) {
+        self.init(key: key, host: "ws-\(cluster).pusher.com")
+    }
+
+    /// An application on a host of your own.
+    public init(key: String, host: String, port: Int? = nil, path: String = "", useTLS: Bool = true) {
+        self.key = key
+        self.host = host
+        self.port = port
+        self.path = path
+        self.useTLS = useTLS
+    }
+
+    /// An application by the address of its server, such as `ws://127.0.0.1:6001`.
+    ///
+    /// A path `/app/KEY` at the end, as servers print it, is understood. It throws
+    /// ``TransportError/Code/invalidURL`` when the address cannot be used.
+    public init(key: String, url: String) throws(TransportError) {
+        let endpoint = try Endpoint(url)
+        var path = String(endpoint.target.prefix { $0 != "?" })
+        if path.hasSuffix("/app/\(key)") { path.removeLast(key.count + 5) }
+        while path.hasSuffix("/") { path.removeLast() }
+        self.init(key: key, host: endpoint.host, port: endpoint.port, path: path, useTLS: endpoint.isSecure)
+    }
+
+    func endpoint(useTLS: Bool) -> Endpoint {
+        // A server that asks for TLS does not mean the port that was meant for plain text.
+        let port = useTLS == self.useTLS ? self.port : nil
+        let query = "client=swift-realtime&version=\(PusherClient.version)&protocol=7"
+        return Endpoint(
+            scheme: useTLS ? "wss" : "ws", host: self.host, port: port ?? (useTLS ? 443 : 80), target: "\(self.path)/app/\(self.key)?\(query)")
+    }
+
+    /// What is wrong with it; `nil` when nothing is.
+    var problem: String? {
+        if self.key.isEmpty { return "The application's key is empty." }
+        if !self.key.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }) {
+            return "The application's key holds a character that no key has."
+        }
+        if self.host.isEmpty { return "The host is empty." }
+        if !self.host.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "/") }) { return "The host holds a character that no host has." }
+        if let port, !(1...65535).contains(port) { return "The port is no number from 1 to 65535." }
+        if !self.path.isEmpty, !self.path.hasPrefix("/") || self.path.hasSuffix("/") { return "The path has to begin with a slash and not to end with one." }
+        return nil
+    }
+}

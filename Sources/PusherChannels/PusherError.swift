@@ -1,0 +1,109 @@
+import RealtimeCore
+
+/// What went wrong, with what to do about it.
+///
+/// No message holds a secret or a token.
+public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// What kind of failure it was. More may be added, so a `switch` over it needs a `default`.
+    public struct Code: Hashable, Sendable, CustomStringConvertible {
+        private enum Value: String, Sendable {
+            case invalidChannelName, invalidEventName, dataTooLarge, notSubscribed, queueFull, clientEventsNotAllowed, unsupportedChannel,
+                authorizationMissing, authorizationFailed, subscriptionRefused, timedOut, cancelled, disconnected, refused, failed, server,
+                invalidFrame, noData, invalidConfiguration, encodingFailed
+        }
+
+        private let value: Value
+
+        private init(_ value: Value) {
+            self.value = value
+        }
+
+        /// A channel's name that the service would not accept.
+        public static let invalidChannelName = Code(.invalidChannelName)
+        /// An event's name that the service would not accept.
+        public static let invalidEventName = Code(.invalidEventName)
+        /// More data than the service takes.
+        public static let dataTooLarge = Code(.dataTooLarge)
+        /// The channel is not subscribed, and nobody wants it to be.
+        public static let notSubscribed = Code(.notSubscribed)
+        /// Too many client events wait for the subscription.
+        public static let queueFull = Code(.queueFull)
+        /// Client events are for private and presence channels.
+        public static let clientEventsNotAllowed = Code(.clientEventsNotAllowed)
+        /// A kind of channel that this version does not know.
+        public static let unsupportedChannel = Code(.unsupportedChannel)
+        /// The channel needs an authorisation and the configuration says nothing of one.
+        public static let authorizationMissing = Code(.authorizationMissing)
+        /// The application's server, or the callback, gave no authorisation.
+        public static let authorizationFailed = Code(.authorizationFailed)
+        /// The service refused the subscription.
+        public static let subscriptionRefused = Code(.subscriptionRefused)
+        /// No answer came in time.
+        public static let timedOut = Code(.timedOut)
+        /// The waiting task was cancelled.
+        public static let cancelled = Code(.cancelled)
+        /// The connection ended as asked, or the channel was unsubscribed, before the answer came.
+        public static let disconnected = Code(.disconnected)
+        /// The service refused the connection, and would refuse it again: a wrong key, an exhausted quota.
+        public static let refused = Code(.refused)
+        /// No connection is possible from here at all, such as `wss` without a TLS library.
+        public static let failed = Code(.failed)
+        /// The service reported an error; ``PusherError/serverCode`` has its number.
+        public static let server = Code(.server)
+        /// A frame that could not be understood. It was dropped; the connection goes on.
+        public static let invalidFrame = Code(.invalidFrame)
+        /// The event carries no data to decode.
+        public static let noData = Code(.noData)
+        /// The configuration cannot be used.
+        public static let invalidConfiguration = Code(.invalidConfiguration)
+        /// The data to send could not be put into JSON.
+        public static let encodingFailed = Code(.encodingFailed)
+
+        public var description: String { self.value.rawValue }
+    }
+
+    /// What kind of failure it was.
+    public let code: Code
+    /// What was wrong and what to do.
+    public let message: String
+    /// The service's own number, such as 4001, where it gave one.
+    public let serverCode: Int?
+    /// The HTTP status of an authorisation that was refused.
+    public let status: Int?
+
+    package init(_ code: Code, _ message: String, serverCode: Int? = nil, status: Int? = nil) {
+        self.code = code
+        self.message = message
+        self.serverCode = serverCode
+        self.status = status
+    }
+
+    public var description: String { self.message }
+}
+
+extension PusherError {
+    static let cancelledByTask = PusherError(.cancelled, "The waiting task was cancelled.")
+
+    /// Why a connection is over for good.
+    static func ended(_ reason: CloseReason) -> PusherError {
+        switch reason {
+        case .peer(let code, let words) where (4000...4099).contains(code.rawValue):
+            let hint =
+                switch code.rawValue {
+                case 4001: "There is no application with this key: check the key and the cluster or host."
+                case 4003: "The application is disabled: see its dashboard."
+                case 4004: "The application has no connections left: close some, or raise its quota."
+                case 4005: "The service does not know this path: check the configuration's path."
+                case 4006...4008: "The service does not speak this version of the protocol."
+                case 4009: "The connection is not authorised."
+                default: "The service refuses this connection."
+                }
+            let said = words.isEmpty ? "" : " (\(words))"
+            return PusherError(.refused, "\(hint) It closed with code \(code)\(said).", serverCode: Int(code.rawValue))
+        case .transport(let error):
+            return PusherError(.failed, error.message, status: error.status)
+        default:
+            return PusherError(.disconnected, "The connection has ended: \(reason).")
+        }
+    }
+}

@@ -1,0 +1,140 @@
+import PusherWire
+import RealtimeCore
+
+/// What the server sends.
+extension PusherSession {
+    mutating func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, now: Instant, _ effects: inout Effects<Self>) {
+        guard self.connection.received(id, now: now) else { return }
+        batch.bytes.withUnsafeBytes { bytes in
+            for entry in batch.entries {
+                switch entry.kind {
+                case .text: self.received(UnsafeRawBufferPointer(rebasing: bytes[entry.range]), on: id, now: now, &effects)
+                // The protocol has no binary messages: a receiver ignores them.
+                case .binary: effects.counters.messagesIgnored += 1
+                case .ping, .pong: break
+                }
+            }
+        }
+    }
+
+    private mutating func received(_ text: UnsafeRawBufferPointer, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        do throws(PusherFrameError) {
+            let frame = try PusherFrame(scanning: text)
+            if frame.isReserved {
+                try self.received(reserved: frame, on: id, now: now, &effects)
+            } else {
+                self.deliver(frame, &effects)
+            }
+        } catch {
+            effects.counters.messagesIgnored += 1
+            let what = "The server sent a frame of \(text.count) bytes that was dropped: \(error)."
+            effects.log(.warning, what)
+            self.deliver(.error(PusherError(.invalidFrame, what)), self.errorRoute, &effects)
+        }
+    }
+
+    /// The hot path: an event on a channel.
+    private mutating func deliver(_ frame: PusherFrame, _ effects: inout Effects<Self>) {
+        let name = frame.eventName
+        let channelName = frame.channelName
+        let isGlobal = !self.globalEvents.isEmpty
+        guard let channelName, let index = self.index(of: channelName) else {
+            if channelName != nil {
+                // An event that was under way when its channel was left is no fault.
+                effects.counters.messagesIgnored += 1
+            } else if isGlobal {
+                let event = PusherEvent(name: name, channel: nil, data: frame.dataText, userID: frame.user)
+                self.deliver(.event(event), self.globalEvents.route(name), &effects)
+            }
+            return
+        }
+        let route = self.channels[index].unsafelyUnwrapped.events.route(name)
+        guard isGlobal || !self.routes.isEmpty(route) else { return }
+        let event = PusherEvent(name: name, channel: channelName, data: frame.dataText, userID: frame.user)
+        self.deliver(.event(event), route, &effects)
+        if isGlobal { self.deliver(.event(event), self.globalEvents.route(name), &effects) }
+    }
+
+    /// Events come in runs of one channel, and a comparison is cheaper than a look-up.
+    private mutating func index(of channel: String) -> Int? {
+        if let last = self.lastChannel, self.channels[last]?.name == channel { return last }
+        let index = self.indices[channel]
+        self.lastChannel = index
+        return index
+    }
+
+    private mutating func received(
+        reserved frame: PusherFrame, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+    ) throws(PusherFrameError) {
+        switch frame.eventName {
+        case EventName.connectionEstablished:
+            do throws(PusherFrameError) {
+                try self.established(id, try frame.dataValue(), now: now, &effects)
+            } catch {
+                // Without a socket ID this connection is of no use: another attempt may do better.
+                effects.commands.append(.abandon(id))
+                self.closed(id, .transport(TransportError(.protocolViolation, "The server's greeting cannot be used: \(error).")), now: now, &effects)
+                throw error
+            }
+        case EventName.ping:
+            effects.commands.append(.send(id, PusherFrames.pong))
+        case EventName.pong:
+            if let pingedAt { effects.counters.lastRoundTrip = pingedAt.duration(to: now) }
+            self.pingedAt = nil
+        case EventName.error:
+            self.serverReported(ServerError(try frame.dataValue()), channel: frame.channelName, now: now, &effects)
+        case EventName.subscriptionSucceeded:
+            guard let index = try self.channel(frame, &effects) else { return }
+            try self.subscriptionSucceeded(index, frame, on: id, now: now, &effects)
+        case EventName.subscriptionError, EventName.internalSubscriptionError:
+            guard let index = try self.channel(frame, &effects) else { return }
+            let data = (try? frame.dataValue()) ?? .null
+            let words = data["error"]?.string ?? data["message"]?.string ?? "no reason was given"
+            self.subscriptionFailed(
+                index,
+                PusherError(
+                    .subscriptionRefused, "The service refused the subscription to \(self.name(index)): \(words).",
+                    serverCode: data["code"]?.int, status: data["status"]?.int), &effects)
+        case EventName.memberAdded:
+            guard let index = try self.channel(frame, &effects) else { return }
+            let user = try PresenceUser(try frame.dataValue())
+            self.memberAdded(index, Member(id: user.id, info: user.info), &effects)
+        case EventName.memberRemoved:
+            guard let index = try self.channel(frame, &effects) else { return }
+            self.memberRemoved(index, id: try PresenceUser(try frame.dataValue()).id, &effects)
+        case let name where name.hasPrefix("pusher:"):
+            // Events of the service that are for users, such as pusher:cache_miss.
+            self.deliver(frame, &effects)
+        default:
+            effects.counters.messagesIgnored += 1
+        }
+    }
+
+    /// The channel that a frame is about; `nil` when nobody wants it any more.
+    private mutating func channel(_ frame: PusherFrame, _ effects: inout Effects<Self>) throws(PusherFrameError) -> Int? {
+        guard let name = frame.channelName else { throw .missing("channel") }
+        let index = self.indices[name]
+        if index == nil { effects.counters.messagesIgnored += 1 }
+        return index
+    }
+
+    private mutating func serverReported(_ server: ServerError, channel: String?, now: Instant, _ effects: inout Effects<Self>) {
+        self.lastServerError = (server, now)
+        let error = PusherError(.server, "The service reported an error: \(server.message)", serverCode: server.code)
+        effects.log(.warning, error.message)
+        self.deliver(.error(error), self.errorRoute, &effects)
+        // It does not say for which subscription it is meant, so it is given to the one it names, or to the only one
+        // that waits for an answer with a signature.
+        if server.message.hasPrefix("Existing subscription") { return }
+        let waiting = self.channels.indices.filter { index in
+            guard let record = self.channels[index], case .subscribing = record.machine.state else { return false }
+            return true
+        }
+        let named = waiting.first { self.name($0) == channel } ?? waiting.first { server.message.contains(self.name($0)) }
+        let signed = waiting.filter { self.channels[$0]?.kind.needsAuthorization == true }
+        let only = signed.count == 1 && (server.code == nil || server.code == 4009) ? signed.first : nil
+        guard let index = named ?? only else { return }
+        let refused = "The service refused the subscription to \(self.name(index)): \(server.message)"
+        self.subscriptionFailed(index, PusherError(.subscriptionRefused, refused, serverCode: server.code), &effects)
+    }
+}

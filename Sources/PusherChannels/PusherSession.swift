@@ -1,0 +1,278 @@
+import PusherWire
+import RealtimeCore
+
+/// Everything the protocol means to a client, as a value: the connection, the channels that are wanted on it, and
+/// who waits for what. The files beside it hold its parts.
+struct PusherSession: ReconnectingSession {
+    enum Event: Sendable {
+        case event(PusherEvent)
+        case state(ConnectionState)
+        case connectingIn(Duration)
+        case error(PusherError)
+        case subscription(SubscriptionState)
+        case members(MemberChange)
+    }
+
+    enum Answer: Sendable {
+        case none
+        case connected(socketID: String)
+    }
+
+    struct Work: Sendable {
+        var request: AuthorizationRequest
+    }
+
+    typealias WorkResult = Result<ChannelAuthorization, PusherError>
+    typealias Failure = PusherError
+
+    struct ChannelRecord: Sendable {
+        let name: String
+        let kind: ChannelKind
+        var machine = PusherChannelStateMachine()
+        var members = Members()
+        var userID: String?
+        var waiters: [WaiterID] = []
+        var unsent: [WebSocketMessage] = []
+        var events: ChannelRoutes
+        var states: Route
+        var memberChanges: Route
+    }
+
+    /// What a listener listens to.
+    enum Topic: Sendable {
+        case states, connectingIn, errors
+        /// Of one channel, or of all; of one name, or of all.
+        case events(channel: String?, name: String?)
+        case subscription(channel: String)
+        case members(channel: String)
+    }
+
+    var connection: ConnectionStateMachine
+    let configuration: PusherConfiguration
+    var useTLS: Bool
+    private(set) var state = ConnectionState.initialized
+    var socketID: String?
+    var isFirstConnection = true
+    /// When the state becomes `unavailable`.
+    var unavailableAt: Instant?
+    /// What the server complained of last, and when: some say there why they close.
+    var lastServerError: (error: ServerError, at: Instant)?
+    var pingedAt: Instant?
+
+    var indices: [String: Int] = [:]
+    var channels: [ChannelRecord?] = []
+    var freeChannels: [Int] = []
+    /// The channel of the last event.
+    var lastChannel: Int?
+    /// Channels that were unsubscribed and whose routes are still held.
+    var retired: [ChannelRecord] = []
+    var subscriptionDeadlines = Deadlines<Int>()
+    var works: [WorkID: Int] = [:]
+    private var lastWork: UInt64 = 0
+
+    var routes = EventRoutes()
+    var topics: [ListenerID: Topic] = [:]
+    let stateRoute, connectingInRoute, errorRoute: Route
+    var globalEvents: ChannelRoutes
+
+    var connectWaiters: [WaiterID] = []
+    var endWaiters: [WaiterID] = []
+
+    init(_ configuration: PusherConfiguration, seed: UInt64) {
+        var policy = ConnectionPolicy()
+        policy.openTimeout = configuration.connectTimeout
+        policy.backoff = configuration.backoff
+        self.connection = ConnectionStateMachine(policy: policy, generator: SplitMix64(seed: seed))
+        self.configuration = configuration
+        self.useTLS = configuration.useTLS
+        self.stateRoute = self.routes.make()
+        self.connectingInRoute = self.routes.make()
+        self.errorRoute = self.routes.make()
+        self.globalEvents = ChannelRoutes(&self.routes)
+    }
+
+    static let cancelled = PusherError.cancelledByTask
+
+    static func timedOut(after limit: Duration) -> PusherError {
+        PusherError(.timedOut, "No answer came within \(limit). The client goes on trying; wait longer, or look at its state.")
+    }
+
+    var nextDeadline: Instant? {
+        .earliest(.earliest(self.connection.nextDeadline, self.unavailableAt), self.subscriptionDeadlines.earliest)
+    }
+
+    var request: WebSocketRequest {
+        WebSocketRequest(
+            self.configuration.endpoint(useTLS: self.useTLS), headers: self.configuration.headers, messageLimit: self.configuration.messageLimit)
+    }
+
+    func ping(now: Instant) -> WebSocketMessage { PusherFrames.ping }
+
+    mutating func pinged(now: Instant) { self.pingedAt = now }
+
+    mutating func nextWork() -> WorkID {
+        self.lastWork += 1
+        return WorkID(rawValue: self.lastWork)
+    }
+
+    // MARK: The connection
+
+    mutating func opening(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        effects.log(.debug, "connection \(id): connecting to \(self.request.endpoint)")
+        if self.state != .unavailable { self.enterConnecting(now: now, &effects) }
+    }
+
+    mutating func opened(_ id: ConnectionID, head: HTTPResponseHead, now: Instant, _ effects: inout Effects<Self>) {
+        // The server speaks first.
+        _ = self.connection.opened(id)
+    }
+
+    /// The server's greeting, or the protocol's reason to do without this connection.
+    mutating func established(_ id: ConnectionID, _ data: JSONValue, now: Instant, _ effects: inout Effects<Self>) throws(PusherFrameError) {
+        let greeting = try ConnectionEstablished(data)
+        let silence = min(self.configuration.activityTimeout, greeting.activityTimeout.map { .seconds($0) } ?? self.configuration.activityTimeout)
+        let heartbeat = HeartbeatPolicy(probeAfterSilence: silence, deadAfterSilence: silence + self.configuration.pongTimeout)
+        guard self.connection.ready(id, heartbeat, now: now) == .announceConnected else { return }
+        self.socketID = greeting.socketID
+        self.unavailableAt = nil
+        if !self.isFirstConnection { effects.counters.reconnects += 1 }
+        self.isFirstConnection = false
+        effects.log(.info, "connection \(id): connected, socket ID \(greeting.socketID)")
+        self.setState(.connected(socketID: greeting.socketID), &effects)
+        for waiter in self.connectWaiters { effects.commands.append(.answer(waiter, .success(.connected(socketID: greeting.socketID)))) }
+        self.connectWaiters = []
+        for index in self.channels.indices { self.beginSubscription(index, now: now, &effects) }
+    }
+
+    mutating func decision(on reason: CloseReason, now: Instant) -> ReconnectDecision {
+        switch self.meaning(of: reason, now: now) {
+        case .transport(let error) where [.tlsUnavailable, .invalidURL, .unsupported].contains(error.code): return .never
+        case .peer(let code, _):
+            switch PusherCloseCode.reaction(to: code) {
+            case .useTLS:
+                guard !self.useTLS else { return .never }
+                self.useTLS = true
+                return .immediately
+            case .refused: return .never
+            case .reconnect(let decision): return decision
+            }
+        default: return .afterBackoff()
+        }
+    }
+
+    /// Some servers say why in an error event and then close without a code of their own.
+    private func meaning(of reason: CloseReason, now: Instant) -> CloseReason {
+        guard let (error, at) = self.lastServerError, let code = error.code, (4000...4299).contains(code) else { return reason }
+        switch reason {
+        case .peer(.normal, _), .peer(.noStatus, _), .peer(.goingAway, _), .transport:
+            guard self.socketID == nil || at.advanced(by: .seconds(1)) >= now else { return reason }
+            return .peer(CloseCode(rawValue: UInt16(code)), error.message)
+        default: return reason
+        }
+    }
+
+    mutating func lost(_ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>) {
+        let reason = self.meaning(of: reason, now: now)
+        effects.log(reason == .requested ? .debug : .info, "connection lost: \(reason)")
+        self.socketID = nil
+        self.pingedAt = nil
+        self.lastServerError = nil
+        for index in self.channels.indices { self.subscriptionLost(index, &effects) }
+        switch self.connection.state {
+        case .backingOff(let until):
+            if self.state != .unavailable { self.enterConnecting(now: now, &effects) }
+            self.deliver(.connectingIn(now.duration(to: until)), self.connectingInRoute, &effects)
+        case .opening:
+            break
+        default:
+            self.finish(reason, &effects)
+        }
+    }
+
+    private mutating func finish(_ reason: CloseReason, _ effects: inout Effects<Self>) {
+        self.unavailableAt = nil
+        let error = PusherError.ended(reason)
+        switch error.code {
+        case .disconnected: self.setState(.disconnected(nil), &effects)
+        case .refused: self.setState(.disconnected(error), &effects)
+        default: self.setState(.failed(error), &effects)
+        }
+        if error.code != .disconnected {
+            effects.log(.error, error.message)
+            self.deliver(.error(error), self.errorRoute, &effects)
+        }
+        for waiter in self.connectWaiters { effects.commands.append(.answer(waiter, .failure(error))) }
+        self.connectWaiters = []
+        for waiter in self.endWaiters {
+            effects.commands.append(.answer(waiter, reason == .requested ? .success(.none) : .failure(error)))
+        }
+        self.endWaiters = []
+        for index in self.channels.indices { self.answerWaiters(index, .failure(error), &effects) }
+    }
+
+    /// There is nothing to connect to.
+    mutating func misconfigured(_ problem: String, _ effects: inout Effects<Self>) {
+        let reason = CloseReason.transport(TransportError(.invalidURL, "The client's configuration cannot be used: \(problem)"))
+        self.finish(reason, &effects)
+        effects.commands.append(.finish(reason))
+    }
+
+    private mutating func enterConnecting(now: Instant, _ effects: inout Effects<Self>) {
+        guard self.state != .connecting else { return }
+        self.unavailableAt = now.advanced(by: self.configuration.unavailableTimeout)
+        self.setState(.connecting, &effects)
+    }
+
+    private mutating func setState(_ state: ConnectionState, _ effects: inout Effects<Self>) {
+        guard state != self.state else { return }
+        self.state = state
+        self.deliver(.state(state), self.stateRoute, &effects)
+    }
+
+    mutating func timeout(now: Instant, _ effects: inout Effects<Self>) {
+        if let deadline = self.connection.nextDeadline, deadline <= now { self.connectionTimeout(now: now, &effects) }
+        if let unavailableAt, unavailableAt <= now {
+            self.unavailableAt = nil
+            if self.state == .connecting { self.setState(.unavailable, &effects) }
+        }
+        while let due = self.subscriptionDeadlines.popDue(now) { self.subscriptionTimedOut(due.key, now: now, &effects) }
+    }
+
+    // MARK: Callers that wait
+
+    mutating func awaitConnected(_ waiter: WaiterID, _ effects: inout Effects<Self>) {
+        switch self.state {
+        case .connected(let socketID): effects.commands.append(.answer(waiter, .success(.connected(socketID: socketID))))
+        case .failed(let error), .disconnected(let error?): effects.commands.append(.answer(waiter, .failure(error)))
+        case .initialized, .connecting, .unavailable, .disconnected(nil): self.connectWaiters.append(waiter)
+        }
+    }
+
+    mutating func awaitEnd(_ waiter: WaiterID, _ effects: inout Effects<Self>) {
+        switch self.state {
+        case .failed(let error), .disconnected(let error?): effects.commands.append(.answer(waiter, .failure(error)))
+        case .disconnected(nil): effects.commands.append(.answer(waiter, .success(.none)))
+        case .initialized, .connecting, .connected, .unavailable: self.endWaiters.append(waiter)
+        }
+    }
+
+    mutating func withdrawn(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>) {
+        self.connectWaiters.removeAll { $0 == waiter }
+        self.endWaiters.removeAll { $0 == waiter }
+        for index in self.channels.indices { self.channels[index]?.waiters.removeAll { $0 == waiter } }
+    }
+
+    // MARK: Delivery
+
+    /// In this module, where the compiler knows the event's type: it is called for every message.
+    mutating func deliver(_ event: Event, _ route: Route, _ effects: inout Effects<Self>) {
+        guard !self.routes.isEmpty(route) else { return }
+        effects.deliveries.append(event)
+        let end = effects.deliveries.count
+        if let last = effects.runs.indices.last, effects.runs[last].route == route {
+            effects.runs[last].end = end
+        } else {
+            effects.runs.append(Effects<Self>.Run(route, end: end))
+        }
+    }
+}

@@ -1,0 +1,112 @@
+/// Dates as `2026-01-31T12:00:00Z`, in the Gregorian calendar at all times.
+enum ISO8601 {
+    /// Seconds since 1970. Takes a fraction of a second, and `Z`, `+hh:mm`, `+hhmm` or `+hh`.
+    static func seconds(_ text: String) -> Double? {
+        var reader = Reader(rest: Array(text.utf8)[...])
+        guard let year = reader.number(4), reader.take("-"), let month = reader.number(2), reader.take("-"), let day = reader.number(2),
+            reader.take("T") || reader.take("t"), let hour = reader.number(2), reader.take(":"), let minute = reader.number(2),
+            reader.take(":"), let second = reader.number(2)
+        else { return nil }
+        guard (1...12).contains(month), (1...Self.length(ofMonth: month, year)).contains(day), minute < 60, second <= 60,
+            hour < 24 || (hour == 24 && minute == 0 && second == 0)
+        else { return nil }
+        guard let fraction = reader.fraction(), let offset = reader.offset(), reader.rest.isEmpty else { return nil }
+        let whole = Self.days(year, month, day) * 86400 + hour * 3600 + minute * 60 + second - offset
+        return Double(whole) + fraction
+    }
+
+    /// The whole second that it falls in. Years beyond four digits have more of them, those before 0 a sign.
+    static func text(_ seconds: Double) -> String? {
+        guard let second = Int(exactly: seconds.rounded(.down)), second.magnitude < 1 << 47 else { return nil }
+        let day = (second >= 0 ? second : second - 86399) / 86400
+        let rest = second - day * 86400
+        let (year, month, date) = Self.civil(day)
+        func padded(_ value: Int, _ width: Int = 2) -> String {
+            let digits = String(value.magnitude)
+            return (value < 0 ? "-" : "") + String(repeating: "0", count: max(0, width - digits.count)) + digits
+        }
+        return padded(year, 4) + "-" + padded(month) + "-" + padded(date) + "T" + padded(rest / 3600) + ":" + padded(rest / 60 % 60) + ":"
+            + padded(rest % 60) + "Z"
+    }
+
+    private static func isLeap(_ year: Int) -> Bool { year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) }
+
+    private static func length(ofMonth month: Int, _ year: Int) -> Int {
+        switch month {
+        case 2: self.isLeap(year) ? 29 : 28
+        case 4, 6, 9, 11: 30
+        default: 31
+        }
+    }
+
+    /// Days since 1970. Years are counted from March on, so that the leap day is the last one.
+    private static func days(_ year: Int, _ month: Int, _ day: Int) -> Int {
+        let year = month > 2 ? year : year - 1
+        let month = (month + 9) % 12
+        return 365 * year + Self.floor(year, 4) - Self.floor(year, 100) + Self.floor(year, 400) + (153 * month + 2) / 5 + day - 719_469
+    }
+
+    private static func civil(_ days: Int) -> (year: Int, month: Int, day: Int) {
+        var year = 1970 + Int((Double(days) / 365.2425).rounded(.down))
+        while self.days(year, 1, 1) > days { year -= 1 }
+        while self.days(year + 1, 1, 1) <= days { year += 1 }
+        var month = 12
+        while self.days(year, month, 1) > days { month -= 1 }
+        return (year, month, days - self.days(year, month, 1) + 1)
+    }
+
+    private static func floor(_ value: Int, _ divisor: Int) -> Int {
+        value >= 0 ? value / divisor : (value - divisor + 1) / divisor
+    }
+
+    private struct Reader {
+        var rest: ArraySlice<UInt8>
+
+        mutating func take(_ character: Unicode.Scalar) -> Bool {
+            guard self.rest.first == UInt8(ascii: character) else { return false }
+            self.rest.removeFirst()
+            return true
+        }
+
+        mutating func number(_ width: Int) -> Int? {
+            var value = 0
+            for _ in 0..<width {
+                guard let digit = self.digit() else { return nil }
+                value = value * 10 + digit
+            }
+            return value
+        }
+
+        mutating func digit() -> Int? {
+            guard let byte = self.rest.first, (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) else { return nil }
+            self.rest.removeFirst()
+            return Int(byte - UInt8(ascii: "0"))
+        }
+
+        /// Zero where there is none; `nil` where a point has no digits behind it.
+        mutating func fraction() -> Double? {
+            guard self.take(".") else { return 0 }
+            var digits = 0
+            var value: Double = 0
+            var scale: Double = 1
+            while let digit = self.digit() {
+                digits += 1
+                if digits <= 15 {
+                    value = value * 10 + Double(digit)
+                    scale *= 10
+                }
+            }
+            return digits > 0 ? value / scale : nil
+        }
+
+        mutating func offset() -> Int? {
+            if self.take("Z") || self.take("z") { return 0 }
+            let isNegative = self.take("-")
+            guard isNegative || self.take("+"), let hours = self.number(2), hours < 24 else { return nil }
+            if self.rest.isEmpty { return (isNegative ? -1 : 1) * hours * 3600 }
+            _ = self.take(":")
+            guard let minutes = self.number(2), minutes < 60 else { return nil }
+            return (isNegative ? -1 : 1) * (hours * 3600 + minutes * 60)
+        }
+    }
+}

@@ -1,0 +1,50 @@
+/// Names of members to names of properties and back, by the rules of Foundation's coders.
+enum KeyNames {
+    /// `one_two` to `oneTwo`. Underscores in front and behind stay.
+    static func fromSnakeCase(_ name: String) -> String {
+        guard name.contains("_"), let first = name.firstIndex(where: { $0 != "_" }), let last = name.lastIndex(where: { $0 != "_" }) else {
+            return name
+        }
+        let words = name[first...last].split(separator: "_")
+        guard words.count > 1 else { return name }
+        return name[..<first] + words[0].lowercased() + words[1...].map(self.capitalized).joined() + name[name.index(after: last)...]
+    }
+
+    /// A letter is raised where none is in front of it, and lowered elsewhere.
+    private static func capitalized(_ word: Substring) -> String {
+        var result = ""
+        var isFirst = true
+        for character in word {
+            if !character.isLetter {
+                result.append(character)
+            } else if isFirst {
+                for scalar in character.unicodeScalars { result += scalar == character.unicodeScalars.first ? scalar.properties.titlecaseMapping : String(scalar) }
+            } else {
+                result += character.lowercased()
+            }
+            isFirst = !character.isLetter
+        }
+        return result
+    }
+
+    /// `oneTwo` to `one_two`, `oneURLTwo` to `one_url_two`.
+    static func toSnakeCase(_ name: String) -> String {
+        let letters = Array(name)
+        guard letters.count > 1 else { return name.lowercased() }
+        var result = ""
+        var start = 0
+        var index = 1
+        func cut(at end: Int) {
+            result += String(letters[start..<end]).lowercased() + "_"
+            start = end
+        }
+        while let upper = letters[index...].firstIndex(where: \.isUppercase) {
+            cut(at: upper)
+            guard let lower = letters[upper...].firstIndex(where: \.isLowercase) else { break }
+            // The last of several capitals begins the next word.
+            if lower > upper + 1 { cut(at: lower - 1) }
+            index = lower + 1
+        }
+        return result + String(letters[start...]).lowercased()
+    }
+}

@@ -1,0 +1,62 @@
+/// The members of an object, written as they come. A name that is encoded twice is there twice.
+struct NodeKeyedEncodingContainer<Key: CodingKey>: KeyedEncodingContainerProtocol {
+    let encoder: NodeEncoder
+
+    private var buffer: EncodingBuffer { self.encoder.buffer }
+    var codingPath: [any CodingKey] { self.encoder.codingPath }
+
+    @inline(__always)
+    private func member(_ key: Key, _ body: (EncodingBuffer) throws -> Void) throws {
+        let buffer = self.encoder.buffer
+        try buffer.place(in: self.encoder.frame, self.encoder.number, key.stringValue, key: key) { try body(buffer) }
+    }
+
+    func encodeNil(forKey key: Key) throws { try self.member(key) { $0.word("null") } }
+    func encode(_ value: Bool, forKey key: Key) throws { try self.member(key) { $0.append(value) } }
+    func encode(_ value: String, forKey key: Key) throws { try self.member(key) { $0.append(value) } }
+    func encode(_ value: Double, forKey key: Key) throws { try self.member(key) { try $0.append(value, key) } }
+    func encode(_ value: Float, forKey key: Key) throws { try self.member(key) { try $0.append(value, key) } }
+    func encode(_ value: Int, forKey key: Key) throws { try self.member(key) { $0.append(value) } }
+    func encode(_ value: Int8, forKey key: Key) throws { try self.member(key) { $0.append(value) } }
+    func encode(_ value: Int16, forKey key: Key) throws { try self.member(key) { $0.append(value) } }
+    func encode(_ value: Int32, forKey key: Key) throws { try self.member(key) { $0.append(value) } }
+    func encode(_ value: Int64, forKey key: Key) throws { try self.member(key) { $0.append(value) } }
+    func encode(_ value: UInt, forKey key: Key) throws { try self.member(key) { $0.append(value) } }
+    func encode(_ value: UInt8, forKey key: Key) throws { try self.member(key) { $0.append(value) } }
+    func encode(_ value: UInt16, forKey key: Key) throws { try self.member(key) { $0.append(value) } }
+    func encode(_ value: UInt32, forKey key: Key) throws { try self.member(key) { $0.append(value) } }
+    func encode(_ value: UInt64, forKey key: Key) throws { try self.member(key) { $0.append(value) } }
+    func encode<Value: Encodable>(_ value: Value, forKey key: Key) throws { try self.member(key) { try $0.append(value, key: key) } }
+
+    func nestedContainer<Nested: CodingKey>(keyedBy type: Nested.Type, forKey key: Key) -> KeyedEncodingContainer<Nested> {
+        self.nested(.object, key.stringValue, key).container(keyedBy: type)
+    }
+
+    func nestedUnkeyedContainer(forKey key: Key) -> any UnkeyedEncodingContainer {
+        self.nested(.array, key.stringValue, key).unkeyedContainer()
+    }
+
+    func superEncoder() -> any Encoder { self.nested(.value, "super", ValueKey.super) }
+    func superEncoder(forKey key: Key) -> any Encoder { self.nested(.value, key.stringValue, key) }
+
+    private func nested(_ shape: EncodingBuffer.Shape, _ name: String, _ key: any CodingKey) -> NodeEncoder {
+        self.encoder.nested(shape, name, key)
+    }
+}
+
+extension NodeEncoder {
+    /// Something that is written to at any time from now on. The call cannot throw: out of its turn it leads nowhere.
+    func nested(_ shape: EncodingBuffer.Shape, _ name: String?, _ key: any CodingKey) -> NodeEncoder {
+        let path = self.codingPath + [key]
+        var inner: EncodingBuffer?
+        try? self.buffer.place(in: self.frame, self.number, name, key: key) { inner = self.buffer.insert(shape, path: path) }
+        if let inner { return inner.outermostEncoder }
+        let lost = EncodingBuffer(settings: self.buffer.settings, basePath: path)
+        lost.start(shape)
+        return lost.outermostEncoder
+    }
+}
+
+extension EncodingBuffer {
+    var outermostEncoder: NodeEncoder { NodeEncoder(buffer: self, frame: 0, number: self.frames.first?.number ?? 0) }
+}

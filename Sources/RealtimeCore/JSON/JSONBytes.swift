@@ -1,0 +1,80 @@
+/// Steps of eight bytes at a time. Where a mask is not zero its lowest bit tells the first match exactly; bits above may be wrong,
+/// since a borrow wanders up.
+enum JSONBytes {
+    private static var ones: UInt64 { 0x0101_0101_0101_0101 }
+    private static var highs: UInt64 { 0x8080_8080_8080_8080 }
+
+    @inline(__always)
+    static func load(_ pointer: UnsafePointer<UInt8>) -> UInt64 {
+        UInt64(littleEndian: UnsafeRawPointer(pointer).loadUnaligned(as: UInt64.self))
+    }
+
+    @inline(__always)
+    static func matches(_ word: UInt64, _ byte: UInt8) -> UInt64 {
+        let difference = word ^ (self.ones &* UInt64(byte))
+        return (difference &- self.ones) & ~difference & self.highs
+    }
+
+    /// Quotes, backslashes and control characters.
+    @inline(__always)
+    static func stops(_ word: UInt64) -> UInt64 {
+        let controls = (word &- (self.ones &* 0x20)) & ~word & self.highs
+        return self.matches(word, UInt8(ascii: "\"")) | self.matches(word, UInt8(ascii: "\\")) | controls
+    }
+
+    @inline(__always)
+    static func beyondASCII(_ word: UInt64) -> UInt64 { word & self.highs }
+
+    @inline(__always)
+    static func equal(_ left: UnsafePointer<UInt8>, _ right: UnsafePointer<UInt8>, _ count: Int) -> Bool {
+        var index = 0
+        while index &+ 8 <= count {
+            if self.load(left + index) != self.load(right + index) { return false }
+            index &+= 8
+        }
+        while index < count {
+            if left[index] != right[index] { return false }
+            index &+= 1
+        }
+        return true
+    }
+
+    /// The length of the UTF-8 sequence at `index`, whose first byte is not ASCII; 0 when it is none (RFC 3629 section 4).
+    static func sequenceLength(_ bytes: UnsafePointer<UInt8>, _ index: Int, _ end: Int) -> Int {
+        let first = bytes[index]
+        let length: Int
+        var low: UInt8 = 0x80
+        var high: UInt8 = 0xBF
+        switch first {
+        case 0xC2...0xDF: length = 2
+        case 0xE0: (length, low) = (3, 0xA0)
+        case 0xED: (length, high) = (3, 0x9F)
+        case 0xE1...0xEF: length = 3
+        case 0xF0: (length, low) = (4, 0x90)
+        case 0xF4: (length, high) = (4, 0x8F)
+        case 0xF1...0xF3: length = 4
+        default: return 0
+        }
+        guard index &+ length <= end, bytes[index &+ 1] >= low, bytes[index &+ 1] <= high else { return 0 }
+        for offset in 2..<max(length, 2) where bytes[index &+ offset] & 0xC0 != 0x80 { return 0 }
+        return length
+    }
+
+    /// The value of four hexadecimal digits.
+    @inline(__always)
+    static func hexadecimal(_ bytes: UnsafePointer<UInt8>) -> UInt32? {
+        var value: UInt32 = 0
+        for index in 0..<4 {
+            let byte = bytes[index]
+            let digit: UInt8
+            switch byte {
+            case UInt8(ascii: "0")...UInt8(ascii: "9"): digit = byte &- UInt8(ascii: "0")
+            case UInt8(ascii: "a")...UInt8(ascii: "f"): digit = byte &- UInt8(ascii: "a") &+ 10
+            case UInt8(ascii: "A")...UInt8(ascii: "F"): digit = byte &- UInt8(ascii: "A") &+ 10
+            default: return nil
+            }
+            value = value << 4 | UInt32(digit)
+        }
+        return value
+    }
+}

@@ -1,0 +1,129 @@
+/// One value, or one member's name, in a tape.
+struct JSONNode {
+    /// Where its text begins; of a string, where its content does.
+    var offset: UInt32
+    /// How many bytes it has; of an array or object how many elements or members. With `offset` the 64 bits of a number that is no text.
+    var length: UInt32
+    /// The entry behind this value and all that is in it.
+    var end: UInt32
+    var kind: JSONKind
+
+    var range: Range<Int> { Int(self.offset)..<Int(self.offset) + Int(self.length) }
+
+    var bits: UInt64 { UInt64(self.length) << 32 | UInt64(self.offset) }
+
+    init(kind: JSONKind, offset: UInt32, length: UInt32, end: UInt32) {
+        self.offset = offset
+        self.length = length
+        self.end = end
+        self.kind = kind
+    }
+
+    /// A number that is no text.
+    init(kind: JSONKind, bits: UInt64, end: UInt32) {
+        self.init(kind: kind, offset: UInt32(truncatingIfNeeded: bits), length: UInt32(truncatingIfNeeded: bits >> 32), end: end)
+    }
+}
+
+/// A document as a flat list of its values in their order, made in one pass and one allocation.
+///
+/// It is what the decoder reads, and the tree is built from: a value that nobody asks for costs an entry of sixteen bytes and no
+/// conversion. Its entries can hold numbers as such too, so a binary format fills the same list and needs no decoder of its own.
+struct JSONTape {
+    var nodes: [JSONNode]
+
+    init(_ bytes: UnsafeRawBufferPointer, isUTF8: Bool, limits: JSONLimits) throws(JSONError) {
+        var scanner = try JSONScanner(bytes, isUTF8: isUTF8, limits: limits)
+        var sink = Sink()
+        sink.nodes.reserveCapacity(bytes.count / 8 + 4)
+        try Self.walk(&scanner, &sink)
+        self.nodes = sink.nodes
+    }
+
+    @inline(never)
+    private static func walk(_ scanner: inout JSONScanner, _ sink: inout Sink) throws(JSONError) {
+        try scanner.value(into: &sink)
+        try scanner.finish()
+    }
+
+    private struct Sink: JSONSink {
+        var nodes: [JSONNode] = []
+        /// The innermost open array or object. Until it is closed its `end` holds the one around it.
+        var parent = UInt32.max
+
+        @inline(__always)
+        mutating func append(_ kind: JSONKind, _ offset: Int, _ length: Int, end: UInt32) {
+            self.nodes.append(
+                JSONNode(kind: kind, offset: UInt32(truncatingIfNeeded: offset), length: UInt32(truncatingIfNeeded: length), end: end))
+        }
+
+        @inline(__always)
+        mutating func count() {
+            if self.parent != .max { self.nodes[Int(self.parent)].length &+= 1 }
+        }
+
+        @inline(__always)
+        mutating func scalar(_ kind: JSONKind, _ offset: Int, _ length: Int) {
+            self.count()
+            self.append(kind, offset, length, end: UInt32(truncatingIfNeeded: self.nodes.count &+ 1))
+        }
+
+        @inline(__always)
+        mutating func key(_ kind: JSONKind, _ offset: Int, _ length: Int) {
+            self.append(kind, offset, length, end: UInt32(truncatingIfNeeded: self.nodes.count &+ 1))
+        }
+
+        @inline(__always)
+        mutating func open(_ kind: JSONKind, _ offset: Int) {
+            self.count()
+            self.append(kind, offset, 0, end: self.parent)
+            self.parent = UInt32(truncatingIfNeeded: self.nodes.count &- 1)
+        }
+
+        @inline(__always)
+        mutating func close() {
+            let index = Int(self.parent)
+            self.parent = self.nodes[index].end
+            self.nodes[index].end = UInt32(truncatingIfNeeded: self.nodes.count)
+        }
+    }
+}
+
+extension JSONTape {
+    /// The tree of one entry and all that is in it. `bytes` are those that the tape was made of.
+    static func value(_ nodes: UnsafeBufferPointer<JSONNode>, _ index: Int, _ bytes: UnsafeRawBufferPointer) -> JSONValue {
+        let node = nodes[index]
+        switch node.kind {
+        case .null, .missing: return .null
+        case .false: return .bool(false)
+        case .true: return .bool(true)
+        case .integer, .number: return .number(JSONNumber(UnsafeRawBufferPointer(rebasing: bytes[node.range]), node.kind))
+        case .signed: return .number(JSONNumber(Int64(bitPattern: node.bits)))
+        case .unsigned: return .number(JSONNumber(node.bits))
+        case .float: return JSONNumber(Double(bitPattern: node.bits)).map { .number($0) } ?? .null
+        case .string, .escapedString: return .string(self.string(node, bytes))
+        case .array:
+            var elements: [JSONValue] = []
+            elements.reserveCapacity(Int(node.length))
+            var child = index + 1
+            while child < Int(node.end) {
+                elements.append(self.value(nodes, child, bytes))
+                child = Int(nodes[child].end)
+            }
+            return .array(elements)
+        case .object:
+            var members: [JSONObject.Element] = []
+            members.reserveCapacity(Int(node.length))
+            var child = index + 1
+            while child < Int(node.end) {
+                members.append((self.string(nodes[child], bytes), self.value(nodes, child + 1, bytes)))
+                child = Int(nodes[child + 1].end)
+            }
+            return .object(JSONObject(members))
+        }
+    }
+
+    static func string(_ node: JSONNode, _ bytes: UnsafeRawBufferPointer) -> String {
+        JSONText.string(UnsafeRawBufferPointer(rebasing: bytes[node.range]), isEscaped: node.kind == .escapedString)
+    }
+}

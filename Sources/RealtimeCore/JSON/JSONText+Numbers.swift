@@ -1,0 +1,139 @@
+/// A number's text taken apart: `mantissa` times ten to the `exponent`.
+struct JSONDigits: Hashable {
+    var isNegative = false
+    /// The first nineteen digits that count.
+    var mantissa: UInt64 = 0
+    var exponent = 0
+    /// Digits other than zero were left out of the mantissa.
+    var isCut = false
+
+    /// Only for text that the scanner has checked.
+    init(_ raw: UnsafeRawBufferPointer) {
+        var digits = 0
+        var isFraction = false
+        var index = 0
+        while index < raw.count {
+            let byte = raw[index]
+            switch byte {
+            case UInt8(ascii: "-"): self.isNegative = true
+            case UInt8(ascii: "."): isFraction = true
+            case UInt8(ascii: "0")...UInt8(ascii: "9"):
+                if digits < 19 {
+                    self.mantissa = self.mantissa &* 10 &+ UInt64(byte &- UInt8(ascii: "0"))
+                    if self.mantissa != 0 { digits &+= 1 }
+                    if isFraction { self.exponent &-= 1 }
+                } else {
+                    if byte != UInt8(ascii: "0") { self.isCut = true }
+                    if !isFraction { self.exponent &+= 1 }
+                }
+            default:
+                self.exponent += Self.exponent(UnsafeRawBufferPointer(rebasing: raw[(index + 1)...]))
+                return
+            }
+            index &+= 1
+        }
+    }
+
+    /// Stops growing long before it overflows: such a number is zero or beyond all limits anyway.
+    static func exponent(_ raw: UnsafeRawBufferPointer) -> Int {
+        var value = 0
+        for byte in raw where byte != UInt8(ascii: "+") && byte != UInt8(ascii: "-") && value < 1 << 40 {
+            value = value * 10 + Int(byte &- UInt8(ascii: "0"))
+        }
+        return raw.first == UInt8(ascii: "-") ? -value : value
+    }
+
+    /// The same number with the shortest mantissa, by which two texts are compared.
+    var shortened: Self {
+        var digits = self
+        if digits.mantissa == 0 { digits.exponent = 0 }
+        while digits.mantissa != 0, digits.mantissa % 10 == 0 {
+            digits.mantissa /= 10
+            digits.exponent += 1
+        }
+        return digits
+    }
+
+    /// The magnitude, if the number is whole and fits.
+    var whole: UInt64? {
+        if self.isCut { return nil }
+        if self.mantissa == 0 { return 0 }
+        var value = self.mantissa
+        var exponent = self.exponent
+        while exponent < 0 {
+            guard value % 10 == 0 else { return nil }
+            value /= 10
+            exponent += 1
+        }
+        while exponent > 0 {
+            let (product, overflow) = value.multipliedReportingOverflow(by: 10)
+            if overflow { return nil }
+            value = product
+            exponent -= 1
+        }
+        return value
+    }
+}
+
+extension JSONText {
+    /// The number of a checked raw value, if it is whole and fits; `1.0` and `1e2` are whole.
+    package static func integer(_ slice: JSONSlice, in bytes: UnsafeRawBufferPointer) -> Int64? {
+        self.integer(UnsafeRawBufferPointer(rebasing: bytes[slice.range]), slice.kind, as: Int64.self)
+    }
+
+    /// The nearest double of a checked raw value that is a number; infinite where it is too large.
+    package static func double(_ slice: JSONSlice, in bytes: UnsafeRawBufferPointer) -> Double {
+        self.double(UnsafeRawBufferPointer(rebasing: bytes[slice.range]))
+    }
+
+    @inline(__always)
+    static func integer<Integer: FixedWidthInteger>(_ raw: UnsafeRawBufferPointer, _ kind: JSONKind, as: Integer.Type) -> Integer? {
+        guard let base = raw.baseAddress?.assumingMemoryBound(to: UInt8.self) else { return nil }
+        if kind == .integer, raw.count <= 18 {
+            let isNegative = base[0] == UInt8(ascii: "-")
+            var value: Int64 = 0
+            var index = isNegative ? 1 : 0
+            while index < raw.count {
+                value = value &* 10 &+ Int64(base[index] &- UInt8(ascii: "0"))
+                index &+= 1
+            }
+            return Integer(exactly: isNegative ? 0 &- value : value)
+        }
+        guard let (isNegative, magnitude) = self.whole(raw, kind) else { return nil }
+        if !isNegative { return Integer(exactly: magnitude) }
+        guard magnitude <= 1 << 63 else { return nil }
+        return Integer(exactly: magnitude == 1 << 63 ? Int64.min : -Int64(magnitude))
+    }
+
+    private static func whole(_ raw: UnsafeRawBufferPointer, _ kind: JSONKind) -> (isNegative: Bool, magnitude: UInt64)? {
+        if kind != .integer {
+            let digits = JSONDigits(raw)
+            return digits.whole.map { (digits.isNegative, $0) }
+        }
+        let isNegative = raw.first == UInt8(ascii: "-")
+        var value: UInt64 = 0
+        for byte in raw.dropFirst(isNegative ? 1 : 0) {
+            let (product, first) = value.multipliedReportingOverflow(by: 10)
+            let (sum, second) = product.addingReportingOverflow(UInt64(byte &- UInt8(ascii: "0")))
+            if first || second { return nil }
+            value = sum
+        }
+        return (isNegative, value)
+    }
+
+    /// Both the mantissa and the power of ten are exact up to these bounds, so one operation rounds once, which is correct.
+    static func double(_ raw: UnsafeRawBufferPointer) -> Double {
+        let digits = JSONDigits(raw)
+        if !digits.isCut, digits.mantissa <= 1 << 53, digits.exponent >= -22, digits.exponent <= 22 {
+            let mantissa = Double(digits.mantissa)
+            let power = self.powers[abs(digits.exponent)]
+            let value = digits.exponent < 0 ? mantissa / power : mantissa * power
+            return digits.isNegative ? -value : value
+        }
+        return Double(String(decoding: raw, as: UTF8.self)) ?? .nan
+    }
+
+    private static let powers: [Double] = [
+        1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
+    ]
+}

@@ -1,0 +1,125 @@
+/// What is made of raw values: strings without their escapes, numbers.
+package enum JSONText {
+    /// Whether it is one JSON value and nothing else.
+    package static func validate(
+        _ bytes: UnsafeRawBufferPointer, isUTF8: Bool = false, limits: JSONLimits = JSONLimits()
+    ) throws(JSONError) {
+        var scanner = try JSONScanner(bytes, isUTF8: isUTF8, limits: limits)
+        var nothing = JSONNoSink()
+        try scanner.value(into: &nothing)
+        try scanner.finish()
+    }
+
+    /// The string of a checked raw value of a string's kind. Half a surrogate pair becomes U+FFFD.
+    package static func string(_ slice: JSONSlice, in bytes: UnsafeRawBufferPointer) -> String {
+        self.string(UnsafeRawBufferPointer(rebasing: bytes[slice.range]), isEscaped: slice.kind == .escapedString)
+    }
+
+    package static func string(_ raw: UnsafeRawBufferPointer, isEscaped: Bool) -> String {
+        if !isEscaped { return String(decoding: raw, as: UTF8.self) }
+        return String(unsafeUninitializedCapacity: raw.count) { self.unescape(raw, into: $0) }
+    }
+
+    /// The bytes of a checked raw string without its escapes.
+    package static func unescapedBytes(_ raw: UnsafeRawBufferPointer) -> [UInt8] {
+        [UInt8](unsafeUninitializedCapacity: raw.count) { buffer, count in
+            count = self.unescape(raw, into: buffer)
+        }
+    }
+
+    /// Where the first half of a surrogate pair stands alone in a checked raw string, for those who refuse such.
+    package static func loneSurrogate(_ raw: UnsafeRawBufferPointer) -> Int? {
+        guard let base = raw.baseAddress?.assumingMemoryBound(to: UInt8.self) else { return nil }
+        var index = 0
+        while index < raw.count {
+            guard base[index] == UInt8(ascii: "\\") else {
+                index += 1
+                continue
+            }
+            guard base[index + 1] == UInt8(ascii: "u") else {
+                index += 2
+                continue
+            }
+            let (scalar, length) = self.scalar(base, index, raw.count)
+            if scalar == nil { return index }
+            index += length
+        }
+        return nil
+    }
+
+    /// The output is never longer than the input, nor ever ahead of it: words are copied whole and the surplus is overwritten.
+    @inline(__always)
+    private static func unescape(_ raw: UnsafeRawBufferPointer, into output: UnsafeMutableBufferPointer<UInt8>) -> Int {
+        guard let input = raw.baseAddress?.assumingMemoryBound(to: UInt8.self), let start = output.baseAddress else { return 0 }
+        let end = raw.count
+        var index = 0
+        var count = 0
+        while index < end {
+            if index &+ 8 <= end {
+                let word = JSONBytes.load(input + index)
+                UnsafeMutableRawPointer(start + count).storeBytes(of: word.littleEndian, as: UInt64.self)
+                let stops = JSONBytes.matches(word, UInt8(ascii: "\\"))
+                let copied = stops == 0 ? 8 : stops.trailingZeroBitCount &>> 3
+                index &+= copied
+                count &+= copied
+                if stops == 0 { continue }
+            } else if input[index] != UInt8(ascii: "\\") {
+                start[count] = input[index]
+                index &+= 1
+                count &+= 1
+                continue
+            }
+            let escaped = input[index &+ 1]
+            if escaped == UInt8(ascii: "u") {
+                let (scalar, length) = self.scalar(input, index, end)
+                index &+= length
+                count &+= self.write(scalar ?? 0xFFFD, start + count)
+            } else {
+                switch escaped {
+                case UInt8(ascii: "n"): start[count] = 0x0A
+                case UInt8(ascii: "r"): start[count] = 0x0D
+                case UInt8(ascii: "t"): start[count] = 0x09
+                case UInt8(ascii: "b"): start[count] = 0x08
+                case UInt8(ascii: "f"): start[count] = 0x0C
+                default: start[count] = escaped
+                }
+                index &+= 2
+                count &+= 1
+            }
+        }
+        return count
+    }
+
+    /// The scalar of one `\u` escape, or of two that are a pair; `nil` for half of one.
+    private static func scalar(_ input: UnsafePointer<UInt8>, _ index: Int, _ end: Int) -> (scalar: UInt32?, length: Int) {
+        let unit = JSONBytes.hexadecimal(input + index + 2) ?? 0xFFFD
+        guard unit & 0xF800 == 0xD800 else { return (unit, 6) }
+        guard unit < 0xDC00, index + 12 <= end, input[index + 6] == UInt8(ascii: "\\"), input[index + 7] == UInt8(ascii: "u"),
+            let low = JSONBytes.hexadecimal(input + index + 8), low & 0xFC00 == 0xDC00
+        else { return (nil, 6) }
+        return (0x10000 + (unit & 0x3FF) << 10 + low & 0x3FF, 12)
+    }
+
+    private static func write(_ scalar: UInt32, _ output: UnsafeMutablePointer<UInt8>) -> Int {
+        switch scalar {
+        case 0..<0x80:
+            output[0] = UInt8(truncatingIfNeeded: scalar)
+            return 1
+        case 0x80..<0x800:
+            output[0] = UInt8(truncatingIfNeeded: 0xC0 | scalar >> 6)
+            output[1] = UInt8(truncatingIfNeeded: 0x80 | scalar & 0x3F)
+            return 2
+        case 0x800..<0x10000:
+            output[0] = UInt8(truncatingIfNeeded: 0xE0 | scalar >> 12)
+            output[1] = UInt8(truncatingIfNeeded: 0x80 | scalar >> 6 & 0x3F)
+            output[2] = UInt8(truncatingIfNeeded: 0x80 | scalar & 0x3F)
+            return 3
+        default:
+            output[0] = UInt8(truncatingIfNeeded: 0xF0 | scalar >> 18)
+            output[1] = UInt8(truncatingIfNeeded: 0x80 | scalar >> 12 & 0x3F)
+            output[2] = UInt8(truncatingIfNeeded: 0x80 | scalar >> 6 & 0x3F)
+            output[3] = UInt8(truncatingIfNeeded: 0x80 | scalar & 0x3F)
+            return 4
+        }
+    }
+}

@@ -1,0 +1,203 @@
+/// Appends compact JSON to bytes. It puts the commas; whoever calls it sees to names within objects and that what is opened is closed.
+package struct JSONWriter {
+    package var bytes: [UInt8]
+    private var needsComma = false
+
+    /// - Parameter bytes: what is there already and stays in front, such as an array kept for its capacity.
+    package init(_ bytes: [UInt8] = []) {
+        self.bytes = bytes
+    }
+
+    @inline(__always)
+    private mutating func separate() {
+        if self.needsComma { self.bytes.append(UInt8(ascii: ",")) }
+        self.needsComma = true
+    }
+
+    package mutating func beginObject() {
+        self.separate()
+        self.bytes.append(UInt8(ascii: "{"))
+        self.needsComma = false
+    }
+
+    package mutating func endObject() {
+        self.bytes.append(UInt8(ascii: "}"))
+        self.needsComma = true
+    }
+
+    package mutating func beginArray() {
+        self.separate()
+        self.bytes.append(UInt8(ascii: "["))
+        self.needsComma = false
+    }
+
+    package mutating func endArray() {
+        self.bytes.append(UInt8(ascii: "]"))
+        self.needsComma = true
+    }
+
+    /// A member's name, with its colon.
+    package mutating func key(_ name: String) {
+        self.separate()
+        Self.append(name, to: &self.bytes)
+        self.bytes.append(UInt8(ascii: ":"))
+        self.needsComma = false
+    }
+
+    /// A member's name that needs no escapes.
+    package mutating func key(_ name: StaticString) {
+        self.separate()
+        self.bytes.append(UInt8(ascii: "\""))
+        Self.append(word: name, to: &self.bytes)
+        self.bytes.append(UInt8(ascii: "\""))
+        self.bytes.append(UInt8(ascii: ":"))
+        self.needsComma = false
+    }
+
+    package mutating func null() {
+        self.separate()
+        Self.append(word: "null", to: &self.bytes)
+    }
+
+    package mutating func value(_ value: Bool) {
+        self.separate()
+        Self.append(word: value ? "true" : "false", to: &self.bytes)
+    }
+
+    package mutating func value(_ value: String) {
+        self.separate()
+        Self.append(value, to: &self.bytes)
+    }
+
+    /// A string given as UTF-8.
+    package mutating func string(_ utf8: UnsafeRawBufferPointer) {
+        self.separate()
+        Self.append(utf8, to: &self.bytes)
+    }
+
+    package mutating func value(_ value: Int) {
+        self.separate()
+        Self.append(Int64(value), to: &self.bytes)
+    }
+
+    package mutating func value(_ value: Int64) {
+        self.separate()
+        Self.append(value, to: &self.bytes)
+    }
+
+    package mutating func value(_ value: UInt64) {
+        self.separate()
+        Self.append(value, to: &self.bytes)
+    }
+
+    package mutating func value(_ value: Double) throws(JSONError) {
+        guard value.isFinite else { throw JSONError(.notFinite, at: self.bytes.count) }
+        self.separate()
+        Self.append(finite: value, to: &self.bytes)
+    }
+
+    package mutating func value(_ value: JSONValue) {
+        self.separate()
+        value.write(to: &self.bytes)
+    }
+
+    /// A value that is JSON already. It is not checked.
+    package mutating func raw(_ json: UnsafeRawBufferPointer) {
+        self.separate()
+        self.bytes.append(contentsOf: json)
+    }
+
+    /// A value that is JSON already. It is not checked.
+    package mutating func raw(_ json: [UInt8]) {
+        self.separate()
+        self.bytes.append(contentsOf: json)
+    }
+}
+
+extension JSONWriter {
+    static func append(word: StaticString, to output: inout [UInt8]) {
+        output.append(contentsOf: UnsafeBufferPointer(start: word.utf8Start, count: word.utf8CodeUnitCount))
+    }
+
+    static func append(_ value: String, to output: inout [UInt8]) {
+        var value = value
+        value.withUTF8 { self.append(UnsafeRawBufferPointer($0), to: &output) }
+    }
+
+    /// A string with its quotes.
+    static func append(_ utf8: UnsafeRawBufferPointer, to output: inout [UInt8]) {
+        output.append(UInt8(ascii: "\""))
+        if let base = utf8.baseAddress?.assumingMemoryBound(to: UInt8.self) {
+            let end = utf8.count
+            var start = 0
+            var index = 0
+            while index < end {
+                if index &+ 8 <= end {
+                    let stops = JSONBytes.stops(JSONBytes.load(base + index))
+                    guard stops != 0 else {
+                        index &+= 8
+                        continue
+                    }
+                    index &+= stops.trailingZeroBitCount &>> 3
+                } else if base[index] >= 0x20, base[index] != UInt8(ascii: "\""), base[index] != UInt8(ascii: "\\") {
+                    index &+= 1
+                    continue
+                }
+                output.append(contentsOf: UnsafeBufferPointer(start: base + start, count: index &- start))
+                self.append(escaping: base[index], to: &output)
+                index &+= 1
+                start = index
+            }
+            output.append(contentsOf: UnsafeBufferPointer(start: base + start, count: end &- start))
+        }
+        output.append(UInt8(ascii: "\""))
+    }
+
+    private static func append(escaping byte: UInt8, to output: inout [UInt8]) {
+        output.append(UInt8(ascii: "\\"))
+        switch byte {
+        case UInt8(ascii: "\""), UInt8(ascii: "\\"): output.append(byte)
+        case 0x0A: output.append(UInt8(ascii: "n"))
+        case 0x0D: output.append(UInt8(ascii: "r"))
+        case 0x09: output.append(UInt8(ascii: "t"))
+        case 0x08: output.append(UInt8(ascii: "b"))
+        case 0x0C: output.append(UInt8(ascii: "f"))
+        default:
+            self.append(word: byte < 0x10 ? "u000" : "u001", to: &output)
+            let digit = byte & 0xF
+            output.append(digit < 10 ? UInt8(ascii: "0") + digit : UInt8(ascii: "a") + digit - 10)
+        }
+    }
+
+    static func append(_ value: Int64, to output: inout [UInt8]) {
+        if value < 0 { output.append(UInt8(ascii: "-")) }
+        self.append(value.magnitude, to: &output)
+    }
+
+    static func append(_ value: UInt64, to output: inout [UInt8]) {
+        var rest = value
+        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 20) { digits in
+            var start = 20
+            repeat {
+                start &-= 1
+                let (quotient, digit) = rest.quotientAndRemainder(dividingBy: 10)
+                digits[start] = UInt8(ascii: "0") &+ UInt8(truncatingIfNeeded: digit)
+                rest = quotient
+            } while rest != 0
+            output.append(contentsOf: UnsafeBufferPointer(rebasing: digits[start...]))
+        }
+    }
+
+    /// The shortest digits that read back as the same double. Whole numbers go without the `.0`.
+    static func append(finite value: Double, to output: inout [UInt8]) {
+        self.append(number: value.description, to: &output)
+    }
+
+    static func append(number description: String, to output: inout [UInt8]) {
+        var text = description
+        text.withUTF8 { text in
+            let isWhole = text.count > 2 && text[text.count - 1] == UInt8(ascii: "0") && text[text.count - 2] == UInt8(ascii: ".")
+            output.append(contentsOf: isWhole ? UnsafeBufferPointer(rebasing: text[..<(text.count - 2)]) : text)
+        }
+    }
+}

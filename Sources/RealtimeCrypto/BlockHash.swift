@@ -1,0 +1,54 @@
+#if !canImport(CryptoKit)
+/// What MD5, SHA-1 and SHA-256 have in common: 64-byte blocks, and a last block with a one bit, zeros and the length.
+struct BlockHash: Sendable {
+    private var pending: [UInt8] = []
+    private var length: UInt64 = 0
+
+    /// Calls `compress` with each whole block.
+    mutating func update(_ bytes: UnsafeRawBufferPointer, compress: (UnsafeRawPointer) -> Void) {
+        self.length &+= UInt64(bytes.count)
+        var rest = bytes[...]
+        if !self.pending.isEmpty {
+            let missing = rest.prefix(64 - self.pending.count)
+            self.pending.append(contentsOf: missing)
+            rest = rest.dropFirst(missing.count)
+            guard self.pending.count == 64 else { return }
+            self.flush(compress)
+        }
+        let whole = UnsafeRawBufferPointer(rebasing: rest)
+        var offset = 0
+        while whole.count - offset >= 64, let start = whole.baseAddress {
+            compress(start + offset)
+            offset += 64
+        }
+        self.pending.append(contentsOf: whole[offset...])
+    }
+
+    mutating func finish(bigEndianLength: Bool, compress: (UnsafeRawPointer) -> Void) {
+        let bits = self.length &* 8
+        self.pending.append(0x80)
+        if self.pending.count > 56 {
+            self.pending.append(contentsOf: repeatElement(0, count: 64 - self.pending.count))
+            self.flush(compress)
+        }
+        self.pending.append(contentsOf: repeatElement(0, count: 56 - self.pending.count))
+        withUnsafeBytes(of: bigEndianLength ? bits.bigEndian : bits.littleEndian) { self.pending.append(contentsOf: $0) }
+        self.flush(compress)
+    }
+
+    private mutating func flush(_ compress: (UnsafeRawPointer) -> Void) {
+        self.pending.withUnsafeBytes { block in
+            if let start = block.baseAddress { compress(start) }
+        }
+        self.pending.removeAll(keepingCapacity: true)
+    }
+}
+
+extension UInt32 {
+    @inline(__always)
+    func rotated(left count: UInt32) -> UInt32 { self &<< count | self &>> (32 &- count) }
+
+    @inline(__always)
+    func rotated(right count: UInt32) -> UInt32 { self &>> count | self &<< (32 &- count) }
+}
+#endif

@@ -1,0 +1,284 @@
+import PusherChannels
+import PusherServer
+import RealtimeTesting
+import Testing
+
+@Suite struct ConnectionTests {
+    @Test func theFirstConnectionGoesThroughTheDocumentedStates() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = pusher.client()
+        let states = client.states
+        #expect(client.state == .initialized)
+        client.connect()
+        #expect(await states.pending().map(\.name) == ["connecting", "connected"])
+        #expect(client.socketID == pusher.server.socketIDs.first)
+    }
+
+    @Test func connectingTwiceMakesOneConnection() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = pusher.client()
+        client.connect()
+        client.connect()
+        #expect(pusher.server.socketIDs.count == 1)
+    }
+
+    @Test func disconnectingIsFinalAndConnectingAgainWorks() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = pusher.client()
+        client.connect()
+        let states = client.states
+        client.disconnect()
+        #expect(client.state == .disconnected(nil))
+        pusher.clock.advance(by: .seconds(3600))
+        #expect(pusher.server.socketIDs.isEmpty)
+        client.connect()
+        #expect(await states.pending().map(\.name) == ["disconnected", "connecting", "connected"])
+    }
+
+    @Test func aLossIsMendedAfterAWaitAndTheSocketIDIsANewOne() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = pusher.client()
+        client.connect()
+        let first = try #require(client.socketID)
+        let (states, waits) = (client.states, client.connectingIn)
+        pusher.server.drop(first)
+        #expect(client.state == .connecting)
+        #expect(await waits.pending().count == 1)
+        pusher.clock.advance(by: .seconds(1))
+        #expect(await states.pending().map(\.name) == ["connecting", "connected"])
+        #expect(client.socketID != first)
+        #expect(client.counters.reconnects == 1)
+    }
+
+    @Test func closeCodesFrom4200AreFollowedByAReconnectAtOnce() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = pusher.client()
+        client.connect()
+        let first = try #require(client.socketID)
+        pusher.server.close(first, CloseCode(rawValue: 4200), reason: "again, please")
+        #expect(client.state.name == "connected")
+        #expect(client.socketID != first)
+        #expect(pusher.clock.elapsed == .zero)
+    }
+
+    @Test func closeCodesFrom4100AreFollowedByAWaitOfAtLeastASecond() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = pusher.client()
+        client.connect()
+        pusher.server.close(try #require(client.socketID), CloseCode(rawValue: 4100))
+        pusher.clock.advance(by: .milliseconds(999))
+        #expect(client.state == .connecting)
+        pusher.clock.advance(by: .seconds(1))
+        #expect(client.state.name == "connected")
+    }
+
+    @Test(arguments: [4001, 4003, 4004, 4005, 4007, 4009, 4050, 4099] as [UInt16])
+    func closeCodesFrom4001KeepTheClientAway(code: UInt16) async throws {
+        let pusher = try await InMemoryPusher()
+        let client = pusher.client()
+        client.connect()
+        let events = client.events()
+        pusher.server.close(try #require(client.socketID), CloseCode(rawValue: code), reason: "no")
+        guard case .disconnected(let error?) = client.state else {
+            Issue.record("the state is \(client.state)")
+            return
+        }
+        #expect(error.code == .refused && error.serverCode == Int(code))
+        #expect(await events.first { _ in true } == nil)
+        #expect(events.endReason == .closed(.peer(CloseCode(rawValue: code), "no")))
+        pusher.clock.advance(by: .seconds(3600))
+        #expect(pusher.server.socketIDs.isEmpty)
+    }
+
+    @Test func aWrongKeyIsRefusedWithAHint() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = pusher.client(key: "another")
+        client.connect()
+        do {
+            try await client.connected()
+            Issue.record("it should not connect")
+        } catch {
+            #expect(error.code == .refused && error.serverCode == 4001)
+            #expect(error.message.contains("check the key"))
+        }
+    }
+
+    @Test func aServerThatWantsTLSIsGivenTLS() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = pusher.client()
+        client.connect()
+        pusher.server.close(try #require(client.socketID), CloseCode(rawValue: 4000))
+        // Nothing listens on the TLS port of this network, so it goes on trying there.
+        #expect(client.state == .connecting)
+        let secured = PusherServer(app: pusher.server.app, network: pusher.network, log: .none)
+        _ = try await secured.start(on: pusher.network.listener(host: pusher.address.host, port: 443))
+        pusher.clock.advance(by: .seconds(5))
+        #expect(client.state.name == "connected")
+        #expect(secured.socketIDs.count == 1)
+    }
+
+    @Test func withoutANetworkTheStateBecomesUnavailableAndTheClientGoesOnTrying() async throws {
+        let pusher = try await InMemoryPusher()
+        pusher.network.condition = .down
+        let client = pusher.client()
+        let states = client.states
+        client.connect()
+        pusher.clock.advance(by: .seconds(9))
+        #expect(client.state == .connecting)
+        pusher.clock.advance(by: .seconds(1))
+        #expect(client.state == .unavailable)
+        pusher.clock.advance(by: .seconds(600))
+        #expect(client.state == .unavailable)
+        pusher.network.condition = .up
+        pusher.clock.advance(by: .seconds(60))
+        #expect(await states.pending().map(\.name) == ["connecting", "unavailable", "connected"])
+    }
+
+    @Test func aServerThatNeverGreetsIsGivenUp() async throws {
+        let pusher = try await InMemoryPusher()
+        pusher.server.faults.isSilent = true
+        let client = pusher.client()
+        client.connect()
+        pusher.clock.advance(by: .seconds(15))
+        pusher.server.faults.isSilent = false
+        pusher.clock.advance(by: .seconds(2))
+        #expect(client.state.name == "connected")
+    }
+
+    @Test func aHalfOpenConnectionIsFoundOutAndReplaced() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = pusher.client()
+        client.connect()
+        let first = try #require(client.socketID)
+        pusher.network.condition = .silent
+        pusher.clock.advance(by: .seconds(149))
+        #expect(client.socketID == first)
+        pusher.clock.advance(by: .seconds(1))
+        #expect(client.state == .connecting)
+        pusher.network.condition = .up
+        pusher.clock.advance(by: .seconds(60))
+        #expect(client.state.name == "connected" && client.socketID != first)
+    }
+
+    @Test func anIdleConnectionIsKeptByPingsAndTheRoundTripIsMeasured() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = pusher.client { $0.activityTimeout = .seconds(30) }
+        client.connect()
+        let first = client.socketID
+        pusher.clock.advance(by: .seconds(3600))
+        #expect(client.socketID == first)
+        #expect(client.counters.lastRoundTrip == .zero)
+        #expect(client.counters.messagesSent >= 100)
+    }
+
+    @Test func theServersPingIsAnswered() async throws {
+        let pusher = try await InMemoryPusher { $0.activityTimeout = .seconds(600) }
+        let client = pusher.client()
+        client.connect()
+        let events = pusher.server.events
+        let socketID = try #require(client.socketID)
+        pusher.server.send(#"{"event":"pusher:ping"}"#, to: socketID)
+        let frames = await events.pending()
+        #expect(frames == [.received(socketID: socketID, frame: #"{"event":"pusher:pong","data":{}}"#)])
+    }
+
+    @Test func anErrorEventBeforeAPlainCloseSaysWhatTheCloseMeans() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = pusher.client()
+        client.connect()
+        let socketID = try #require(client.socketID)
+        pusher.server.send(#"{"event":"pusher:error","data":"{\"code\":4001,\"message\":\"Application does not exist\"}"}"#, to: socketID)
+        #expect(client.state.name == "connected")
+        pusher.server.close(socketID, .normal)
+        guard case .disconnected(let error?) = client.state else {
+            Issue.record("the state is \(client.state)")
+            return
+        }
+        #expect(error.serverCode == 4001)
+    }
+
+    @Test func runReturnsAfterDisconnectAndWhenItsTaskIsCancelled() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = pusher.client()
+        let running = Task { try await client.run() }
+        try await client.connected()
+        client.disconnect()
+        try await running.value
+
+        let cancelled = Task { try await client.run() }
+        try await client.connected()
+        cancelled.cancel()
+        try await cancelled.value
+        #expect(client.state == .disconnected(nil))
+    }
+
+    @Test func runThrowsWhenTheClientIsRefused() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = pusher.client(key: "another")
+        await #expect(throws: PusherError.self) { try await client.run() }
+    }
+
+    @Test func whoWaitsForAConnectionIsAnsweredInEveryCase() async throws {
+        let pusher = try await InMemoryPusher()
+        pusher.network.condition = .down
+        let client = pusher.client()
+        client.connect()
+
+        let timed = Task { () -> PusherError.Code? in
+            do throws(PusherError) { try await client.connected(within: .seconds(5)) } catch { return error.code }
+            return nil
+        }
+        // The clock's next deadlines are the client's; the waiter's is among them once it waits.
+        while client.waitingCallers < 1 { await Task.yield() }
+        pusher.clock.advance(by: .seconds(5))
+        #expect(await timed.value == .timedOut)
+
+        let disconnected = Task { () -> PusherError.Code? in
+            do throws(PusherError) { try await client.connected(within: .seconds(500)) } catch { return error.code }
+            return nil
+        }
+        while client.waitingCallers < 1 { await Task.yield() }
+        client.disconnect()
+        #expect(await disconnected.value == .disconnected)
+
+        let cancelled = Task { () -> PusherError.Code? in
+            do throws(PusherError) { try await client.connected(within: .seconds(500)) } catch { return error.code }
+            return nil
+        }
+        cancelled.cancel()
+        #expect(await cancelled.value == .cancelled)
+    }
+
+    @Test func aConfigurationThatCannotWorkFailsWithTheReason() async throws {
+        let client = PusherClient(key: "", host: "example.org")
+        client.connect()
+        guard case .failed(let error) = client.state else {
+            Issue.record("the state is \(client.state)")
+            return
+        }
+        #expect(error.message.contains("key is empty"))
+    }
+
+    @Test func aClientThatIsDroppedClosesItsConnectionAndEndsItsSequences() async throws {
+        let pusher = try await InMemoryPusher()
+        var client: PusherClient? = pusher.client()
+        client?.connect()
+        let states = try #require(client?.states)
+        #expect(pusher.server.socketIDs.count == 1)
+        client = nil
+        #expect(pusher.server.socketIDs.isEmpty)
+        #expect(await states.pending().map(\.name) == ["disconnected"])
+        #expect(states.endReason == .ended)
+    }
+
+    @Test func aServerThatStopsIsComeBackTo() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = pusher.client()
+        client.connect()
+        await pusher.server.stop()
+        #expect(client.state == .connecting)
+        _ = try await pusher.server.start(on: pusher.network.listener(host: pusher.address.host, port: pusher.address.port))
+        pusher.clock.advance(by: .seconds(60))
+        #expect(client.state.name == "connected")
+    }
+}

@@ -1,0 +1,52 @@
+import Foundation
+import RealtimeCrypto
+import Testing
+
+/// Python's hashlib as the second opinion.
+@Suite struct HashlibComparisonTests {
+    private static let script = """
+        import hashlib, hmac, sys
+        for line in sys.stdin:
+            key, data = (bytes.fromhex(word[1:]) for word in line.split())
+            print(hashlib.md5(data).hexdigest(), hashlib.sha1(data).hexdigest(), hashlib.sha256(data).hexdigest(),
+                  hmac.new(key, data, hashlib.sha256).hexdigest())
+        """
+
+    private static let python = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":")
+        .map { "\($0)/python3" }
+        .first { FileManager.default.isExecutableFile(atPath: $0) }
+
+    @Test(.enabled(if: python != nil, "python3 is not on the PATH, so there is nothing to compare with"))
+    func hashesOfRandomLengthsAreThoseOfHashlib() throws {
+        var generator = SystemRandomNumberGenerator()
+        let inputs = (0..<300).map { index -> (key: [UInt8], data: [UInt8]) in
+            let keyLength = Int.random(in: 0...150, using: &generator)
+            let length = index < 150 ? index : Int.random(in: 0...5000, using: &generator)
+            return ((0..<keyLength).map { _ in generator.next() }, (0..<length).map { _ in generator.next() })
+        }
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("hashlib-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        let file = folder.appendingPathComponent("input")
+        // A letter before each word keeps the empty ones apart.
+        try inputs.map { "k\(Hex.encode($0.key)) d\(Hex.encode($0.data))\n" }.joined().write(to: file, atomically: true, encoding: .utf8)
+
+        let (process, output) = (Process(), Pipe())
+        process.executableURL = URL(fileURLWithPath: try #require(Self.python))
+        process.arguments = ["-c", Self.script]
+        process.standardInput = try FileHandle(forReadingFrom: file)
+        process.standardOutput = output
+        try process.run()
+        let answer = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+        process.waitUntilExit()
+
+        let lines = answer.split(separator: "\n")
+        try #require(lines.count == inputs.count)
+        for (input, line) in zip(inputs, lines) {
+            let ours = [
+                MD5.hash(input.data), SHA1.hash(input.data), SHA256.hash(input.data), HMACSHA256.code(for: input.data, key: input.key),
+            ]
+            #expect(ours.map(Hex.encode).joined(separator: " ") == line, "for \(input.data.count) bytes")
+        }
+    }
+}
