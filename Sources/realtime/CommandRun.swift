@@ -1,0 +1,80 @@
+#if canImport(Darwin)
+internal import Darwin
+#elseif canImport(Glibc)
+internal import Glibc
+#elseif canImport(Musl)
+internal import Musl
+#endif
+
+/// What the process ends with.
+enum ExitStatus: Int32, Sendable {
+    case done = 0
+    case failed = 1
+    case wrongUsage = 2
+}
+
+/// A command under way, and what may end it early: a signal, or that nobody reads its output any more.
+struct CommandRun {
+    private enum Event: Sendable {
+        case finished(ToolFailure?)
+        case stopped
+        case withdrawn
+    }
+
+    let command: any Command
+    let console: Console
+    let signals: Signals
+
+    func callAsFunction() async -> ExitStatus {
+        // A task of its own, since it alone is cancelled while those who watch it go on; it is awaited below.
+        let work = Task { [command, console] in await Self.outcome(of: command, console) }
+        let (failure, wasStopped) = await withTaskGroup(of: Event.self) { group in
+            group.addTask { .finished(await work.value) }
+            group.addTask { [console] in await console.outputEnded() == nil ? .withdrawn : .stopped }
+            group.addTask { [signals] in await signals.next() == nil ? .withdrawn : .stopped }
+            var wasStopped = false
+            while let event = await group.next() {
+                switch event {
+                case .finished(let failure):
+                    group.cancelAll()
+                    return (failure, wasStopped)
+                case .stopped:
+                    wasStopped = true
+                    work.cancel()
+                    group.addTask { [signals] in await Self.endAtOnce(whenAskedAgain: signals) }
+                case .withdrawn: continue
+                }
+            }
+            preconditionFailure("the command ended without an outcome")
+        }
+        return self.status(failure, wasStopped: wasStopped)
+    }
+
+    private func status(_ failure: ToolFailure?, wasStopped: Bool) -> ExitStatus {
+        if case .failed(let code) = self.console.outputEnding {
+            self.console.complain("The output cannot be written (\(String(cString: strerror(code)))).")
+            return .failed
+        }
+        if self.console.outputEnding == .nobodyReads { return .done }
+        guard let failure else { return .done }
+        // Whoever stopped it needs no explanation.
+        if wasStopped { return .failed }
+        if self.console.isJSON { self.console.say(.error(failure.sentence)) }
+        self.console.complain(failure.sentence)
+        return .failed
+    }
+
+    private static func outcome(of command: any Command, _ console: Console) async -> ToolFailure? {
+        do throws(ToolFailure) {
+            try await command.run(console)
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    private static func endAtOnce(whenAskedAgain signals: Signals) async -> Event {
+        if await signals.next() != nil { _exit(ExitStatus.failed.rawValue) }
+        return .withdrawn
+    }
+}

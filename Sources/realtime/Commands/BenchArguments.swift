@@ -1,0 +1,25 @@
+/// `realtime bench`
+struct BenchCommand: Sendable, Equatable {
+    static let spec = CommandSpec(
+        path: ["bench"],
+        summary: "Measure the library on this machine",
+        description: "Runs benchmarks on this machine, without a network, and prints what they took. Build with -c release for figures that count.",
+        positionals: [PositionalSpec("NAME", "The benchmarks to run; all unless given.", .repeated(atLeast: 0))],
+        options: [
+            .value("messages", "N", "How many messages each sends.", as: .integer(1...100_000_000)),
+            .value("connections", "N", "How many connections those with many open.", as: .integer(1...100_000)),
+            .json,
+        ],
+        examples: ["bench", "bench --messages 100000 --json"])
+
+    /// Empty for all.
+    var names: [String]
+    var messages: Int?
+    var connections: Int?
+
+    init(_ arguments: Arguments) throws(UsageError) {
+        self.names = arguments.all("NAME")
+        self.messages = arguments.integer("messages")
+        self.connections = arguments.integer("connections")
+    }
+}

@@ -1,0 +1,113 @@
+/// One line of output, for people and for programs.
+struct Line: Sendable, Equatable {
+    enum Style: Sendable, Equatable { case plain, faint, name, good, warning, bad }
+
+    struct Span: Sendable, Equatable, ExpressibleByStringLiteral {
+        var text: String
+        var style: Style
+
+        init(_ text: String, _ style: Style = .plain) {
+            self.text = text
+            self.style = style
+        }
+
+        init(stringLiteral value: String) { self.init(value) }
+    }
+
+    enum Value: Sendable, Equatable, ExpressibleByStringLiteral, ExpressibleByIntegerLiteral, ExpressibleByBooleanLiteral {
+        case string(String)
+        case integer(Int)
+        case number(Double)
+        case bool(Bool)
+        case strings([String])
+
+        init(stringLiteral value: String) { self = .string(value) }
+        init(integerLiteral value: Int) { self = .integer(value) }
+        init(booleanLiteral value: Bool) { self = .bool(value) }
+    }
+
+    struct Member: Sendable, Equatable {
+        var name: String
+        var value: Value
+    }
+
+    /// What a terminal shows; the spans follow each other without spaces.
+    var words: [Span]
+    /// What the JSON object holds, in this order.
+    var members: [Member]
+
+    /// Members without a value are left out.
+    init(_ words: [Span], _ members: KeyValuePairs<String, Value?>) {
+        self.words = words
+        self.members = members.compactMap { name, value in value.map { Member(name: name, value: $0) } }
+    }
+}
+
+extension Line {
+    /// The connection's state; `detail` says why or what for.
+    static func state(_ state: String, detail: String? = nil, style: Style = .faint) -> Line {
+        let why = detail.map { [Span(": " + $0, .faint)] } ?? []
+        return Line([Span(state, style)] + why, ["type": "state", "state": .string(state), "detail": detail.map(Value.string)])
+    }
+
+    static func subscribed(_ channel: String) -> Line {
+        Line([Span("subscribed", .good), " to ", Span(channel, .name)], ["type": "subscribed", "channel": .string(channel)])
+    }
+
+    /// - Parameter data: the string as it was delivered.
+    static func event(channel: String, event: String, data: String, userID: String? = nil) -> Line {
+        let sender = userID.map { [Span(" from " + $0, .faint)] } ?? []
+        return Line(
+            [Span(channel, .name), " ", Span(event, .good)] + sender + [Span(" " + data)],
+            [
+                "type": "event", "channel": .string(channel), "event": .string(event), "data": .string(data),
+                "user_id": userID.map(Value.string),
+            ])
+    }
+
+    /// Something went wrong that does not end the command, or why it ends.
+    static func error(_ message: String, channel: String? = nil, code: Int? = nil) -> Line {
+        let place: [Span] = channel.map { [" on ", Span($0, .name)] } ?? []
+        return Line(
+            [Span("error", .bad)] + place + [Span(": " + message)],
+            ["type": "error", "channel": channel.map(Value.string), "code": code.map(Value.integer), "message": .string(message)])
+    }
+}
+
+// MARK: As bytes
+
+extension Line {
+    /// With the escape codes of the colours or without, ending in a line feed.
+    func words(coloured: Bool) -> [UInt8] {
+        var text = ""
+        for span in self.words {
+            let escaped = TerminalText.escaped(span.text)
+            if coloured, let code = span.style.code {
+                text += "\u{1B}[\(code)m\(escaped)\u{1B}[0m"
+            } else {
+                text += escaped
+            }
+        }
+        return Array((text + "\n").utf8)
+    }
+
+    /// One JSON object, ending in a line feed.
+    var json: [UInt8] {
+        var writer = JSONLine()
+        for member in self.members { writer.add(member.name, member.value) }
+        return writer.finished
+    }
+}
+
+extension Line.Style {
+    fileprivate var code: String? {
+        switch self {
+        case .plain: nil
+        case .faint: "2"
+        case .name: "36"
+        case .good: "32"
+        case .warning: "33"
+        case .bad: "31"
+        }
+    }
+}
