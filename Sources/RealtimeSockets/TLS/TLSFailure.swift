@@ -23,7 +23,7 @@ extension TLSSession {
         let reason = self.context.openSSL.takeReason()
         if let rejection = self.rejection { return rejection }
         let what = stage == .handshake ? "The TLS handshake with \(self.peer)" : "The TLS connection to \(self.peer)"
-        if let reason, !(reason.isOfSystem && self.socketError != 0), !(reason.number == OpenSSLNumber.Reason.unexpectedEnd && self.socketEnded) {
+        if let reason, !reason.isOfSystem, reason.number != OpenSSLNumber.Reason.unexpectedEnd {
             let hint = self.hint(reason.number).map { ": \($0)" } ?? ""
             return TransportError(.tlsFailed, "\(what) failed (\(reason.words))\(hint).")
         }
