@@ -230,7 +230,7 @@ package final class EventLoop: TimeSource {
             guard shared.stage == .running else { return nil }
             shared.counters.turns += 1
             guard shared.jobs.isEmpty, shared.streams.isEmpty else { return 0 }
-            shared.sleepsUntil = shared.wakes.earliest()
+            shared.sleepsUntil = shared.wakes.earliest
             let limit = shared.sleepsUntil.map { max(0, self.now.nanosecondsUntil($0)) } ?? -1
             shared.isAsleep = limit != 0
             return limit

@@ -1,15 +1,16 @@
 package import RealtimeCore
 
-/// What one attempt to move bytes came to, on a plain socket as with TLS.
-package enum TLSOutcome: Sendable {
-    /// So many bytes were moved; a handshake or a shutdown is through.
+/// What one attempt to move bytes came to, on a plain socket as with TLS. None of them waits.
+package enum TLSOutcome: Sendable, Equatable {
+    /// So many bytes were moved; 0 for a handshake or a shutdown that is through.
     case done(Int)
-    /// Nothing more until the descriptor is readable.
+    /// Nothing moved: call again when the descriptor is readable.
     case wantRead
-    /// Nothing more until the descriptor is writable.
+    /// Nothing moved: call again when the descriptor is writable.
     case wantWrite
-    /// The peer has ended the stream in the proper way.
+    /// The peer has said that it sends no more (with TLS, by `close_notify`): what came before it is whole.
     case closed
+    /// It is over. With TLS and without a `close_notify` the code is `.closed`: what came may have been cut short.
     case failed(TransportError)
 }
 
@@ -17,7 +18,7 @@ package enum TLSOutcome: Sendable {
 ///
 /// The stream calls it from any thread, but never from two at once, and does not look at it again after `failed`.
 /// A write that wanted something is repeated with the same bytes, perhaps at another address and with more
-/// behind them. A write may take less than all.
+/// behind them. A write may take less than all. No call raises SIGPIPE.
 package protocol StreamSecurity: AnyObject, Sendable {
     func handshake() -> TLSOutcome
     func read(into buffer: UnsafeMutableRawBufferPointer) -> TLSOutcome
@@ -42,8 +43,8 @@ final class SecurityGate: Sendable {
     func read(into buffer: UnsafeMutableRawBufferPointer) -> TLSOutcome { self.session.withLock { $0.read(into: buffer) } }
 
     func write(_ bytes: UnsafeRawBufferPointer) -> TLSOutcome {
-        withoutBrokenPipeSignal { self.session.withLock { $0.write(bytes) } }
+        self.session.withLock { $0.write(bytes) }
     }
 
-    func shutdown() -> TLSOutcome { withoutBrokenPipeSignal { self.session.withLock { $0.shutdown() } } }
+    func shutdown() -> TLSOutcome { self.session.withLock { $0.shutdown() } }
 }

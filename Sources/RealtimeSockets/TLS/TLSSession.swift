@@ -8,25 +8,11 @@ import Glibc
 import Musl
 #endif
 
-/// What a call of ``TLSSession`` came to. None of them waits.
-package enum TLSOutcome: Sendable, Equatable {
-    /// So many bytes were read or written; 0 where the call moves none.
-    case done(Int)
-    /// Nothing moved: call again when the socket can be read.
-    case wantRead
-    /// Nothing moved: call again when the socket can be written.
-    case wantWrite
-    /// The peer has said that it sends no more (`close_notify`): what came before it is whole.
-    case closed
-    /// It is over. Without a `close_notify` the code is `.closed`: what came may have been cut short by anybody.
-    case failed(TransportError)
-}
-
 /// TLS on one connected, non-blocking socket. It does not own the socket: whoever closes it lets go of this first.
 ///
-/// Not `Sendable`: an `SSL` object bears one call at a time. The lock of the stream that holds it puts its calls in
-/// order; the thread may be another each time, since nothing is left behind in OpenSSL's data of a thread.
-package final class TLSSession {
+/// `@unchecked Sendable`: an `SSL` object bears one call at a time, and ``SecurityGate``, the only one who calls it, puts
+/// its calls in order. The thread may be another each time, since nothing is left behind in OpenSSL's data of a thread.
+package final class TLSSession: StreamSecurity, @unchecked Sendable {
     let context: TLSContext
     let descriptor: Int32
     /// Whom to name in messages.
