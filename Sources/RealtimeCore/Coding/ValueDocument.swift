@@ -9,7 +9,7 @@ final class ValueDocument {
     /// What is around the document: it may stand for a part of another.
     let basePath: [any CodingKey]
     /// The last type that needed no treatment of its own, since the elements of an array ask again and again.
-    private var plainType: ObjectIdentifier?
+    @exclusivity(unchecked) private var plainType: ObjectIdentifier?
 
     init(bytes: [UInt8], nodes: [JSONNode], settings: ValueDecoder, basePath: [any CodingKey] = []) {
         self.bytes = bytes
