@@ -161,6 +161,59 @@ struct StreamSecurityTests {
         }
     }
 
+    @Test func whatItReadAheadIsNotForgottenWhenItsTurnIsOver() async throws {
+        try await self.withPair { pair in
+            // A little more than one turn's budget, and all of it there before the first read.
+            let count = SocketStream.readBudget + 8000
+            pair.server.pauseReading()
+            await pair.loop.turn()
+            pair.client.send(pattern(count))
+            while pair.client.bufferedBytes > 0 { await pair.loop.turn() }
+            pair.server.resumeReading()
+            #expect(await pair.atServer.bytes(count) == pattern(count))
+        }
+    }
+
+    /// Its writes take until they are let go.
+    private final class SlowSession: StreamSecurity {
+        private let gate = Lock(false)
+        private let entered = Lock(false)
+        func handshake() -> TLSOutcome { .done(0) }
+        func read(into buffer: UnsafeMutableRawBufferPointer) -> TLSOutcome { .wantRead }
+        func write(_ bytes: UnsafeRawBufferPointer) -> TLSOutcome {
+            self.entered.withLock { $0 = true }
+            while !self.gate.withLock({ $0 }) { sched_yield() }
+            return .done(bytes.count)
+        }
+        func shutdown() -> TLSOutcome { .done(0) }
+        func waitForWrite() { while !self.entered.withLock({ $0 }) { sched_yield() } }
+        func lift() { self.gate.withLock { $0 = true } }
+    }
+
+    @Test func theDescriptorStaysOpenWhileAnotherThreadWritesToIt() async throws {
+        let (listener, port) = try RawSocket.listening()
+        let loop = try EventLoop()
+        let recorder = Recorder()
+        let session = SlowSession()
+        let stream = SocketStream(loop: loop, events: recorder)
+        stream.connect(to: "127.0.0.1", port: port, ConnectOptions(security: { _ in session }))
+        let peer = try listener.accepted()
+        await recorder.opened()
+        let writer = try #require(PlainThread("writer") { stream.send([1]) })
+        session.waitForWrite()
+        stream.close()
+        await loop.turn()
+        var byte: UInt8 = 0
+        #expect(recv(peer.descriptor, &byte, 1, Int32(MSG_DONTWAIT)) == -1)
+        session.lift()
+        writer.join()
+        #expect(peer.receive(1).isEmpty)
+        #expect(recv(peer.descriptor, &byte, 1, Int32(MSG_DONTWAIT)) == 0)
+        peer.close()
+        listener.close()
+        loop.shutdown()
+    }
+
     @Test func aReadThatHasToWriteIsTakenUpAgain() async throws {
         var moods = MoodySession.Moods()
         moods.readsWantWrite = true
