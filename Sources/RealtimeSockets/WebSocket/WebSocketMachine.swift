@@ -43,7 +43,7 @@ package struct WebSocketMachine: Sendable {
     }
 
     /// A pong is not written behind more than this: a peer that pings and reads nothing would fill the memory.
-    private static let pongBacklog = 64 << 10
+    private static let pongBacklog = SocketStream.highWater
 
     private let role: WebSocketRole
     private let closeTimeout: Int64
