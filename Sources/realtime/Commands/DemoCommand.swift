@@ -6,17 +6,29 @@ internal import RealtimeSockets
 extension DemoCommand: Command {
     func run(_ console: Console) async throws(ToolFailure) {
         let server = PusherServer(app: .random(), log: .none)
-        do {
-            try await self.show(server, console)
-        } catch let error as ToolFailure {
-            await server.stop()
-            throw error
-        } catch {
-            await server.stop()
-            throw ToolFailure("The demo did not come to its end: \(error)")
+        let failure = await withTaskGroup(of: ToolFailure?.self) { group in
+            group.addTask { await self.outcome(server, console) }
+            group.addTask {
+                // A time limit, so that whatever goes wrong the demo ends.
+                try? await Task.sleep(for: .seconds(9))
+                return ToolFailure("The demo did not come to its end within 9 seconds; is this machine very busy?")
+            }
+            let first = await group.next() ?? nil
+            group.cancelAll()
+            return first
         }
         await server.stop()
+        if let failure { throw failure }
         console.say(Line([.init("That was it.", .good), " Try realtime serve pusher, and realtime pusher subscribe beside it."], ["type": "done"]))
+    }
+
+    private func outcome(_ server: PusherServer, _ console: Console) async -> ToolFailure? {
+        do {
+            try await self.show(server, console)
+            return nil
+        } catch {
+            return error as? ToolFailure ?? ToolFailure("The demo did not come to its end: \(error)")
+        }
     }
 
     private func show(_ server: PusherServer, _ console: Console) async throws {
@@ -61,7 +73,7 @@ extension DemoCommand: Command {
         try await self.hear(room.events("client-typing"), console) { try bertsRoom.trigger("client-typing", ["on": true]) }
 
         console.remark("The connection is cut, and comes back by itself with everything on it.")
-        let subscriptions = [prices, orders, room].map { $0.states }
+        let subscriptions: [EventSequence<SubscriptionState>] = [prices.states, orders.states, room.states]
         if let socketID = anna.socketID { server.drop(socketID) }
         for states in subscriptions { _ = await states.first { $0 == .subscribed } }
         for channel in [prices, orders, room] { console.say(.subscribed(channel.name)) }
