@@ -28,7 +28,8 @@ enum PusherPlace: Sendable, Equatable {
             throw arguments.wrong(String(error.message.dropLast()))
         }
         guard schemes.contains(endpoint.scheme) else {
-            throw arguments.wrong("The URL has to begin with \(schemes.map { "\($0)://" }.joined(separator: " or ")), not \(endpoint.scheme)://")
+            throw arguments.wrong(
+                "The URL has to begin with \(schemes.map { "\($0)://" }.joined(separator: " or ")), not \(endpoint.scheme)://")
         }
         self = .endpoint(endpoint)
     }
