@@ -63,6 +63,6 @@ let package = Package(
         tests("SimulationTests", ["RealtimeCore", "PusherChannels", "PusherServer", "PusherWire"]),
         tests("PusherTests", ["PusherChannels", "PusherServer", "PusherWire", "RealtimeTesting", "RealtimeCore", "RealtimeSockets"]),
         tests("PeerTests", ["PusherChannels", "PusherServer", "RealtimeSockets", "RealtimeCore"]),
-        tests("CommandLineTests", ["realtime"]),
+        tests("CommandLineTests", ["realtime", "RealtimeCore"]),
     ]
 )
