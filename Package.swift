@@ -49,7 +49,7 @@ let package = Package(
             ]),
         library("PusherWire", ["RealtimeCore", "RealtimeCrypto"]),
         library("PusherChannels", ["PusherWire", "RealtimeTransports", "RealtimeCore"]),
-        library("PusherServer", ["PusherWire", "RealtimeCore"]),
+        library("PusherServer", ["PusherWire", "RealtimeTransports", "RealtimeCore"]),
         library("RealtimeTesting", ["RealtimeCore", "PusherChannels", "PusherServer"]),
         .executableTarget(
             name: "realtime",
@@ -63,6 +63,6 @@ let package = Package(
         tests("SimulationTests", ["RealtimeCore", "PusherChannels", "PusherServer", "PusherWire"]),
         tests("PusherTests", ["PusherChannels", "PusherServer", "PusherWire", "RealtimeTesting", "RealtimeCore", "RealtimeSockets"]),
         tests("PeerTests", ["PusherChannels", "PusherServer", "RealtimeSockets", "RealtimeCore"]),
-        tests("CommandLineTests", ["realtime"]),
+        tests("CommandLineTests", ["realtime", "RealtimeCore"]),
     ]
 )

@@ -107,7 +107,8 @@ struct PusherSession: ReconnectingSession {
 
     var request: WebSocketRequest {
         WebSocketRequest(
-            self.configuration.endpoint(useTLS: self.useTLS), headers: self.configuration.headers, messageLimit: self.configuration.messageLimit)
+            self.configuration.endpoint(useTLS: self.useTLS), headers: self.configuration.headers, messageLimit: self.configuration.messageLimit,
+            timeout: self.configuration.connectTimeout)
     }
 
     func ping(now: Instant) -> WebSocketMessage { PusherFrames.ping }

@@ -13,7 +13,9 @@ enum Realtime {
     static let summary = "Clients and servers for realtime protocols, from the command line"
 
     /// Every command there is. A new one is added here.
-    static let commands: [any Command.Type] = []
+    static let commands: [any Command.Type] = [
+        DemoCommand.self, ServePusherCommand.self, PusherSubscribeCommand.self, PusherPublishCommand.self,
+    ]
 
     static let groups = [
         GroupSpec(path: ["serve"], summary: "Run a server for local work and tests"),
@@ -32,7 +34,7 @@ enum Realtime {
         exit(await self.run(Array(CommandLine.arguments.dropFirst()), signals).rawValue)
     }
 
-    private static func run(_ words: [String], _ signals: Signals) async -> ExitStatus {
+    private static func run(_ words: [String], _ signals: Signals) async -> ToolStatus {
         let plain = Console(.words(coloured: false))
         do throws(UsageError) {
             switch try self.table.parse(words) {

@@ -18,8 +18,10 @@ enum Descriptor {
     #else
     #if canImport(Glibc)
     static let stream = Int32(SOCK_STREAM.rawValue)
+    private static let openFlags = Int32(SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue)
     #else
     static let stream = SOCK_STREAM
+    private static let openFlags = SOCK_NONBLOCK | SOCK_CLOEXEC
     #endif
     static let sendFlags = Int32(MSG_NOSIGNAL)
     #endif
@@ -42,7 +44,7 @@ enum Descriptor {
         guard descriptor >= 0 else { return .failure(SystemError(errno)) }
         self.prepare(descriptor)
         #else
-        let descriptor = socket(family, self.stream | 0o4000 | 0o2000000, 0)
+        let descriptor = socket(family, self.stream | self.openFlags, 0)
         guard descriptor >= 0 else { return .failure(SystemError(errno)) }
         #endif
         return .success(descriptor)

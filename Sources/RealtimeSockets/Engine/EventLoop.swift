@@ -87,6 +87,8 @@ package final class EventLoop: TimeSource {
 
     // `nonisolated(unsafe)`: these belong to the loop's thread, and are touched on no other after `init`.
     nonisolated(unsafe) let readBuffer: UnsafeMutableRawBufferPointer
+    /// What WebSockets decode into, one after the other.
+    nonisolated(unsafe) private var batch = MessageBatch()
     nonisolated(unsafe) private var slots: [Slot] = []
     nonisolated(unsafe) private var freeSlots: [UInt32] = []
     nonisolated(unsafe) private var runningJobs: [@Sendable () -> Void] = []
@@ -109,6 +111,18 @@ package final class EventLoop: TimeSource {
 
     deinit {
         self.readBuffer.deallocate()
+    }
+
+    /// On the loop's thread: an empty batch with the memory of the last one.
+    func takeBatch() -> MessageBatch {
+        var batch = MessageBatch()
+        swap(&batch, &self.batch)
+        return batch
+    }
+
+    func giveBack(_ batch: inout MessageBatch) {
+        batch.removeAll()
+        swap(&batch, &self.batch)
     }
 
     package var isOnLoop: Bool { EventLoop.current === self }

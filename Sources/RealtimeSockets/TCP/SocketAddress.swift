@@ -72,6 +72,9 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
         switch self.family {
         case .v4:
             var v4 = sockaddr_in()
+            #if canImport(Darwin)
+            v4.sin_len = UInt8(MemoryLayout<sockaddr_in>.size)
+            #endif
             v4.sin_family = sa_family_t(AF_INET)
             v4.sin_port = UInt16(truncatingIfNeeded: self.port).bigEndian
             v4.sin_addr.s_addr = UInt32(truncatingIfNeeded: self.low).bigEndian
@@ -80,6 +83,9 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
             }
         case .v6:
             var v6 = sockaddr_in6()
+            #if canImport(Darwin)
+            v6.sin6_len = UInt8(MemoryLayout<sockaddr_in6>.size)
+            #endif
             v6.sin6_family = sa_family_t(AF_INET6)
             v6.sin6_port = UInt16(truncatingIfNeeded: self.port).bigEndian
             v6.sin6_scope_id = self.scope

@@ -11,6 +11,11 @@ package struct WebSocketMachine: Sendable {
         package var closed: CloseReason?
         package var socket: SocketAction
 
+        package init(closed: CloseReason?, socket: SocketAction) {
+            self.closed = closed
+            self.socket = socket
+        }
+
         static let none = Step(closed: nil, socket: .keep)
     }
 
@@ -43,7 +48,7 @@ package struct WebSocketMachine: Sendable {
     }
 
     /// A pong is not written behind more than this: a peer that pings and reads nothing would fill the memory.
-    private static let pongBacklog = 64 << 10
+    private static let pongBacklog = SocketStream.highWater
 
     private let role: WebSocketRole
     private let closeTimeout: Int64
