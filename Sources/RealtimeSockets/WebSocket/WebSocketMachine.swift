@@ -11,6 +11,11 @@ package struct WebSocketMachine: Sendable {
         package var closed: CloseReason?
         package var socket: SocketAction
 
+        package init(closed: CloseReason?, socket: SocketAction) {
+            self.closed = closed
+            self.socket = socket
+        }
+
         static let none = Step(closed: nil, socket: .keep)
     }
 
