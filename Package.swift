@@ -49,7 +49,7 @@ let package = Package(
             ]),
         library("PusherWire", ["RealtimeCore", "RealtimeCrypto"]),
         library("PusherChannels", ["PusherWire", "RealtimeTransports", "RealtimeCore"]),
-        library("PusherServer", ["PusherWire", "RealtimeCore"]),
+        library("PusherServer", ["PusherWire", "RealtimeTransports", "RealtimeCore"]),
         library("RealtimeTesting", ["RealtimeCore", "PusherChannels", "PusherServer"]),
         .executableTarget(
             name: "realtime",

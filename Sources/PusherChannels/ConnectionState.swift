@@ -50,6 +50,7 @@ public enum SubscriptionState: Hashable, Sendable {
     case pending
     /// Events come.
     case subscribed
-    /// Refused. It is tried again after a reconnect, or when `subscribe` is called.
+    /// Refused, or not answered. It is tried again after a reconnect and when `subscribe` is called; and by itself, with
+    /// growing waits, when the application's server was not to be reached or was in trouble.
     case failed(PusherError)
 }

@@ -8,7 +8,7 @@ import RealtimeCore
 ///      │                                              │ failed, timeout        │ failed, timeout         │ refused
 ///      │                                              └────────────▶ failed ◀──┴─────────────────────────┘
 ///      └────────────────────── connection lost, from every state ──────────────┘
-///   failed ──retry, while connected──▶ as from waiting
+///   failed ──the user asks, or it may have passed──▶ as from waiting
 /// ```
 /// An authorisation carries the number of its work: the answer to an older one, made for another socket ID, matches
 /// nothing. Both states that wait for somebody have a deadline.

@@ -65,7 +65,12 @@ public struct PusherConfiguration: Sendable {
     /// A path `/app/KEY` at the end, as servers print it, is understood. It throws
     /// ``TransportError/Code/invalidURL`` when the address cannot be used.
     public init(key: String, url: String) throws(TransportError) {
-        let endpoint = try Endpoint(url)
+        self.init(key: key, endpoint: try Endpoint(url))
+    }
+
+    /// An application by the address of its server. The scheme says whether to use TLS; a path `/app/KEY` at the end is
+    /// understood.
+    public init(key: String, endpoint: Endpoint) {
         var path = String(endpoint.target.prefix { $0 != "?" })
         if path.hasSuffix("/app/\(key)") { path.removeLast(key.count + 5) }
         while path.hasSuffix("/") { path.removeLast() }

@@ -84,6 +84,16 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
 extension PusherError {
     static let cancelledByTask = PusherError(.cancelled, "The waiting task was cancelled.")
 
+    /// Whether a subscription that failed so is worth another try by itself: the application's server was not to be
+    /// reached, or was in trouble. One that refuses is not asked again.
+    var mayPass: Bool {
+        switch self.code {
+        case .timedOut: true
+        case .authorizationFailed: self.status.map { $0 >= 500 || $0 == 408 || $0 == 429 } ?? true
+        default: false
+        }
+    }
+
     /// Why a connection is over for good.
     static func ended(_ reason: CloseReason) -> PusherError {
         switch reason {

@@ -62,12 +62,12 @@ extension PusherSession {
         guard let socketID, let record = self.channels[index] else { return }
         if record.kind == .encrypted {
             let error = PusherError(.unsupportedChannel, "\(record.name) is an encrypted channel, which this version cannot read.")
-            return self.refuse(index, error, &effects)
+            return self.refuse(index, error, now: now, &effects)
         }
         if record.kind.needsAuthorization, self.configuration.authorizer == nil {
             let hint = "set the configuration's authorizer, to the application's endpoint for example."
             let error = PusherError(.authorizationMissing, "\(record.name) needs an authorisation: \(hint)")
-            return self.refuse(index, error, &effects)
+            return self.refuse(index, error, now: now, &effects)
         }
         let before = record.machine.publicState
         let work = self.nextWork()
@@ -83,24 +83,24 @@ extension PusherSession {
     }
 
     /// A subscription that cannot even be asked for.
-    private mutating func refuse(_ index: Int, _ error: PusherError, _ effects: inout Effects<Self>) {
+    private mutating func refuse(_ index: Int, _ error: PusherError, now: Instant, _ effects: inout Effects<Self>) {
         if case .failed = self.channels[index]?.machine.state {
             return self.answerWaiters(index, .failure(error), &effects)
         }
         _ = self.channels[index]?.machine.begin(authorizing: nil)
-        self.subscriptionFailed(index, error, &effects)
+        self.subscriptionFailed(index, error, now: now, &effects)
     }
 
     mutating func workFinished(_ id: WorkID, _ result: WorkResult, now: Instant, _ effects: inout Effects<Self>) {
         guard let index = self.works.removeValue(forKey: id), let record = self.channels[index] else { return }
         switch result {
-        case .failure(let error): self.subscriptionFailed(index, error, &effects)
+        case .failure(let error): self.subscriptionFailed(index, error, now: now, &effects)
         case .success(let authorization):
             if record.kind == .presence {
                 guard let data = authorization.channelData, let user = try? PresenceUser(try JSONValue(parsing: data)) else {
                     let why = "its \"channel_data\" is no JSON object with a \"user_id\", which a presence channel needs."
                     let error = PusherError(.authorizationFailed, "The authorisation of \(record.name) cannot be used: \(why)")
-                    return self.subscriptionFailed(index, error, &effects)
+                    return self.subscriptionFailed(index, error, now: now, &effects)
                 }
                 self.channels[index]!.userID = user.id
             }
@@ -128,6 +128,7 @@ extension PusherSession {
         }
         if self.channels[index]!.machine.succeeded() {
             self.subscriptionDeadlines.set(index, nil)
+            self.channels[index]!.failures = 0
             effects.log(.debug, "subscribed to \(record.name)")
             self.announce(index, since: .pending, &effects)
             self.answerWaiters(index, .success(.none), &effects)
@@ -137,7 +138,7 @@ extension PusherSession {
         if let problem { throw problem }
     }
 
-    mutating func subscriptionFailed(_ index: Int, _ error: PusherError, _ effects: inout Effects<Self>) {
+    mutating func subscriptionFailed(_ index: Int, _ error: PusherError, now: Instant, _ effects: inout Effects<Self>) {
         guard self.channels[index] != nil else { return }
         let before = self.channels[index]!.machine.publicState
         switch self.channels[index]!.machine.failed(error) {
@@ -145,7 +146,7 @@ extension PusherSession {
         case .announce: break
         case .announceAndCancel(let work): self.cancel(work, &effects)
         }
-        self.subscriptionDeadlines.set(index, nil)
+        self.subscriptionDeadlines.set(index, error.mayPass ? now + self.retryDelay(index) : nil)
         effects.log(.warning, error.message)
         self.announce(index, since: before, &effects)
         self.deliver(.error(error), self.errorRoute, &effects)
@@ -153,13 +154,22 @@ extension PusherSession {
         self.channels[index]!.unsent = []
     }
 
-    mutating func subscriptionTimedOut(_ index: Int, now: Instant, _ effects: inout Effects<Self>) {
+    /// In nanoseconds; as between attempts to connect.
+    private mutating func retryDelay(_ index: Int) -> Int64 {
+        self.channels[index]!.failures += 1
+        let failures = self.channels[index]!.failures
+        return self.configuration.backoff.delay(failures: failures, minimum: .zero, using: &self.generator).nanoseconds
+    }
+
+    /// An answer is late, or it is time to try again.
+    mutating func subscriptionDue(_ index: Int, now: Instant, _ effects: inout Effects<Self>) {
         guard let record = self.channels[index] else { return }
+        if case .failed = record.machine.state { return self.beginSubscription(index, now: now, &effects) }
         // Should the answer still come, it finds a channel that is not wanted, on both sides.
         if case .subscribing = record.machine.state { self.send(PusherFrames.unsubscribe(record.name), &effects) }
         let limit = self.configuration.subscriptionTimeout
         let error = PusherError(.timedOut, "The subscription to \(record.name) was not answered within \(limit).")
-        self.subscriptionFailed(index, error, &effects)
+        self.subscriptionFailed(index, error, now: now, &effects)
     }
 
     mutating func subscriptionLost(_ index: Int, _ effects: inout Effects<Self>) {

@@ -94,7 +94,7 @@ extension PusherSession {
                 index,
                 PusherError(
                     .subscriptionRefused, "The service refused the subscription to \(self.name(index)): \(words).",
-                    serverCode: data["code"]?.int, status: data["status"]?.int), &effects)
+                    serverCode: data["code"]?.int, status: data["status"]?.int), now: now, &effects)
         case EventName.memberAdded:
             guard let index = try self.channel(frame, &effects) else { return }
             let user = try PresenceUser(try frame.dataValue())
@@ -135,6 +135,6 @@ extension PusherSession {
         let only = signed.count == 1 && (server.code == nil || server.code == 4009) ? signed.first : nil
         guard let index = named ?? only else { return }
         let refused = "The service refused the subscription to \(self.name(index)): \(server.message)"
-        self.subscriptionFailed(index, PusherError(.subscriptionRefused, refused, serverCode: server.code), &effects)
+        self.subscriptionFailed(index, PusherError(.subscriptionRefused, refused, serverCode: server.code), now: now, &effects)
     }
 }

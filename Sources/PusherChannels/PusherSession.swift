@@ -31,6 +31,8 @@ struct PusherSession: ReconnectingSession {
         var machine = PusherChannelStateMachine()
         var members = Members()
         var userID: String?
+        /// In a row, for the waits between attempts to subscribe.
+        var failures = 0
         var waiters: [WaiterID] = []
         var unsent: [WebSocketMessage] = []
         var events: ChannelRoutes
@@ -68,6 +70,7 @@ struct PusherSession: ReconnectingSession {
     var retired: [ChannelRecord] = []
     var subscriptionDeadlines = Deadlines<Int>()
     var works: [WorkID: Int] = [:]
+    var generator: SplitMix64
     private var lastWork: UInt64 = 0
 
     var routes = EventRoutes()
@@ -83,6 +86,7 @@ struct PusherSession: ReconnectingSession {
         policy.openTimeout = configuration.connectTimeout
         policy.backoff = configuration.backoff
         self.connection = ConnectionStateMachine(policy: policy, generator: SplitMix64(seed: seed))
+        self.generator = SplitMix64(seed: ~seed)
         self.configuration = configuration
         self.useTLS = configuration.useTLS
         self.stateRoute = self.routes.make()
@@ -103,7 +107,8 @@ struct PusherSession: ReconnectingSession {
 
     var request: WebSocketRequest {
         WebSocketRequest(
-            self.configuration.endpoint(useTLS: self.useTLS), headers: self.configuration.headers, messageLimit: self.configuration.messageLimit)
+            self.configuration.endpoint(useTLS: self.useTLS), headers: self.configuration.headers, messageLimit: self.configuration.messageLimit,
+            timeout: self.configuration.connectTimeout)
     }
 
     func ping(now: Instant) -> WebSocketMessage { PusherFrames.ping }
@@ -235,7 +240,7 @@ struct PusherSession: ReconnectingSession {
             self.unavailableAt = nil
             if self.state == .connecting { self.setState(.unavailable, &effects) }
         }
-        while let due = self.subscriptionDeadlines.popDue(now) { self.subscriptionTimedOut(due.key, now: now, &effects) }
+        while let due = self.subscriptionDeadlines.popDue(now) { self.subscriptionDue(due.key, now: now, &effects) }
     }
 
     // MARK: Callers that wait

@@ -1,8 +1,17 @@
 public import RealtimeCore
+#if os(Linux)
+import RealtimeSockets
+#else
+import RealtimeURLSession
+#endif
 
 extension Transports {
-    /// What the platform does best.
-    public static var standard: Transports { InMemoryNetwork(time: NoTime()).transports() }
+    /// What the platform does best: the package's own sockets on Linux, URLSession on Apple's systems.
+    public static let standard: Transports = {
+        #if os(Linux)
+        Transports(webSocket: SocketTransport(), http: InMemoryNetwork(time: EventLoop.shared).http, time: EventLoop.shared)
+        #else
+        Transports(webSocket: URLSessionWebSocketTransport(), http: URLSessionHTTPTransport(), time: SystemTime.shared)
+        #endif
+    }()
 }
-private final class NoTime: TimeSource { var now: Instant { Instant(nanoseconds: 0) }
-  func wake(_ sleeper: any Sleeper, at instant: Instant?) {} }

@@ -13,7 +13,9 @@ enum Realtime {
     static let summary = "Clients and servers for realtime protocols, from the command line"
 
     /// Every command there is. A new one is added here.
-    static let commands: [any Command.Type] = []
+    static let commands: [any Command.Type] = [
+        DemoCommand.self, ServePusherCommand.self, PusherSubscribeCommand.self, PusherPublishCommand.self,
+    ]
 
     static let groups = [
         GroupSpec(path: ["serve"], summary: "Run a server for local work and tests"),

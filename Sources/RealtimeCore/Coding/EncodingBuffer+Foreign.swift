@@ -24,13 +24,14 @@ extension EncodingBuffer {
         do {
             bytes = try self.own(value)
         } catch {
-            throw self.invalid(value, "The date is not a finite number of seconds.", key)
+            // Without the date itself: Foundation traps when it prints one that is not finite.
+            throw self.invalid(Double.nan, "The date is not a finite number of seconds.", key)
         }
         if self.settings.dates == .deferredToDate { return self.appendRaw(bytes) }
         let seconds = bytes.withUnsafeBytes { JSONText.double($0) } + secondsFrom1970To2001
         switch self.settings.dates {
         case .iso8601:
-            guard let text = ISO8601.text(seconds) else { throw self.invalid(value, "The date is too far away for ISO 8601.", key) }
+            guard let text = ISO8601.text(seconds) else { throw self.invalid(seconds, "The date is too far away for ISO 8601.", key) }
             self.append(text)
         case .millisecondsSince1970: try self.append(seconds * 1000, key)
         default: try self.append(seconds, key)

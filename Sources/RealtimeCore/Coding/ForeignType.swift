@@ -104,7 +104,8 @@ extension ValueDocument {
         func append(_ name: String) {
             let offset = bytes.count
             bytes += Array(name.utf8)
-            nodes.append(JSONNode(kind: .string, offset: UInt32(offset), length: UInt32(bytes.count - offset), end: UInt32(nodes.count + 1)))
+            nodes.append(
+                JSONNode(kind: .string, offset: UInt32(offset), length: UInt32(bytes.count - offset), end: UInt32(nodes.count + 1)))
         }
         func append(_ name: String, _ value: Int) {
             append(name)

@@ -1,4 +1,4 @@
-/// Dates as `2026-01-31T12:00:00Z`, in the Gregorian calendar at all times.
+/// Dates as `2026-01-31T12:00:00Z`, in the Gregorian calendar at all times. An `Int` of 32 bits, as on some watches, would end in 2038.
 enum ISO8601 {
     /// Seconds since 1970. Takes a fraction of a second, and `Z`, `+hh:mm`, `+hhmm` or `+hh`.
     static func seconds(_ text: String) -> Double? {
@@ -17,11 +17,11 @@ enum ISO8601 {
 
     /// The whole second that it falls in. Years beyond four digits have more of them, those before 0 a sign.
     static func text(_ seconds: Double) -> String? {
-        guard let second = Int(exactly: seconds.rounded(.down)), second.magnitude < 1 << 47 else { return nil }
+        guard let second = Int64(exactly: seconds.rounded(.down)), second.magnitude < 1 << 47 else { return nil }
         let day = (second >= 0 ? second : second - 86399) / 86400
         let rest = second - day * 86400
         let (year, month, date) = Self.civil(day)
-        func padded(_ value: Int, _ width: Int = 2) -> String {
+        func padded(_ value: Int64, _ width: Int = 2) -> String {
             let digits = String(value.magnitude)
             return (value < 0 ? "-" : "") + String(repeating: "0", count: max(0, width - digits.count)) + digits
         }
@@ -29,9 +29,9 @@ enum ISO8601 {
             + padded(rest % 60) + "Z"
     }
 
-    private static func isLeap(_ year: Int) -> Bool { year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) }
+    private static func isLeap(_ year: Int64) -> Bool { year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) }
 
-    private static func length(ofMonth month: Int, _ year: Int) -> Int {
+    private static func length(ofMonth month: Int64, _ year: Int64) -> Int64 {
         switch month {
         case 2: self.isLeap(year) ? 29 : 28
         case 4, 6, 9, 11: 30
@@ -40,22 +40,22 @@ enum ISO8601 {
     }
 
     /// Days since 1970. Years are counted from March on, so that the leap day is the last one.
-    private static func days(_ year: Int, _ month: Int, _ day: Int) -> Int {
+    private static func days(_ year: Int64, _ month: Int64, _ day: Int64) -> Int64 {
         let year = month > 2 ? year : year - 1
         let month = (month + 9) % 12
         return 365 * year + Self.floor(year, 4) - Self.floor(year, 100) + Self.floor(year, 400) + (153 * month + 2) / 5 + day - 719_469
     }
 
-    private static func civil(_ days: Int) -> (year: Int, month: Int, day: Int) {
-        var year = 1970 + Int((Double(days) / 365.2425).rounded(.down))
+    private static func civil(_ days: Int64) -> (year: Int64, month: Int64, day: Int64) {
+        var year = 1970 + Int64((Double(days) / 365.2425).rounded(.down))
         while self.days(year, 1, 1) > days { year -= 1 }
         while self.days(year + 1, 1, 1) <= days { year += 1 }
-        var month = 12
+        var month: Int64 = 12
         while self.days(year, month, 1) > days { month -= 1 }
         return (year, month, days - self.days(year, month, 1) + 1)
     }
 
-    private static func floor(_ value: Int, _ divisor: Int) -> Int {
+    private static func floor(_ value: Int64, _ divisor: Int64) -> Int64 {
         value >= 0 ? value / divisor : (value - divisor + 1) / divisor
     }
 
@@ -68,8 +68,8 @@ enum ISO8601 {
             return true
         }
 
-        mutating func number(_ width: Int) -> Int? {
-            var value = 0
+        mutating func number(_ width: Int) -> Int64? {
+            var value: Int64 = 0
             for _ in 0..<width {
                 guard let digit = self.digit() else { return nil }
                 value = value * 10 + digit
@@ -77,10 +77,10 @@ enum ISO8601 {
             return value
         }
 
-        mutating func digit() -> Int? {
+        mutating func digit() -> Int64? {
             guard let byte = self.rest.first, (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) else { return nil }
             self.rest.removeFirst()
-            return Int(byte - UInt8(ascii: "0"))
+            return Int64(byte - UInt8(ascii: "0"))
         }
 
         /// Zero where there is none; `nil` where a point has no digits behind it.
@@ -99,7 +99,7 @@ enum ISO8601 {
             return digits > 0 ? value / scale : nil
         }
 
-        mutating func offset() -> Int? {
+        mutating func offset() -> Int64? {
             if self.take("Z") || self.take("z") { return 0 }
             let isNegative = self.take("-")
             guard isNegative || self.take("+"), let hours = self.number(2), hours < 24 else { return nil }

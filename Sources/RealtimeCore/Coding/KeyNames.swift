@@ -10,19 +10,22 @@ enum KeyNames {
         return name[..<first] + words[0].lowercased() + words[1...].map(self.capitalized).joined() + name[name.index(after: last)...]
     }
 
-    /// A letter is raised where none is in front of it, and lowered elsewhere.
+    /// The first letter of each word is raised, the others are lowered. Anything but a letter ends a word, except for an
+    /// apostrophe between letters.
     private static func capitalized(_ word: Substring) -> String {
         var result = ""
-        var isFirst = true
+        var isInside = false
         for character in word {
             if !character.isLetter {
                 result.append(character)
-            } else if isFirst {
-                for scalar in character.unicodeScalars { result += scalar == character.unicodeScalars.first ? scalar.properties.titlecaseMapping : String(scalar) }
-            } else {
+                isInside = isInside && character == "'"
+            } else if isInside {
                 result += character.lowercased()
+            } else {
+                let scalars = character.unicodeScalars
+                result += scalars[scalars.startIndex].properties.titlecaseMapping + String(String.UnicodeScalarView(scalars.dropFirst()))
+                isInside = true
             }
-            isFirst = !character.isLetter
         }
         return result
     }

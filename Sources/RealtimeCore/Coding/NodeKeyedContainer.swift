@@ -72,7 +72,9 @@ struct NodeKeyedContainer<Key: CodingKey>: KeyedDecodingContainerProtocol {
     func decode(_ type: UInt16.Type, forKey key: Key) throws -> UInt16 { try self.document.integer(type, at: self.place(key)) }
     func decode(_ type: UInt32.Type, forKey key: Key) throws -> UInt32 { try self.document.integer(type, at: self.place(key)) }
     func decode(_ type: UInt64.Type, forKey key: Key) throws -> UInt64 { try self.document.integer(type, at: self.place(key)) }
-    func decode<Value: Decodable>(_ type: Value.Type, forKey key: Key) throws -> Value { try self.document.value(type, at: self.place(key)) }
+    func decode<Value: Decodable>(_ type: Value.Type, forKey key: Key) throws -> Value {
+        try self.document.value(type, at: self.place(key))
+    }
 
     /// Where a value is that is neither missing nor `null`: once, and not three times as the standard's own way would look.
     @inline(__always)
@@ -81,10 +83,18 @@ struct NodeKeyedContainer<Key: CodingKey>: KeyedDecodingContainerProtocol {
         return place
     }
 
-    func decodeIfPresent(_ type: Bool.Type, forKey key: Key) throws -> Bool? { try self.present(key).map { try self.document.bool(at: $0) } }
-    func decodeIfPresent(_ type: String.Type, forKey key: Key) throws -> String? { try self.present(key).map { try self.document.string(at: $0) } }
-    func decodeIfPresent(_ type: Double.Type, forKey key: Key) throws -> Double? { try self.present(key).map { try self.document.double(at: $0) } }
-    func decodeIfPresent(_ type: Float.Type, forKey key: Key) throws -> Float? { try self.present(key).map { try self.document.float(at: $0) } }
+    func decodeIfPresent(_ type: Bool.Type, forKey key: Key) throws -> Bool? {
+        try self.present(key).map { try self.document.bool(at: $0) }
+    }
+    func decodeIfPresent(_ type: String.Type, forKey key: Key) throws -> String? {
+        try self.present(key).map { try self.document.string(at: $0) }
+    }
+    func decodeIfPresent(_ type: Double.Type, forKey key: Key) throws -> Double? {
+        try self.present(key).map { try self.document.double(at: $0) }
+    }
+    func decodeIfPresent(_ type: Float.Type, forKey key: Key) throws -> Float? {
+        try self.present(key).map { try self.document.float(at: $0) }
+    }
     func decodeIfPresent(_ type: Int.Type, forKey key: Key) throws -> Int? {
         try self.present(key).map { try self.document.integer(type, at: $0) }
     }

@@ -9,7 +9,7 @@ final class ValueDocument {
     /// What is around the document: it may stand for a part of another.
     let basePath: [any CodingKey]
     /// The last type that needed no treatment of its own, since the elements of an array ask again and again.
-    private var plainType: ObjectIdentifier?
+    @exclusivity(unchecked) private var plainType: ObjectIdentifier?
 
     init(bytes: [UInt8], nodes: [JSONNode], settings: ValueDecoder, basePath: [any CodingKey] = []) {
         self.bytes = bytes
@@ -104,11 +104,15 @@ final class ValueDocument {
         if type == String.self { return unsafeBitCast(try self.string(at: index), to: Value.self) }
         if type == Int.self { return unsafeBitCast(try self.integer(Int.self, at: index), to: Value.self) }
         if type == Double.self { return unsafeBitCast(try self.double(at: index), to: Value.self) }
-        if type == [String].self { return unsafeBitCast(try self.array(of: String.self, at: index) { try self.string(at: $0) }, to: Value.self) }
+        if type == [String].self {
+            return unsafeBitCast(try self.array(of: String.self, at: index) { try self.string(at: $0) }, to: Value.self)
+        }
         if type == [Int].self {
             return unsafeBitCast(try self.array(of: Int.self, at: index) { try self.integer(Int.self, at: $0) }, to: Value.self)
         }
-        if type == [Double].self { return unsafeBitCast(try self.array(of: Double.self, at: index) { try self.double(at: $0) }, to: Value.self) }
+        if type == [Double].self {
+            return unsafeBitCast(try self.array(of: Double.self, at: index) { try self.double(at: $0) }, to: Value.self)
+        }
         return try self.otherValue(type, at: index)
     }
 

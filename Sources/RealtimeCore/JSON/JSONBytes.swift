@@ -15,15 +15,16 @@ enum JSONBytes {
         return (difference &- self.ones) & ~difference & self.highs
     }
 
-    /// Quotes, backslashes and control characters.
+    /// Quotes, backslashes and control characters, and with `beyondASCII` whatever is not ASCII.
     @inline(__always)
-    static func stops(_ word: UInt64) -> UInt64 {
-        let controls = (word &- (self.ones &* 0x20)) & ~word & self.highs
-        return self.matches(word, UInt8(ascii: "\"")) | self.matches(word, UInt8(ascii: "\\")) | controls
+    static func stops(_ word: UInt64, beyondASCII: Bool) -> UInt64 {
+        let quotes = (word ^ (self.ones &* UInt64(UInt8(ascii: "\"")))) &- self.ones
+        let backslashes = (word ^ (self.ones &* UInt64(UInt8(ascii: "\\")))) &- self.ones
+        let controls = word &- (self.ones &* 0x20)
+        // None of the three is beyond ASCII, so the highest bit of a byte alone rules them out.
+        let found = quotes | backslashes | controls
+        return (beyondASCII ? found | word : found & ~word) & self.highs
     }
-
-    @inline(__always)
-    static func beyondASCII(_ word: UInt64) -> UInt64 { word & self.highs }
 
     @inline(__always)
     static func equal(_ left: UnsafePointer<UInt8>, _ right: UnsafePointer<UInt8>, _ count: Int) -> Bool {

@@ -40,6 +40,7 @@ public struct JSONError: Error, Hashable, Sendable {
         /// Infinity or not-a-number, which JSON cannot hold.
         public static let notFinite = Code(.notFinite)
 
+        /// The code's name.
         public var description: String { self.value.rawValue }
     }
 
@@ -76,6 +77,7 @@ public struct JSONError: Error, Hashable, Sendable {
 }
 
 extension JSONError: CustomStringConvertible {
+    /// The same as ``message``.
     public var description: String { self.message }
 }
 

@@ -127,10 +127,12 @@ extension JSONNumber: CustomStringConvertible {
 }
 
 extension JSONNumber: ExpressibleByIntegerLiteral, ExpressibleByFloatLiteral {
+    /// An integer.
     public init(integerLiteral value: Int64) {
         self.init(value)
     }
 
+    /// A number, which must be finite.
     public init(floatLiteral value: Double) {
         guard let number = Self(value) else { preconditionFailure("JSON holds no infinite number") }
         self = number

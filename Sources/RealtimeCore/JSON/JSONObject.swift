@@ -75,7 +75,9 @@ public struct JSONObject: Sendable {
 }
 
 extension JSONObject: RandomAccessCollection {
+    /// Zero.
     public var startIndex: Int { 0 }
+    /// How many members there are.
     public var endIndex: Int { self.members.count }
 
     /// The member at this place.
@@ -83,10 +85,12 @@ extension JSONObject: RandomAccessCollection {
 }
 
 extension JSONObject: Hashable {
+    /// Whether both have the same members, in whatever order.
     public static func == (lhs: Self, rhs: Self) -> Bool {
         lhs.count == rhs.count && lhs.allSatisfy { rhs[$0.key] == $0.value }
     }
 
+    /// Hashes the members, in whatever order.
     public func hash(into hasher: inout Hasher) {
         var sum = 0
         for member in self.members {
@@ -100,6 +104,7 @@ extension JSONObject: Hashable {
 }
 
 extension JSONObject: ExpressibleByDictionaryLiteral {
+    /// Members in this order.
     public init(dictionaryLiteral elements: (String, JSONValue)...) {
         self.init(elements.map { (key: $0.0, value: $0.1) })
     }

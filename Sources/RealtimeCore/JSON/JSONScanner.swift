@@ -100,8 +100,7 @@ struct JSONScanner {
         while true {
             while index &+ 8 <= self.end {
                 let word = JSONBytes.load(self.base + index)
-                var stops = JSONBytes.stops(word)
-                if self.checksUTF8 { stops |= JSONBytes.beyondASCII(word) }
+                let stops = JSONBytes.stops(word, beyondASCII: self.checksUTF8)
                 if stops != 0 {
                     index &+= stops.trailingZeroBitCount &>> 3
                     break
@@ -116,7 +115,12 @@ struct JSONScanner {
             }
             if byte == UInt8(ascii: "\\") {
                 kind = .escapedString
-                index = try self.escape(index)
+                // Quotes are what is mostly escaped: JSON within JSON.
+                if index &+ 1 < self.end, self.base[index &+ 1] == UInt8(ascii: "\"") {
+                    index &+= 2
+                } else {
+                    index = try self.escape(index)
+                }
             } else if byte < 0x20 {
                 throw JSONError(.controlCharacter, at: index)
             } else if byte < 0x80 || !self.checksUTF8 {
@@ -131,7 +135,6 @@ struct JSONScanner {
         }
     }
 
-    @inline(__always)
     private func escape(_ index: Int) throws(JSONError) -> Int {
         guard index &+ 1 < self.end else { throw JSONError(.unexpectedEnd, at: self.end) }
         switch self.base[index &+ 1] {

@@ -37,7 +37,7 @@ struct JSONDigits: Hashable {
     /// Stops growing long before it overflows: such a number is zero or beyond all limits anyway.
     static func exponent(_ raw: UnsafeRawBufferPointer) -> Int {
         var value = 0
-        for byte in raw where byte != UInt8(ascii: "+") && byte != UInt8(ascii: "-") && value < 1 << 40 {
+        for byte in raw where byte != UInt8(ascii: "+") && byte != UInt8(ascii: "-") && value < Int.max / 20 {
             value = value * 10 + Int(byte &- UInt8(ascii: "0"))
         }
         return raw.first == UInt8(ascii: "-") ? -value : value

@@ -140,30 +140,37 @@ extension JSONValue: CustomStringConvertible {
 extension JSONValue: ExpressibleByNilLiteral, ExpressibleByBooleanLiteral, ExpressibleByIntegerLiteral, ExpressibleByFloatLiteral,
     ExpressibleByStringLiteral, ExpressibleByStringInterpolation, ExpressibleByArrayLiteral, ExpressibleByDictionaryLiteral
 {
+    /// `null`.
     public init(nilLiteral: ()) {
         self = .null
     }
 
+    /// `true` or `false`.
     public init(booleanLiteral value: Bool) {
         self = .bool(value)
     }
 
+    /// A number.
     public init(integerLiteral value: Int64) {
         self = .number(JSONNumber(value))
     }
 
+    /// A number, which must be finite.
     public init(floatLiteral value: Double) {
         self = .number(JSONNumber(floatLiteral: value))
     }
 
+    /// A string.
     public init(stringLiteral value: String) {
         self = .string(value)
     }
 
+    /// An array.
     public init(arrayLiteral elements: JSONValue...) {
         self = .array(elements)
     }
 
+    /// An object with its members in this order.
     public init(dictionaryLiteral elements: (String, JSONValue)...) {
         self = .object(JSONObject(elements.map { (key: $0.0, value: $0.1) }))
     }

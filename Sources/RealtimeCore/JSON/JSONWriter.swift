@@ -133,7 +133,7 @@ extension JSONWriter {
             var index = 0
             while index < end {
                 if index &+ 8 <= end {
-                    let stops = JSONBytes.stops(JSONBytes.load(base + index))
+                    let stops = JSONBytes.stops(JSONBytes.load(base + index), beyondASCII: false)
                     guard stops != 0 else {
                         index &+= 8
                         continue

@@ -98,13 +98,19 @@ public struct WebSocketRequest: Sendable {
     public var subprotocols: [String]
     /// The largest message accepted, in bytes. A larger one ends the connection with 1009.
     public var messageLimit: Int
+    /// How long it may take until the WebSocket is open: the look-up, the connection, TLS and the handshake.
+    public var timeout: Duration
 
     /// A request for a WebSocket.
-    public init(_ endpoint: Endpoint, headers: HTTPHeaders = [:], subprotocols: [String] = [], messageLimit: Int = 16 << 20) {
+    public init(
+        _ endpoint: Endpoint, headers: HTTPHeaders = [:], subprotocols: [String] = [], messageLimit: Int = 16 << 20,
+        timeout: Duration = .seconds(30)
+    ) {
         self.endpoint = endpoint
         self.headers = headers
         self.subprotocols = subprotocols
         self.messageLimit = messageLimit
+        self.timeout = timeout
     }
 }
 

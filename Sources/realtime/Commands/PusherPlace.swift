@@ -7,10 +7,10 @@ enum PusherPlace: Sendable, Equatable {
 
     static let cluster = OptionSpec.value("cluster", "NAME", "One of Pusher's own clusters, such as eu, instead of URL.")
 
-    /// - Parameters:
-    ///   - schemes: what URL may begin with.
-    ///   - next: the positional that follows URL, for a hint when both are given.
-    init(_ arguments: Arguments, schemes: [String], next: String) throws(UsageError) {
+    /// The scheme says no more than whether to use TLS: the address that a server prints serves every command.
+    ///
+    /// - Parameter next: the positional that follows URL, for a hint when both are given.
+    init(_ arguments: Arguments, next: String) throws(UsageError) {
         if let cluster = arguments.text("cluster") {
             guard cluster.utf8.allSatisfy({ (0x61...0x7A).contains($0) || (0x30...0x39).contains($0) || $0 == 0x2D }) else {
                 throw arguments.wrong("The name of a cluster has small letters, digits and dashes only, not '\(cluster)'")
@@ -26,10 +26,6 @@ enum PusherPlace: Sendable, Equatable {
             endpoint = try Endpoint(arguments.required(positional: "URL"))
         } catch {
             throw arguments.wrong(String(error.message.dropLast()))
-        }
-        guard schemes.contains(endpoint.scheme) else {
-            throw arguments.wrong(
-                "The URL has to begin with \(schemes.map { "\($0)://" }.joined(separator: " or ")), not \(endpoint.scheme)://")
         }
         self = .endpoint(endpoint)
     }

@@ -33,7 +33,7 @@ struct PusherPublishCommand: Sendable, Equatable {
     var socketID: String?
 
     init(_ arguments: Arguments) throws(UsageError) {
-        self.place = try PusherPlace(arguments, schemes: ["http", "https"], next: "CHANNEL")
+        self.place = try PusherPlace(arguments, next: "CHANNEL")
         self.appID = arguments.required(option: "app-id")
         self.key = arguments.required(option: "key")
         self.secret = arguments.required(option: "secret")

@@ -41,7 +41,7 @@ struct PusherSubscribeCommand: Sendable, Equatable {
     var timeout: Duration?
 
     init(_ arguments: Arguments) throws(UsageError) {
-        self.place = try PusherPlace(arguments, schemes: ["ws", "wss"], next: "CHANNEL")
+        self.place = try PusherPlace(arguments, next: "CHANNEL")
         self.key = arguments.required(option: "key")
         self.channels = arguments.all("CHANNEL")
         self.secret = arguments.text("secret")

@@ -1,0 +1,74 @@
+#if canImport(Darwin)
+internal import Darwin
+internal import RealtimeCore
+
+/// kqueue, level triggered, and a user event that wakes it.
+///
+/// `@unchecked Sendable`: `wake` needs a number only; everything else, the event buffer too, belongs to the loop's thread.
+struct Poller: @unchecked Sendable {
+    private static let capacity = 256
+    private static let wakeToken = UInt64.max
+
+    private let descriptor: Int32
+    private let events: UnsafeMutablePointer<kevent64_s>
+
+    init() throws(TransportError) {
+        let descriptor = kqueue()
+        guard descriptor >= 0 else { throw .system(errno, "make an event loop") }
+        _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
+        var bell = kevent64_s()
+        bell.filter = Int16(EVFILT_USER)
+        bell.flags = UInt16(EV_ADD | EV_CLEAR)
+        bell.udata = Self.wakeToken
+        guard kevent64(descriptor, &bell, 1, nil, 0, 0, nil) == 0 else {
+            let error = TransportError.system(errno, "make an event loop")
+            Descriptor.close(descriptor)
+            throw error
+        }
+        self.descriptor = descriptor
+        self.events = .allocate(capacity: Self.capacity)
+    }
+
+    func close() {
+        Descriptor.close(self.descriptor)
+        self.events.deallocate()
+    }
+
+    /// Ends the wait that is going on, or the next one. From any thread.
+    func wake() {
+        var bell = kevent64_s()
+        bell.filter = Int16(EVFILT_USER)
+        bell.fflags = UInt32(NOTE_TRIGGER)
+        _ = kevent64(self.descriptor, &bell, 1, nil, 0, 0, nil)
+    }
+
+    /// Changes what is waited for; nothing means the poller forgets the descriptor.
+    func change(_ target: Int32, token: UInt64, from old: Readiness, to new: Readiness) -> Bool {
+        for (part, filter) in [(Readiness.read, EVFILT_READ), (.write, EVFILT_WRITE)] where old.contains(part) != new.contains(part) {
+            var event = kevent64_s()
+            event.ident = UInt64(target)
+            event.filter = Int16(filter)
+            event.flags = UInt16(new.contains(part) ? EV_ADD : EV_DELETE)
+            event.udata = token
+            if kevent64(self.descriptor, &event, 1, nil, 0, 0, nil) != 0, new.contains(part) { return false }
+        }
+        return true
+    }
+
+    /// Waits, for ever if there is no limit, and never shorter than the limit unless something happened.
+    func wait(nanoseconds: Int64?) -> Int {
+        guard let nanoseconds else { return max(0, Int(kevent64(self.descriptor, nil, 0, self.events, Int32(Self.capacity), 0, nil))) }
+        let limit = min(nanoseconds, 1_000_000_000_000_000)
+        var time = timespec(tv_sec: Int(limit / 1_000_000_000), tv_nsec: Int(limit % 1_000_000_000))
+        return max(0, Int(kevent64(self.descriptor, nil, 0, self.events, Int32(Self.capacity), 0, &time)))
+    }
+
+    /// `nil` when it was only the bell.
+    @inline(__always)
+    func event(_ index: Int) -> (token: UInt64, readiness: Readiness)? {
+        let event = self.events[index]
+        guard event.udata != Self.wakeToken else { return nil }
+        return (event.udata, Int32(event.filter) == EVFILT_WRITE ? .write : .read)
+    }
+}
+#endif

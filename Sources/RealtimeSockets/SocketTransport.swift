@@ -1,0 +1,21 @@
+public import RealtimeCore
+
+/// WebSockets over the package's own sockets.
+///
+/// All connections share one thread, which reads, decodes and hands over what came; nothing of the user's runs on it.
+public struct SocketTransport: WebSocketTransport {
+    private let connector: SocketConnector
+
+    /// A transport with these rules for TLS. Connections of different transports share the same thread.
+    public init(tls: TLSConfiguration = TLSConfiguration()) {
+        self.init(tls: tls, loop: .shared)
+    }
+
+    package init(tls: TLSConfiguration = TLSConfiguration(), loop: EventLoop, resolver: any HostResolver = SystemResolver.shared) {
+        self.connector = SocketConnector(loop: loop, resolver: resolver, tls: tls)
+    }
+
+    public func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
+        WebSocketEndpoint(request, id: id, events: events, connector: self.connector)
+    }
+}

@@ -1,0 +1,120 @@
+import Foundation
+import RealtimeCore
+
+/// The same documents for the same seed, everywhere.
+struct SplitMix64: RandomNumberGenerator {
+    private var state: UInt64
+
+    init(seed: UInt64) {
+        self.state = seed
+    }
+
+    mutating func next() -> UInt64 {
+        self.state &+= 0x9E37_79B9_7F4A_7C15
+        var mixed = self.state
+        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+        return mixed ^ (mixed >> 31)
+    }
+}
+
+/// Makes documents that are small and full of hard cases.
+struct JSONRandom {
+    var random: SplitMix64
+
+    init(seed: UInt64) {
+        self.random = SplitMix64(seed: seed)
+    }
+
+    mutating func chance(_ percent: Int) -> Bool { Int.random(in: 0..<100, using: &self.random) < percent }
+
+    mutating func pick<Element>(_ elements: [Element]) -> Element {
+        elements[Int.random(in: 0..<elements.count, using: &self.random)]
+    }
+
+    mutating func space() -> String {
+        self.chance(85) ? "" : self.pick([" ", "\n", "\t", "\r\n", "  "])
+    }
+
+    mutating func number() -> String {
+        switch Int.random(in: 0..<8, using: &self.random) {
+        case 0, 1: return "\(Int.random(in: -100...100, using: &self.random))"
+        case 2: return "\(Int64(bitPattern: self.random.next()))"
+        case 3: return "\(self.random.next())"
+        case 4: return "\(Double.random(in: -1000...1000, using: &self.random))"
+        case 5:
+            let double = Double(bitPattern: self.random.next())
+            return double.isFinite ? "\(double)" : "0"
+        case 6:
+            return self.pick([
+                "0", "-0", "0.0", "-0.0", "1e5", "1E+5", "1e-5", "0e10", "1.0", "1.10", "100e-2", "123456789012345678901234567890", "0.1e1",
+            ])
+        default:
+            let digits = String((0..<Int.random(in: 1...25, using: &self.random)).map { _ in self.pick(Array("0123456789")) })
+            return "\(Int.random(in: 0...9, using: &self.random)).\(digits)e\(Int.random(in: -30...30, using: &self.random))"
+        }
+    }
+
+    mutating func string(surrogates: Bool = false) -> String {
+        var text = "\""
+        for _ in 0..<(self.chance(20) ? Int.random(in: 0...30, using: &self.random) : Int.random(in: 0...6, using: &self.random)) {
+            switch Int.random(in: 0..<10, using: &self.random) {
+            case 0: text += self.pick([#"\n"#, #"\t"#, #"\""#, #"\\"#, #"\/"#, #"\b"#, #"\f"#, #"\r"#])
+            case 1: text += self.pick([#"\u0041"#, #"\u00e9"#, #"\u20AC"#, #"\ud83d\ude00"#, #"\u0000"#, #"\uFFFD"#, #"\u001f"#])
+            case 2: text += self.pick(["é", "日", "😀", "\u{7F}", "\u{80}", "\u{FFFF}", "\u{10FFFF}", "\u{301}"])
+            case 3: text += self.pick([" ", "'", "{", "[", ":", ",", "/", "}"])
+            default: text += self.pick(["a", "b", "c", "x", "0", "_", "Z"])
+            }
+        }
+        return text + "\""
+    }
+
+    mutating func document(depth: Int = 3) -> String {
+        let space = self.space()
+        switch Int.random(in: 0..<(depth > 0 ? 10 : 6), using: &self.random) {
+        case 0: return space + self.pick(["null", "true", "false"]) + self.space()
+        case 1, 2: return space + self.number() + self.space()
+        case 3, 4, 5: return space + self.string() + self.space()
+        case 6, 7:
+            let elements = (0..<Int.random(in: 0...3, using: &self.random)).map { _ in self.document(depth: depth - 1) }
+            return space + "[" + elements.joined(separator: ",") + (elements.isEmpty ? self.space() : "") + "]"
+        default:
+            let members = (0..<Int.random(in: 0...3, using: &self.random)).map { index in
+                // Names differ, since the two parsers choose differently between twins.
+                self.space() + "\"\(index)" + self.string().dropFirst() + self.space() + ":" + self.document(depth: depth - 1)
+            }
+            return space + "{" + members.joined(separator: ",") + (members.isEmpty ? self.space() : "") + "}"
+        }
+    }
+
+    /// One or two bytes changed, added, or left out.
+    mutating func mutated(_ document: String) -> [UInt8] {
+        var bytes = Array(document.utf8)
+        for _ in 0...(self.chance(30) ? 1 : 0) {
+            let place = Int.random(in: 0...bytes.count, using: &self.random)
+            let byte =
+                self.chance(80) ? self.pick(Array(#"{}[]":,\u0123eE+-.truefalsn "#.utf8)) : UInt8(truncatingIfNeeded: self.random.next())
+            switch Int.random(in: 0..<3, using: &self.random) {
+            case 0: bytes.insert(byte, at: place)
+            case 1: if place < bytes.count { bytes[place] = byte }
+            default: if place < bytes.count { bytes.remove(at: place) }
+            }
+        }
+        return bytes
+    }
+}
+
+/// How many of something a test runs: fewer with `REALTIME_TEST_SCALE=10` (percent), as under the sanitizers.
+func scaled(_ count: Int) -> Int {
+    let scale = ProcessInfo.processInfo.environment["REALTIME_TEST_SCALE"].flatMap { Int($0) } ?? 100
+    return max(1, count * scale / 100)
+}
+
+/// Only the given seed when `REALTIME_TEST_SEED` names one.
+func seeds(_ count: Int) -> Range<UInt64> {
+    if let seed = ProcessInfo.processInfo.environment["REALTIME_TEST_SEED"].flatMap({ UInt64($0) }) { return seed..<seed + 1 }
+    return 0..<UInt64(scaled(count))
+}
+
+/// Words for a failure that say how to see it again.
+func replay(_ seed: UInt64) -> String { "seen again with REALTIME_TEST_SEED=\(seed)" }

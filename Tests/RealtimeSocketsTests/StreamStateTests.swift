@@ -1,0 +1,157 @@
+import RealtimeCore
+import Testing
+
+@testable import RealtimeSockets
+
+/// The stream's decisions, without a socket.
+@Suite
+struct StreamStateTests {
+    private func open() -> StreamState {
+        var state = StreamState()
+        state.stage = .connecting
+        _ = state.connected(7, nil)
+        _ = state.nextStep()
+        return state
+    }
+
+    private func at(_ nanoseconds: Int64) -> Instant { Instant(nanoseconds: nanoseconds) }
+
+    private func send(_ state: inout StreamState, _ count: Int, at now: Int64 = 0) -> String {
+        state.append { $0 += [UInt8](repeating: 1, count: count) }
+        return self.name(state.flush(turnLimit: 100, now: self.at(now)))
+    }
+
+    private func name(_ step: StreamState.SendStep) -> String {
+        switch step {
+        case .write(let write): "write \(write.bytes.count - write.start)"
+        case .callLoop: "call"
+        case .none: "none"
+        }
+    }
+
+    private func name(_ step: StreamState.LoopStep) -> String {
+        switch step {
+        case .write(let write): "write \(write.bytes.count - write.start)"
+        case .read: "read"
+        case .drained: "drained"
+        case .finish(let descriptor, _): "finish \(descriptor)"
+        case .readRestAndFail: "read rest"
+        case .fail: "fail"
+        case .tearDown: "tear down"
+        case .rest(let interest): "rest\(interest.contains(.read) ? " read" : "")\(interest.contains(.write) ? " write" : "")"
+        }
+    }
+
+    @Test func theFirstSendIsWrittenAndTheNextOnesGather() {
+        var state = self.open()
+        #expect(self.send(&state, 10) == "write 10")
+        #expect(self.name(state.wrote(.done(10))) == "none")
+        #expect(self.send(&state, 20, at: 99) == "call")
+        #expect(self.send(&state, 30, at: 500) == "none")
+        #expect(self.name(state.nextStep()) == "write 50")
+        #expect(self.name(state.wrote(.done(50))) == "none")
+        #expect(self.name(state.nextStep()) == "rest read")
+        #expect(self.send(&state, 1) == "write 1")
+    }
+
+    @Test func theTurnEndsByTheClockOrByARead() {
+        var state = self.open()
+        #expect(self.send(&state, 10) == "write 10")
+        _ = state.wrote(.done(10))
+        #expect(self.send(&state, 10, at: 100) == "write 10")
+        _ = state.wrote(.done(10))
+        #expect(state.received() == true)
+        #expect(self.send(&state, 10, at: 101) == "write 10")
+    }
+
+    @Test func whileOneThreadWritesTheOthersLeaveItTheirs() {
+        var state = self.open()
+        #expect(self.send(&state, 10) == "write 10")
+        #expect(self.send(&state, 20) == "none")
+        #expect(self.name(state.nextStep()) == "rest read")
+        #expect(self.name(state.wrote(.done(10))) == "write 20")
+        #expect(self.name(state.wrote(.done(20))) == "none")
+        #expect(state.bufferedBytes == 0)
+    }
+
+    @Test func aShortWriteWaitsForTheSocket() {
+        var state = self.open()
+        #expect(self.send(&state, 10) == "write 10")
+        #expect(self.name(state.wrote(.done(4))) == "call")
+        #expect(self.send(&state, 5) == "none")
+        #expect(self.name(state.nextStep()) == "rest read write")
+        state.unblock(.read)
+        #expect(self.name(state.nextStep()) == "rest read write")
+        state.unblock(.write)
+        #expect(self.name(state.nextStep()) == "write 6")
+        #expect(self.name(state.wrote(.done(6))) == "none")
+        state.unblock(.write)
+        #expect(state.bufferedBytes == 5)
+    }
+
+    @Test func nothingIsSentBeforeItIsConnected() {
+        var state = StreamState()
+        state.stage = .connecting
+        #expect(self.send(&state, 10) == "none")
+        #expect(state.connected(7, nil) == true)
+        #expect(self.name(state.nextStep()) == "write 10")
+    }
+
+    @Test func closingWaitsForTheWriteThatIsGoingOn() {
+        var state = self.open()
+        #expect(self.send(&state, 10) == "write 10")
+        #expect(self.name(state.close()) == "call")
+        #expect(state.isWriting)
+        #expect(self.name(state.nextStep()) == "tear down")
+        #expect(self.name(state.wrote(.done(10))) == "call")
+        #expect(!state.isWriting && state.bufferedBytes == 0)
+        #expect(self.name(state.close()) == "none")
+        #expect(self.send(&state, 10) == "none")
+        #expect([state.received(), state.inputEnded(), state.fail()] == [false, false, false])
+    }
+
+    @Test func finishingComesAfterTheBytesAndClosesWhenThePeerIsDoneToo() {
+        var state = self.open()
+        state.append { $0 += [1, 2, 3] }
+        #expect(self.name(state.finish()) == "call")
+        state.append { $0 += [4] }
+        #expect(self.name(state.nextStep()) == "write 3")
+        _ = state.wrote(.done(3))
+        #expect(self.name(state.nextStep()) == "finish 7")
+        #expect(self.name(state.nextStep()) == "rest read")
+        #expect(state.inputEnded() == true)
+        #expect(self.name(state.nextStep()) == "tear down")
+    }
+
+    @Test(arguments: [(false, "read rest"), (true, "fail")])
+    func aFailedWriteEndsTheStreamAfterWhatMayStillBeRead(_ isPaused: Bool, _ expected: String) {
+        var state = self.open()
+        state.isInputPaused = isPaused
+        #expect(self.send(&state, 10) == "write 10")
+        #expect(self.name(state.wrote(.failed(.lost(32)))) == "call")
+        #expect(self.send(&state, 10) == "none")
+        #expect(self.name(state.nextStep()) == expected)
+    }
+
+    @Test func aPausedStreamIsCalledOnlyWhenItWasParked() {
+        var state = self.open()
+        state.isInputPaused = true
+        #expect(self.name(state.resumeInput()) == "none")
+        state.isInputPaused = true
+        #expect(self.name(state.nextStep()) == "rest")
+        #expect(self.name(state.resumeInput()) == "call")
+        #expect(self.name(state.nextStep()) == "rest read")
+    }
+
+    @Test func overTheHighWaterMarkTheEndOfTheBacklogIsTold() {
+        var state = self.open()
+        #expect(self.send(&state, StreamState.highWater + 1) == "write \(StreamState.highWater + 1)")
+        #expect(self.name(state.wrote(.done(StreamState.highWater))) == "call")
+        #expect(self.name(state.nextStep()) == "rest read write")
+        state.unblock(.write)
+        #expect(self.name(state.nextStep()) == "write 1")
+        #expect(self.name(state.wrote(.done(1))) == "call")
+        #expect(self.name(state.nextStep()) == "drained")
+        #expect(self.name(state.nextStep()) == "rest read")
+    }
+}

@@ -1,0 +1,102 @@
+import RealtimeCore
+import Testing
+
+@testable import RealtimeSockets
+
+@Suite
+struct TCPHappyEyeballsTests {
+    private static let v6 = ["::1", "::2", "::3"].map { SocketAddress($0, port: 80)! }
+    private static let v4 = ["127.0.0.1", "127.0.0.2", "127.0.0.3"].map { SocketAddress($0, port: 80)! }
+    private static let refused = TransportError(.refused, "refused")
+    private static let unreachable = TransportError(.unreachable, "unreachable")
+
+    private func at(_ milliseconds: Int64) -> Instant { Instant(nanoseconds: milliseconds * 1_000_000) }
+
+    private func machine() -> HappyEyeballs {
+        HappyEyeballs(target: "host:80", now: self.at(0), limit: .seconds(10))
+    }
+
+    private static let orders: [([SocketAddress], [SocketAddress])] = [
+        ([v4[0], v6[0]], [v6[0], v4[0]]),
+        ([v6[0], v6[1], v4[0], v4[1]], [v6[0], v4[0], v6[1], v4[1]]),
+        ([v4[0], v4[1], v6[0]], [v6[0], v4[0], v4[1]]),
+        ([v4[2], v4[1]], [v4[2], v4[1]]),
+        ([], []),
+    ]
+
+    @Test(arguments: orders)
+    func theFamiliesTakeTurnsAndIPv6IsFirst(_ given: [SocketAddress], _ expected: [SocketAddress]) {
+        #expect(HappyEyeballs.ordered(given) == expected)
+    }
+
+    @Test func theNextAddressIsTriedAfterAQuarterOfASecond() {
+        var machine = self.machine()
+        #expect(machine.nextDeadline == self.at(10_000))
+        #expect(machine.resolved(.success([Self.v4[0], Self.v6[0]]), now: self.at(5)) == .connect(0, Self.v6[0]))
+        #expect(machine.nextDeadline == self.at(255))
+        #expect(machine.timeout(now: self.at(254)) == .none)
+        #expect(machine.timeout(now: self.at(255)) == .connect(1, Self.v4[0]))
+        #expect(machine.nextDeadline == self.at(10_000))
+    }
+
+    @Test func aFailureIsFollowedAtOnce() {
+        var machine = self.machine()
+        _ = machine.resolved(.success([Self.v6[0], Self.v4[0]]), now: self.at(0))
+        #expect(machine.failed(0, Self.unreachable, now: self.at(1)) == .connect(1, Self.v4[0]))
+        #expect(machine.connected(1) == .use)
+        #expect(machine.nextDeadline == nil)
+    }
+
+    @Test func onlyTheFirstSuccessCounts() {
+        var machine = self.machine()
+        _ = machine.resolved(.success([Self.v6[0], Self.v4[0]]), now: self.at(0))
+        _ = machine.timeout(now: self.at(250))
+        #expect(machine.connected(1) == .use)
+        #expect(machine.connected(0) == .discard)
+        #expect(machine.failed(0, Self.refused, now: self.at(300)) == .none)
+        #expect(machine.timeout(now: self.at(20_000)) == .none)
+    }
+
+    @Test func aFailureWhileAnotherTryRunsIsNotTheEnd() {
+        var machine = self.machine()
+        _ = machine.resolved(.success([Self.v6[0], Self.v4[0]]), now: self.at(0))
+        _ = machine.timeout(now: self.at(250))
+        #expect(machine.failed(0, Self.refused, now: self.at(260)) == .none)
+        #expect(machine.failed(1, Self.unreachable, now: self.at(270)) == .giveUp(Self.refused))
+    }
+
+    @Test func theErrorThatSaysMostIsTheOneThatIsTold() {
+        for (first, second) in [(Self.refused, Self.unreachable), (Self.unreachable, Self.refused)] {
+            var machine = self.machine()
+            _ = machine.resolved(.success([Self.v6[0], Self.v4[0]]), now: self.at(0))
+            _ = machine.failed(0, first, now: self.at(1))
+            #expect(machine.failed(1, second, now: self.at(2)) == .giveUp(Self.refused))
+        }
+    }
+
+    @Test func theTimeLimitCoversTheLookUp() throws {
+        var machine = self.machine()
+        guard case .giveUp(let error) = machine.timeout(now: self.at(10_000)) else { throw Missing() }
+        #expect(error.code == .timedOut && error.message.contains("host:80"))
+        #expect(machine.resolved(.success([Self.v4[0]]), now: self.at(10_001)) == .none)
+    }
+
+    @Test func theTimeLimitCoversTheTries() throws {
+        var machine = self.machine()
+        _ = machine.resolved(.success([Self.v4[0]]), now: self.at(9_999))
+        #expect(machine.nextDeadline == self.at(10_000))
+        guard case .giveUp(let error) = machine.timeout(now: self.at(10_000)) else { throw Missing() }
+        #expect(error.code == .timedOut)
+        #expect(machine.connected(0) == .discard)
+    }
+
+    @Test func aFailedLookUpAndAnEmptyOneAreTheEnd() throws {
+        var machine = self.machine()
+        #expect(machine.resolved(.failure(Self.unreachable), now: self.at(1)) == .giveUp(Self.unreachable))
+        machine = self.machine()
+        guard case .giveUp(let error) = machine.resolved(.success([]), now: self.at(1)) else { throw Missing() }
+        #expect(error.code == .nameNotFound)
+    }
+
+    private struct Missing: Error {}
+}

@@ -1,0 +1,253 @@
+import RealtimeCore
+import RealtimeSockets
+import Testing
+
+@Suite struct WebSocketClientHandshakeTests {
+    /// The example of RFC 6455 section 1.3.
+    static let nonce = Array("the sample nonce".utf8)
+    static let accept = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
+
+    private func make(_ request: WebSocketRequest) throws(TransportError) -> (handshake: ClientHandshake, sent: String) {
+        var output: [UInt8] = []
+        let handshake = try ClientHandshake(request, nonce: Self.nonce, output: &output)
+        return (handshake, String(decoding: output, as: UTF8.self))
+    }
+
+    private func offer(_ subprotocols: [String] = []) throws(TransportError) -> ClientHandshake {
+        try self.make(WebSocketRequest(Endpoint("ws://a/"), subprotocols: subprotocols)).handshake
+    }
+
+    /// The head that opened it, and what was left; or the error.
+    private func receive(
+        _ pieces: [[UInt8]], _ handshake: ClientHandshake, ends: Bool = false
+    ) -> (head: HTTPResponseHead?, leftover: [UInt8], error: TransportError?) {
+        var handshake = handshake
+        var (head, leftover): (HTTPResponseHead?, [UInt8]) = (nil, [])
+        do {
+            for piece in pieces {
+                guard head == nil else {
+                    leftover += piece
+                    continue
+                }
+                try piece.withUnsafeBytes { bytes in
+                    var input = bytes
+                    head = try handshake.receive(&input)
+                    leftover += input
+                }
+            }
+        } catch {
+            return (nil, [], error as? TransportError)
+        }
+        return (head, leftover, ends ? handshake.endOfStream() : nil)
+    }
+
+    private func receive(_ text: String, _ handshake: ClientHandshake, ends: Bool = false) -> TransportError? {
+        let whole = self.receive([Array(text.utf8)], handshake, ends: ends)
+        for pieces in everySplit(Array(text.utf8)) {
+            let cut = self.receive(pieces, handshake, ends: ends)
+            #expect(cut.head == whole.head)
+            // A body that is cut off may have shown less of itself when the refusal is reported.
+            #expect(cut.error?.code == whole.error?.code)
+            #expect(cut.error?.status == whole.error?.status)
+        }
+        return whole.error
+    }
+
+    @Test func theRequestHasTheFieldsOfTheHandshake() throws {
+        let request = WebSocketRequest(
+            try Endpoint("ws://[::1]:6001/app/key?protocol=7"),
+            headers: ["Authorization": "Bearer t", "Connection": "close", "Host": "other", "Sec-WebSocket-Version": "8"],
+            subprotocols: ["chat.v2", "chat"])
+        let sent = try self.make(request).sent
+        let read = requests(sent).requests
+        #expect(sent.hasPrefix("GET /app/key?protocol=7 HTTP/1.1\r\nHost: [::1]:6001\r\n"))
+        #expect(sent.hasSuffix("\r\n\r\n"))
+        #expect(read.count == 1)
+        #expect(
+            read.first?.headers == [
+                "Host": "[::1]:6001", "Authorization": "Bearer t", "Upgrade": "websocket", "Connection": "Upgrade",
+                "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Protocol": "chat.v2, chat",
+            ])
+    }
+
+    @Test(arguments: [
+        ("X", "1\r\nEvil: 2"), ("Sec-WebSocket-Extensions", "permessage-deflate"), ("sec-websocket-protocol", "chat"),
+        ("Content-Length", "4"),
+        ("Transfer-Encoding", "chunked"),
+    ])
+    func fieldsThatCannotBeSentAreErrors(_ name: String, _ value: String) {
+        var headers = HTTPHeaders()
+        headers.add(name, value)
+        #expect(throws: TransportError.self) { try self.make(WebSocketRequest(Endpoint("ws://a/"), headers: headers)) }
+    }
+
+    @Test(arguments: [["a b"], [""], ["a,b"], ["a", "a"], ["a\r\nX: 1"]])
+    func subprotocolsThatCannotBeSentAreErrors(_ subprotocols: [String]) {
+        #expect(throws: TransportError.self) { try self.offer(subprotocols) }
+    }
+
+    static func answer(
+        _ more: String = "", upgrade: String = "websocket", connection: String = "Upgrade", accept: String = accept
+    ) -> String {
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: \(upgrade)\r\nConnection: \(connection)\r\nSec-WebSocket-Accept: \(accept)\r\n\(more)\r\n"
+    }
+
+    @Test func aRightAnswerOpensAndTheBytesBehindItAreFrames() throws {
+        let handshake = try self.offer(["chat"])
+        for text in [
+            Self.answer(), Self.answer(upgrade: "WebSocket", connection: "keep-alive, upgrade"),
+            Self.answer("Sec-WebSocket-Protocol: chat\r\n"),
+            "HTTP/1.1 103 Early Hints\r\n\r\n" + Self.answer(),
+        ] {
+            let bytes = Array(text.utf8) + frame(0x81, "first")
+            for pieces in everySplit(bytes) + [[bytes]] {
+                let result = self.receive(pieces, handshake)
+                #expect(result.head?.status == 101)
+                #expect(result.leftover == frame(0x81, "first"))
+            }
+        }
+    }
+
+    @Test(arguments: [
+        answer(upgrade: "h2c"), answer(connection: "close"), answer(accept: "s3pPLMBiTxaQ9kYGzzhZRbK+xOp="), answer(accept: ""),
+        answer(accept: "S3PPLMBITXAQ9KYGZZHZRBK+XOO="), answer("Sec-WebSocket-Accept: \(accept)\r\n"),
+        answer("Sec-WebSocket-Protocol: other\r\n"), answer("Sec-WebSocket-Protocol: CHAT\r\n"),
+        answer("Sec-WebSocket-Protocol: chat\r\nSec-WebSocket-Protocol: chat\r\n"), answer("Sec-WebSocket-Protocol:\r\n"),
+        answer("Sec-WebSocket-Extensions: permessage-deflate\r\n"), "HTTP/1.1 101 Switching Protocols\r\n\r\n", "nonsense\r\n\r\n",
+    ])
+    func aWrongAnswerIsAViolation(_ text: String) throws {
+        #expect(self.receive(text, try self.offer(["chat"]))?.code == .protocolViolation)
+    }
+
+    @Test func aSubprotocolThatWasNotOfferedIsAViolation() throws {
+        #expect(self.receive(Self.answer("Sec-WebSocket-Protocol: chat\r\n"), try self.offer())?.code == .protocolViolation)
+    }
+
+    @Test func anotherStatusIsARefusalWithItsWords() throws {
+        let handshake = try self.offer()
+        let error = self.receive("HTTP/1.1 403 Forbidden\r\nContent-Length: 17\r\n\r\nThe key \nis wrong", handshake)
+        #expect(error?.code == .upgradeRefused)
+        #expect(error?.status == 403)
+        #expect(error?.message == "The server refused the WebSocket with 403 Forbidden: The key is wrong")
+        #expect(
+            self.receive("HTTP/1.1 302\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n", handshake)?.message
+                == "The server refused the WebSocket with 302.")
+        #expect(self.receive("HTTP/1.1 200 OK\r\n\r\nnot whole", handshake, ends: true)?.status == 200)
+        let basic =
+            "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"x\"\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n"
+        #expect(self.receive(basic, handshake)?.status == 401)
+    }
+
+    @Test func aRefusalWithALongBodyDoesNotWaitForAllOfIt() throws {
+        let body = String(repeating: "word ", count: 150)
+        let error = self.receive("HTTP/1.1 500 Oops\r\nContent-Length: 100000\r\n\r\n\(body)", try self.offer())
+        #expect(error?.status == 500)
+        #expect((error?.message.count ?? 999) < 300)
+    }
+
+    @Test func aBodyThatIsNoTextIsNotShown() throws {
+        let bytes = Array("HTTP/1.1 500 Oops\r\nContent-Length: 3\r\n\r\n".utf8) + [0x61, 0x00, 0xFF]
+        #expect(self.receive([bytes], try self.offer()).error?.message == "The server refused the WebSocket with 500 Oops.")
+    }
+
+    @Test func theReasonIsKnownWhileTheBodyIsStillComing() throws {
+        var handshake = try self.offer()
+        #expect(handshake.pendingRefusal == nil)
+        let head = try Array("HTTP/1.1 503 Busy\r\nContent-Length: 100\r\n\r\nCome back".utf8).withUnsafeBytes { bytes in
+            var input = bytes
+            return try handshake.receive(&input)
+        }
+        #expect(head == nil)
+        #expect(handshake.pendingRefusal?.status == 503)
+    }
+
+    @Test(arguments: ["", "HTTP/1.1 101", "HTTP/1.1 101 Switching Protocols\r\n", "HTTP/1.1 100 Continue\r\n\r\n"])
+    func aConnectionThatEndsBeforeTheAnswerIsClosed(_ text: String) throws {
+        #expect(self.receive(text, try self.offer(), ends: true)?.code == .closed)
+    }
+}
+
+@Suite struct WebSocketServerHandshakeTests {
+    private func request(_ changes: [String: String?] = [:], method: String = "GET") -> HTTPRequestHead {
+        var headers: HTTPHeaders = [
+            "Host": "a", "Upgrade": "websocket", "Connection": "keep-alive, Upgrade", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+            "Sec-WebSocket-Version": "13",
+        ]
+        for (name, value) in changes { headers[name] = value }
+        return HTTPRequestHead(method: method, target: "/", headers: headers)
+    }
+
+    private func refusal(_ check: ServerHandshake.Check) -> HTTPResponse? {
+        if case .refused(let response) = check { response } else { nil }
+    }
+
+    @Test func aValidRequestIsAcceptedWithTheAnswerOfTheRFC() throws {
+        guard case .valid(let offer) = ServerHandshake.check(self.request(["Sec-WebSocket-Protocol": "chat.v2, chat ,x"])) else {
+            Issue.record("it was not accepted")
+            return
+        }
+        #expect(offer.subprotocols == ["chat.v2", "chat", "x"])
+        let head = try ServerHandshake.accept(offer, subprotocol: "chat")
+        #expect(head.status == 101)
+        #expect(head.headers["Sec-WebSocket-Accept"] == WebSocketClientHandshakeTests.accept)
+        #expect(head.headers["Sec-WebSocket-Protocol"] == "chat")
+        #expect(head.headers["Sec-WebSocket-Extensions"] == nil)
+        #expect(try ServerHandshake.accept(offer, subprotocol: nil).headers["Sec-WebSocket-Protocol"] == nil)
+        #expect(throws: TransportError.self) { try ServerHandshake.accept(offer, subprotocol: "other") }
+    }
+
+    @Test func aPlainRequestIsNoUpgrade() {
+        for upgrade in [nil, "h2c"] as [String?] {
+            guard case .notAnUpgrade = ServerHandshake.check(self.request(["Upgrade": upgrade])) else {
+                Issue.record("\(upgrade ?? "no field") was taken for an upgrade")
+                continue
+            }
+        }
+    }
+
+    @Test func anotherVersionIsToldWhichOneIsSpoken() {
+        for version in [nil, "8", "14", "13, 8", "13x"] as [String?] {
+            let response = self.refusal(ServerHandshake.check(self.request(["Sec-WebSocket-Version": version])))
+            #expect(response?.head.status == 426)
+            #expect(response?.head.headers["Sec-WebSocket-Version"] == "13")
+        }
+    }
+
+    @Test func aWrongKeyIsRefused() {
+        for key in [nil, "", "x", "dGhlIHNhbXBsZSBub25jZQ", "dGhlIHNhbXBsZSBub25jZQAA", "dGhlIHNhbXBsZSBub25j", "dGhlIHNhbXBsZSBub25jZR=="]
+            as [String?]
+        {
+            #expect(self.refusal(ServerHandshake.check(self.request(["Sec-WebSocket-Key": key])))?.head.status == 400)
+        }
+        var twice = self.request()
+        twice.headers.add("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")
+        #expect(self.refusal(ServerHandshake.check(twice))?.head.status == 400)
+    }
+
+    @Test func methodConnectionAndVersionOfHTTPCount() {
+        #expect(self.refusal(ServerHandshake.check(self.request(method: "POST")))?.head.status == 405)
+        #expect(self.refusal(ServerHandshake.check(self.request(["Connection": "close"])))?.head.status == 400)
+        #expect(self.refusal(ServerHandshake.check(self.request(), isHTTP11: false))?.head.status == 400)
+        #expect(self.refusal(ServerHandshake.check(self.request(["Sec-WebSocket-Protocol": "a b"])))?.head.status == 400)
+    }
+
+    @Test func bothSidesAgreeWithEachOther() throws {
+        var output: [UInt8] = []
+        var keys = MaskKeys()
+        let request = WebSocketRequest(try Endpoint("ws://a/b"), subprotocols: ["one", "two"])
+        var client = try ClientHandshake(request, nonce: keys.bytes(16), output: &output)
+        let asked = try #require(requests([output]).requests.first)
+        let check = ServerHandshake.check(HTTPRequestHead(method: asked.method, target: asked.target, headers: asked.headers))
+        guard case .valid(let offer) = check else {
+            Issue.record("the server refused its own client")
+            return
+        }
+        var answer: [UInt8] = []
+        try HTTPEncoder.append(try ServerHandshake.accept(offer, subprotocol: "two"), to: &answer)
+        let head = try answer.withUnsafeBytes { bytes in
+            var input = bytes
+            return try client.receive(&input)
+        }
+        #expect(head?.headers["Sec-WebSocket-Protocol"] == "two")
+    }
+}

@@ -1,0 +1,49 @@
+#if canImport(Darwin)
+import Darwin
+#elseif canImport(Glibc)
+import Glibc
+#endif
+import Testing
+
+@Suite struct SimulationTests {
+    /// `REALTIME_SEED=n` replays one seed with a trace; `REALTIME_TEST_SCALE=p` runs p percent of the seeds.
+    private static func environment(_ name: String) -> UInt64? { getenv(name).flatMap { UInt64(String(cString: $0)) } }
+
+    @Test(arguments: [0, 1] as [UInt64])
+    func clientAndServerComeRightAfterEveryStorm(half: UInt64) {
+        if let seed = Self.environment("REALTIME_SEED") {
+            guard seed % 2 == half else { return }
+            var simulation = PusherSimulation(seed: seed, isTracing: true)
+            do throws(Violation) { try simulation.run() } catch { Issue.record("seed \(seed): \(error)") }
+            return
+        }
+        let seeds = 10_000 * (Self.environment("REALTIME_TEST_SCALE") ?? 100) / 100
+        var sum = PusherSimulation.Totals()
+        var failures: [String] = []
+        for seed in stride(from: half, to: seeds, by: 2) where failures.count < 5 {
+            var simulation = PusherSimulation(seed: seed)
+            do throws(Violation) { try simulation.run() } catch {
+                failures.append("seed \(seed): \(error). Replay it with REALTIME_SEED=\(seed) swift test --filter SimulationTests")
+            }
+            sum.add(simulation.totals)
+        }
+        for failure in failures { Issue.record("\(failure)") }
+        // A simulation in which nothing happens proves nothing.
+        let enough = Int(seeds / 2)
+        #expect(sum.connects > 4 * enough && sum.events > 20 * enough && sum.stale > enough && sum.questions > 4 * enough)
+        #expect(sum.authorizations > 4 * enough && sum.immediate > enough / 4)
+    }
+}
+
+extension PusherSimulation.Totals {
+    mutating func add(_ other: Self) {
+        self.opens += other.opens
+        self.connects += other.connects
+        self.events += other.events
+        self.stale += other.stale
+        self.questions += other.questions
+        self.authorizations += other.authorizations
+        self.immediate += other.immediate
+        self.steps += other.steps
+    }
+}

@@ -1,0 +1,261 @@
+import RealtimeCore
+import RealtimeSockets
+import Testing
+
+/// What every transport has to do. A transport of Apple's systems joins by another ``ConformanceBed``.
+@Suite(.timeLimit(.minutes(2))) struct ConformanceTests {
+    @Test(arguments: ConformanceBed.available)
+    func messagesOfBothKindsComeBackInOrder(bed: ConformanceBed) async throws {
+        try await bed.with(.echo) { net in
+            let (connection, probe) = net.connect()
+            #expect(try await probe.opened().status == 101)
+            let messages = (0..<200).map { $0 % 3 == 0 ? WebSocketMessage.binary([UInt8($0)]) : .text("message \($0) ü🙂") }
+            for message in messages { connection.enqueue(message) }
+            connection.flush()
+            for message in messages { #expect(try await probe.message() == message) }
+            connection.close(.normal, reason: "")
+            #expect(await probe.closed() == .requested)
+        }
+    }
+
+    @Test(arguments: ConformanceBed.available)
+    func whatIsSentBeforeItIsOpenFollowsTheOpening(bed: ConformanceBed) async throws {
+        try await bed.with(.echo) { net in
+            let (connection, probe) = net.connect(opens: false)
+            connection.enqueue(.text("early"))
+            connection.flush()
+            connection.open()
+            _ = try await probe.opened()
+            connection.enqueue(.text("late"))
+            connection.flush()
+            #expect(try await probe.message() == .text("early"))
+            #expect(try await probe.message() == .text("late"))
+            connection.abandon()
+        }
+    }
+
+    @Test(arguments: ConformanceBed.available)
+    func messagesOfEverySizeArriveWhole(bed: ConformanceBed) async throws {
+        try await bed.with(.echo) { net in
+            let (connection, probe) = net.connect()
+            _ = try await probe.opened()
+            for size in [0, 1, 125, 126, 127, 65_535, 65_536, 1 << 20] {
+                let message = WebSocketMessage.binary((0..<size).map { UInt8(truncatingIfNeeded: $0 &* 31) })
+                connection.enqueue(message)
+                connection.flush()
+                #expect(try await probe.message() == message, "\(size) bytes")
+            }
+            connection.abandon()
+        }
+    }
+
+    @Test(arguments: ConformanceBed.available)
+    func sixteenMebibytesArriveWhole(bed: ConformanceBed) async throws {
+        try await bed.with(.echo) { net in
+            let (connection, probe) = net.connect()
+            _ = try await probe.opened()
+            let message = WebSocketMessage.binary([UInt8](unsafeUninitializedCapacity: 16 << 20) { buffer, count in
+                for index in buffer.indices { buffer[index] = UInt8(truncatingIfNeeded: index &* 7) }
+                count = 16 << 20
+            })
+            connection.enqueue(message)
+            connection.flush()
+            let isSame = try await probe.message() == message
+            #expect(isSame)
+            connection.abandon()
+        }
+    }
+
+    @Test(arguments: ConformanceBed.available)
+    func theServerMaySpeakFirst(bed: ConformanceBed) async throws {
+        let greeting = Behaviour(opened: { connection in
+            for number in 1...3 { connection.enqueue(.text("hello \(number)")) }
+            connection.flush()
+        })
+        try await bed.with(greeting) { net in
+            let (connection, probe) = net.connect()
+            _ = try await probe.opened()
+            for number in 1...3 { #expect(try await probe.message() == .text("hello \(number)")) }
+            connection.abandon()
+        }
+    }
+
+    @Test(arguments: ConformanceBed.available)
+    func closeCodesAndWordsGoBothWays(bed: ConformanceBed) async throws {
+        let closing = Behaviour(received: { connection, message in
+            guard message.kind == .text else { return }
+            connection.close(CloseCode(rawValue: 4321), reason: "because ü")
+        })
+        try await bed.with(closing) { net in
+            let (connection, probe) = net.connect()
+            _ = try await probe.opened()
+            connection.enqueue(.text("close, please"))
+            connection.flush()
+            #expect(await probe.closed() == .peer(CloseCode(rawValue: 4321), "because ü"))
+
+            let (second, secondProbe) = net.connect()
+            _ = try await secondProbe.opened()
+            // The first one's end, as the server has it.
+            #expect(await net.server.ends.closed() == .requested)
+            second.close(CloseCode(rawValue: 3000), reason: "enough")
+            #expect(await secondProbe.closed() == .requested)
+            #expect(await net.server.ends.closed() == .peer(CloseCode(rawValue: 3000), "enough"))
+        }
+    }
+
+    @Test(arguments: ConformanceBed.available)
+    func whatWasSentBeforeTheCloseArrivesBeforeIt(bed: ConformanceBed) async throws {
+        let closing = Behaviour(opened: { connection in
+            for number in 1...50 { connection.enqueue(.text("\(number)")) }
+            connection.close(.goingAway, reason: "")
+        })
+        try await bed.with(closing) { net in
+            let (_, probe) = net.connect()
+            _ = try await probe.opened()
+            for number in 1...50 { #expect(try await probe.message() == .text("\(number)")) }
+            #expect(await probe.closed() == .peer(.goingAway, ""))
+        }
+    }
+
+    @Test(arguments: ConformanceBed.available)
+    func anAbandonedConnectionIsNoticedByTheServerAndSaysNoMore(bed: ConformanceBed) async throws {
+        try await bed.with(.echo) { net in
+            let (connection, probe) = net.connect()
+            _ = try await probe.opened()
+            connection.abandon()
+            guard case .transport = await net.server.ends.closed() else {
+                Issue.record("the server should hear of a cut")
+                return
+            }
+            connection.enqueue(.text("into the void"))
+            connection.flush()
+            connection.close(.normal, reason: "")
+            connection.open()
+        }
+    }
+
+    @Test(arguments: ConformanceBed.available)
+    func closingOrAbandoningBeforeOpeningMeansNoConnection(bed: ConformanceBed) async throws {
+        try await bed.with(.echo) { net in
+            let (abandoned, _) = net.connect(opens: false)
+            abandoned.abandon()
+            abandoned.open()
+            let (connection, probe) = net.connect()
+            _ = try await probe.opened()
+            #expect(net.server.requests.all.count == 1)
+            connection.abandon()
+        }
+    }
+
+    @Test(arguments: ConformanceBed.available)
+    func pingsAreAnsweredAndSeen(bed: ConformanceBed) async throws {
+        let pinging = Behaviour(opened: { connection in
+            connection.enqueue(WebSocketMessage(.ping, Array("abc".utf8)))
+            connection.flush()
+        }, received: { connection, message in
+            guard message.kind == .pong else { return }
+            connection.enqueue(.text("pong: \(String(decoding: message.bytes, as: UTF8.self))"))
+            connection.flush()
+        })
+        try await bed.with(pinging) { net in
+            let (connection, probe) = net.connect()
+            _ = try await probe.opened()
+            #expect(await probe.next() == .message(WebSocketMessage(.ping, Array("abc".utf8))))
+            #expect(try await probe.message() == .text("pong: abc"))
+            connection.abandon()
+        }
+    }
+
+    @Test(arguments: ConformanceBed.available)
+    func whileReadingIsPausedNothingComesAndNothingIsLost(bed: ConformanceBed) async throws {
+        try await bed.with(.echo) { net in
+            let (connection, probe) = net.connect()
+            _ = try await probe.opened()
+            connection.pauseReading()
+            for number in 1...1_000 { connection.enqueue(.text("\(number)")) }
+            connection.flush()
+            connection.resumeReading()
+            connection.flush()
+            for number in 1...1_000 { #expect(try await probe.message() == .text("\(number)")) }
+            connection.abandon()
+        }
+    }
+
+    @Test(arguments: ConformanceBed.available)
+    func subprotocolsHeadersAndTargetsReachTheServer(bed: ConformanceBed) async throws {
+        let choosing = Behaviour(upgrade: { request in
+            .accept(subprotocol: request.headers.contains("Sec-WebSocket-Protocol", token: "two") ? "two" : nil)
+        })
+        try await bed.with(choosing) { net in
+            let (connection, probe) = net.connect("/path?query=1", subprotocols: ["one", "two"], headers: ["X-Own": "value"])
+            #expect(try await probe.opened().headers["Sec-WebSocket-Protocol"] == "two")
+            let request = try #require(net.server.requests.all.first)
+            #expect(request.target == "/path?query=1" && request.headers["X-Own"] == "value")
+            connection.abandon()
+        }
+    }
+
+    @Test(arguments: ConformanceBed.available, [401, 403, 404, 429, 503])
+    func aRefusalCarriesItsStatus(bed: ConformanceBed, status: Int) async throws {
+        let refusing = Behaviour(upgrade: { _ in .refuse(HTTPResponse(status: status, text: "not you")) })
+        try await bed.with(refusing) { net in
+            let (_, probe) = net.connect()
+            guard case .transport(let error) = await probe.closed() else {
+                Issue.record("it was refused")
+                return
+            }
+            #expect(error.code == .upgradeRefused && error.status == status)
+        }
+    }
+
+    @Test(arguments: ConformanceBed.available)
+    func whereNothingListensTheConnectionIsRefused(bed: ConformanceBed) async throws {
+        let ground = try bed.ground()
+        let address = try await ground.listener.start(BehavingServer(.echo))
+        await ground.listener.stop()
+        let probe = Probe()
+        let connection = ground.transport.makeConnection(
+            WebSocketRequest(ground.endpoint(address)), id: ConnectionID(rawValue: 1), events: probe)
+        connection.open()
+        guard case .transport(let error) = await probe.closed() else {
+            Issue.record("it was refused")
+            return
+        }
+        #expect(error.code == .refused)
+        connection.abandon()
+    }
+
+    @Test(arguments: ConformanceBed.available)
+    func aServerThatStopsSaysGoodbye(bed: ConformanceBed) async throws {
+        try await bed.with(.echo) { net in
+            let (_, probe) = net.connect()
+            _ = try await probe.opened()
+            await net.ground.listener.stop()
+            guard case .peer(.goingAway, _) = await probe.closed() else {
+                Issue.record("it should be 1001")
+                return
+            }
+        }
+    }
+
+    @Test(arguments: ConformanceBed.available)
+    func connectionsDoNotMixUpTheirMessages(bed: ConformanceBed) async throws {
+        try await bed.with(.echo) { net in
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for client in 0..<20 {
+                    let (connection, probe) = net.connect()
+                    group.addTask {
+                        _ = try await probe.opened()
+                        for number in 0..<50 {
+                            connection.enqueue(.text("\(client)-\(number)"))
+                            connection.flush()
+                            #expect(try await probe.message() == .text("\(client)-\(number)"))
+                        }
+                        connection.abandon()
+                    }
+                }
+                try await group.waitForAll()
+            }
+        }
+    }
+}
