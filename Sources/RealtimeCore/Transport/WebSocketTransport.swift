@@ -10,8 +10,10 @@ public struct ConnectionID: Hashable, Sendable, Comparable, CustomStringConverti
         self.rawValue = rawValue
     }
 
+    /// Whether the left one is older.
     public static func < (lhs: Self, rhs: Self) -> Bool { lhs.rawValue < rhs.rawValue }
 
+    /// The number, as in `#3`.
     public var description: String { "#\(self.rawValue)" }
 }
 
