@@ -7,7 +7,7 @@ internal import Musl
 #endif
 
 /// What the process ends with.
-enum ExitStatus: Int32, Sendable {
+enum ToolStatus: Int32, Sendable {
     case done = 0
     case failed = 1
     case wrongUsage = 2
@@ -25,13 +25,13 @@ struct CommandRun {
     let console: Console
     let signals: Signals
 
-    func callAsFunction() async -> ExitStatus {
+    func callAsFunction() async -> ToolStatus {
         // A task of its own, since it alone is cancelled while those who watch it go on; it is awaited below.
         let work = Task { [command, console] in await Self.outcome(of: command, console) }
         let (failure, wasStopped) = await withTaskGroup(of: Event.self) { group in
             group.addTask { .finished(await work.value) }
             group.addTask { [console] in await console.outputEnded() == nil ? .withdrawn : .stopped }
-            group.addTask { [signals] in await signals.next() == nil ? .withdrawn : .stopped }
+            group.addTask { [signals] in await signals.first() == nil ? .withdrawn : .stopped }
             var wasStopped = false
             while let event = await group.next() {
                 switch event {
@@ -41,7 +41,6 @@ struct CommandRun {
                 case .stopped:
                     wasStopped = true
                     work.cancel()
-                    group.addTask { [signals] in await Self.endAtOnce(whenAskedAgain: signals) }
                 case .withdrawn: continue
                 }
             }
@@ -50,7 +49,7 @@ struct CommandRun {
         return self.status(failure, wasStopped: wasStopped)
     }
 
-    private func status(_ failure: ToolFailure?, wasStopped: Bool) -> ExitStatus {
+    private func status(_ failure: ToolFailure?, wasStopped: Bool) -> ToolStatus {
         if case .failed(let code) = self.console.outputEnding {
             self.console.complain("The output cannot be written (\(String(cString: strerror(code)))).")
             return .failed
@@ -71,10 +70,5 @@ struct CommandRun {
         } catch {
             return error
         }
-    }
-
-    private static func endAtOnce(whenAskedAgain signals: Signals) async -> Event {
-        if await signals.next() != nil { _exit(ExitStatus.failed.rawValue) }
-        return .withdrawn
     }
 }

@@ -34,7 +34,7 @@ enum Realtime {
         exit(await self.run(Array(CommandLine.arguments.dropFirst()), signals).rawValue)
     }
 
-    private static func run(_ words: [String], _ signals: Signals) async -> ExitStatus {
+    private static func run(_ words: [String], _ signals: Signals) async -> ToolStatus {
         let plain = Console(.words(coloured: false))
         do throws(UsageError) {
             switch try self.table.parse(words) {

@@ -111,7 +111,10 @@ import Testing
         #expect(ValueKind.duration(.zero ... .seconds(100_000)).parse(text) == .duration(duration))
     }
 
-    @Test(arguments: ["", ".5", "5.", "1.2.3", "-1", "+1", "1e3", "nan", "inf", "0x10", "5 s", "5d", "1000001", "99999999999999999999", "٣", "0.0000000001"])
+    @Test(arguments: [
+        "", ".5", "5.", "1.2.3", "-1", "+1", "1e3", "nan", "inf", "0x10", "5 s", "5d", "1000001", "99999999999999999999", "٣",
+        "0.0000000001",
+    ])
     func whatIsNoTimeIsRefused(_ text: String) {
         #expect(ValueKind.duration(.zero ... .seconds(10_000_000)).parse(text) == nil)
     }

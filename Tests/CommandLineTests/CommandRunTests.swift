@@ -26,7 +26,7 @@ import Testing
     private func run(
         _ format: Console.Format = .json(terminal: false), signals: Signals = Signals(), closingReader: Bool = false,
         _ body: @escaping @Sendable (Console) async -> ToolFailure?
-    ) async throws -> (status: ExitStatus, output: String, errors: String) {
+    ) async throws -> (status: ToolStatus, output: String, errors: String) {
         let (output, errors) = (Pipe(), Pipe())
         Output.ignoreBrokenPipes()
         if closingReader { try output.fileHandleForReading.close() }
@@ -112,17 +112,30 @@ import Testing
         #expect(complaint.hasPrefix("realtime: The output cannot be written"))
     }
 
+    @Test func theSecondSignalIsKnownAsSuch() async {
+        let signals = Signals()
+        #expect(signals.receive(SIGINT))
+        #expect(!signals.receive(SIGTERM))
+        #expect(await signals.first() == SIGINT)
+    }
+
     @Test func linesOfManyThreadsDoNotMix() async throws {
         let line = Line.state(String(repeating: "x", count: 3000))
         let pipe = Pipe()
-        let output = Output(pipe.fileHandleForWriting.fileDescriptor)
-        let console = Console(.json(terminal: false), output: output)
-        let reader = Task.detached { try pipe.fileHandleForReading.readToEnd() ?? Data() }
+        let console = Console(.json(terminal: false), output: Output(pipe.fileHandleForWriting.fileDescriptor))
+        // Who reads must not wait for a thread of the tasks: those who write hold them all.
+        let (results, continuation) = AsyncStream<Data>.makeStream()
+        Thread.detachNewThread {
+            continuation.yield((try? pipe.fileHandleForReading.readToEnd()) ?? Data())
+            continuation.finish()
+        }
         await withTaskGroup(of: Void.self) { group in
             for _ in 0..<20 { group.addTask { for _ in 0..<10 { console.say(line) } } }
         }
         try pipe.fileHandleForWriting.close()
-        let lines = String(decoding: try await reader.value, as: UTF8.self).split(separator: "\n")
+        var written = Data()
+        for await data in results { written = data }
+        let lines = String(decoding: written, as: UTF8.self).split(separator: "\n")
         #expect(lines.count == 200)
         #expect(Set(lines).count == 1)
     }

@@ -1,3 +1,4 @@
+import RealtimeCore
 import Testing
 
 @testable import realtime
@@ -27,14 +28,15 @@ import Testing
         #expect(arguments.integer("port") == 0)
     }
 
-    @Test(arguments: [
-        (["dmeo"], [], "There is no command 'dmeo'; did you mean 'demo'?"),
-        (["pusher", "publsh"], ["pusher"], "There is no command 'pusher publsh'; did you mean 'publish'?"),
-        (["zzzzz"], [], "There is no command 'zzzzz'"),
-        (["pusher"], ["pusher"], "A command is missing after pusher: subscribe or publish"),
-        (["--json"], [], "There is no option --json before the command"),
-        (["pusher", "--version"], ["pusher"], "There is no option --version before the command"),
-    ] as [([String], [String], String)])
+    @Test(
+        arguments: [
+            (["dmeo"], [], "There is no command 'dmeo'; did you mean 'demo'?"),
+            (["pusher", "publsh"], ["pusher"], "There is no command 'pusher publsh'; did you mean 'publish'?"),
+            (["zzzzz"], [], "There is no command 'zzzzz'"),
+            (["pusher"], ["pusher"], "A command is missing after pusher: subscribe or publish"),
+            (["--json"], [], "There is no option --json before the command"),
+            (["pusher", "--version"], ["pusher"], "There is no option --version before the command"),
+        ] as [([String], [String], String)])
     func whatIsNoCommandIsRefused(_ words: [String], _ path: [String], _ message: String) {
         #expect(throws: UsageError(path, message)) { try self.table.parse(words) }
     }
@@ -102,17 +104,24 @@ import Testing
         #expect(byCluster.channels == ["a"])
     }
 
-    @Test(arguments: [
-        (["http://host", "--key", "k", "a"], "The URL has to begin with ws:// or wss://, not http://"),
-        (
-            ["host", "--key", "k", "a"],
-            "This is no address that can be used: it has no scheme such as ws:// or https://. It should look like ws://host:port/path"
-        ),
-        (["ws://host", "a", "--key", "k", "--cluster", "eu"], "Give either a URL or --cluster, not both"),
-        (["a", "--key", "k", "--cluster", "e/u"], "The name of a cluster has small letters, digits and dashes only, not 'e/u'"),
-        (["ws://host", "a", "--key", "k", "--auth-endpoint", "ws://x"], "The value of --auth-endpoint has to be an http:// or https:// address"),
-        (["ws://host", "a", "--key", "k", "--auth-endpoint", "http://x", "--secret", "s"], "Give either --secret or --auth-endpoint, not both"),
-    ] as [([String], String)])
+    @Test(
+        arguments: [
+            (["http://host", "--key", "k", "a"], "The URL has to begin with ws:// or wss://, not http://"),
+            (
+                ["host", "--key", "k", "a"],
+                "This is no address that can be used: it has no scheme such as ws:// or https://. It should look like ws://host:port/path"
+            ),
+            (["ws://host", "a", "--key", "k", "--cluster", "eu"], "Give either a URL or --cluster, not both"),
+            (["a", "--key", "k", "--cluster", "e/u"], "The name of a cluster has small letters, digits and dashes only, not 'e/u'"),
+            (
+                ["ws://host", "a", "--key", "k", "--auth-endpoint", "ws://x"],
+                "The value of --auth-endpoint has to be an http:// or https:// address"
+            ),
+            (
+                ["ws://host", "a", "--key", "k", "--auth-endpoint", "http://x", "--secret", "s"],
+                "Give either --secret or --auth-endpoint, not both"
+            ),
+        ] as [([String], String)])
     func subscribeRefusesWhatDoesNotGoTogether(_ words: [String], _ message: String) {
         #expect(throws: UsageError(["pusher", "subscribe"], message)) {
             try self.parse(PusherSubscribeCommand.spec, words, PusherSubscribeCommand.init)

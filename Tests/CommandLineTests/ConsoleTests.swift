@@ -11,6 +11,9 @@ import Testing
         #expect(self.json(.state("connected")) == #"{"type":"state","state":"connected"}"# + "\n")
         #expect(self.json(.subscribed("a")) == #"{"type":"subscribed","channel":"a"}"# + "\n")
         #expect(self.json(.error("no", code: 4001)) == #"{"type":"error","code":4001,"message":"no"}"# + "\n")
+        #expect(
+            self.json(Line([], ["a": true, "b": 1, "c": .number(0.5), "d": .number(.nan), "e": .strings(["x", "y"]), "f": nil]))
+                == #"{"a":true,"b":1,"c":0.5,"d":null,"e":["x","y"]}"# + "\n")
         let event = Line.event(channel: "a", event: "e", data: #"{"x":"y"}"#)
         #expect(self.json(event) == #"{"type":"event","channel":"a","event":"e","data":"{\"x\":\"y\"}"}"# + "\n")
     }
@@ -25,9 +28,14 @@ import Testing
     func nothingThatATerminalObeysReachesIt(_ data: String) {
         let line = Line.event(channel: data, event: data, data: data)
         let shown = self.words(line).dropLast()
-        #expect(shown.unicodeScalars.allSatisfy { $0.value >= 0x20 && !(0x7F...0x9F).contains($0.value) && $0 != "\u{202E}" && $0 != "\u{2028}" })
+        #expect(
+            shown.unicodeScalars.allSatisfy {
+                $0.value >= 0x20 && !(0x7F...0x9F).contains($0.value) && $0 != "\u{202E}" && $0 != "\u{2028}"
+            })
         let json = String(decoding: TerminalText.escaped(json: line.json), as: UTF8.self).dropLast()
-        #expect(json.unicodeScalars.allSatisfy { $0.value >= 0x20 && !(0x7F...0x9F).contains($0.value) && $0 != "\u{202E}" && $0 != "\u{2028}" })
+        #expect(
+            json.unicodeScalars.allSatisfy { $0.value >= 0x20 && !(0x7F...0x9F).contains($0.value) && $0 != "\u{202E}" && $0 != "\u{2028}" }
+        )
     }
 
     @Test(arguments: ["", "\"\\/", "\u{0}\u{1F}\n\r\t\u{8}\u{C}", "\u{7F}\u{9B}\u{202E}", "é😀\u{10FFFF}"])
@@ -42,16 +50,17 @@ import Testing
 }
 
 @Suite struct FormatTests {
-    @Test(arguments: [
-        (false, true, ["TERM": "xterm"], Console.Format.words(coloured: true)),
-        (false, true, ["TERM": "xterm", "NO_COLOR": "1"], .words(coloured: false)),
-        (false, true, ["TERM": "xterm", "NO_COLOR": ""], .words(coloured: true)),
-        (false, true, ["TERM": "dumb"], .words(coloured: false)),
-        (false, true, [:], .words(coloured: false)),
-        (true, true, ["TERM": "xterm"], .json(terminal: true)),
-        (false, false, ["TERM": "xterm"], .json(terminal: false)),
-        (true, false, [:], .json(terminal: false)),
-    ] as [(Bool, Bool, [String: String], Console.Format)])
+    @Test(
+        arguments: [
+            (false, true, ["TERM": "xterm"], Console.Format.words(coloured: true)),
+            (false, true, ["TERM": "xterm", "NO_COLOR": "1"], .words(coloured: false)),
+            (false, true, ["TERM": "xterm", "NO_COLOR": ""], .words(coloured: true)),
+            (false, true, ["TERM": "dumb"], .words(coloured: false)),
+            (false, true, [:], .words(coloured: false)),
+            (true, true, ["TERM": "xterm"], .json(terminal: true)),
+            (false, false, ["TERM": "xterm"], .json(terminal: false)),
+            (true, false, [:], .json(terminal: false)),
+        ] as [(Bool, Bool, [String: String], Console.Format)])
     func theReaderDecidesTheFormat(_ json: Bool, _ isTerminal: Bool, _ environment: [String: String], _ format: Console.Format) {
         #expect(Console.format(json: json, isTerminal: isTerminal) { environment[$0] } == format)
     }

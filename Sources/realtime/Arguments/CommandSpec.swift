@@ -61,7 +61,8 @@ struct OptionSpec: Sendable {
     }
 
     static func value(
-        _ name: String, _ placeholder: String, _ help: String, as kind: ValueKind = .text, isRequired: Bool = false, isRepeatable: Bool = false
+        _ name: String, _ placeholder: String, _ help: String, as kind: ValueKind = .text, isRequired: Bool = false,
+        isRepeatable: Bool = false
     ) -> OptionSpec {
         OptionSpec(name: name, placeholder: placeholder, kind: kind, help: help, isRequired: isRequired, isRepeatable: isRepeatable)
     }

@@ -32,7 +32,8 @@ struct Help {
         for positional in command.positionals {
             switch positional.presence {
             case .required: words.append(positional.name)
-            case .requiredWithout(let option): words.append("(\(positional.name) | \(command.options.first { $0.name == option }?.usage ?? ""))")
+            case .requiredWithout(let option):
+                words.append("(\(positional.name) | \(command.options.first { $0.name == option }?.usage ?? ""))")
             case .optional: words.append("[\(positional.name)]")
             case .repeated(let minimum): words.append(minimum > 0 ? "\(positional.name)..." : "[\(positional.name)...]")
             }

@@ -11,7 +11,8 @@ enum ValueKind: Sendable, Equatable {
         case .text: "something that is not empty"
         case .integer(let range) where range.upperBound == .max: "a whole number from \(range.lowerBound) on"
         case .integer(let range): "a whole number from \(range.lowerBound) to \(range.upperBound)"
-        case .duration(let range): "a time from \(Self.words(range.lowerBound)) to \(Self.words(range.upperBound)), such as 5, 0.5, 500ms or 2m"
+        case .duration(let range):
+            "a time from \(Self.words(range.lowerBound)) to \(Self.words(range.upperBound)), such as 5, 0.5, 500ms or 2m"
         }
     }
 
@@ -40,7 +41,9 @@ enum ValueKind: Sendable, Equatable {
         let parts = number.split(separator: ".", omittingEmptySubsequences: false)
         guard let whole = parts.first, parts.count <= 2, let seconds = Int64(whole) else { return nil }
         let fraction = parts.count == 2 ? parts[1] : "0"
-        guard (1...9).contains(fraction.utf8.count), let nanoseconds = Int64(fraction + String(repeating: "0", count: 9 - fraction.utf8.count)) else {
+        guard (1...9).contains(fraction.utf8.count),
+            let nanoseconds = Int64(fraction + String(repeating: "0", count: 9 - fraction.utf8.count))
+        else {
             return nil
         }
         // Above this no unit can overflow a duration's nanoseconds.

@@ -3,7 +3,8 @@ struct BenchCommand: Sendable, Equatable {
     static let spec = CommandSpec(
         path: ["bench"],
         summary: "Measure the library on this machine",
-        description: "Runs benchmarks on this machine, without a network, and prints what they took. Build with -c release for figures that count.",
+        description:
+            "Runs benchmarks on this machine, without a network, and prints what they took. Build with -c release for figures that count.",
         positionals: [PositionalSpec("NAME", "The benchmarks to run; all unless given.", .repeated(atLeast: 0))],
         options: [
             .value("messages", "N", "How many messages each sends.", as: .integer(1...100_000_000)),

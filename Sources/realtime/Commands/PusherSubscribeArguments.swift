@@ -21,7 +21,8 @@ struct PusherSubscribeCommand: Sendable, Equatable {
             .value("event", "NAME", "Print this event only. Can be given again for more.", isRepeatable: true),
             .value("count", "N", "End after so many events.", as: .integer(1...Int.max)),
             .value(
-                "timeout", "SECONDS", "End with status 1 if it takes longer to subscribe or, with --count, to get all events.", as: .duration(.milliseconds(1) ... .seconds(1_000_000))),
+                "timeout", "SECONDS", "End with status 1 if it takes longer to subscribe or, with --count, to get all events.",
+                as: .duration(.milliseconds(1) ... .seconds(1_000_000))),
             .json,
         ],
         examples: [

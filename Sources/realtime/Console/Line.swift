@@ -1,3 +1,5 @@
+internal import RealtimeCore
+
 /// One line of output, for people and for programs.
 struct Line: Sendable, Equatable {
     enum Style: Sendable, Equatable { case plain, faint, name, good, warning, bad }
@@ -93,9 +95,31 @@ extension Line {
 
     /// One JSON object, ending in a line feed.
     var json: [UInt8] {
-        var writer = JSONLine()
-        for member in self.members { writer.add(member.name, member.value) }
-        return writer.finished
+        var writer = JSONWriter()
+        writer.beginObject()
+        for member in self.members {
+            writer.key(member.name)
+            member.value.write(to: &writer)
+        }
+        writer.endObject()
+        return writer.bytes + [UInt8(ascii: "\n")]
+    }
+}
+
+extension Line.Value {
+    fileprivate func write(to writer: inout JSONWriter) {
+        switch self {
+        case .string(let text): writer.value(text)
+        case .integer(let number): writer.value(number)
+        case .number(let number):
+            // What is no number, JSON has no word for.
+            do throws(JSONError) { try writer.value(number) } catch { writer.null() }
+        case .bool(let flag): writer.value(flag)
+        case .strings(let texts):
+            writer.beginArray()
+            for text in texts { writer.value(text) }
+            writer.endArray()
+        }
     }
 }
 

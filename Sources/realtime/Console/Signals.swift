@@ -10,7 +10,7 @@ internal import RealtimeCore
 /// Control-C and the request to end, awaited instead of handled: no code runs inside a signal handler.
 final class Signals: Sendable {
     private struct State: Sendable {
-        var received: [Int32] = []
+        var received: Int32?
         var waiting: WakeUp?
     }
 
@@ -18,7 +18,8 @@ final class Signals: Sendable {
 
     /// Begins to catch SIGINT and SIGTERM. To be called before any other thread exists: threads inherit what is blocked.
     ///
-    /// A thread of its own waits for them for the rest of the process.
+    /// A thread of its own waits for them for the rest of the process. The second signal ends the process at once:
+    /// it must work even while every thread that runs tasks waits for a reader who does not read.
     static func catching() -> Signals {
         let signals = Signals()
         var caught = sigset_t()
@@ -41,26 +42,30 @@ final class Signals: Sendable {
         return signals
     }
 
-    /// The next signal; `nil` when the task was cancelled before one came. One task at a time.
-    func next() async -> Int32? {
+    /// Waits for the first signal; `nil` when the task was cancelled before it came. One task at a time.
+    func first() async -> Int32? {
         await suspend { wakeUp in
             self.state.withLock { state in
-                guard state.received.isEmpty, !Task.isCancelled else { return false }
+                guard state.received == nil, !Task.isCancelled else { return false }
                 state.waiting = wakeUp
                 return true
             }
         } withdraw: {
             self.state.withLock { $0.waiting.take() }
         }
-        return self.state.withLock { $0.received.isEmpty ? nil : $0.received.removeFirst() }
+        return self.state.withLock { $0.received }
     }
 
-    func receive(_ signal: Int32) {
-        let waiting = self.state.withLock { state -> WakeUp? in
-            state.received.append(signal)
-            return state.waiting.take()
+    /// Whether it was the first.
+    @discardableResult
+    func receive(_ signal: Int32) -> Bool {
+        let (waiting, isFirst) = self.state.withLock { state -> (WakeUp?, Bool) in
+            let isFirst = state.received == nil
+            if isFirst { state.received = signal }
+            return (state.waiting.take(), isFirst)
         }
         waiting?.resume()
+        return isFirst
     }
 
     private static func wait(_ context: UnsafeMutableRawPointer) -> UnsafeMutableRawPointer? {
@@ -71,7 +76,7 @@ final class Signals: Sendable {
         sigaddset(&caught, SIGTERM)
         while true {
             var signal: Int32 = 0
-            if sigwait(&caught, &signal) == 0 { signals.receive(signal) }
+            if sigwait(&caught, &signal) == 0, !signals.receive(signal) { _exit(ToolStatus.failed.rawValue) }
         }
     }
 }

@@ -1,0 +1,121 @@
+import Foundation
+import RealtimeCore
+
+/// A real third-party server or client, in a process of its own.
+///
+/// `REALTIME_PEERS` names the command that starts them: `$REALTIME_PEERS NAME --option value …`. A server prints one
+/// line of JSON with `ready`, `port` and `url`; a client answers each line of JSON with `done`, and says `event` by
+/// itself. Both end with their standard input.
+final class Peer: Sendable {
+    static let command = ProcessInfo.processInfo.environment["REALTIME_PEERS"].flatMap { $0.isEmpty ? nil : $0 }
+
+    /// Why the tests with peers are skipped.
+    static let absence = "set REALTIME_PEERS to the command that starts real third-party peers"
+
+    struct Failure: Error, CustomStringConvertible {
+        var description: String
+    }
+
+    private struct State: Sendable {
+        var lines: [JSONValue] = []
+        var hasEnded = false
+        var waiting: [WakeUp] = []
+    }
+
+    private let name: String
+    // `nonisolated(unsafe)`: touched by its owner, one call at a time, and never by the reading thread.
+    nonisolated(unsafe) private let process = Process()
+    nonisolated(unsafe) private let input = Pipe()
+    private let state = Lock(State())
+    private let lastID = Lock(0)
+
+    init(_ name: String, _ options: [String] = []) throws {
+        self.name = name
+        guard let command = Self.command else { throw Failure(description: Self.absence) }
+        self.process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+        self.process.arguments = [command, name] + options
+        let output = Pipe()
+        self.process.standardInput = self.input
+        self.process.standardOutput = output
+        self.process.standardError = FileHandle.nullDevice
+        try self.process.run()
+        // A plain thread: reading blocks, and the task pool is not for that.
+        let reading = output.fileHandleForReading
+        Thread.detachNewThread { [self] in self.read(reading) }
+    }
+
+    deinit { self.stop() }
+
+    func stop() {
+        try? self.input.fileHandleForWriting.close()
+        if self.process.isRunning { self.process.terminate() }
+        self.process.waitUntilExit()
+    }
+
+    /// What a server says when it listens.
+    func ready() async throws -> JSONValue { try await self.line { $0["ready"]?.bool == true } }
+
+    /// Asks a client to do something, and returns its answer.
+    @discardableResult
+    func ask(_ command: JSONObject) async throws -> JSONValue {
+        let id = self.lastID.withLock { id in
+            id += 1
+            return id
+        }
+        var command = command
+        command["id"] = .number(JSONNumber(id))
+        self.input.fileHandleForWriting.write(Data(JSONValue.object(command).bytes + [0x0A]))
+        let answer = try await self.line { $0["id"]?.int == id && $0["done"] != nil }
+        if let error = answer["error"] { throw Failure(description: "\(self.name): \(error)") }
+        return answer["result"] ?? .null
+    }
+
+    /// The next thing that a client says by itself and that fits; what does not fit stays.
+    func line(where fits: @Sendable (JSONValue) -> Bool) async throws -> JSONValue {
+        while true {
+            let found = self.state.withLock { state -> (JSONValue?, Bool) in
+                guard let index = state.lines.firstIndex(where: fits) else { return (nil, state.hasEnded) }
+                return (state.lines.remove(at: index), false)
+            }
+            if let line = found.0 { return line }
+            if found.1 { throw Failure(description: "\(self.name) has ended") }
+            let count = self.state.withLock { $0.lines.count }
+            await suspend { wakeUp in
+                self.state.withLock { state in
+                    guard state.lines.count == count, !state.hasEnded, !Task.isCancelled else { return false }
+                    state.waiting.append(wakeUp)
+                    return true
+                }
+            } withdraw: {
+                // Everybody who waits looks again.
+                for wakeUp in self.state.withLock({ state in
+                    defer { state.waiting = [] }
+                    return state.waiting
+                }) { wakeUp.resume() }
+                return nil
+            }
+            if Task.isCancelled { throw Failure(description: "\(self.name) did not answer in time") }
+        }
+    }
+
+    private func read(_ handle: FileHandle) {
+        var rest: [UInt8] = []
+        while true {
+            let data = handle.availableData
+            rest += data
+            var lines: [JSONValue] = []
+            while let end = rest.firstIndex(of: 0x0A) {
+                if let line = try? JSONValue(parsing: Array(rest[..<end])) { lines.append(line) }
+                rest.removeSubrange(...end)
+            }
+            let waiting = self.state.withLock { state in
+                state.lines += lines
+                if data.isEmpty { state.hasEnded = true }
+                defer { state.waiting = [] }
+                return state.waiting
+            }
+            for wakeUp in waiting { wakeUp.resume() }
+            if data.isEmpty { return }
+        }
+    }
+}
