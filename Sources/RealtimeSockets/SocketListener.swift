@@ -4,9 +4,7 @@ public import RealtimeCore
 ///
 /// ```swift
 /// let listener = SocketListener(port: 8080)
-/// let address = try await listener.start(server)
-/// …
-/// await listener.stop()
+/// let address = try await server.start(on: listener)
 /// ```
 ///
 /// The handler is called on the listener's threads, which wait for sockets meanwhile: a call that takes long holds up
