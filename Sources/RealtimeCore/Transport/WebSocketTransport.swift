@@ -20,7 +20,16 @@ public struct ConnectionID: Hashable, Sendable, Comparable, CustomStringConverti
 /// One WebSocket message to send.
 public struct WebSocketMessage: Hashable, Sendable {
     /// What a message is. Pings and pongs carry at most 125 bytes.
-    public enum Kind: Hashable, Sendable { case text, binary, ping, pong }
+    public enum Kind: Hashable, Sendable {
+        /// UTF-8.
+        case text
+        /// Any bytes.
+        case binary
+        /// Asks for a pong with the same bytes.
+        case ping
+        /// Answers a ping.
+        case pong
+    }
 
     /// What it is.
     public var kind: Kind
