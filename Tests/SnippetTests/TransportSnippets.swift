@@ -11,7 +11,7 @@ func clientTLS() {
 
     var configuration = PusherConfiguration(key: "app-key", host: "realtime.example.org")
     configuration.transports.webSocket = SocketTransport(tls: tls)
-    // configuration.transports.http = SocketHTTPTransport(tls: tls)
+    configuration.transports.http = SocketHTTPTransport(tls: tls)
     // end
     _ = configuration
 }
