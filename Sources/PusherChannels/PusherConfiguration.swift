@@ -62,8 +62,8 @@ public struct PusherConfiguration: Sendable {
 
     /// An application by the address of its server, such as `ws://127.0.0.1:6001`.
     ///
-    /// A path `/app/KEY` at the end, as servers print it, is understood. It throws
-    /// ``TransportError/Code/invalidURL`` when the address cannot be used.
+    /// A path `/app/KEY` at the end, as servers print it, is understood. It throws a
+    /// `TransportError` with the code `invalidURL` when the address cannot be used.
     public init(key: String, url: String) throws(TransportError) {
         self.init(key: key, endpoint: try Endpoint(url))
     }

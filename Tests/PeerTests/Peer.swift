@@ -43,7 +43,7 @@ final class Peer: Sendable {
         self.process.standardInput = self.input
         self.process.standardOutput = pipe
         self.process.standardError = FileHandle.nullDevice
-        try self.process.run()
+        try Self.run(self.process)
         // Else its end of output would never be seen here.
         try pipe.fileHandleForWriting.close()
         // A plain thread: reading blocks, and the task pool is not for that.
@@ -56,8 +56,32 @@ final class Peer: Sendable {
     /// Ends it. It does so by itself when the tests end before it.
     func stop() {
         try? self.input.fileHandleForWriting.close()
-        // No milder signal would do: a child inherits the signals that the threads of the task pool block.
-        if self.process.isRunning { kill(self.process.processIdentifier, SIGKILL) }
+        if self.process.isRunning { self.process.terminate() }
+    }
+
+    /// On a thread that blocks no signal: a child inherits what is blocked, the task pool's threads block every signal,
+    /// and a server that no signal reaches outlives everybody.
+    private static func run(_ child: Process) throws {
+        // `nonisolated(unsafe)`: the thread has it to itself until this returns.
+        nonisolated(unsafe) let process = child
+        let (result, done) = (Outcome(), DispatchSemaphore(value: 0))
+        Thread.detachNewThread {
+            var signals = sigset_t()
+            sigfillset(&signals)
+            pthread_sigmask(SIG_UNBLOCK, &signals, nil)
+            do {
+                try process.run()
+            } catch {
+                result.failure.withLock { $0 = Failure(description: "\(error)") }
+            }
+            done.signal()
+        }
+        done.wait()
+        if let failure = result.failure.withLock({ $0 }) { throw failure }
+    }
+
+    private final class Outcome: Sendable {
+        let failure = Lock<Failure?>(nil)
     }
 
     /// Ends it and waits until it has: its port is free then.

@@ -12,6 +12,7 @@
 /// The consumer runs on its own actor or task, never on the connection's thread, and is woken once for everything
 /// that one read from the socket brought.
 public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
+    /// It does not throw.
     public typealias Failure = Never
 
     package enum Signal: Sendable { case drained, left }
@@ -44,6 +45,7 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
     /// Why the sequence finished; `nil` while it goes on.
     public var endReason: EndReason? { self.listener.buffer.endReason }
 
+    /// Begins to hand out events. One iterator at a time: a second one while the first is there stops the program.
     public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(self.listener) }
 
     /// The first event that fits, or `nil` when the sequence finished or the task was cancelled before one came.
@@ -58,6 +60,7 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
 
     /// Hands out one event after the other. A class, so that its end can give back what it took but did not hand out.
     public final class AsyncIterator: AsyncIteratorProtocol {
+        /// It does not throw.
         public typealias Failure = Never
 
         @usableFromInline let listener: Listener
