@@ -19,8 +19,8 @@ public struct SocketHTTPTransport: HTTPTransport {
     /// Sends the request and returns when the head of the answer is there, also when the request's body is still being
     /// sent.
     ///
-    /// It throws ``TransportError/Code/unsupported`` for a request that cannot be sent, such as one to `ws`, with a line
-    /// break in a field, or with a `Transfer-Encoding`. `connectTimeout` counts until the connection is there, TLS
+    /// It throws `unsupported` for a request that cannot be sent, such as one to `ws`, with a line break in a field, or
+    /// with a `Transfer-Encoding`. `connectTimeout` counts until the connection is there, TLS
     /// included. `idleTimeout` counts while the server neither takes nor sends anything; not while the body's reader is
     /// behind and the transport has stopped to read for that reason.
     public func open(_ request: HTTPRequest) async throws(TransportError) -> HTTPStreamedResponse {
