@@ -27,7 +27,9 @@ public struct Members: Sendable, Hashable, RandomAccessCollection {
 
     package init(_ members: [Member], myID: String?) {
         self.myID = myID
-        for member in members { _ = self.add(member) }
+        // Not one by one: servers may send long lists.
+        var known: Set<String> = []
+        self.order = members.filter { known.insert($0.id).inserted }
     }
 
     /// This client's own user; `nil` until the channel is subscribed.

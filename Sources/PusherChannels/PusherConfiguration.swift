@@ -94,6 +94,9 @@ public struct PusherConfiguration: Sendable {
         if self.host.isEmpty { return "The host is empty." }
         if !self.host.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "/") }) { return "The host holds a character that no host has." }
         if let port, !(1...65535).contains(port) { return "The port is no number from 1 to 65535." }
+        if !self.path.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }) {
+            return "The path holds a character that no path has."
+        }
         if !self.path.isEmpty, !self.path.hasPrefix("/") || self.path.hasSuffix("/") { return "The path has to begin with a slash and not to end with one." }
         return nil
     }

@@ -87,7 +87,7 @@ package final class EventBuffer<Element: Sendable>: Sendable {
                     state.pending.start = 0
                 }
             case .pauseReading(let limit):
-                result.isFull = waiting >= limit
+                result.isFull = waiting >= max(1, limit)
                 result.becameFull = result.isFull && !state.isFull
                 state.isFull = result.isFull
             }

@@ -49,11 +49,12 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
     public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(self.listener) }
 
     /// The first event that fits, or `nil` when the sequence finished or the task was cancelled before one came.
-    /// Events after it stay in the sequence.
-    public func first(where predicate: (Element) async throws -> Bool) async rethrows -> Element? {
+    /// Events after it stay in the sequence. The predicate runs where the caller runs.
+    // Not `async`, or the standard library's own would be preferred to it, which an actor cannot call with its own state.
+    public func first(where predicate: (Element) throws -> Bool) async rethrows -> Element? {
         let iterator = self.makeAsyncIterator()
         while let element = await iterator.next() {
-            if try await predicate(element) { return element }
+            if try predicate(element) { return element }
         }
         return nil
     }
