@@ -12,7 +12,8 @@ func read(_ pieces: [UnsafeRawBufferPointer], _ framing: HTTPBodyFraming) -> Out
     var decoder = HTTPBodyDecoder(framing, limits: HTTPLimits(lineBytes: 64, headBytes: 128, fields: 4, chunkLineBytes: 32))
     var outcome = Outcome()
     do throws(TransportError) {
-        for piece in pieces {
+        // The empty piece asks for the end of a body that needs no bytes.
+        for piece in pieces + [UnsafeRawBufferPointer(start: nil, count: 0)] {
             var input = piece
             reading: while true {
                 switch try decoder.next(&input) {

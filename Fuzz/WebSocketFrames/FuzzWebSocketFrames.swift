@@ -22,7 +22,7 @@ func read(_ pieces: [UnsafeRawBufferPointer], _ role: WebSocketRole) -> Outcome 
     }
     for message in outcome.messages {
         switch message.kind {
-        case .text: precondition(String(validating: message.bytes, as: UTF8.self) != nil)
+        case .text: precondition(Array(String(decoding: message.bytes, as: UTF8.self).utf8) == message.bytes)
         case .binary: precondition(message.bytes.count <= 300)
         case .ping, .pong: precondition(message.bytes.count <= 125)
         }

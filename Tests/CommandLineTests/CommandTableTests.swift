@@ -106,7 +106,6 @@ import Testing
 
     @Test(
         arguments: [
-            (["http://host", "--key", "k", "a"], "The URL has to begin with ws:// or wss://, not http://"),
             (
                 ["host", "--key", "k", "a"],
                 "This is no address that can be used: it has no scheme such as ws:// or https://. It should look like ws://host:port/path"

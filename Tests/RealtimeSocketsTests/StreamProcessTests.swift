@@ -26,43 +26,6 @@ struct StreamProcessTests {
         }
     }
 
-    /// Writes as a TLS library does: with write, which raises the signal.
-    private final class WritingSession: StreamSecurity {
-        private let descriptor: Int32
-        init(_ descriptor: Int32) { self.descriptor = descriptor }
-        func handshake() -> TLSOutcome { .done(0) }
-        func read(into buffer: UnsafeMutableRawBufferPointer) -> TLSOutcome { .wantRead }
-        func write(_ bytes: UnsafeRawBufferPointer) -> TLSOutcome {
-            var count = Glibc.write(self.descriptor, bytes.baseAddress, bytes.count)
-            // The first failure takes the error with it; it is the next one that raises the signal.
-            if count < 0, errno == ECONNRESET { count = Glibc.write(self.descriptor, bytes.baseAddress, bytes.count) }
-            return count >= 0 ? .done(count) : .failed(.lost(errno))
-        }
-        func shutdown() -> TLSOutcome { .done(0) }
-    }
-
-    @Test func aTLSLibraryThatWritesItselfRaisesNoSignalEither() async {
-        await #expect(processExitsWith: .success) {
-            signal(SIGPIPE, SIG_DFL)
-            let loop = try EventLoop(turnLimit: .zero)
-            let (listener, port) = try RawSocket.listening()
-            for _ in 0..<20 {
-                let recorder = Recorder()
-                let stream = SocketStream(loop: loop, events: recorder)
-                let options = ConnectOptions(security: { WritingSession($0) })
-                stream.connect(to: "127.0.0.1", port: port, options)
-                let peer = try listener.accepted()
-                await recorder.opened()
-                // On this thread, since the loop's has other things to do.
-                let blockade = Blockade(loop)
-                peer.cut()
-                for _ in 0..<100 { stream.send([1]) }
-                blockade.lift()
-                #expect(await recorder.ended() != nil)
-            }
-        }
-    }
-
     private final class Shared<Value: Sendable>: Sendable {
         let value: Lock<Value>
         init(_ value: Value) { self.value = Lock(value) }

@@ -13,7 +13,16 @@ import Testing
     }
 
     /// The standard library as the second opinion.
-    private func isValid(_ bytes: [UInt8]) -> Bool { String(validating: bytes, as: UTF8.self) != nil }
+    private func isValid(_ bytes: [UInt8]) -> Bool {
+        var (codec, iterator) = (UTF8(), bytes.makeIterator())
+        while true {
+            switch codec.decode(&iterator) {
+            case .scalarValue: continue
+            case .emptyInput: return true
+            case .error: return false
+            }
+        }
+    }
 
     @Test(arguments: [
         "", "a", "κόσμε", "価格更新", "😀", "\u{0}", "\u{7F}\u{80}\u{7FF}\u{800}\u{FFFF}\u{10000}\u{10FFFF}", "\u{D7FF}\u{E000}",

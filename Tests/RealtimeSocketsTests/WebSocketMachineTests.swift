@@ -86,7 +86,7 @@ import Testing
 
     @Test func aPongWaitsWhileThePeerReadsNothing() {
         var end = End(.server)
-        _ = end.send(.binary([UInt8](repeating: 0, count: 70_000)))
+        _ = end.send(.binary([UInt8](repeating: 0, count: SocketStream.highWater)))
         let unsent = end.output.count
         for ping: UInt8 in 1...200 { _ = end.receive(end.frame(0x89, [ping])) }
         #expect(end.output.count == unsent)

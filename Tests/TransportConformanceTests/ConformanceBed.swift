@@ -185,6 +185,11 @@ final class Probe: WebSocketEvents {
         }
     }
 
+    func expect(_ expected: WebSocketMessage, sourceLocation: SourceLocation = #_sourceLocation) async throws {
+        let message = try await self.message()
+        #expect(message == expected, sourceLocation: sourceLocation)
+    }
+
     /// Why it ended; what comes before is passed over.
     func closed() async -> CloseReason {
         while true {

@@ -23,6 +23,8 @@ package final class TCPListener: Sendable, LoopResident, Sleeper, StreamOwner {
         package var limit = Int.max
         /// Makes the TLS; `nil` stays plain.
         package var security: StreamSecurityFactory?
+        /// Called on a stream's loop once it is closed for good, also after a close of one's own, which no event tells of.
+        package var closed: (@Sendable (SocketStream) -> Void)?
 
         package init() {}
     }
@@ -180,6 +182,7 @@ package final class TCPListener: Sendable, LoopResident, Sleeper, StreamOwner {
     }
 
     func closed(_ stream: SocketStream) {
+        self.options.closed?(stream)
         if self.loop.isOnLoop { self.countDown() } else { self.loop.execute { self.countDown() } }
     }
 

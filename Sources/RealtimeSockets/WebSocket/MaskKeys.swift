@@ -1,7 +1,7 @@
 private import CRealtimeSystem
 
 /// Mask keys for a client's frames, from 4 KiB of the system's randomness at a time: asked for one by one they would
-/// cost fifty times what encoding a frame costs. One of these serves a whole event loop.
+/// cost fifty times what encoding a frame costs. One of these serves a whole event loop; a copy would give out the same keys.
 package struct MaskKeys: Sendable {
     private static let count = 1024
 

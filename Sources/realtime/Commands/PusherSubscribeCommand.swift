@@ -12,9 +12,9 @@ extension PusherSubscribeCommand: Command {
         // Nothing is lost to a slow reader: the connection waits for it.
         let events = client.events(buffer: .pauseReading(1024))
         let (states, errors, waits) = (client.states, client.errors, client.connectingIn)
-        var channels: [Channel] = []
+        let channels: [Channel]
         do throws(PusherError) {
-            for name in self.channels { channels.append(try client.subscribe(name)) }
+            channels = try self.channels.map { name throws(PusherError) in try client.subscribe(name) }
         } catch {
             throw ToolFailure(error.message)
         }
