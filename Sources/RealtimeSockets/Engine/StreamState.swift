@@ -155,8 +155,9 @@ struct StreamState: Sendable {
 
     private mutating func beginWrite() -> Write? {
         guard !self.isWriting, !self.isBlocked else { return nil }
-        self.isFlushWanted = false
+        // The rest of an earlier write leaves the wish standing: what was appended meanwhile goes out after it.
         if self.sent == self.sending.count {
+            self.isFlushWanted = false
             guard !self.appended.isEmpty else { return nil }
             self.sent = 0
             swap(&self.sending, &self.appended)
