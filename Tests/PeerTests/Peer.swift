@@ -39,6 +39,8 @@ final class Peer: Sendable {
         self.process.standardOutput = output
         self.process.standardError = FileHandle.nullDevice
         try self.process.run()
+        // Else its end of output would never be seen here.
+        try output.fileHandleForWriting.close()
         // A plain thread: reading blocks, and the task pool is not for that.
         let reading = output.fileHandleForReading
         Thread.detachNewThread { [self] in self.read(reading) }
@@ -46,10 +48,20 @@ final class Peer: Sendable {
 
     deinit { self.stop() }
 
+    /// Asks it to end. It does so by itself when the tests end before it.
     func stop() {
         try? self.input.fileHandleForWriting.close()
         if self.process.isRunning { self.process.terminate() }
-        self.process.waitUntilExit()
+    }
+
+    /// Asks it to end and waits until it has: its port is free then.
+    func stopped() async throws {
+        self.stop()
+        do {
+            _ = try await self.line { _ in false }
+        } catch {
+            guard self.state.withLock({ $0.hasEnded }) else { throw error }
+        }
     }
 
     /// What a server says when it listens.
