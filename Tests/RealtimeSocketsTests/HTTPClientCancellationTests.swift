@@ -96,8 +96,8 @@ struct HTTPClientCancellationTests {
         await #expect(processExitsWith: .success) {
             let loop = try EventLoop("test")
             let listener = SocketListener(limits: ListenerLimits.forTests.with { $0.stopTime = .seconds(30) }, on: [loop])
-            let address = try await listener.start(TestHandler { head, _, responder in
-                // A third is never answered, a third has an endless body, a third is answered at once.
+            // A third is never answered, a third has an endless body, a third is answered at once.
+            let handler = TestHandler { head, _, responder in
                 switch head.target {
                 case "/0": break
                 case "/1":
@@ -105,7 +105,8 @@ struct HTTPClientCancellationTests {
                     responder.write([1])
                 default: responder.respond(HTTPResponse(status: 200, text: "done"))
                 }
-            })
+            }
+            let address = try await listener.start(handler)
             let transport = SocketHTTPTransport(loop: loop)
             func storm() async {
                 await withTaskGroup(of: Void.self) { group in

@@ -304,7 +304,8 @@ final class ServerConnection: StreamEvents, Sleeper {
         self.stream.close()
         switch phase {
         case .answering(let exchange): exchange.clientHasGone()
-        case .upgraded(let endpoint): endpoint.ended(self.stream, TransportError(.closed, "The server stopped before the WebSocket had ended."))
+        case .upgraded(let endpoint):
+            endpoint.ended(self.stream, TransportError(.closed, "The server stopped before the WebSocket had ended."))
         default: break
         }
     }
@@ -374,17 +375,6 @@ final class ServerConnection: StreamEvents, Sleeper {
     /// Whether the client reads shows in how much is left.
     private func dropIfStalled() {
         if self.progress.hasStalled(at: -self.stream.bufferedBytes) { self.drop() } else { self.setLimit(self.limits.stallTime) }
-    }
-}
-
-/// Tells a client that reads slowly from one that reads nothing.
-struct WriteProgress: Sendable {
-    private var last: Int?
-
-    /// - Parameter sent: grows while the client reads.
-    mutating func hasStalled(at sent: Int) -> Bool {
-        defer { self.last = sent }
-        return self.last == sent
     }
 }
 
