@@ -153,23 +153,20 @@ struct HTTPClientFailureTests {
 
     @Test func aReaderThatIsBehindIsNotHeldAgainstTheServer() async throws {
         let size = 8 << 20
-        try await ScriptedServer.run { stream, _ in
-            stream.send("HTTP/1.1 200 OK\r\nContent-Length: \(size)\r\n\r\n".utf8)
-            stream.send([UInt8](repeating: 7, count: size))
-        } _: { server in
-            let loop = try EventLoop("test")
-            var request = HTTPRequest.get(server.endpoint)
-            request.idleTimeout = .milliseconds(30)
-            let response = try await SocketHTTPTransport(loop: loop).open(request)
-            // Longer than the idle timeout, by the clock of the loop itself.
-            let alarm = Completion()
-            loop.wake(alarm, at: loop.now.advanced(by: .milliseconds(120)))
-            await alarm.wait()
-            var count = 0
-            while let piece = try await response.body.next() { count += piece.count }
-            #expect(count == size)
-            loop.shutdown()
-        }
+        let loop = try EventLoop("test")
+        let answer = Array("HTTP/1.1 200 OK\r\nContent-Length: \(size)\r\n\r\n".utf8) + [UInt8](repeating: 7, count: size)
+        let listener = try TCPListener(loops: [loop]) { _ in Recorder(onReceived: { stream, _ in stream.send(answer) }) }
+        var request = HTTPRequest.get(Endpoint(scheme: "http", host: "127.0.0.1", port: listener.address.port))
+        request.idleTimeout = .milliseconds(100)
+        let response = try await SocketHTTPTransport(loop: loop).open(request)
+        // Longer than the idle timeout, by the clock of the loop itself.
+        let alarm = Completion()
+        loop.wake(alarm, at: loop.now.advanced(by: .milliseconds(300)))
+        await alarm.wait()
+        var count = 0
+        while let piece = try await response.body.next() { count += piece.count }
+        #expect(count == size)
+        loop.shutdown()
     }
 
     @Test func aConnectionThatDoesNotComeAboutRunsIntoTheConnectTimeout() async throws {

@@ -269,20 +269,33 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
 
     private func receive(_ bytes: UnsafeRawBufferPointer) {
         var batch = self.loop.takeBatch()
-        let (events, stream, news) = self.state.withLock { state -> ((any WebSocketEvents)?, SocketStream?, News) in
-            guard state.stage == .open else { return (nil, nil, News()) }
+        var end: FrameDecoder.End?
+        let (events, stream) = self.state.withLock { state -> ((any WebSocketEvents)?, SocketStream?) in
+            guard state.stage == .open else { return (nil, nil) }
+            state.stream?.enqueue { output in
+                self.keys.use { keys in end = state.machine.received(bytes, into: &batch, output: &output, keys: &keys) }
+            }
+            return (state.events, state.stream)
+        }
+        if !batch.entries.isEmpty {
+            stream?.flush()
+            events?.received(self.id, batch)
+        }
+        self.loop.giveBack(&batch)
+        if let end { self.conclude(end) }
+    }
+
+    private func conclude(_ end: FrameDecoder.End) {
+        let (news, stream) = self.state.withLock { state -> (News, SocketStream?) in
+            guard state.stage == .open else { return (News(), nil) }
             var step = WebSocketMachine.Step(closed: nil, socket: .keep)
             state.stream?.enqueue { output in
-                self.keys.use { keys in
-                    step = state.machine.received(bytes, into: &batch, output: &output, keys: &keys, now: self.loop.now)
-                }
+                self.keys.use { keys in step = state.machine.conclude(end, output: &output, keys: &keys, now: self.loop.now) }
             }
-            if step.closed != nil { self.arm(state) }
-            return (state.events, state.stream, News(closed: step.closed, socket: step.socket))
+            self.arm(state)
+            return (News(closed: step.closed, socket: step.socket), state.stream)
         }
         stream?.flush()
-        if !batch.entries.isEmpty { events?.received(self.id, batch) }
-        self.loop.giveBack(&batch)
         self.tell(news, stream)
     }
 
