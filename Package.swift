@@ -83,5 +83,6 @@ let package = Package(
         tests("PusherTests", ["PusherChannels", "PusherServer", "PusherWire", "RealtimeTesting", "RealtimeCore", "RealtimeSockets"]),
         tests("PeerTests", ["PusherChannels", "PusherServer", "RealtimeSockets", "RealtimeCore"]),
         tests("CommandLineTests", ["realtime", "RealtimeCore"]),
+        tests("SnippetTests", ["PusherChannels", "PusherServer", "RealtimeTesting", "RealtimeSockets", "RealtimeCore"]),
     ] + fuzzers
 )

@@ -23,7 +23,9 @@ public final class Channel: Sendable {
     /// ended for good. Losses of the connection that are mended leave the sequence as it is; events that were
     /// published meanwhile are lost, since the service keeps none.
     ///
-    /// - Parameter buffer: what happens to events that nobody looks at for long.
+    /// - Parameters:
+    ///   - name: the events' name; `nil` for all.
+    ///   - buffer: what happens to events that nobody looks at for long.
     public func events(_ name: String? = nil, buffer: BufferPolicy = .standard) -> EventSequence<PusherEvent> {
         self.client.eventSequence(.events(channel: self.name, name: name), buffer)
     }
@@ -82,7 +84,7 @@ public final class Channel: Sendable {
         try await self.client.awaitSubscribed(self.name, within: limit)
     }
 
-    /// Gives the channel up. Its sequences finish with ``EndReason/ended``.
+    /// Gives the channel up. Its sequences finish with `EndReason.ended`.
     public func unsubscribe() { self.client.unsubscribe(self.name) }
 
     // MARK: Presence

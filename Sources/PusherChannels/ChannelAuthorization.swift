@@ -50,7 +50,7 @@ public struct Authorizer: Sendable {
 
     /// Asks the application's server at this address.
     ///
-    /// It throws ``TransportError/Code/invalidURL`` when the address cannot be used.
+    /// It throws a `TransportError` with the code `invalidURL` when the address cannot be used.
     public static func endpoint(_ url: String, headers: HTTPHeaders = [:]) throws(TransportError) -> Authorizer {
         .endpoint(AuthorizationEndpoint(try Endpoint(url), headers: headers))
     }
@@ -65,6 +65,7 @@ public struct Authorizer: Sendable {
     /// everything, so it must never be in an app that is given to others.
     ///
     /// - Parameters:
+    ///   - secret: the application's.
     ///   - userID: who this client is on presence channels; the socket ID when there is none.
     ///   - userInfo: what the others are told about it.
     public static func secret(_ secret: String, userID: String? = nil, userInfo: JSONValue? = nil) -> Authorizer {

@@ -9,6 +9,7 @@ public import RealtimeCore
 /// let prices = try client.subscribe("prices")
 /// for await event in prices.events("price") {
 ///     let price = try event.decode(Price.self)
+///     print(price.value)
 /// }
 /// ```
 /// Every method may be called from any thread, actor or task, and none of them waits unless it is `async`. What is

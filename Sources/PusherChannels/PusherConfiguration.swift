@@ -62,8 +62,8 @@ public struct PusherConfiguration: Sendable {
 
     /// An application by the address of its server, such as `ws://127.0.0.1:6001`.
     ///
-    /// A path `/app/KEY` at the end, as servers print it, is understood. It throws
-    /// ``TransportError/Code/invalidURL`` when the address cannot be used.
+    /// A path `/app/KEY` at the end, as servers print it, is understood. It throws a
+    /// `TransportError` with the code `invalidURL` when the address cannot be used.
     public init(key: String, url: String) throws(TransportError) {
         self.init(key: key, endpoint: try Endpoint(url))
     }
@@ -94,6 +94,9 @@ public struct PusherConfiguration: Sendable {
         if self.host.isEmpty { return "The host is empty." }
         if !self.host.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "/") }) { return "The host holds a character that no host has." }
         if let port, !(1...65535).contains(port) { return "The port is no number from 1 to 65535." }
+        if !self.path.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }) {
+            return "The path holds a character that no path has."
+        }
         if !self.path.isEmpty, !self.path.hasPrefix("/") || self.path.hasSuffix("/") { return "The path has to begin with a slash and not to end with one." }
         return nil
     }

@@ -27,7 +27,7 @@ struct PusherServerMachine: SessionMachine {
         var users: [String: PresenceUser] = [:]
         var pending: [String: WorkID] = [:]
         var lastReceived: Instant
-        var isPinged = false
+        var pingedAt: Instant?
         var isSilent = false
         var isGreeted = false
         /// Told why, and closed: nothing it says counts any more.
@@ -153,20 +153,25 @@ struct PusherServerMachine: SessionMachine {
     /// Lazy: a message moves no deadline; the deadline, when it comes, looks when the last one was.
     private mutating func heartbeat(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         guard let connection = self.connections[id] else { return }
-        let dead = connection.lastReceived.advanced(by: self.app.activityTimeout).advanced(by: self.app.pongTimeout)
-        let probe = connection.lastReceived.advanced(by: self.app.activityTimeout)
-        if connection.isPinged, dead <= now {
+        if self.isSilent(id) {
+            // Whoever is told nothing owes no answer.
+            self.connections[id]!.pingedAt = nil
+            self.heartbeats.set(id, now.advanced(by: max(.milliseconds(1), self.app.activityTimeout)))
+        } else if let pingedAt = connection.pingedAt {
+            let dead = pingedAt.advanced(by: self.app.pongTimeout)
+            guard dead <= now else { return self.heartbeats.set(id, dead) }
             effects.commands.append(.send(id, PusherFrames.error(4201, "Pong reply not received in time")))
             effects.commands.append(.close(id, PusherCloseCode.pongMissing, reason: "Pong reply not received in time"))
-            return
-        }
-        if !connection.isPinged, probe <= now {
-            self.connections[id]!.isPinged = true
+        } else {
+            let probe = connection.lastReceived.advanced(by: self.app.activityTimeout)
+            guard probe <= now else { return self.heartbeats.set(id, probe) }
+            self.connections[id]!.pingedAt = now
             self.send(PusherFrames.ping, to: id, now: now, &effects)
+            self.heartbeats.set(id, now.advanced(by: max(.milliseconds(1), self.app.pongTimeout)))
         }
-        let next = self.connections[id]!.isPinged ? dead : probe
-        self.heartbeats.set(id, max(next, now + 1_000_000))
     }
+
+    private func isSilent(_ id: ConnectionID) -> Bool { self.faults.isSilent || self.connections[id]?.isSilent == true }
 
     private mutating func makeSocketID() -> String {
         while true {
@@ -180,8 +185,8 @@ struct PusherServerMachine: SessionMachine {
     mutating func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, now: Instant, _ effects: inout Effects<Self>) {
         guard let connection = self.connections[id], !connection.isRefused else { return }
         self.connections[id]!.lastReceived = now
-        self.connections[id]!.isPinged = false
-        if connection.isSilent || self.faults.isSilent { return }
+        self.connections[id]!.pingedAt = nil
+        if self.isSilent(id) { return }
         batch.bytes.withUnsafeBytes { bytes in
             for entry in batch.entries where entry.kind == .text {
                 self.received(UnsafeRawBufferPointer(rebasing: bytes[entry.range]), from: id, now: now, &effects)
@@ -364,7 +369,7 @@ struct PusherServerMachine: SessionMachine {
 
     /// Everything to clients goes this way, so that faults meet everything.
     private mutating func send(_ message: WebSocketMessage, to id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
-        if self.faults.isSilent || self.connections[id]?.isSilent == true { return }
+        if self.isSilent(id) { return }
         if self.faults.dropRate > 0, Double.random(in: 0..<1, using: &self.generator) < self.faults.dropRate { return }
         guard self.faults.delay > .zero else { return effects.commands.append(.send(id, message)) }
         self.lastNumber += 1

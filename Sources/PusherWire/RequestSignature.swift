@@ -29,7 +29,7 @@ package enum RequestSignature {
         guard value("auth_key") == key else { return .refused("There is no application with this auth_key.") }
         guard value("auth_version") == "1.0" else { return .refused("The auth_version has to be 1.0.") }
         guard let timestamp = value("auth_timestamp").flatMap(Int64.init) else { return .refused("The auth_timestamp is missing, or no number.") }
-        guard timestamp > unixTime - self.tolerance, timestamp < unixTime + self.tolerance else {
+        guard timestamp >= unixTime - self.tolerance, timestamp <= unixTime + self.tolerance else {
             return .refused("The auth_timestamp is more than \(self.tolerance) seconds off; check the clocks.")
         }
         if !body.isEmpty || value("body_md5") != nil {

@@ -14,7 +14,8 @@ enum Realtime {
 
     /// Every command there is. A new one is added here.
     static let commands: [any Command.Type] = [
-        DemoCommand.self, ServePusherCommand.self, PusherSubscribeCommand.self, PusherPublishCommand.self,
+        DemoCommand.self, ServePusherCommand.self, PusherSubscribeCommand.self, PusherPublishCommand.self, BenchCommand.self,
+        BenchLoadCommand.self,
     ]
 
     static let groups = [

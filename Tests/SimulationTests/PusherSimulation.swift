@@ -31,6 +31,7 @@ struct PusherSimulation {
         case wish
         case publish
         case restart
+        case comeBack
     }
 
     private enum Cause { case news, stale, timeout, user }
@@ -243,8 +244,10 @@ struct PusherSimulation {
             guard self.unanswered.removeValue(forKey: waiter) != nil else { throw Violation(description: "a caller was answered twice") }
         case .endListeners(let ids, _):
             for id in ids { self.end(id) }
-        case .finish:
+        case .finish(let reason):
             self.isFinished = true
+            // A user who is refused tries again some time.
+            if reason != .requested { self.later(0...60_000, .comeBack) }
             for id in self.channelListeners.keys.sorted(by: { $0.rawValue < $1.rawValue }) { self.end(id) }
         case .log:
             break
@@ -308,6 +311,8 @@ struct PusherSimulation {
         switch happening {
         case .wish:
             if self.now < Self.storm { try self.wish() }
+        case .comeBack:
+            try self.user("come back") { $0.start(now: $1, &$2) }
         case .publish:
             self.later(1_000...100_000, .publish)
             self.published += 1

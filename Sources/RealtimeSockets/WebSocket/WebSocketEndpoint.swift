@@ -69,13 +69,11 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
         let begins = self.state.withLock { state in
             guard state.stage == .handshaking else { return false }
             state.events = events
+            self.begin(&state)
             return true
         }
         guard begins else { return }
         events.opened(self.id, head: HTTPResponseHead(status: 101))
-        self.state.withLock { state in
-            if state.stage == .handshaking { self.begin(&state) }
-        }
         self.flush()
         if !leftover.isEmpty { self.receive(leftover) }
     }
@@ -184,20 +182,17 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
         if stage == .open { return self.receive(bytes) }
         var input = bytes
         do throws(TransportError) {
-            let head = try self.state.withLock { state throws(TransportError) -> HTTPResponseHead? in
+            let opened = try self.state.withLock { state throws(TransportError) -> (HTTPResponseHead, (any WebSocketEvents)?)? in
                 guard state.stage == .handshaking, !state.handshake.isEmpty else { return nil }
-                return try state.handshake[0].receive(&input)
-            }
-            guard let head else { return }
-            // Told first, so that what the owner sends on hearing it goes behind what it sent before.
-            self.state.withLock { $0.events }?.opened(self.id, head: head)
-            self.state.withLock { state in
-                guard state.stage == .handshaking else { return }
+                guard let head = try state.handshake[0].receive(&input) else { return nil }
                 state.handshake = []
                 state.opening = nil
                 state.deadline = nil
                 self.begin(&state)
+                return (head, state.events)
             }
+            guard let (head, events) = opened else { return }
+            events?.opened(self.id, head: head)
             self.flush()
             if !input.isEmpty { self.receive(input) }
         } catch {
