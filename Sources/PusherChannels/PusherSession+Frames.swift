@@ -74,7 +74,9 @@ extension PusherSession {
                 guard self.connection.connected != id else { throw error }
                 // Without a socket ID this connection is of no use: another attempt may do better.
                 effects.commands.append(.abandon(id))
-                self.closed(id, .transport(TransportError(.protocolViolation, "The server's greeting cannot be used: \(error).")), now: now, &effects)
+                self.closed(
+                    id, .transport(TransportError(.protocolViolation, "The server's greeting cannot be used: \(error).")), now: now,
+                    &effects)
                 throw error
             }
         case EventName.ping:

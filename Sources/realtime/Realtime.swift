@@ -15,7 +15,7 @@ enum Realtime {
     /// Every command there is. A new one is added here.
     static let commands: [any Command.Type] = [
         DemoCommand.self, ServePusherCommand.self, PusherSubscribeCommand.self, PusherPublishCommand.self, BenchCommand.self,
-        BenchLoadCommand.self,
+        BenchLoadCommand.self, AutobahnClientCommand.self, AutobahnServerCommand.self,
     ]
 
     static let groups = [

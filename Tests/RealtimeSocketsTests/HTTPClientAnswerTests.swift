@@ -26,7 +26,8 @@ struct HTTPClientAnswerTests {
         Good(testDescription: "HEAD", answer: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", method: "HEAD", body: ""),
         Good(
             testDescription: "100 and 103 before it",
-            answer: "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"),
+            answer:
+                "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"),
         Good(testDescription: "status 999", answer: "HTTP/1.1 999 Odd\r\nContent-Length: 5\r\n\r\nhello", status: 999),
         Good(testDescription: "no words", answer: "HTTP/1.1 200\r\nContent-Length: 5\r\n\r\nhello"),
         Good(
@@ -37,7 +38,8 @@ struct HTTPClientAnswerTests {
             answer: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX: \(String(repeating: "a", count: 60_000))\r\n\r\nhello"),
         Good(testDescription: "a folded field", answer: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX: a\r\n  b\r\n\r\nhello"),
         Good(testDescription: "what is no gzip", answer: "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nhello"),
-        Good(testDescription: "an unknown coding", answer: "HTTP/1.1 200 OK\r\nContent-Encoding: nothing\r\nContent-Length: 5\r\n\r\nhello"),
+        Good(
+            testDescription: "an unknown coding", answer: "HTTP/1.1 200 OK\r\nContent-Encoding: nothing\r\nContent-Length: 5\r\n\r\nhello"),
         Good(
             testDescription: "401 that asks for a password",
             answer: "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer, Basic realm=\"r\", NTLM\r\nContent-Length: 5\r\n\r\nhello",
@@ -98,7 +100,9 @@ struct HTTPClientAnswerTests {
         } _: { server in
             var endpoint = server.endpoint
             endpoint.target = "/a%20b?c=d"
-            let headers: HTTPHeaders = ["Authorization": "Bearer secret", "Connection": "keep-alive", "Host": "elsewhere", "Content-Length": "3"]
+            let headers: HTTPHeaders = [
+                "Authorization": "Bearer secret", "Connection": "keep-alive", "Host": "elsewhere", "Content-Length": "3",
+            ]
             _ = try await SocketHTTPTransport().send(HTTPRequest("PUT", endpoint, headers: headers, body: Array("the body".utf8)))
             let sent = String(decoding: try #require(server.connections.entries.first).seen.bytes, as: UTF8.self)
             #expect(

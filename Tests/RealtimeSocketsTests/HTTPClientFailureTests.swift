@@ -48,7 +48,8 @@ struct HTTPClientFailureTests {
         Bad("a NUL", Self.ok + "X: a\0b\r\n\r\n", .protocolViolation),
         Bad("bare line feeds", "HTTP/1.1 200 OK\nContent-Length: 5\n\nhello", .protocolViolation),
         Bad("a line of 200 kB", Self.ok + "X: \(String(repeating: "a", count: 200_000))\r\n\r\n", .tooLarge),
-        Bad("a head of 300 kB", Self.ok + String(repeating: "X: \(String(repeating: "a", count: 997))\r\n", count: 300) + "\r\n", .tooLarge),
+        Bad(
+            "a head of 300 kB", Self.ok + String(repeating: "X: \(String(repeating: "a", count: 997))\r\n", count: 300) + "\r\n", .tooLarge),
         Bad("20,000 fields", Self.ok + String(repeating: "X:\r\n", count: 20_000) + "\r\n", .tooLarge),
         Bad("no end of 1xx", String(repeating: "HTTP/1.1 102 Processing\r\n\r\n", count: 1000), .protocolViolation),
         Bad("not HTTP", "220 mail ready\r\n", .protocolViolation),
@@ -127,7 +128,9 @@ struct HTTPClientFailureTests {
         listener.close()
     }
 
-    @Test(arguments: ["", "HTTP/1.1 2", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"])
+    @Test(arguments: [
+        "", "HTTP/1.1 2", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello",
+    ])
     func aServerThatFallsSilentRunsIntoTheIdleTimeout(_ answer: String) async throws {
         try await ScriptedServer.run({ stream, _ in stream.send(answer.utf8) }) { server in
             var request = HTTPRequest.get(server.endpoint)

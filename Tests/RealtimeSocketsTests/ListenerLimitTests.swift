@@ -34,11 +34,15 @@ struct ListenerLimitTests {
         Bad("a bad chunk", post + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
         Bad("a proxy's method", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", 405),
         Bad("a body over the limit by its length", post + "Content-Length: 1001\r\n\r\n", 413),
-        Bad("a body over the limit in chunks", post + "Transfer-Encoding: chunked\r\n\r\n3e9\r\n\(String(repeating: "b", count: 1001))", 413),
+        Bad(
+            "a body over the limit in chunks", post + "Transfer-Encoding: chunked\r\n\r\n3e9\r\n\(String(repeating: "b", count: 1001))", 413
+        ),
         Bad("a long address", "GET /\(String(repeating: "a", count: 1100)) HTTP/1.1\r\n", 414),
         Bad("another expectation", post + "Expect: wonders\r\nContent-Length: 3\r\n\r\n", 417),
         Bad("a long line", "GET / HTTP/1.1\r\nHost: a\r\nX: \(String(repeating: "a", count: 1100))", 431),
-        Bad("a long head", "GET / HTTP/1.1\r\nHost: a\r\n\(String(repeating: "X: \(String(repeating: "a", count: 90))\r\n", count: 50))\r\n", 431),
+        Bad(
+            "a long head",
+            "GET / HTTP/1.1\r\nHost: a\r\n\(String(repeating: "X: \(String(repeating: "a", count: 90))\r\n", count: 50))\r\n", 431),
         Bad("many fields", "GET / HTTP/1.1\r\nHost: a\r\n\(String(repeating: "X:\r\n", count: 300))\r\n", 431),
         Bad("another transfer coding", post + "Transfer-Encoding: gzip, chunked\r\n\r\n", 501),
         Bad("another version", "GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505),
@@ -174,7 +178,9 @@ struct ListenerLimitTests {
         let gone = Log<Bool>()
         let handler = TestHandler { _, _, responder in
             responder.onDisconnect { gone.add(true) }
-            guard isStreamed else { return responder.respond(HTTPResponse(HTTPResponseHead(status: 200), body: [UInt8](repeating: 1, count: 32 << 20))) }
+            guard isStreamed else {
+                return responder.respond(HTTPResponse(HTTPResponseHead(status: 200), body: [UInt8](repeating: 1, count: 32 << 20)))
+            }
             responder.begin(HTTPResponseHead(status: 200))
             for _ in 0..<32 { responder.write([UInt8](repeating: 1, count: 1 << 20)) }
         }

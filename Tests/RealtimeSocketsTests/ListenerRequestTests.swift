@@ -59,7 +59,9 @@ struct ListenerRequestTests {
         let handler = TestHandler()
         try await withListener(handler) { address in
             let client = try RawClient(address)
-            client.send((1...1000).map { "POST /\($0) HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n\(String(repeating: "b", count: 100))" }.joined())
+            client.send(
+                (1...1000).map { "POST /\($0) HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n\(String(repeating: "b", count: 100))" }
+                    .joined())
             client.stream.finishWriting()
             _ = await client.whole()
         }

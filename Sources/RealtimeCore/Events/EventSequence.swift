@@ -50,7 +50,9 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
 
     /// The first event that fits, or `nil` when the sequence finished or the task was cancelled before one came.
     /// Events after it stay in the sequence. The predicate runs where the caller runs.
-    // Not `async`, or the standard library's own would be preferred to it, which an actor cannot call with its own state.
+    ///
+    /// The predicate is not `async`, or the standard library's own method would be preferred to this one, which an actor
+    /// cannot call with its own state.
     public func first(where predicate: (Element) throws -> Bool) async rethrows -> Element? {
         let iterator = self.makeAsyncIterator()
         while let element = await iterator.next() {

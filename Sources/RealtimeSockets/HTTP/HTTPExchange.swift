@@ -71,7 +71,8 @@ final class HTTPExchange: StreamEvents, Sleeper {
     private func start(_ connector: SocketConnector) throws(TransportError) {
         let endpoint = self.request.endpoint
         guard endpoint.scheme == "http" || endpoint.scheme == "https" else {
-            throw TransportError(.unsupported, "A request cannot be sent to \(endpoint.origin): its address has to begin with http:// or https://.")
+            throw TransportError(
+                .unsupported, "A request cannot be sent to \(endpoint.origin): its address has to begin with http:// or https://.")
         }
         guard self.request.method != "CONNECT" else {
             throw TransportError(.unsupported, "A request cannot have the method CONNECT: proxies are not spoken to.")

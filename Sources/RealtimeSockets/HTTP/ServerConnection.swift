@@ -301,7 +301,8 @@ final class ServerConnection: StreamEvents, Sleeper {
         self.stream.close()
         switch phase {
         case .answering(let exchange): exchange.clientHasGone()
-        case .upgraded(let endpoint): endpoint.ended(self.stream, TransportError(.closed, "The server stopped before the WebSocket had ended."))
+        case .upgraded(let endpoint):
+            endpoint.ended(self.stream, TransportError(.closed, "The server stopped before the WebSocket had ended."))
         default: break
         }
     }

@@ -97,7 +97,8 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
             guard endpoint.scheme == "ws" || endpoint.scheme == "wss" else {
                 throw TransportError(.invalidURL, "\(endpoint.origin) is no address of a WebSocket; it should begin with ws:// or wss://.")
             }
-            stream.connect(to: endpoint.host, port: endpoint.port, try opening.connector.options(for: endpoint, timeout: opening.request.timeout))
+            stream.connect(
+                to: endpoint.host, port: endpoint.port, try opening.connector.options(for: endpoint, timeout: opening.request.timeout))
         } catch {
             self.fail(error)
         }
@@ -140,7 +141,9 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
             case .open:
                 var begins = false
                 state.stream?.enqueue { output in
-                    self.keys.use { keys in begins = state.machine.close(code, reason: reason, output: &output, keys: &keys, now: self.loop.now) }
+                    self.keys.use { keys in
+                        begins = state.machine.close(code, reason: reason, output: &output, keys: &keys, now: self.loop.now)
+                    }
                 }
                 // A close frame has to be read to be answered, whatever the owner thinks of messages.
                 if begins { state.stream?.resumeReading() }
@@ -215,7 +218,10 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
             case .idle, .ended:
                 return News(socket: .drop)
             case .connecting, .handshaking:
-                let why = error ?? (state.handshake.isEmpty ? TransportError(.closed, "The peer ended the connection.") : state.handshake[0].endOfStream())
+                let why =
+                    error
+                    ?? (state.handshake.isEmpty
+                        ? TransportError(.closed, "The peer ended the connection.") : state.handshake[0].endOfStream())
                 return News(closed: .transport(why), socket: .drop)
             case .open:
                 let step = error.map { state.machine.failed($0) } ?? state.machine.endOfStream()
@@ -231,7 +237,8 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
             let now = self.loop.now
             if let deadline = state.deadline, deadline <= now, let request = state.opening?.request {
                 let refusal = state.handshake.first?.pendingRefusal
-                let why = refusal ?? TransportError(.timedOut, "\(request.endpoint.origin) did not open the WebSocket within \(request.timeout).")
+                let why =
+                    refusal ?? TransportError(.timedOut, "\(request.endpoint.origin) did not open the WebSocket within \(request.timeout).")
                 news = News(closed: .transport(why), socket: .drop)
             } else if state.stage == .open {
                 let step = state.machine.timeout(now: now)
