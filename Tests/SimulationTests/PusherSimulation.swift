@@ -48,6 +48,8 @@ struct PusherSimulation {
 
     private static let start = Instant(nanoseconds: 0)
     private static let storm = start.advanced(by: .seconds(1200))
+    /// A refusal that was on its way when the storm ended has arrived.
+    private static let peace = storm.advanced(by: .seconds(5))
     private static let calm = storm.advanced(by: .seconds(400))
     private static let end = calm.advanced(by: .seconds(60))
     private static let names = ["public", "private-a", "presence-b"]
@@ -97,7 +99,7 @@ struct PusherSimulation {
         for _ in 0..<3 { self.later(0...5_000, .wish) }
         self.later(0...1_000, .publish)
         self.later(60_000...900_000, .restart)
-        try self.run(until: Self.storm)
+        try self.run(until: Self.peace)
         // Peace: everything is wanted, and nothing is in the way any more.
         try self.user("peace") { $0.start(now: $1, &$2) }
         for name in Self.names { try self.subscribe(name) }
