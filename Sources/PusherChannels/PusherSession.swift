@@ -64,8 +64,8 @@ struct PusherSession: ReconnectingSession {
     var indices: [String: Int] = [:]
     var channels: [ChannelRecord?] = []
     var freeChannels: [Int] = []
-    /// The channel of the last event.
-    var lastChannel: Int?
+    /// Of the last event. It is forgotten whenever a channel or a listener comes or goes.
+    var lastPlace: EventPlace?
     /// Channels that were unsubscribed and whose routes are still held.
     var retired: [ChannelRecord] = []
     var subscriptionDeadlines = Deadlines<Int>()
@@ -273,7 +273,7 @@ struct PusherSession: ReconnectingSession {
     // MARK: Delivery
 
     /// In this module, where the compiler knows the event's type: it is called for every message.
-    mutating func deliver(_ event: Event, _ route: Route, _ effects: inout Effects<Self>) {
+    mutating func deliver(_ event: consuming Event, _ route: Route, _ effects: inout Effects<Self>) {
         guard !self.routes.isEmpty(route) else { return }
         effects.deliveries.append(event)
         let end = effects.deliveries.count

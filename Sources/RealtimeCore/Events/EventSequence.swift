@@ -78,7 +78,11 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
 
         /// The next event; `nil` when the sequence finished or the task was cancelled.
         @inlinable
-        public func next() async -> Element? {
+        public func next() async -> Element? { await self.next(isolation: #isolation) }
+
+        /// The same, as a `for await` loop calls it.
+        @inlinable
+        public func next(isolation actor: isolated (any Actor)?) async -> Element? {
             if self.batch.start == self.batch.elements.count, await !self.refill() { return nil }
             defer { self.batch.start += 1 }
             return self.batch.elements[self.batch.start]

@@ -78,6 +78,9 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
         if !leftover.isEmpty { self.receive(leftover) }
     }
 
+    /// How often it wrote to its socket.
+    var writes: Int { self.state.withLock { $0.stream }?.writes ?? 0 }
+
     // MARK: From the owner
 
     func open() {

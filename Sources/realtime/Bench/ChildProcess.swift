@@ -23,8 +23,10 @@ final class ChildProcess: Sendable {
         #endif
     }
 
-    /// - Parameter words: the program, looked for in `PATH` when it has no slash, and its arguments.
-    init(_ words: [String]) throws(ToolFailure) {
+    /// - Parameters:
+    ///   - words: the program, looked for in `PATH` when it has no slash, and its arguments.
+    ///   - quiet: its errors are not shown.
+    init(_ words: [String], quiet: Bool = false) throws(ToolFailure) {
         let (input, output) = (try Self.makePipe(), try Self.makePipe())
         #if canImport(Darwin)
         var actions: posix_spawn_file_actions_t?
@@ -35,6 +37,7 @@ final class ChildProcess: Sendable {
         defer { posix_spawn_file_actions_destroy(&actions) }
         posix_spawn_file_actions_adddup2(&actions, input.read, STDIN_FILENO)
         posix_spawn_file_actions_adddup2(&actions, output.write, STDOUT_FILENO)
+        if quiet { posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0) }
         let arguments = words.map { strdup($0) } + [nil]
         defer { for argument in arguments { free(argument) } }
         var process: pid_t = 0

@@ -38,3 +38,11 @@ enum FileLimit {
         return Int(clamping: limit.rlim_cur)
     }
 }
+
+/// The file of the tool.
+enum ToolSize {
+    static var bytes: Int? {
+        var status = stat()
+        return stat(ChildProcess.ownPath, &status) == 0 ? Int(status.st_size) : nil
+    }
+}
