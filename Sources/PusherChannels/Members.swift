@@ -27,7 +27,9 @@ public struct Members: Sendable, Hashable, RandomAccessCollection {
 
     package init(_ members: [Member], myID: String?) {
         self.myID = myID
-        for member in members { _ = self.add(member) }
+        // Not one by one: servers may send long lists.
+        var known: Set<String> = []
+        self.order = members.filter { known.insert($0.id).inserted }
     }
 
     /// This client's own user; `nil` until the channel is subscribed.
@@ -36,8 +38,11 @@ public struct Members: Sendable, Hashable, RandomAccessCollection {
     /// The member with this ID.
     public subscript(id id: String) -> Member? { self.order.first { $0.id == id } }
 
+    /// Zero: the member that came first.
     public var startIndex: Int { 0 }
+    /// The number of members.
     public var endIndex: Int { self.order.count }
+    /// The member at this place, in the order in which they came.
     public subscript(position: Int) -> Member { self.order[position] }
 
     /// False when the member was there: some servers announce each connection of a user.

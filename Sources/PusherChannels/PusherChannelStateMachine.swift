@@ -31,6 +31,14 @@ struct PusherChannelStateMachine: Sendable {
         }
     }
 
+    /// Whether the server was asked for the channel: what it says of any other is an answer to nothing.
+    var isAsked: Bool {
+        switch self.state {
+        case .subscribing, .subscribed: true
+        case .waiting, .authorizing, .failed: false
+        }
+    }
+
     enum BeginAction: Equatable { case none, authorize, subscribe }
 
     /// The connection is there, or the user asks again.

@@ -9,6 +9,7 @@ public import RealtimeCore
 /// let prices = try client.subscribe("prices")
 /// for await event in prices.events("price") {
 ///     let price = try event.decode(Price.self)
+///     print(price.value)
 /// }
 /// ```
 /// Every method may be called from any thread, actor or task, and none of them waits unless it is `async`. What is
@@ -30,7 +31,8 @@ public final class PusherClient: Sendable {
         self.configuration = configuration
         let transports = configuration.transports
         self.driver = SessionDriver(
-            PusherSession(configuration, seed: transports.seed()), transport: transports.webSocket, time: transports.time, log: configuration.log,
+            PusherSession(configuration, seed: transports.seed()), transport: transports.webSocket, time: transports.time,
+            log: configuration.log,
             subsystem: "pusher", perform: Self.performer(configuration))
     }
 

@@ -83,9 +83,12 @@ extension PusherSession {
             do throws(PusherFrameError) {
                 try self.established(id, try frame.dataValue(), now: now, &effects)
             } catch {
+                guard self.connection.connected != id else { throw error }
                 // Without a socket ID this connection is of no use: another attempt may do better.
                 effects.commands.append(.abandon(id))
-                self.closed(id, .transport(TransportError(.protocolViolation, "The server's greeting cannot be used: \(error).")), now: now, &effects)
+                self.closed(
+                    id, .transport(TransportError(.protocolViolation, "The server's greeting cannot be used: \(error).")), now: now,
+                    &effects)
                 throw error
             }
         case EventName.ping:
@@ -94,7 +97,7 @@ extension PusherSession {
             if let pingedAt { effects.counters.lastRoundTrip = pingedAt.duration(to: now) }
             self.pingedAt = nil
         case EventName.error:
-            self.serverReported(ServerError(try frame.dataValue()), channel: frame.channelName, now: now, &effects)
+            self.serverReported(ServerError(frame), channel: frame.channelName, now: now, &effects)
         case EventName.subscriptionSucceeded:
             guard let index = try self.channel(frame, &effects) else { return }
             try self.subscriptionSucceeded(index, frame, on: id, now: now, &effects)
@@ -108,11 +111,11 @@ extension PusherSession {
                     .subscriptionRefused, "The service refused the subscription to \(self.name(index)): \(words).",
                     serverCode: data["code"]?.int, status: data["status"]?.int), now: now, &effects)
         case EventName.memberAdded:
-            guard let index = try self.channel(frame, &effects) else { return }
+            guard let index = try self.presenceChannel(frame, &effects) else { return }
             let user = try PresenceUser(try frame.dataValue())
             self.memberAdded(index, Member(id: user.id, info: user.info), &effects)
         case EventName.memberRemoved:
-            guard let index = try self.channel(frame, &effects) else { return }
+            guard let index = try self.presenceChannel(frame, &effects) else { return }
             self.memberRemoved(index, id: try PresenceUser(try frame.dataValue()).id, &effects)
         case let name where name.hasPrefix("pusher:"):
             // Events of the service that are for users, such as pusher:cache_miss.
@@ -122,30 +125,42 @@ extension PusherSession {
         }
     }
 
-    /// The channel that a frame is about; `nil` when nobody wants it any more.
+    /// The channel that a frame is about; `nil` when nobody asked for it, or nobody wants it any more.
     private mutating func channel(_ frame: PusherFrame, _ effects: inout Effects<Self>) throws(PusherFrameError) -> Int? {
         guard let name = frame.channelName else { throw .missing("channel") }
-        let index = self.indices[name]
-        if index == nil { effects.counters.messagesIgnored += 1 }
-        return index
+        if let index = self.indices[name], self.channels[index]?.machine.isAsked == true { return index }
+        effects.counters.messagesIgnored += 1
+        return nil
+    }
+
+    /// The same for news of members. Those that come before the list of members are in it.
+    private mutating func presenceChannel(_ frame: PusherFrame, _ effects: inout Effects<Self>) throws(PusherFrameError) -> Int? {
+        guard let index = try self.channel(frame, &effects) else { return nil }
+        if let record = self.channels[index], record.kind == .presence, record.machine.publicState == .subscribed { return index }
+        effects.counters.messagesIgnored += 1
+        return nil
     }
 
     private mutating func serverReported(_ server: ServerError, channel: String?, now: Instant, _ effects: inout Effects<Self>) {
-        self.lastServerError = (server, now)
         let error = PusherError(.server, "The service reported an error: \(server.message)", serverCode: server.code)
         effects.log(.warning, error.message)
         self.deliver(.error(error), self.errorRoute, &effects)
         // It does not say for which subscription it is meant, so it is given to the one it names, or to the only one
         // that waits for an answer with a signature.
-        if server.message.hasPrefix("Existing subscription") { return }
+        if server.words.hasPrefix("Existing subscription") { return }
         let waiting = self.channels.indices.filter { index in
             guard let record = self.channels[index], case .subscribing = record.machine.state else { return false }
             return true
         }
-        let named = waiting.first { self.name($0) == channel } ?? waiting.first { server.message.contains(self.name($0)) }
         let signed = waiting.filter { self.channels[$0]?.kind.needsAuthorization == true }
+        // A public channel may be called "the".
+        let named = waiting.first { self.name($0) == channel } ?? signed.first { ChannelName.isNamed(self.name($0), in: server.words) }
         let only = signed.count == 1 && (server.code == nil || server.code == 4009) ? signed.first : nil
-        guard let index = named ?? only else { return }
+        guard let index = named ?? only else {
+            // What is said of no subscription may be why the connection ends.
+            self.lastServerError = (server, now)
+            return
+        }
         let refused = "The service refused the subscription to \(self.name(index)): \(server.message)"
         self.subscriptionFailed(index, PusherError(.subscriptionRefused, refused, serverCode: server.code), now: now, &effects)
     }

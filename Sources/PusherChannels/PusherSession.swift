@@ -107,7 +107,8 @@ struct PusherSession: ReconnectingSession {
 
     var request: WebSocketRequest {
         WebSocketRequest(
-            self.configuration.endpoint(useTLS: self.useTLS), headers: self.configuration.headers, messageLimit: self.configuration.messageLimit,
+            self.configuration.endpoint(useTLS: self.useTLS), headers: self.configuration.headers,
+            messageLimit: self.configuration.messageLimit,
             timeout: self.configuration.connectTimeout)
     }
 
@@ -133,9 +134,11 @@ struct PusherSession: ReconnectingSession {
     }
 
     /// The server's greeting, or the protocol's reason to do without this connection.
-    mutating func established(_ id: ConnectionID, _ data: JSONValue, now: Instant, _ effects: inout Effects<Self>) throws(PusherFrameError) {
+    mutating func established(_ id: ConnectionID, _ data: JSONValue, now: Instant, _ effects: inout Effects<Self>) throws(PusherFrameError)
+    {
         let greeting = try ConnectionEstablished(data)
-        let silence = min(self.configuration.activityTimeout, greeting.activityTimeout.map { .seconds($0) } ?? self.configuration.activityTimeout)
+        let silence = min(
+            self.configuration.activityTimeout, greeting.activityTimeout.map { .seconds($0) } ?? self.configuration.activityTimeout)
         let heartbeat = HeartbeatPolicy(probeAfterSilence: silence, deadAfterSilence: silence + self.configuration.pongTimeout)
         guard self.connection.ready(id, heartbeat, now: now) == .announceConnected else { return }
         self.socketID = greeting.socketID

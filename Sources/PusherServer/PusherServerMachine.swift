@@ -27,7 +27,7 @@ struct PusherServerMachine: SessionMachine {
         var users: [String: PresenceUser] = [:]
         var pending: [String: WorkID] = [:]
         var lastReceived: Instant
-        var isPinged = false
+        var pingedAt: Instant?
         var isSilent = false
         var isGreeted = false
         /// Told why, and closed: nothing it says counts any more.
@@ -113,7 +113,9 @@ struct PusherServerMachine: SessionMachine {
         guard let number = Int(version), (5...7).contains(number) else {
             return (PusherCloseCode.unsupportedProtocol, "Protocol version \(version.prefix(20)) is not supported; 5 to 7 are")
         }
-        guard self.bySocketID.count < self.app.connectionLimit else { return (PusherCloseCode.overQuota, "Application is over connection quota") }
+        guard self.bySocketID.count < self.app.connectionLimit else {
+            return (PusherCloseCode.overQuota, "Application is over connection quota")
+        }
         return nil
     }
 
@@ -153,24 +155,30 @@ struct PusherServerMachine: SessionMachine {
     /// Lazy: a message moves no deadline; the deadline, when it comes, looks when the last one was.
     private mutating func heartbeat(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         guard let connection = self.connections[id] else { return }
-        let dead = connection.lastReceived.advanced(by: self.app.activityTimeout).advanced(by: self.app.pongTimeout)
-        let probe = connection.lastReceived.advanced(by: self.app.activityTimeout)
-        if connection.isPinged, dead <= now {
+        if self.isSilent(id) {
+            // Whoever is told nothing owes no answer.
+            self.connections[id]!.pingedAt = nil
+            self.heartbeats.set(id, now.advanced(by: max(.milliseconds(1), self.app.activityTimeout)))
+        } else if let pingedAt = connection.pingedAt {
+            let dead = pingedAt.advanced(by: self.app.pongTimeout)
+            guard dead <= now else { return self.heartbeats.set(id, dead) }
             effects.commands.append(.send(id, PusherFrames.error(4201, "Pong reply not received in time")))
             effects.commands.append(.close(id, PusherCloseCode.pongMissing, reason: "Pong reply not received in time"))
-            return
-        }
-        if !connection.isPinged, probe <= now {
-            self.connections[id]!.isPinged = true
+        } else {
+            let probe = connection.lastReceived.advanced(by: self.app.activityTimeout)
+            guard probe <= now else { return self.heartbeats.set(id, probe) }
+            self.connections[id]!.pingedAt = now
             self.send(PusherFrames.ping, to: id, now: now, &effects)
+            self.heartbeats.set(id, now.advanced(by: max(.milliseconds(1), self.app.pongTimeout)))
         }
-        let next = self.connections[id]!.isPinged ? dead : probe
-        self.heartbeats.set(id, max(next, now + 1_000_000))
     }
+
+    private func isSilent(_ id: ConnectionID) -> Bool { self.faults.isSilent || self.connections[id]?.isSilent == true }
 
     private mutating func makeSocketID() -> String {
         while true {
-            let id = "\(UInt32.random(in: 1...UInt32.max, using: &self.generator)).\(UInt32.random(in: 1...UInt32.max, using: &self.generator))"
+            let id =
+                "\(UInt32.random(in: 1...UInt32.max, using: &self.generator)).\(UInt32.random(in: 1...UInt32.max, using: &self.generator))"
             if self.bySocketID[id] == nil { return id }
         }
     }
@@ -180,8 +188,8 @@ struct PusherServerMachine: SessionMachine {
     mutating func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, now: Instant, _ effects: inout Effects<Self>) {
         guard let connection = self.connections[id], !connection.isRefused else { return }
         self.connections[id]!.lastReceived = now
-        self.connections[id]!.isPinged = false
-        if connection.isSilent || self.faults.isSilent { return }
+        self.connections[id]!.pingedAt = nil
+        if self.isSilent(id) { return }
         batch.bytes.withUnsafeBytes { bytes in
             for entry in batch.entries where entry.kind == .text {
                 self.received(UnsafeRawBufferPointer(rebasing: bytes[entry.range]), from: id, now: now, &effects)
@@ -210,13 +218,17 @@ struct PusherServerMachine: SessionMachine {
         }
     }
 
-    private mutating func complain(_ id: ConnectionID, _ code: Int?, _ why: String, channel: String? = nil, now: Instant, _ effects: inout Effects<Self>) {
+    private mutating func complain(
+        _ id: ConnectionID, _ code: Int?, _ why: String, channel: String? = nil, now: Instant, _ effects: inout Effects<Self>
+    ) {
         self.send(PusherFrames.error(code, why, channel: channel), to: id, now: now, &effects)
     }
 
     // MARK: Channels
 
-    private mutating func subscribe(_ id: ConnectionID, _ data: JSONValue, now: Instant, _ effects: inout Effects<Self>) throws(PusherFrameError) {
+    private mutating func subscribe(
+        _ id: ConnectionID, _ data: JSONValue, now: Instant, _ effects: inout Effects<Self>
+    ) throws(PusherFrameError) {
         guard let connection = self.connections[id] else { return }
         guard let name = data["channel"]?.string else { throw .missing("channel") }
         func refuse(_ code: Int?, _ why: String) {
@@ -224,7 +236,9 @@ struct PusherServerMachine: SessionMachine {
             self.complain(id, code, why, channel: name, now: now, &effects)
         }
         if let problem = ChannelName.problem(name) { return refuse(nil, problem) }
-        if connection.channels.contains(name) || connection.pending[name] != nil { return refuse(nil, "Existing subscription to channel \(name)") }
+        if connection.channels.contains(name) || connection.pending[name] != nil {
+            return refuse(nil, "Existing subscription to channel \(name)")
+        }
         let kind = ChannelName.kind(of: name)
         var user: PresenceUser?
         if kind.needsAuthorization {
@@ -247,7 +261,8 @@ struct PusherServerMachine: SessionMachine {
         let work = WorkID(rawValue: self.lastNumber)
         self.attempts[work] = Attempt(connection: id, channel: name, user: user)
         self.connections[id]!.pending[name] = work
-        effects.commands.append(.work(work, Work(attempt: SubscriptionAttempt(socketID: connection.socketID, channel: name, userID: user?.id))))
+        effects.commands.append(
+            .work(work, Work(attempt: SubscriptionAttempt(socketID: connection.socketID, channel: name, userID: user?.id))))
     }
 
     mutating func workFinished(_ id: WorkID, _ verdict: SubscriptionVerdict, now: Instant, _ effects: inout Effects<Self>) {
@@ -303,7 +318,8 @@ struct PusherServerMachine: SessionMachine {
         self.leave(name, id, connection, now: now, &effects)
     }
 
-    private mutating func leave(_ name: String, _ id: ConnectionID, _ connection: Connection, now: Instant, _ effects: inout Effects<Self>) {
+    private mutating func leave(_ name: String, _ id: ConnectionID, _ connection: Connection, now: Instant, _ effects: inout Effects<Self>)
+    {
         guard var channel = self.channels[name] else { return }
         channel.subscribers.removeAll { $0 == id }
         if let user = connection.users[name], let index = channel.users.firstIndex(where: { $0.user.id == user.id }) {
@@ -318,7 +334,9 @@ struct PusherServerMachine: SessionMachine {
         self.deliver(.unsubscribed(socketID: connection.socketID, channel: name), &effects)
     }
 
-    private mutating func clientEvent(_ id: ConnectionID, _ event: String, _ frame: PusherFrame, now: Instant, _ effects: inout Effects<Self>) {
+    private mutating func clientEvent(
+        _ id: ConnectionID, _ event: String, _ frame: PusherFrame, now: Instant, _ effects: inout Effects<Self>
+    ) {
         guard let connection = self.connections[id] else { return }
         let code = Int(PusherCloseCode.clientEventRejected.rawValue)
         guard self.app.allowsClientEvents else {
@@ -327,7 +345,9 @@ struct PusherServerMachine: SessionMachine {
         guard let name = frame.channelName else { return self.complain(id, code, "A client event needs a channel", now: now, &effects) }
         func reject(_ why: String) { self.complain(id, code, why, channel: name, now: now, &effects) }
         guard ChannelName.kind(of: name).allowsClientEvents else { return reject("Client events are for private and presence channels") }
-        guard connection.channels.contains(name) else { return reject("Client event rejected: the connection is not subscribed to \(name)") }
+        guard connection.channels.contains(name) else {
+            return reject("Client event rejected: the connection is not subscribed to \(name)")
+        }
         if let problem = EventName.problem(event) { return reject(problem) }
         guard frame.data.length <= 2 * EventName.maximumDataSize, frame.dataBytes.count <= EventName.maximumDataSize else {
             return reject("The data of a client event has at most \(EventName.maximumDataSize) bytes")
@@ -345,7 +365,9 @@ struct PusherServerMachine: SessionMachine {
     }
 
     /// An event for everybody on the channel, apart from one connection.
-    mutating func publish(_ event: String, to name: String, data: String, except socketID: String? = nil, now: Instant, _ effects: inout Effects<Self>) {
+    mutating func publish(
+        _ event: String, to name: String, data: String, except socketID: String? = nil, now: Instant, _ effects: inout Effects<Self>
+    ) {
         let subscribers = self.channels[name]?.subscribers ?? []
         if !subscribers.isEmpty {
             let message = PusherFrames.event(event, channel: name, data: data)
@@ -357,14 +379,17 @@ struct PusherServerMachine: SessionMachine {
 
     // MARK: Faults and orders
 
-    mutating func order(_ socketID: String, now: Instant, _ effects: inout Effects<Self>, _ body: (inout Connection, ConnectionID, inout Effects<Self>) -> Void) {
+    mutating func order(
+        _ socketID: String, now: Instant, _ effects: inout Effects<Self>,
+        _ body: (inout Connection, ConnectionID, inout Effects<Self>) -> Void
+    ) {
         guard let id = self.bySocketID[socketID] else { return }
         body(&self.connections[id]!, id, &effects)
     }
 
     /// Everything to clients goes this way, so that faults meet everything.
     private mutating func send(_ message: WebSocketMessage, to id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
-        if self.faults.isSilent || self.connections[id]?.isSilent == true { return }
+        if self.isSilent(id) { return }
         if self.faults.dropRate > 0, Double.random(in: 0..<1, using: &self.generator) < self.faults.dropRate { return }
         guard self.faults.delay > .zero else { return effects.commands.append(.send(id, message)) }
         self.lastNumber += 1

@@ -37,6 +37,23 @@ package enum ChannelName {
         return nil
     }
 
+    /// Whether a text names the channel: as a whole word, since one channel's name may begin with another's.
+    package static func isNamed(_ name: String, in words: String) -> Bool {
+        let (text, name) = (Array(words.utf8), Array(name.utf8))
+        guard !name.isEmpty, text.count >= name.count else { return false }
+        for start in 0...(text.count - name.count) where text[start..<(start + name.count)].elementsEqual(name) {
+            guard start == 0 || !self.isWordPart(text[start - 1]) else { continue }
+            // A full stop after the name ends the sentence, unless the name goes on behind it.
+            let rest = text[(start + name.count)...].drop { self.isAllowed($0) && !self.isWordPart($0) }
+            if rest.first.map({ !self.isWordPart($0) }) ?? true { return true }
+        }
+        return false
+    }
+
+    private static func isWordPart(_ byte: UInt8) -> Bool {
+        self.isAllowed(byte) && byte != UInt8(ascii: ",") && byte != UInt8(ascii: ".") && byte != UInt8(ascii: ";")
+    }
+
     private static func isAllowed(_ byte: UInt8) -> Bool {
         switch byte {
         case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "0")...UInt8(ascii: "9"): true

@@ -19,7 +19,7 @@ package struct PresenceUser: Hashable, Sendable {
 
     /// From a subscription's `{"presence":{"ids":[…],"hash":{…}}}`. Where `ids` is missing, the hash's names serve.
     package static func list(_ data: JSONValue) throws(PusherFrameError) -> [PresenceUser] {
-        guard let presence = data["presence"] else { throw .missing("presence") }
+        guard let presence = data["presence"]?.object else { throw .missing("presence") }
         let hash = presence["hash"]?.object ?? JSONObject()
         let ids = presence["ids"]?.array?.compactMap(Self.text) ?? hash.keys
         return ids.map { PresenceUser(id: $0, info: hash[$0]) }

@@ -15,6 +15,7 @@ public struct SocketTransport: WebSocketTransport {
         self.connector = SocketConnector(loop: loop, resolver: resolver, tls: tls)
     }
 
+    /// Makes a connection that begins when it is told to open. It does no I/O yet.
     public func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
         WebSocketEndpoint(request, id: id, events: events, connector: self.connector)
     }

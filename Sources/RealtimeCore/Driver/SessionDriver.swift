@@ -4,9 +4,10 @@
 /// holds the driver until it has ended, so its owner, the public client, stops it when it is dropped.
 package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sleeper {
     /// Begins the work on any thread and returns how to cancel it. `finished` may be called on any thread, once.
-    package typealias Perform = @Sendable (
-        Machine.Work, _ finished: @escaping @Sendable (Machine.WorkResult) -> Void
-    ) -> (@Sendable () -> Void)?
+    package typealias Perform =
+        @Sendable (
+            Machine.Work, _ finished: @escaping @Sendable (Machine.WorkResult) -> Void
+        ) -> (@Sendable () -> Void)?
     private typealias Outcome = Result<Machine.Answer, Machine.Failure>
 
     private enum WorkState: Sendable {
@@ -23,7 +24,8 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
         var effects: Effects<Machine>
         var connections: [ConnectionID: any WebSocketConnection] = [:]
         var listeners: [ListenerID: Registered] = [:]
-        var fullListeners = 0
+        /// By number, not as a count: a listener may end between its consumer's taking a batch and saying so.
+        var fullListeners: Set<ListenerID> = []
         var paused: ConnectionID?
         var waiters: [WaiterID: Waiter<Outcome>] = [:]
         var waiterDeadlines = Deadlines<WaiterID>()
@@ -136,7 +138,9 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
     }
 
     /// A connection that somebody else made, as a listener does. What it brings comes as for any other.
-    package func adopt(_ connection: any WebSocketConnection, id: ConnectionID, _ input: (inout Machine, Instant, inout Effects<Machine>) -> Void) {
+    package func adopt(
+        _ connection: any WebSocketConnection, id: ConnectionID, _ input: (inout Machine, Instant, inout Effects<Machine>) -> Void
+    ) {
         self.run { state, now in
             state.connections[id] = connection
             input(&state.machine, now, &state.effects)
@@ -221,11 +225,11 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
             if signal == .left {
                 state.listeners[id] = nil
                 state.machine.left(id)
-                guard registered.listener.isFull else { return }
+            } else if registered.listener.isFull {
+                // It filled up again meanwhile, and will be drained again.
+                return
             }
-            state.fullListeners -= 1
-            guard state.fullListeners == 0, let id = state.paused.take() else { return }
-            self.resume(id, &state, now, &deferred)
+            self.isFullNoLonger(id, &state, now, &deferred)
         }
     }
 
@@ -261,7 +265,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
                 let appended = registered.listener.append(state.effects.deliveries[start..<run.end])
                 deferred.wake(appended.wakeUp)
                 state.effects.counters.eventsDropped += appended.dropped
-                if appended.becameFull { state.fullListeners += 1 }
+                if appended.becameFull { state.fullListeners.insert(id) }
                 isFull = isFull || appended.isFull
             }
             start = run.end
@@ -318,10 +322,14 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
 
     private func end(_ id: ListenerID, _ reason: EndReason, _ state: inout State, _ now: Instant, _ deferred: inout Deferred) {
         guard let registered = state.listeners.removeValue(forKey: id) else { return }
-        if registered.listener.isFull { state.fullListeners -= 1 }
         state.machine.left(id)
         deferred.wake(registered.listener.finish(reason))
-        if state.fullListeners == 0, let paused = state.paused.take() { self.resume(paused, &state, now, &deferred) }
+        self.isFullNoLonger(id, &state, now, &deferred)
+    }
+
+    private func isFullNoLonger(_ id: ListenerID, _ state: inout State, _ now: Instant, _ deferred: inout Deferred) {
+        guard state.fullListeners.remove(id) != nil, state.fullListeners.isEmpty, let paused = state.paused.take() else { return }
+        self.resume(paused, &state, now, &deferred)
     }
 
     /// The wish is noted under the lock, so that it keeps its order with the wish to pause; the flush carries it out.

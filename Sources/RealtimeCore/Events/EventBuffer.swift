@@ -19,6 +19,7 @@ public enum EndReason: Sendable, Hashable, CustomStringConvertible {
     /// The connection has ended for good.
     case closed(CloseReason)
 
+    /// The reason in words, for logs and messages.
     public var description: String {
         switch self {
         case .ended: "ended as asked"
@@ -86,7 +87,7 @@ package final class EventBuffer<Element: Sendable>: Sendable {
                     state.pending.start = 0
                 }
             case .pauseReading(let limit):
-                result.isFull = waiting >= limit
+                result.isFull = waiting >= max(1, limit)
                 result.becameFull = result.isFull && !state.isFull
                 state.isFull = result.isFull
             }

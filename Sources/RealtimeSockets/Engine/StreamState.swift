@@ -162,6 +162,9 @@ struct StreamState: Sendable {
             self.sent = 0
             swap(&self.sending, &self.appended)
             if !self.appended.isEmpty { self.appended = [] }
+        } else if self.appended.isEmpty {
+            // What was appended meanwhile has its own write to come, or nobody would send it.
+            self.isFlushWanted = false
         }
         self.isWriting = true
         self.writes &+= 1

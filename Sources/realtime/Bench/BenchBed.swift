@@ -16,7 +16,8 @@ struct BenchBed: Sendable {
         self.messages = messages
         self.connections = connections
         self.load = try ChildProcess([ChildProcess.ownPath, "bench-load"] + tls)
-        guard let words = self.load.readLine()?.split(separator: " "), words.count == 2, words[0] == "ready", let port = Int(words[1]) else {
+        guard let words = self.load.readLine()?.split(separator: " "), words.count == 2, words[0] == "ready", let port = Int(words[1])
+        else {
             self.load.end()
             throw ToolFailure("The process that makes the load did not start.")
         }
@@ -28,7 +29,9 @@ struct BenchBed: Sendable {
     /// A benchmark, or a part of one, cannot be had here.
     func skip(_ name: String, _ why: String) {
         self.console.say(
-            Line([.init(name, .name), .init(" is left out: \(why)", .warning)], ["type": "skipped", "name": .string(name), "reason": .string(why)]))
+            Line(
+                [.init(name, .name), .init(" is left out: \(why)", .warning)],
+                ["type": "skipped", "name": .string(name), "reason": .string(why)]))
     }
 
     /// A client of the load, connected.

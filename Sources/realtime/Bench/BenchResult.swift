@@ -37,7 +37,9 @@ struct BenchResult: Sendable {
     }
 
     var line: Line {
-        var words: [Line.Span] = [.init(Self.padded(self.name, 44), .name), .init(Self.left(Self.words(self.value), 9)), .init(" " + Self.padded(self.unit, 12))]
+        var words: [Line.Span] = [
+            .init(Self.padded(self.name, 44), .name), .init(Self.left(Self.words(self.value), 9)), .init(" " + Self.padded(self.unit, 12)),
+        ]
         if let ratio, let against { words.append(.init(Self.padded("\(Self.words(ratio)) x \(against)", 30), .faint)) }
         if let goal, let isMet { words.append(.init("\(isMet ? "met" : "missed"): \(goal)", isMet ? .good : .bad)) }
         return Line(

@@ -33,10 +33,11 @@ final class LoadServer: Sendable {
             options.security = { descriptor throws(TransportError) in try TLSSession(server: context, descriptor: descriptor) }
         }
         let listener = try TCPListener(options, loops: [self.loop]) { _ in
-            LoadConnection(self.state.withLock { state in
-                state.lastNumber += 1
-                return state.lastNumber
-            }, self)
+            LoadConnection(
+                self.state.withLock { state in
+                    state.lastNumber += 1
+                    return state.lastNumber
+                }, self)
         }
         return listener.address.port
     }

@@ -51,7 +51,9 @@ struct NodePeer {
                 defer { node.end() }
                 guard node.readLine() == "ready" else { throw ToolFailure("Node did not come to its load.") }
                 burst()
-                guard let microseconds = node.readLine().flatMap({ Double($0) }) else { throw ToolFailure("Node did not receive all of its load.") }
+                guard let microseconds = node.readLine().flatMap({ Double($0) }) else {
+                    throw ToolFailure("Node did not receive all of its load.")
+                }
                 return microseconds * 1000 / Double(messages)
             }
         }

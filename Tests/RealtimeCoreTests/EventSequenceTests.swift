@@ -1,0 +1,277 @@
+import RealtimeCore
+import RealtimeTesting
+import Testing
+
+/// A buffer with a sequence on it, and what the sequence signals.
+private struct Source {
+    let buffer: EventBuffer<Int>
+    let signals = Recorder<EventSequence<Int>.Signal>()
+    let events: EventSequence<Int>
+
+    init(_ policy: BufferPolicy = .standard) {
+        self.buffer = EventBuffer(policy)
+        self.events = EventSequence(EventSequence<Int>.Listener(self.buffer) { [signals] in signals.record($0) })
+    }
+
+    /// What a producer does: appends under its lock, and wakes afterwards.
+    @discardableResult
+    func send(_ elements: some Sequence<Int>) -> Appended {
+        let appended = self.buffer.append { $0.append(contentsOf: elements) }
+        appended.wakeUp?.resume()
+        return appended
+    }
+
+    func finish(_ reason: EndReason = .ended) { self.buffer.finish(reason)?.resume() }
+}
+
+@Suite struct EventSequenceTests {
+    // MARK: Policies
+
+    @Test(arguments: [
+        (BufferPolicy.dropOldest(3), [8, 9, 10], 7), (.dropNewest(3), [1, 2, 3], 7), (.pauseReading(3), Array(1...10), 0),
+        (.dropOldest(100), Array(1...10), 0), (.dropNewest(100), Array(1...10), 0), (.dropOldest(1), [10], 9), (.dropNewest(1), [1], 9),
+        (.dropOldest(0), [10], 9), (.dropNewest(0), [1], 9), (.dropOldest(-5), [10], 9), (.dropNewest(.min), [1], 9),
+    ])
+    func eachPolicyKeepsWhatItSays(policy: BufferPolicy, kept: [Int], dropped: Int) async {
+        for sizes in [[10], [3, 3, 4], Array(repeating: 1, count: 10)] {
+            let source = Source(policy)
+            var next = 1
+            var lost = 0
+            for size in sizes {
+                lost += source.send(next..<(next + size)).dropped
+                next += size
+            }
+            #expect(source.events.dropped == dropped && lost == dropped)
+            #expect(await source.events.pending() == kept)
+        }
+    }
+
+    @Test(arguments: [1, 2, 5, 0, -1])
+    func aBufferThatDropsNothingIsFullFromItsLimitOn(limit: Int) async {
+        let source = Source(.pauseReading(limit))
+        #expect(source.send([]).isFull == false)
+        for count in 1...8 {
+            let appended = source.send([count])
+            #expect(appended.isFull == (count >= max(1, limit)))
+            #expect(appended.becameFull == (count == max(1, limit)))
+        }
+        #expect(await source.events.pending() == Array(1...8))
+        #expect(source.signals.all == [.drained])
+        #expect(source.buffer.isFull == false)
+    }
+
+    @Test func aMillionDropsAreCheapAndTheLatestStay() async {
+        let source = Source(.dropOldest(1024))
+        for number in 0..<1_000_000 { source.send(CollectionOfOne(number)) }
+        #expect(source.events.dropped == 1_000_000 - 1024)
+        #expect(await source.events.pending() == Array(998_976..<1_000_000))
+    }
+
+    // MARK: Consuming
+
+    @Test func whatABreakLeavesIsThereForTheNextLoop() async {
+        let source = Source()
+        source.send(1...5)
+        var seen: [Int] = []
+        for await event in source.events {
+            seen.append(event)
+            if event == 2 {
+                source.send(6...7)
+                break
+            }
+        }
+        #expect(seen == [1, 2])
+        source.send([8])
+        #expect(await source.events.pending() == [3, 4, 5, 6, 7, 8])
+    }
+
+    @Test func aLoopThatIsLeftByAThrowLeavesTheRest() async {
+        struct Enough: Error {}
+        let source = Source()
+        source.send(1...3)
+        await #expect(throws: Enough.self) { _ = try await source.events.first { _ in throw Enough() } }
+        #expect(await source.events.pending() == [2, 3])
+    }
+
+    @Test func cancellingEndsAWaitAtOnceAndNothingIsLost() async {
+        let source = Source()
+        let task = Task { () -> [Int] in
+            var seen: [Int] = []
+            for await event in source.events { seen.append(event) }
+            return seen
+        }
+        source.send([1])
+        task.cancel()
+        let seen = await task.value
+        source.send([2, 3])
+        #expect(seen + (await source.events.pending()) == [1, 2, 3])
+        #expect(source.events.endReason == nil)
+    }
+
+    @Test func finishingWakesWhoWaitsAndTheFirstReasonStays() async {
+        let source = Source()
+        let task = Task { await source.events.first { _ in true } }
+        await Task.yield()
+        source.finish(.closed(.heartbeatTimeout))
+        source.finish(.ended)
+        #expect(await task.value == nil)
+        #expect(source.events.endReason == .closed(.heartbeatTimeout))
+        #expect(source.send([1]).dropped == 0)
+        #expect(await source.events.first { _ in true } == nil)
+    }
+
+    @Test func whatCameBeforeTheEndIsStillDelivered() async {
+        let source = Source()
+        source.send(1...3)
+        source.finish()
+        #expect(source.events.endReason == .ended)
+        var seen: [Int] = []
+        for await event in source.events { seen.append(event) }
+        #expect(seen == [1, 2, 3])
+    }
+
+    @Test func aConsumerIsWokenOncePerBatch() async {
+        let source = Source()
+        let woken = Recorder<[Int]>()
+        let task = Task { @MainActor in
+            let iterator = source.events.makeAsyncIterator()
+            var batch: [Int] = []
+            while let event = await iterator.next() {
+                batch.append(event)
+                if batch.count == 3 {
+                    woken.record(batch)
+                    batch = []
+                }
+            }
+        }
+        var wakeUps = 0
+        for start in [0, 3, 6] {
+            while woken.all.count < start / 3 { await Task.yield() }
+            // Appended by one producer under one lock: whoever waits is taken out once, and not again until it waits again.
+            let first = source.buffer.append { $0.append(start) }
+            let second = source.buffer.append { $0.append(contentsOf: [start + 1, start + 2]) }
+            wakeUps += [first, second].filter { $0.wakeUp != nil }.count
+            first.wakeUp?.resume()
+            second.wakeUp?.resume()
+        }
+        while woken.all.count < 3 { await Task.yield() }
+        source.finish()
+        await task.value
+        #expect(woken.all == [[0, 1, 2], [3, 4, 5], [6, 7, 8]])
+        #expect(wakeUps <= 3)
+    }
+
+    @Test func theListenerHasLeftWhenTheLastCopyIsDropped() {
+        let signals = Recorder<EventSequence<Int>.Signal>()
+        var events: EventSequence<Int>? = EventSequence(EventSequence<Int>.Listener(EventBuffer(.standard)) { signals.record($0) })
+        var copy = events
+        events = nil
+        #expect(signals.all == [] && copy != nil)
+        copy = nil
+        #expect(signals.all == [.left])
+    }
+
+    @Test func anIteratorKeepsTheListenerAlive() async {
+        let signals = Recorder<EventSequence<Int>.Signal>()
+        let buffer = EventBuffer<Int>(.standard)
+        var iterator: EventSequence<Int>.AsyncIterator? = EventSequence(EventSequence<Int>.Listener(buffer) { signals.record($0) })
+            .makeAsyncIterator()
+        _ = buffer.append { $0 += [1, 2] }
+        #expect(await iterator?.next() == 1)
+        #expect(signals.all == [])
+        iterator = nil
+        #expect(signals.all == [.left])
+    }
+
+    @Test func oneConsumerAfterTheOtherIsFine() async {
+        let source = Source()
+        source.send(1...3)
+        for expected in 1...3 { #expect(await source.events.makeAsyncIterator().next() == expected) }
+    }
+
+    #if os(Linux) || os(macOS)
+    @Test func twoConsumersAtATimeStopTheProgram() async {
+        await #expect(processExitsWith: .failure) {
+            let events = EventSequence(EventSequence<Int>.Listener(EventBuffer(.standard)) { _ in })
+            let first = events.makeAsyncIterator()
+            let second = events.makeAsyncIterator()
+            withExtendedLifetime((first, second)) {}
+        }
+    }
+    #endif
+
+    // MARK: Wherever the consumer lives
+
+    @MainActor
+    final class Screen {
+        var shown: [Int] = []
+
+        func show(_ events: EventSequence<Int>) async {
+            for await event in events {
+                self.shown.append(event)
+                if event == 3 { break }
+            }
+        }
+
+        func first(_ events: EventSequence<Int>) async -> Int? { await events.first { $0 > self.shown.count } }
+    }
+
+    actor Store {
+        var kept: [Int] = []
+
+        func keep(_ events: EventSequence<Int>) async -> Int? {
+            let found = await events.first { event in
+                self.kept.append(event)
+                return event == 3
+            }
+            return found
+        }
+    }
+
+    @Test @MainActor func aConsumerOnTheMainActor() async {
+        let (source, screen) = (Source(), Screen())
+        source.send(1...6)
+        await screen.show(source.events)
+        #expect(screen.shown == [1, 2, 3])
+        #expect(await screen.first(source.events) == 4)
+    }
+
+    @Test func aConsumerInAnActor() async {
+        let (source, store) = (Source(), Store())
+        source.send(1...6)
+        #expect(await store.keep(source.events) == 3)
+        #expect(await store.kept == [1, 2, 3])
+        #expect(await source.events.pending() == [4, 5, 6])
+    }
+
+    @Test func aConsumerInAFunctionOfNoActor() async {
+        let source = Source()
+        source.send(1...6)
+        #expect(await source.events.first { $0.isMultiple(of: 4) } == 4)
+        #expect(
+            await source.events.first {
+                await Task.yield(); return $0 == 5
+            } == 5)
+        source.finish()
+        #expect(await source.events.first { $0 == 7 } == nil)
+    }
+
+    @Test func aProducerAndAConsumerOnTwoThreadsLoseNothing() async {
+        let source = Source(.pauseReading(16))
+        async let produced: Void = {
+            for start in stride(from: 0, to: 10_000, by: 10) { source.send(start..<(start + 10)) }
+            source.finish()
+        }()
+        var next = 0
+        while source.events.endReason == nil || next < 10_000 {
+            // Consumers come and go.
+            for await event in source.events {
+                #expect(event == next)
+                next += 1
+                if next.isMultiple(of: 7) { break }
+            }
+        }
+        await produced
+        #expect(next == 10_000)
+    }
+}

@@ -1,0 +1,558 @@
+@testable import RealtimeCore
+import RealtimeTesting
+import Testing
+
+@Suite struct SessionDriverTests {
+    // MARK: Connecting
+
+    @Test func startingOpensOneConnectionAndStartingAgainDoesNothing() {
+        let toy = Toy()
+        toy.driver.start()
+        toy.driver.start()
+        #expect(toy.transport.made.all.map(\.id) == [ConnectionID(rawValue: 1)])
+        #expect(toy.connection.calls.all == [.open])
+        toy.connection.connect()
+        #expect(toy.driver.read { $0.isConnected })
+    }
+
+    @Test func aLossIsMendedAfterTheBackoffWithANewConnection() {
+        let toy = Toy()
+        toy.connect().end(.transport(TransportError(.reset, "cut")))
+        #expect(toy.transport.made.all.count == 1)
+        toy.clock.advance(by: .seconds(1))
+        #expect(toy.transport.made.all.count == 2)
+        toy.connection.connect()
+        #expect(toy.driver.read { $0.isConnected })
+    }
+
+    @Test func aDeadConnectionsLastWordsAreNotHeard() async {
+        let toy = Toy()
+        let events = toy.listen("news", .standard, .client)
+        let old = toy.connect()
+        toy.clock.advance(by: .seconds(90))
+        #expect(old.calls.all == [.enqueue("."), .flush, .abandon])
+        toy.clock.advance(by: .seconds(1))
+        let new = toy.connection
+        new.connect()
+        old.receive("@ news late", "= a late")
+        old.end(.peer(.policyViolation, ""))
+        new.receive("@ news fresh")
+        #expect(await events.pending() == ["fresh"])
+        #expect(toy.driver.read { $0.isConnected })
+    }
+
+    @Test func whatOneStepSendsIsFlushedOnce() {
+        let toy = Toy()
+        let connection = toy.connect()
+        toy.driver.step { machine, _, effects in for line in ["a", "b", "c"] { machine.say(line, &effects) } }
+        #expect(connection.calls.all == [.enqueue("a"), .enqueue("b"), .enqueue("c"), .flush])
+        #expect(toy.driver.counters.messagesSent == 3 && toy.driver.counters.bytesSent == 3)
+    }
+
+    @Test func whatIsSentToAConnectionThatIsGoneIsDropped() {
+        let toy = Toy()
+        let connection = toy.connect()
+        toy.driver.step { _, _, effects in
+            effects.commands.append(.abandon(connection.id))
+            effects.commands.append(.send(connection.id, .text("late")))
+            effects.commands.append(.close(connection.id, .normal, reason: ""))
+        }
+        #expect(connection.calls.all == [.abandon])
+        #expect(toy.driver.counters.messagesSent == 0)
+    }
+
+    // MARK: Callers that wait
+
+    @Test func anAnswerReachesTheOneWhoAskedAndTheFirstCounts() async {
+        let toy = Toy()
+        let connection = toy.connect()
+        let (first, second) = (await toy.ask("a"), await toy.ask("b"))
+        #expect(connection.calls.all == [.enqueue("? a"), .flush, .enqueue("? b"), .flush])
+        connection.receive("= b two", "= a one", "= a again")
+        #expect(await first.value == .success("one"))
+        #expect(await second.value == .success("two"))
+    }
+
+    @Test func aSecondAnswerToTheSameCallerChangesNothing() async {
+        let toy = Toy()
+        let connection = toy.connect()
+        let task = await toy.ask("a")
+        let waiter = toy.driver.read { $0.questions["a"]! }
+        toy.driver.step { _, _, effects in
+            effects.commands.append(.answer(waiter, .success("one")))
+            effects.commands.append(.answer(waiter, .failure(.cancelled)))
+        }
+        connection.receive("= a three")
+        #expect(await task.value == .success("one"))
+    }
+
+    @Test func aQuestionThatIsAnsweredAtOnceDoesNotWait() async {
+        let toy = Toy()
+        await #expect(throws: ToySession.Failure.ended(.requested)) { try await toy.driver.ask { $0.ask("a", $1, &$3) } }
+    }
+
+    @Test func cancellingAnswersAtOnceAndTheMachineForgetsTheCaller() async {
+        let toy = Toy()
+        let connection = toy.connect()
+        let task = await toy.ask("a")
+        task.cancel()
+        #expect(await task.value == .failure(.cancelled))
+        #expect(toy.driver.read { $0.questions.isEmpty })
+        connection.receive("= a late")
+    }
+
+    @Test func aTaskThatIsCancelledAlreadyGetsItsAnswerAtOnce() async {
+        let toy = Toy()
+        _ = toy.connect()
+        let task = Task { [driver = toy.driver] () -> Bool in
+            withUnsafeCurrentTask { $0?.cancel() }
+            do throws(ToySession.Failure) {
+                _ = try await driver.ask { $0.ask("a", $1, &$3) }
+                return false
+            } catch {
+                return error == .cancelled
+            }
+        }
+        #expect(await task.value)
+        #expect(toy.driver.read { $0.questions.isEmpty })
+    }
+
+    @Test func whoWaitsTooLongIsToldHowLong() async {
+        let toy = Toy()
+        let connection = toy.connect()
+        let (short, long) = (await toy.ask("a", limit: .seconds(5)), await toy.ask("b", limit: .seconds(10)))
+        toy.clock.advance(by: .seconds(5))
+        #expect(await short.value == .failure(.timedOut(.seconds(5))))
+        #expect(toy.driver.read { $0.questions.keys.sorted() } == ["b"])
+        connection.receive("= b in time")
+        #expect(await long.value == .success("in time"))
+        #expect(toy.driver.nextDeadline == toy.driver.read { $0.nextDeadline })
+    }
+
+    @Test func theConnectionsEndAnswersEverybody() async {
+        let toy = Toy()
+        let connection = toy.connect()
+        let (first, second) = (await toy.ask("a"), await toy.ask("b", limit: .seconds(100)))
+        connection.end(.peer(.policyViolation, "no"))
+        for task in [first, second] { #expect(await task.value == .failure(.ended(.peer(.policyViolation, "no")))) }
+        #expect(toy.driver.nextDeadline == nil)
+    }
+
+    @Test func aThousandCallersGetTheirOwnAnswers() async {
+        let toy = Toy()
+        let connection = toy.connect()
+        var tasks: [Task<Result<String, ToySession.Failure>, Never>] = []
+        for number in 0..<1000 { tasks.append(await toy.ask("\(number)", limit: .seconds(number % 2 == 0 ? 50 : 5))) }
+        connection.receive((0..<1000).reversed().filter { $0 % 4 == 0 }.map { "= \($0) answer-\($0)" })
+        toy.clock.advance(by: .seconds(5))
+        toy.driver.stop()
+        for (number, task) in tasks.enumerated() {
+            let expected: Result<String, ToySession.Failure> =
+                if number % 4 == 0 { .success("answer-\(number)") } else if number % 2 == 1 { .failure(.timedOut(.seconds(5))) } else {
+                    .failure(.ended(.requested))
+                }
+            #expect(await task.value == expected)
+        }
+    }
+
+    // MARK: Listeners
+
+    @Test func eventsComeInOrderToThoseWhoListen() async {
+        let toy = Toy()
+        let connection = toy.connect()
+        let (news, again, sport) = (toy.listen("news"), toy.listen("news"), toy.listen("sport"))
+        connection.receive("@ news 1", "@ sport 2", "@ news 3", "@ weather 4")
+        connection.receive("@ news 5")
+        #expect(await news.pending() == ["1", "3", "5"])
+        #expect(await again.pending() == ["1", "3", "5"])
+        #expect(await sport.pending() == ["2"])
+    }
+
+    @Test func aFullListenerLosesAloneAndItIsCounted() async {
+        let toy = Toy()
+        let connection = toy.connect()
+        let (small, large) = (toy.listen("news", .dropOldest(2)), toy.listen("news"))
+        connection.receive((1...5).map { "@ news \($0)" })
+        #expect(small.dropped == 3 && large.dropped == 0)
+        #expect(toy.driver.counters.eventsDropped == 3)
+        #expect(await small.pending() == ["4", "5"])
+        #expect(await large.pending().count == 5)
+    }
+
+    @Test func aListenerThatIsFullPausesReadingAndDrainingItResumes() async {
+        let toy = Toy()
+        let connection = toy.connect()
+        let (first, second) = (toy.listen("news", .pauseReading(2)), toy.listen("news", .pauseReading(3)))
+        connection.receive("@ news 1")
+        #expect(connection.calls.all == [])
+        connection.receive("@ news 2")
+        #expect(connection.calls.all == [.pause])
+        connection.receive("@ news 3")
+        #expect(connection.calls.all == [.pause])
+        #expect(await first.pending() == ["1", "2", "3"])
+        // The other one is full still.
+        #expect(connection.calls.all == [.pause])
+        #expect(await second.pending().count == 3)
+        #expect(connection.calls.all == [.pause, .resume, .flush])
+        #expect(toy.driver.read { $0.readings } == [true, false])
+        connection.receive("@ news 4", "@ news 5")
+        #expect(connection.calls.all.last == .pause)
+        // Silence is not held against a peer that is not listened to.
+        toy.clock.advance(by: .seconds(1000))
+        #expect(connection.calls.all.last == .pause)
+    }
+
+    @Test func aNewConnectionIsReadThoughAListenerOfTheOldOneIsFull() async {
+        let toy = Toy()
+        let old = toy.connect()
+        let events = toy.listen("news", .pauseReading(1))
+        old.receive("@ news 1")
+        old.end(.transport(TransportError(.reset, "cut")))
+        toy.clock.advance(by: .seconds(1))
+        let new = toy.connection
+        new.connect()
+        #expect(toy.driver.read { $0.isConnected })
+        #expect(new.calls.all == [.open])
+        new.receive("@ news 2")
+        #expect(new.calls.all == [.open, .pause])
+        #expect(await events.pending() == ["1", "2"])
+        #expect(new.calls.all == [.open, .pause, .resume, .flush])
+        #expect(old.calls.all.contains(.resume) == false)
+    }
+
+    @Test func aFullListenerThatIsDroppedLetsReadingGoOn() {
+        let toy = Toy()
+        let connection = toy.connect()
+        var events: EventSequence<String>? = toy.listen("news", .pauseReading(1))
+        connection.receive("@ news 1")
+        #expect(events?.dropped == 0 && connection.calls.all == [.pause])
+        events = nil
+        #expect(connection.calls.all == [.pause, .resume, .flush])
+        #expect(toy.driver.read { $0.listenerCount } == 0)
+    }
+
+    @Test func aFullListenerThatIsEndedLetsReadingGoOn() async {
+        let toy = Toy()
+        let connection = toy.connect()
+        let events = toy.listen("news", .pauseReading(1))
+        connection.receive("@ news 1")
+        connection.receive("end news")
+        #expect(connection.calls.all == [.pause, .resume, .flush])
+        #expect(events.endReason == .ended)
+        #expect(await events.pending() == ["1"])
+    }
+
+    @Test func aListenerThatIsEndedWhileItsConsumerTakesTheLastBatchLetsReadingGoOn() {
+        let toy = Toy()
+        let connection = toy.connect()
+        let (events, others) = (toy.listen("news", .pauseReading(1)), toy.listen("sport", .pauseReading(1)))
+        connection.receive("@ news 1")
+        // The consumer's two steps, with the end of the listener between them.
+        var batch = EventBuffer<String>.Batch()
+        let wasFull = events.listener.buffer.take(into: &batch)
+        connection.receive("end news")
+        if wasFull { events.listener.drained() }
+        #expect(connection.calls.all == [.pause, .resume, .flush])
+        connection.receive("@ sport 1")
+        #expect(others.listener.buffer.take(into: &batch))
+        others.listener.drained()
+        #expect(connection.calls.all.suffix(3) == [.pause, .resume, .flush])
+    }
+
+    @Test func aListenerThatFillsUpAgainWhileItIsBeingDrainedStillPauses() {
+        let toy = Toy()
+        let connection = toy.connect()
+        let events = toy.listen("news", .pauseReading(1))
+        connection.receive("@ news 1")
+        var batch = EventBuffer<String>.Batch()
+        #expect(events.listener.buffer.take(into: &batch))
+        connection.receive("@ news 2")
+        events.listener.drained()
+        #expect(connection.calls.all == [.pause])
+        batch = EventBuffer<String>.Batch()
+        #expect(events.listener.buffer.take(into: &batch))
+        events.listener.drained()
+        #expect(connection.calls.all == [.pause, .resume, .flush])
+    }
+
+    @Test func theEndFinishesTheConnectionsListenersAndLeavesTheClients() async {
+        let toy = Toy()
+        let connection = toy.connect()
+        let (mortal, lasting) = (toy.listen("news"), toy.listen("news", .standard, .client))
+        connection.receive("@ news 1")
+        connection.end(.peer(.policyViolation, "no"))
+        #expect(mortal.endReason == .closed(.peer(.policyViolation, "no")) && lasting.endReason == nil)
+        #expect(await mortal.pending() == ["1"])
+        toy.connect().receive("@ news 2")
+        #expect(await lasting.pending() == ["1", "2"])
+        toy.driver.shutDown()
+        #expect(lasting.endReason == .ended)
+        #expect(toy.driver.read { $0.listenerCount } == 0)
+    }
+
+    // MARK: Work
+
+    @Test func workBeginsOutsideTheLockAndItsResultComesBack() {
+        let begun = Recorder<String>()
+        let toy = Toy(perform: { work, finished in
+            begun.record(work)
+            finished("\(work)-result")
+            return nil
+        })
+        let connection = toy.connect()
+        connection.receive("do a", "do b")
+        #expect(begun.all == ["a", "b"])
+        #expect(connection.calls.all == [.enqueue("done a-result"), .flush, .enqueue("done b-result"), .flush])
+    }
+
+    @Test func workThatIsTakenBackBeforeItBeginsNeverBegins() {
+        let begun = Recorder<String>()
+        let toy = Toy(perform: { work, _ in
+            begun.record(work)
+            return nil
+        })
+        toy.connect().receive("do a", "undo")
+        #expect(begun.all == [])
+    }
+
+    @Test func workThatIsTakenBackIsCancelledAndItsLateResultIsNotUsed() {
+        let (late, cancelled) = (Recorder<@Sendable (String) -> Void>(), Recorder<String>())
+        let toy = Toy(perform: { work, finished in
+            late.record(finished)
+            return { cancelled.record(work) }
+        })
+        let connection = toy.connect()
+        connection.receive("do a")
+        #expect(cancelled.all == [])
+        connection.receive("undo")
+        #expect(cancelled.all == ["a"])
+        late.all[0]("late")
+        #expect(toy.driver.read { $0.results } == [])
+    }
+
+    @Test func workThatIsTakenBackWhileItBeginsIsCancelled() {
+        let cancelled = Recorder<String>()
+        let connections = Recorder<HandConnection>()
+        let toy = Toy(perform: { work, _ in
+            connections.all[0].receive("undo")
+            return { cancelled.record(work) }
+        })
+        let connection = toy.connect()
+        connections.record(connection)
+        connection.receive("do a")
+        #expect(cancelled.all == ["a"])
+    }
+
+    @Test func aResultCountsOnce() {
+        let late = Recorder<@Sendable (String) -> Void>()
+        let toy = Toy(perform: { _, finished in
+            late.record(finished)
+            return nil
+        })
+        toy.connect().receive("do a")
+        late.all[0]("one")
+        late.all[0]("two")
+        #expect(toy.driver.read { $0.results } == ["one"])
+    }
+
+    // MARK: Stopping
+
+    @Test func stoppingIsFinalInEveryState() {
+        let states: [(String, (Toy) -> Void)] = [
+            ("idle", { _ in }),
+            ("opening", { $0.driver.start() }),
+            ("connected", { _ = $0.connect() }),
+            ("backing off", { $0.connect().end(.transport(TransportError(.reset, "cut"))) }),
+            (
+                "closing",
+                { toy in
+                    _ = toy.connect()
+                    toy.driver.stop()
+                }
+            ),
+            ("closed", { $0.connect().end(.peer(.policyViolation, "")) }),
+        ]
+        for (name, reach) in states {
+            let toy = Toy()
+            reach(toy)
+            let events = toy.listen("news")
+            let isOver = name == "closing" || name == "closed"
+            toy.driver.stop()
+            #expect(events.endReason == (isOver ? nil : .closed(.requested)), "\(name)")
+            let opened = toy.transport.made.all.count
+            for connection in toy.transport.made.all { connection.end(.requested) }
+            toy.clock.advance(by: .seconds(3600))
+            #expect(toy.transport.made.all.count == opened, "\(name)")
+            #expect(toy.driver.nextDeadline == nil, "\(name)")
+        }
+    }
+
+    @Test func aGoodbyeThatIsNeverAnsweredIsGivenUp() {
+        let toy = Toy()
+        let connection = toy.connect()
+        toy.driver.stop()
+        #expect(connection.calls.take() == [.close(.normal)])
+        toy.clock.advance(by: .seconds(5))
+        #expect(connection.calls.all == [.abandon])
+    }
+
+    @Test func startingWhileTheGoodbyeIsUnderWayTakesANewConnection() {
+        let toy = Toy()
+        let old = toy.connect()
+        toy.driver.stop()
+        toy.driver.start()
+        #expect(old.calls.all == [.close(.normal), .abandon])
+        toy.connection.connect()
+        old.end(.requested)
+        #expect(toy.driver.read { $0.isConnected })
+    }
+
+    // MARK: Time
+
+    @Test func aDeadlineThatMovesLaterIsNotArmedAnew() {
+        let toy = Toy()
+        let connection = toy.connect()
+        let before = toy.time.wishes.all.count
+        for _ in 0..<1000 { connection.receive("@ news 1") }
+        #expect(toy.time.wishes.all.count == before)
+    }
+
+    @Test func anOldWakeUpFindsNothingDueAndArmsAgain() {
+        let toy = Toy()
+        let connection = toy.connect()
+        // Until the opening's deadline was to come; then once for the heartbeat's.
+        toy.clock.advance(by: .seconds(59))
+        connection.receive("@ news 1")
+        let before = toy.time.wishes.all.count
+        toy.clock.advance(by: .seconds(59))
+        #expect(toy.time.wishes.all.count == before + 1)
+        #expect(connection.calls.all == [])
+        toy.clock.advance(by: .seconds(1))
+        #expect(connection.calls.all == [.enqueue("."), .flush])
+    }
+
+    @Test func aDeadlineThatComesEarlierIsArmedAtOnce() async {
+        let toy = Toy()
+        _ = toy.connect()
+        let before = toy.time.wishes.all.count
+        let task = await toy.ask("a", limit: .seconds(1))
+        #expect(toy.time.wishes.all.count == before + 1)
+        #expect(toy.time.wishes.all.last == .some(Instant(nanoseconds: 1_000_000_000)))
+        toy.driver.stop()
+        _ = await task.value
+    }
+
+    // MARK: Calling back
+
+    @Test func whatRunsForeignCodeRunsOutsideTheLock() {
+        let drivers = Recorder<SessionDriver<ToySession>>()
+        let seen = Recorder<Bool>()
+        let look: @Sendable () -> Void = { seen.record(drivers.all.first?.read { $0.isConnected } ?? false) }
+        let toy = Toy(
+            log: LogSink(minimumLevel: .debug) { _, _, _ in look() }, whenFlushed: { _ in look() },
+            perform: { work, finished in
+                look()
+                finished(work)
+                return nil
+            })
+        drivers.record(toy.driver)
+        let connection = toy.connect()
+        connection.receive("do a")
+        toy.driver.step { machine, _, effects in machine.say("b", &effects) }
+        // The log's line, the work, its result's flush, and the flush of what was said.
+        #expect(seen.all == [false, true, true, true])
+    }
+
+    @Test func aTransportThatAnswersFromWithinFlushIsFollowed() async throws {
+        let toy = Toy(whenFlushed: { connection in
+            for case .enqueue(let line) in connection.calls.take() where line.hasPrefix("? ") {
+                connection.receive("= \(line.dropFirst(2)) at-once")
+            }
+        })
+        _ = toy.connect()
+        for number in 0..<3 {
+            let answer = try await toy.driver.ask { $0.ask("\(number)", $1, &$3) }
+            #expect(answer == "at-once")
+        }
+    }
+
+    @Test func aConsumerMayCallBackIntoTheDriver() async throws {
+        let toy = Toy()
+        let connection = toy.connect()
+        let events = toy.listen("news", .pauseReading(1))
+        connection.receive("@ news 1", "@ news 2")
+        for await event in events {
+            toy.driver.step { machine, _, effects in machine.say("seen \(event)", &effects) }
+            let nested = toy.listen("nested")
+            connection.receive("@ nested \(event)")
+            #expect(await nested.pending() == [event])
+            if event == "2" { toy.driver.stop() }
+        }
+        #expect(events.endReason == .closed(.requested))
+        #expect(connection.calls.all.contains(.enqueue("seen 2")))
+    }
+
+    @Test func theDriverIsGoneWhenItsOwnerAndItsConnectionAre() {
+        weak var driver: SessionDriver<ToySession>?
+        do {
+            let toy = Toy()
+            driver = toy.driver
+            let connection = toy.connect()
+            let events = toy.listen("news")
+            connection.receive("@ news 1")
+            toy.driver.shutDown()
+            connection.end(.requested)
+            #expect(events.endReason == .closed(.requested))
+        }
+        #expect(driver == nil)
+    }
+
+    // MARK: Threads
+
+    @Test func threadsThatSendReceiveListenAndAskDoNotGetInEachOthersWay() async {
+        let toy = Toy(whenFlushed: { connection in
+            for case .enqueue(let line) in connection.calls.take() where line.hasPrefix("? ") {
+                connection.receive("= \(line.dropFirst(2)) ok")
+            }
+        })
+        let connection = toy.connect()
+        let (all, bounded) = (toy.listen("news", .dropNewest(1_000_000)), toy.listen("news", .pauseReading(8)))
+        await withTaskGroup(of: Int.self) { group in
+            group.addTask {
+                for number in 0..<2000 { connection.receive("@ news \(number)", "@ sport \(number)") }
+                connection.receive("end news")
+                return 0
+            }
+            group.addTask {
+                for number in 0..<500 { toy.driver.step { machine, _, effects in machine.say("line \(number)", &effects) } }
+                return 0
+            }
+            group.addTask {
+                for number in 0..<300 {
+                    let answer = try? await toy.driver.ask { $0.ask("q\(number)", $1, &$3) }
+                    #expect(answer == "ok")
+                }
+                return 0
+            }
+            group.addTask {
+                for _ in 0..<300 { _ = await toy.listen("sport", .pauseReading(1)).pending() }
+                return 0
+            }
+            for sequence in [all, bounded] {
+                group.addTask {
+                    var last = -1
+                    for await event in sequence {
+                        #expect(Int(event) == last + 1)
+                        last += 1
+                    }
+                    return last + 1
+                }
+            }
+            var seen = 0
+            for await count in group { seen += count }
+            #expect(seen == 4000)
+        }
+        #expect(toy.driver.read { $0.readings.last } != true)
+        #expect(all.endReason == .ended)
+    }
+}
