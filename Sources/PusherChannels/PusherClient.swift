@@ -190,15 +190,7 @@ public final class PusherClient: Sendable {
     }
 
     func trigger(_ event: String, channel: String, data: [UInt8]) throws(PusherError) {
-        var failure: PusherError?
-        self.driver.step { session, now, effects in
-            do throws(PusherError) {
-                try session.trigger(event, channel: channel, data: data, now: now, &effects)
-            } catch {
-                failure = error
-            }
-        }
-        if let failure { throw failure }
+        try self.driver.send { session throws(PusherError) in try session.trigger(event, channel: channel, data: data) }
     }
 
     // MARK: Authorisation

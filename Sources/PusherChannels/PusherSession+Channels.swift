@@ -199,14 +199,14 @@ extension PusherSession {
 
     /// Sends the event, or keeps it until the channel is subscribed.
     mutating func trigger(
-        _ event: String, channel name: String, data: [UInt8], now: Instant, _ effects: inout Effects<Self>
-    ) throws(PusherError) {
+        _ event: String, channel name: String, data: [UInt8]
+    ) throws(PusherError) -> (ConnectionID, WebSocketMessage)? {
         guard let index = self.indices[name], let record = self.channels[index] else {
             throw PusherError(.notSubscribed, "The channel \(name) is not subscribed; subscribe to it before sending events.")
         }
         let message = PusherFrames.clientEvent(event, channel: name, data: data)
         switch record.machine.state {
-        case .subscribed: self.send(message, &effects)
+        case .subscribed: return self.connection.connected.map { ($0, message) }
         case .failed(let error): throw error
         case .waiting, .authorizing, .subscribing:
             guard record.unsent.count < self.configuration.clientEventQueueLimit else {
@@ -214,6 +214,7 @@ extension PusherSession {
                 throw PusherError(.queueFull, "\(record.unsent.count) events wait for the subscription to \(name) already: \(hint)")
             }
             self.channels[index]!.unsent.append(message)
+            return nil
         }
     }
 

@@ -74,6 +74,19 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
         self.run { input(&$0.machine, $1, &$0.effects) }
     }
 
+    /// A command that sends one message at most, and has no other effect and moves no deadline: the short way for what
+    /// programs do most.
+    package func send(_ input: (inout Machine) throws(Machine.Failure) -> (ConnectionID, WebSocketMessage)?) throws(Machine.Failure) {
+        let connection = try self.state.withLock { state throws(Machine.Failure) -> (any WebSocketConnection)? in
+            guard let (id, message) = try input(&state.machine), let connection = state.connections[id] else { return nil }
+            state.effects.counters.messagesSent += 1
+            state.effects.counters.bytesSent += message.bytes.count
+            connection.enqueue(message)
+            return connection
+        }
+        connection?.flush()
+    }
+
     /// A look at the machine.
     package func read<Result>(_ body: (borrowing Machine) -> Result) -> Result {
         self.state.withLock { body($0.machine) }

@@ -12,7 +12,6 @@ struct Rounds {
     /// Each runs once before it counts, and then once in each round, in an order that changes.
     static func run(_ contenders: [Contender], rounds: Int) async throws(ToolFailure) -> Rounds {
         var result = Rounds()
-        let contenders = contenders.filter { c in Console.environment("BENCH_ONLY").map { c.name.hasPrefix($0) } ?? true }
         for contender in contenders { _ = try await contender.run() }
         for _ in 0..<rounds {
             for contender in contenders.shuffled() {

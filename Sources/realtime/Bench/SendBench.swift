@@ -9,6 +9,10 @@ struct SendBench {
     static let one = "send, a burst of 1 with its answer"
     static let many = "send, a burst of 64 with its answer"
 
+    struct Note: Encodable {
+        var text: String
+    }
+
     let bed: BenchBed
     let bursts: Int
 
@@ -18,14 +22,14 @@ struct SendBench {
     }
 
     /// The data of an event whose message then has 195 bytes.
-    static let data: [String: String] = {
+    static let data: Note = {
         let bare = PusherFrames.clientEvent(LoadMessage.more, channel: LoadMessage.privateChannel, data: Array(#"{"text":""}"#.utf8)).bytes.count
-        return ["text": String(repeating: "x", count: max(0, LoadMessage.size - bare))]
+        return Note(text: String(repeating: "x", count: max(0, LoadMessage.size - bare)))
     }()
 
     /// The same as a masked frame, for who has no client.
     static func frame(_ name: String) -> [UInt8] {
-        let text = PusherFrames.clientEvent(name, channel: LoadMessage.privateChannel, data: Array(#"{"text":"\#(Self.data["text"] ?? "")"}"#.utf8))
+        let text = PusherFrames.clientEvent(name, channel: LoadMessage.privateChannel, data: Array(#"{"text":"\#(Self.data.text)"}"#.utf8))
         var frame: [UInt8] = []
         FrameEncoder.append(.text, text.bytes, mask: 0x1234_5678, to: &frame)
         return frame
