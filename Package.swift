@@ -82,6 +82,7 @@ let package = Package(
         tests("SimulationTests", ["RealtimeCore", "PusherChannels", "PusherServer", "PusherWire"]),
         tests("PusherTests", ["PusherChannels", "PusherServer", "PusherWire", "RealtimeTesting", "RealtimeCore", "RealtimeSockets"]),
         tests("PeerTests", ["PusherChannels", "PusherServer", "RealtimeSockets", "RealtimeCore"]),
+        tests("RealtimeURLSessionTests", ["RealtimeURLSession", "RealtimeSockets", "RealtimeCore"]),
         tests("CommandLineTests", ["realtime", "RealtimeCore"]),
         tests("SnippetTests", ["PusherChannels", "PusherServer", "RealtimeTesting", "RealtimeSockets", "RealtimeCore"]),
     ] + fuzzers

@@ -30,7 +30,7 @@ public func fuzzPusherFrames(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CI
 private func readMeaning(_ frame: PusherFrame) {
     guard let value = try? frame.dataValue() else { return }
     _ = try? ConnectionEstablished(value)
-    _ = ServerError(value)
+    _ = ServerError(frame)
     _ = try? PresenceUser(value)
     _ = try? PresenceUser.list(value)
     _ = ChannelName.problem(frame.eventName)

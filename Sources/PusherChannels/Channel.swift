@@ -43,7 +43,8 @@ public final class Channel: Sendable {
     /// error of a subscription that failed.
     public func trigger(_ event: String, _ data: some Encodable) throws(PusherError) {
         guard self.kind.allowsClientEvents else {
-            throw PusherError(.clientEventsNotAllowed, "\(self.name) takes no events from clients; only private- and presence- channels do.")
+            throw PusherError(
+                .clientEventsNotAllowed, "\(self.name) takes no events from clients; only private- and presence- channels do.")
         }
         guard EventName.isClientEvent(event) else {
             throw PusherError(.invalidEventName, "The names of clients' events begin with client-, as in client-\(event).")
@@ -56,7 +57,8 @@ public final class Channel: Sendable {
             throw PusherError(.encodingFailed, "The data of \(event) could not be put into JSON: \(error)")
         }
         guard bytes.count <= EventName.maximumDataSize else {
-            throw PusherError(.dataTooLarge, "The data of \(event) has \(bytes.count) bytes; the service takes \(EventName.maximumDataSize).")
+            throw PusherError(
+                .dataTooLarge, "The data of \(event) has \(bytes.count) bytes; the service takes \(EventName.maximumDataSize).")
         }
         try self.client.trigger(event, channel: self.name, data: bytes)
     }

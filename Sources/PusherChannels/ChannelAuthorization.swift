@@ -57,7 +57,8 @@ public struct Authorizer: Sendable {
 
     /// Asks a function of the application. It runs in a task of its own; what it throws becomes
     /// ``PusherError/Code/authorizationFailed``.
-    public static func callback(_ authorize: @escaping @Sendable (AuthorizationRequest) async throws -> ChannelAuthorization) -> Authorizer {
+    public static func callback(_ authorize: @escaping @Sendable (AuthorizationRequest) async throws -> ChannelAuthorization) -> Authorizer
+    {
         Authorizer(kind: .callback(authorize))
     }
 
@@ -127,7 +128,9 @@ public struct AuthorizationEndpoint: Sendable {
         }
         let status = response.head.status
         guard (200...201).contains(status) else {
-            let hint = status == 403 || status == 401 ? "it refused" : (300...399).contains(status) ? "it redirects; use the address it points to" : "it answered"
+            let hint =
+                status == 403 || status == 401
+                ? "it refused" : (300...399).contains(status) ? "it redirects; use the address it points to" : "it answered"
             throw failed("\(hint), with status \(status).", status: status)
         }
         guard let json = try? JSONValue(parsing: response.body), let auth = json["auth"]?.string else {

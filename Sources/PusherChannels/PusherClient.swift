@@ -31,7 +31,8 @@ public final class PusherClient: Sendable {
         self.configuration = configuration
         let transports = configuration.transports
         self.driver = SessionDriver(
-            PusherSession(configuration, seed: transports.seed()), transport: transports.webSocket, time: transports.time, log: configuration.log,
+            PusherSession(configuration, seed: transports.seed()), transport: transports.webSocket, time: transports.time,
+            log: configuration.log,
             subsystem: "pusher", perform: Self.performer(configuration))
     }
 

@@ -42,7 +42,7 @@ extension PusherSession {
         self.answerWaiters(index, .failure(PusherError(.disconnected, "The channel \(name) was unsubscribed.")), &effects)
         let listeners = record.events.ids + self.routes[record.states] + self.routes[record.memberChanges]
         effects.commands.append(.endListeners(listeners, .ended))
-        self.lastChannel = nil
+        self.lastPlace = nil
         self.channels[index] = nil
         self.freeChannels.append(index)
         self.retired.append(record)
@@ -243,6 +243,7 @@ extension PusherSession {
 
     mutating func listen(_ id: ListenerID, to topic: Topic, _ effects: inout Effects<Self>) {
         self.topics[id] = topic
+        self.lastPlace = nil
         switch topic {
         case .states: self.routes[self.stateRoute].append(id)
         case .connectingIn: self.routes[self.connectingInRoute].append(id)
@@ -269,6 +270,7 @@ extension PusherSession {
 
     mutating func left(_ listener: ListenerID) {
         guard let topic = self.topics.removeValue(forKey: listener) else { return }
+        self.lastPlace = nil
         switch topic {
         case .states: self.routes[self.stateRoute].removeAll { $0 == listener }
         case .connectingIn: self.routes[self.connectingInRoute].removeAll { $0 == listener }

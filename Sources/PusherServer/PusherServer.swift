@@ -44,7 +44,9 @@ public final class PusherServer: ListenerHandler {
     }
 
     /// A server for clients on the same in-memory network. The network's time is its time.
-    public convenience init(app: PusherApp, network: InMemoryNetwork, hooks: PusherServerHooks = PusherServerHooks(), log: LogSink = .standard) {
+    public convenience init(
+        app: PusherApp, network: InMemoryNetwork, hooks: PusherServerHooks = PusherServerHooks(), log: LogSink = .standard
+    ) {
         self.init(app: app, hooks: hooks, time: network.time, log: log, seed: 1)
     }
 

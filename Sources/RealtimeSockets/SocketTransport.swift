@@ -19,4 +19,7 @@ public struct SocketTransport: WebSocketTransport {
     public func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
         WebSocketEndpoint(request, id: id, events: events, connector: self.connector)
     }
+
+    /// How often a connection of this transport has written to its socket: for measurements.
+    package static func writes(of connection: any WebSocketConnection) -> Int { (connection as? WebSocketEndpoint)?.writes ?? 0 }
 }

@@ -28,9 +28,8 @@ final class Peer: Sendable {
     }
 
     private let name: String
-    // `nonisolated(unsafe)`: touched by its owner, one call at a time, and never by the reading thread.
-    nonisolated(unsafe) private let process = Process()
-    nonisolated(unsafe) private let input = Pipe()
+    private let process = Process()
+    private let input = Pipe()
     private let output = Output()
     private let lastID = Lock(0)
 
@@ -61,9 +60,7 @@ final class Peer: Sendable {
 
     /// On a thread that blocks no signal: a child inherits what is blocked, the task pool's threads block every signal,
     /// and a server that no signal reaches outlives everybody.
-    private static func run(_ child: Process) throws {
-        // `nonisolated(unsafe)`: the thread has it to itself until this returns.
-        nonisolated(unsafe) let process = child
+    private static func run(_ process: Process) throws {
         let (result, done) = (Outcome(), DispatchSemaphore(value: 0))
         Thread.detachNewThread {
             var signals = sigset_t()

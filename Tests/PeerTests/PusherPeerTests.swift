@@ -27,7 +27,9 @@ struct PusherPeerTests {
         try await browser.ask([
             "do": "connect", "key": server["key"] ?? "",
             "options": ["wsHost": "127.0.0.1", "wsPort": server["port"] ?? 0],
-            "auth": ["app": server["app"] ?? "", "secret": server["secret"] ?? "", "user": ["id": .string(user), "user_info": ["name": "B"]]],
+            "auth": [
+                "app": server["app"] ?? "", "secret": server["secret"] ?? "", "user": ["id": .string(user), "user_info": ["name": "B"]],
+            ],
         ])
     }
 
@@ -44,7 +46,9 @@ struct PusherPeerTests {
 
         // What the HTTP library publishes.
         for (channel, sequence) in zip(channels, events) {
-            try await rest.ask(["do": "trigger", "channel": .string(channel.name), "event": "tick", "data": ["value": 12.5, "text": "ü\"\\"]])
+            try await rest.ask([
+                "do": "trigger", "channel": .string(channel.name), "event": "tick", "data": ["value": 12.5, "text": "ü\"\\"],
+            ])
             let event = try #require(await sequence.first { $0.name == "tick" })
             #expect(event.channel == channel.name && event.data == #"{"value":12.5,"text":"ü\"\\"}"#)
         }
@@ -94,7 +98,8 @@ struct PusherPeerTests {
     @Test func aWrongSignatureIsRefusedBySockudoAndTheConnectionGoesOn() async throws {
         let sockudo = try Peer("sockudo")
         let server = try await sockudo.ready()
-        var configuration = PusherConfiguration(key: server["key"]?.string ?? "", host: "127.0.0.1", port: server["port"]?.int, useTLS: false)
+        var configuration = PusherConfiguration(
+            key: server["key"]?.string ?? "", host: "127.0.0.1", port: server["port"]?.int, useTLS: false)
         configuration.authorizer = .secret("wrong")
         configuration.log = .none
         let forger = PusherClient(configuration)
@@ -139,7 +144,9 @@ struct PusherPeerTests {
         // The connection is dropped, and pusher-js comes back.
         let bertsSocket = try #require(embedded.socketIDs.first { $0 != client.socketID })
         embedded.drop(bertsSocket)
-        _ = try await browser.line { $0["event"]?.string == "message" && $0["name"]?.string == "pusher:subscription_succeeded" && $0["channel"]?.string == "prices" }
+        _ = try await browser.line {
+            $0["event"]?.string == "message" && $0["name"]?.string == "pusher:subscription_succeeded" && $0["channel"]?.string == "prices"
+        }
         client.disconnect()
         browser.stop()
         await embedded.stop()

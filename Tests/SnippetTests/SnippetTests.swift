@@ -31,6 +31,10 @@ import Testing
         #expect(Snippets.blocks(in: text, place: "here", isSwift: true).map(\.text) == ["if it {\n    fits()\n\n}"])
     }
 
+    @Test func aBlockThatIsNeverClosedIsFound() {
+        #expect(Snippets.blocks(in: "```swift\nrun()\n", place: "here", isSwift: false).map(\.text) == ["run()"])
+    }
+
     @Test func blocksInOtherLanguagesAreNotLookedAt() {
         #expect(Snippets.blocks(in: "```sh\nswift test\n```\n```\nplain\n```", place: "here", isSwift: false).isEmpty)
     }

@@ -27,6 +27,21 @@ public func pthread_create(
 @discardableResult public func pthread_detach(_ thread: pthread_t) -> Int32 { 0 }
 @discardableResult public func pthread_setname_np(_ name: UnsafePointer<CChar>) -> Int32 { 0 }
 
+// Processes.
+public var RLIMIT_NOFILE: Int32 { 8 }
+public typealias posix_spawn_file_actions_t = UnsafeMutableRawPointer
+public typealias posix_spawnattr_t = UnsafeMutableRawPointer
+@discardableResult public func posix_spawn_file_actions_init(_ actions: UnsafeMutablePointer<posix_spawn_file_actions_t?>) -> Int32 { 0 }
+@discardableResult public func posix_spawn_file_actions_destroy(_ actions: UnsafeMutablePointer<posix_spawn_file_actions_t?>) -> Int32 { 0 }
+@discardableResult public func posix_spawn_file_actions_adddup2(
+    _ actions: UnsafeMutablePointer<posix_spawn_file_actions_t?>, _ descriptor: Int32, _ newDescriptor: Int32
+) -> Int32 { 0 }
+public func posix_spawnp(
+    _ process: UnsafeMutablePointer<pid_t>?, _ file: UnsafePointer<CChar>, _ actions: UnsafePointer<posix_spawn_file_actions_t?>?,
+    _ attributes: UnsafePointer<posix_spawnattr_t?>?, _ arguments: UnsafePointer<UnsafeMutablePointer<CChar>?>,
+    _ environment: UnsafePointer<UnsafeMutablePointer<CChar>?>?
+) -> Int32 { 0 }
+
 // Kinds of sockets are plain numbers.
 public var SOCK_STREAM: Int32 { 1 }
 public var SO_NOSIGPIPE: Int32 { 0x1022 }

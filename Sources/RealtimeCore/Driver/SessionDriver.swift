@@ -4,9 +4,10 @@
 /// holds the driver until it has ended, so its owner, the public client, stops it when it is dropped.
 package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sleeper {
     /// Begins the work on any thread and returns how to cancel it. `finished` may be called on any thread, once.
-    package typealias Perform = @Sendable (
-        Machine.Work, _ finished: @escaping @Sendable (Machine.WorkResult) -> Void
-    ) -> (@Sendable () -> Void)?
+    package typealias Perform =
+        @Sendable (
+            Machine.Work, _ finished: @escaping @Sendable (Machine.WorkResult) -> Void
+        ) -> (@Sendable () -> Void)?
     private typealias Outcome = Result<Machine.Answer, Machine.Failure>
 
     private enum WorkState: Sendable {
@@ -124,7 +125,9 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
     }
 
     /// A connection that somebody else made, as a listener does. What it brings comes as for any other.
-    package func adopt(_ connection: any WebSocketConnection, id: ConnectionID, _ input: (inout Machine, Instant, inout Effects<Machine>) -> Void) {
+    package func adopt(
+        _ connection: any WebSocketConnection, id: ConnectionID, _ input: (inout Machine, Instant, inout Effects<Machine>) -> Void
+    ) {
         self.run { state, now in
             state.connections[id] = connection
             input(&state.machine, now, &state.effects)

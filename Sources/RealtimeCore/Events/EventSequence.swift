@@ -50,7 +50,9 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
 
     /// The first event that fits, or `nil` when the sequence finished or the task was cancelled before one came.
     /// Events after it stay in the sequence. The predicate runs where the caller runs.
-    // Not `async`, or the standard library's own would be preferred to it, which an actor cannot call with its own state.
+    ///
+    /// The predicate is not `async`, or the standard library's own method would be preferred to this one, which an actor
+    /// cannot call with its own state.
     public func first(where predicate: (Element) throws -> Bool) async rethrows -> Element? {
         let iterator = self.makeAsyncIterator()
         while let element = await iterator.next() {
@@ -76,7 +78,11 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
 
         /// The next event; `nil` when the sequence finished or the task was cancelled.
         @inlinable
-        public func next() async -> Element? {
+        public func next() async -> Element? { await self.next(isolation: #isolation) }
+
+        /// The same, as a `for await` loop calls it.
+        @inlinable
+        public func next(isolation actor: isolated (any Actor)?) async -> Element? {
             if self.batch.start == self.batch.elements.count, await !self.refill() { return nil }
             defer { self.batch.start += 1 }
             return self.batch.elements[self.batch.start]

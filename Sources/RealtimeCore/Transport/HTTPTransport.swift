@@ -39,7 +39,8 @@ extension HTTPTransport {
         var body: [UInt8] = []
         while let piece = try await response.body.next() {
             guard piece.count <= bodyLimit - body.count else {
-                throw TransportError(.tooLarge, "The answer of \(request.endpoint) has more than \(bodyLimit) bytes; raise the limit or ask for less.")
+                throw TransportError(
+                    .tooLarge, "The answer of \(request.endpoint) has more than \(bodyLimit) bytes; raise the limit or ask for less.")
             }
             body += piece
         }

@@ -129,7 +129,8 @@ public final class InMemoryListener: Listener {
     /// Begins to accept at its address. It throws ``TransportError/Code/addressInUse`` when another listener of the network has it.
     public func start(_ handler: any ListenerHandler) async throws(TransportError) -> ListenerAddress {
         guard self.network.add(self, at: self.address) else {
-            throw TransportError(.addressInUse, "\(self.address.host):\(self.address.port) is taken on this network; use another port, or 0.")
+            throw TransportError(
+                .addressInUse, "\(self.address.host):\(self.address.port) is taken on this network; use another port, or 0.")
         }
         self.state.withLock { $0 = handler }
         return ListenerAddress(host: self.address.host, port: self.address.port)

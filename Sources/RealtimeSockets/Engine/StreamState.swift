@@ -155,6 +155,7 @@ struct StreamState: Sendable {
 
     private mutating func beginWrite() -> Write? {
         guard !self.isWriting, !self.isBlocked else { return nil }
+        // The rest of an earlier write leaves the wish standing: what was appended meanwhile goes out after it.
         if self.sent == self.sending.count {
             self.isFlushWanted = false
             guard !self.appended.isEmpty else { return nil }

@@ -1,0 +1,47 @@
+import RealtimeCore
+import RealtimeTesting
+import Testing
+
+@Suite struct CountersTests {
+    @Test func allAreZeroAtFirst() {
+        let counters = Counters()
+        #expect(counters.messagesReceived == 0 && counters.bytesReceived == 0 && counters.messagesSent == 0 && counters.bytesSent == 0)
+        #expect(counters.reconnects == 0 && counters.eventsDropped == 0 && counters.messagesIgnored == 0 && counters.lastRoundTrip == nil)
+    }
+
+    @Test func messagesAndTheirBytesAreCountedEitherWay() {
+        let toy = Toy()
+        let connection = toy.connect()
+        var expected = toy.driver.counters
+        #expect(expected.messagesReceived == 1 && expected.bytesReceived == 5)
+        connection.receive("@ news ä", "nonsense")
+        toy.driver.step { machine, _, effects in machine.say("four", &effects) }
+        expected.messagesReceived += 2
+        expected.bytesReceived += 9 + 8
+        expected.messagesSent += 1
+        expected.bytesSent += 4
+        expected.messagesIgnored += 1
+        #expect(toy.driver.counters == expected)
+    }
+
+    @Test func theyOnlyGrowOverAllAttempts() {
+        let toy = Toy()
+        toy.connect().end(.transport(TransportError(.reset, "cut")))
+        let before = toy.driver.counters
+        toy.clock.advance(by: .seconds(1))
+        toy.connection.connect()
+        #expect(toy.driver.counters.messagesReceived == before.messagesReceived + 1)
+        toy.driver.stop()
+        #expect(toy.driver.counters.messagesReceived == before.messagesReceived + 1)
+    }
+
+    @Test func whatOneListenerLosesIsCountedHereAndThere() {
+        let toy = Toy()
+        let connection = toy.connect()
+        let (one, two) = (toy.listen("news", .dropNewest(1)), toy.listen("news", .dropOldest(2)))
+        connection.receive("@ news 1", "@ news 2", "@ news 3")
+        connection.receive("@ news 4")
+        #expect(one.dropped == 3 && two.dropped == 2)
+        #expect(toy.driver.counters.eventsDropped == 5)
+    }
+}

@@ -1,0 +1,56 @@
+import RealtimeCore
+import RealtimeTesting
+import Testing
+
+@Suite struct LogSinkTests {
+    private static let levels: [LogLevel] = [.debug, .info, .warning, .error]
+
+    @Test(arguments: levels)
+    func whatIsBelowTheLevelIsNotEvenPutIntoWords(minimum: LogLevel) {
+        let (written, worded) = (Recorder<LogLevel>(), Recorder<LogLevel>())
+        let log = LogSink(minimumLevel: minimum) { level, subsystem, message in
+            #expect(subsystem == "test" && message == "\(level)")
+            written.record(level)
+        }
+        for level in Self.levels {
+            func words() -> String {
+                worded.record(level)
+                return "\(level)"
+            }
+            log.log(level, "test", words())
+        }
+        let wanted = Self.levels.filter { $0 >= minimum }
+        #expect(written.all == wanted && worded.all == wanted)
+    }
+
+    @Test(arguments: levels)
+    func aMachinesMessagesAreNotPutIntoWordsEither(minimum: LogLevel) {
+        let worded = Recorder<LogLevel>()
+        var effects = Effects<ToySession>(logLevel: minimum)
+        for level in Self.levels {
+            func words() -> String {
+                worded.record(level)
+                return ""
+            }
+            effects.log(level, words())
+        }
+        #expect(worded.all == Self.levels.filter { $0 >= minimum })
+        #expect(effects.commands.count == worded.all.count)
+    }
+
+    @Test func aDriversMessagesComeInOrderWithTheirSubsystem() {
+        let lines = Recorder<String>()
+        let toy = Toy(log: LogSink(minimumLevel: .debug) { lines.record("\($1) \($0): \($2)") })
+        toy.driver.start()
+        toy.driver.step { _, _, effects in
+            effects.log(.info, "one")
+            effects.log(.error, "two")
+        }
+        #expect(lines.all == ["toy debug: opening #1", "toy info: one", "toy error: two"])
+    }
+
+    @Test func theLevelsAreOrderedByWeight() {
+        #expect(Self.levels == Self.levels.sorted() && LogLevel.debug < .error)
+        #expect(LogSink.standard.minimumLevel == .warning)
+    }
+}
