@@ -310,7 +310,7 @@ struct PusherSimulation {
             try self.user("trigger on \(name)") { session, _, effects in
                 // What is not subscribed or over its queue's limit throws, as it should.
                 let sent = try? session.trigger("client-a", channel: name, data: Array("1".utf8))
-                if let sent, let (id, message) = sent { effects.commands.append(.send(id, message)) }
+                if let (id, message) = sent { effects.commands.append(.send(id, message)) }
             }
         }
     }
