@@ -20,7 +20,8 @@ public final class PusherClient: Sendable {
     public static let version = "0.1.0"
 
     /// What the client was made with.
-    public let configuration: PusherConfiguration
+    public var configuration: PusherConfiguration { self.shared.value }
+    private let shared: SharedConfiguration
     private let driver: SessionDriver<PusherSession>
 
     /// A client with this configuration. It does nothing until ``connect()`` or ``run()``.
@@ -28,10 +29,10 @@ public final class PusherClient: Sendable {
     /// A configuration that cannot be used makes a client whose every attempt to connect ends as
     /// ``ConnectionState/failed(_:)``, with the reason.
     public init(_ configuration: PusherConfiguration) {
-        self.configuration = configuration
+        self.shared = SharedConfiguration(configuration)
         let transports = configuration.transports
         self.driver = SessionDriver(
-            PusherSession(configuration, seed: transports.seed()), transport: transports.webSocket, time: transports.time,
+            PusherSession(self.shared, seed: transports.seed()), transport: transports.webSocket, time: transports.time,
             log: configuration.log,
             subsystem: "pusher", perform: Self.performer(configuration))
     }

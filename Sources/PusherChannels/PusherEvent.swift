@@ -54,10 +54,12 @@ public struct PusherEvent: Sendable {
 }
 
 extension PusherEvent: Hashable {
+    /// Whether name, channel, data and sender are the same.
     public static func == (left: Self, right: Self) -> Bool {
         left.name == right.name && left.channel == right.channel && left.userID == right.userID && left.data == right.data
     }
 
+    /// Hashes what ``==(_:_:)`` compares.
     public func hash(into hasher: inout Hasher) {
         hasher.combine(self.name)
         hasher.combine(self.channel)

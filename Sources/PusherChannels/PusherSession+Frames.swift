@@ -70,7 +70,8 @@ extension PusherSession {
         let name = frame.eventName
         // Through `!` and a mutating call, or the whole record would be copied.
         let route = self.channels[index]!.events.find(name)
-        let place = EventPlace(name: name, channel: channel, route: route, globalRoute: self.globalEvents.isEmpty ? nil : self.globalEvents.route(name))
+        let globalRoute = self.globalEvents.isEmpty ? nil : self.globalEvents.route(name)
+        let place = EventPlace(name: name, channel: channel, route: route, globalRoute: globalRoute)
         self.lastPlace = place
         return place
     }

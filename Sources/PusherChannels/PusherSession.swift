@@ -50,7 +50,8 @@ struct PusherSession: ReconnectingSession {
     }
 
     var connection: ConnectionStateMachine
-    let configuration: PusherConfiguration
+    private let shared: SharedConfiguration
+    var configuration: PusherConfiguration { _read { yield self.shared.value } }
     var useTLS: Bool
     private(set) var state = ConnectionState.initialized
     var socketID: String?
@@ -81,13 +82,14 @@ struct PusherSession: ReconnectingSession {
     var connectWaiters: [WaiterID] = []
     var endWaiters: [WaiterID] = []
 
-    init(_ configuration: PusherConfiguration, seed: UInt64) {
+    init(_ shared: SharedConfiguration, seed: UInt64) {
+        let configuration = shared.value
         var policy = ConnectionPolicy()
         policy.openTimeout = configuration.connectTimeout
         policy.backoff = configuration.backoff
         self.connection = ConnectionStateMachine(policy: policy, generator: SplitMix64(seed: seed))
         self.generator = SplitMix64(seed: ~seed)
-        self.configuration = configuration
+        self.shared = shared
         self.useTLS = configuration.useTLS
         self.stateRoute = self.routes.make()
         self.connectingInRoute = self.routes.make()
@@ -283,4 +285,17 @@ struct PusherSession: ReconnectingSession {
             effects.runs.append(Effects<Self>.Run(route, end: end))
         }
     }
+}
+
+/// The configuration, which is large and never changes: one for the client and its session.
+final class SharedConfiguration: Sendable {
+    let value: PusherConfiguration
+
+    init(_ value: PusherConfiguration) {
+        self.value = value
+    }
+}
+
+extension PusherSession {
+    init(_ configuration: PusherConfiguration, seed: UInt64) { self.init(SharedConfiguration(configuration), seed: seed) }
 }

@@ -61,7 +61,9 @@ struct IdleBench {
     private func open(_ count: Int, _ clients: inout [PusherClient], _ listeners: inout [Task<Void, Never>]) async throws(ToolFailure) {
         var left = count
         while left > 0 {
-            let group = (0..<min(left, Self.group)).map { _ in self.bed.makeClient(useTLS: self.transports != nil, transports: self.transports) }
+            let group = (0..<min(left, Self.group)).map { _ in
+                self.bed.makeClient(useTLS: self.transports != nil, transports: self.transports)
+            }
             left -= group.count
             for client in group { client.connect() }
             for client in group {

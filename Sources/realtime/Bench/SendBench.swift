@@ -23,7 +23,8 @@ struct SendBench {
 
     /// The data of an event whose message then has 195 bytes.
     static let data: Note = {
-        let bare = PusherFrames.clientEvent(LoadMessage.more, channel: LoadMessage.privateChannel, data: Array(#"{"text":""}"#.utf8)).bytes.count
+        let bare = PusherFrames.clientEvent(LoadMessage.more, channel: LoadMessage.privateChannel, data: Array(#"{"text":""}"#.utf8)).bytes
+            .count
         return Note(text: String(repeating: "x", count: max(0, LoadMessage.size - bare)))
     }()
 
