@@ -70,7 +70,8 @@ extension SocketStream {
 private func textFrame(_ text: String) -> [UInt8] { [0x81, UInt8(text.utf8.count)] + Array(text.utf8) }
 
 @Suite(.timeLimit(.minutes(1))) struct MisbehavingServerTests {
-    private func with(_ script: @escaping ScriptedServer.Script, _ body: (Probe, any WebSocketConnection) async throws -> Void) async throws {
+    private func with(_ script: @escaping ScriptedServer.Script, _ body: (Probe, any WebSocketConnection) async throws -> Void) async throws
+    {
         let server = try ScriptedServer(script)
         let (connection, probe) = server.connect()
         try await body(probe, connection)
@@ -161,11 +162,13 @@ private func textFrame(_ text: String) -> [UInt8] { [0x81, UInt8(text.utf8.count
         }
     }
 
-    @Test(arguments: [
-        ([0xC1, 0x01, 0x61], CloseCode.protocolError), ([0x83, 0x00], .protocolError), ([0x81, 0x81, 0, 0, 0, 0, 0x61], .protocolError),
-        ([0x81, 0x01, 0xFF], .invalidPayload), ([0x82, 0x7F, 0, 0, 0, 0, 0x7F, 0xFF, 0xFF, 0xFF], .tooLarge),
-        ([0x09, 0x00], .protocolError), ([0x88, 0x01, 0x03], .protocolError), ([0x80, 0x00], .protocolError),
-    ] as [([UInt8], CloseCode)])
+    @Test(
+        arguments: [
+            ([0xC1, 0x01, 0x61], CloseCode.protocolError), ([0x83, 0x00], .protocolError),
+            ([0x81, 0x81, 0, 0, 0, 0, 0x61], .protocolError),
+            ([0x81, 0x01, 0xFF], .invalidPayload), ([0x82, 0x7F, 0, 0, 0, 0, 0x7F, 0xFF, 0xFF, 0xFF], .tooLarge),
+            ([0x09, 0x00], .protocolError), ([0x88, 0x01, 0x03], .protocolError), ([0x80, 0x00], .protocolError),
+        ] as [([UInt8], CloseCode)])
     func aBadFrameEndsTheConnectionAndNotItsNeighbours(frame: [UInt8], code: CloseCode) async throws {
         try await self.with({ stream, answer in stream.say(answer + textFrame("before") + frame + textFrame("after")) }) { probe, _ in
             _ = try await probe.opened()
