@@ -23,6 +23,25 @@ func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
     .testTarget(name: name, dependencies: dependencies, swiftSettings: settings)
 }
 
+/// Programs for libFuzzer, one for each decoder. They have no `main` of their own, so they are here only when asked for:
+/// `FUZZ=1 swift build -c release --sanitize=fuzzer --sanitize=address --scratch-path .build-fuzz --product FuzzJSON`
+func fuzzer(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+    .executableTarget(
+        name: "Fuzz\(name)", dependencies: dependencies, path: "Fuzz/\(name)",
+        swiftSettings: settings + [.unsafeFlags(["-parse-as-library"])])
+}
+
+let fuzzers: [Target] =
+    Context.environment["FUZZ"] == nil
+    ? []
+    : [
+        fuzzer("JSON", ["RealtimeCore"]),
+        fuzzer("HTTPHead", ["RealtimeSockets", "RealtimeCore"]),
+        fuzzer("ChunkedBody", ["RealtimeSockets", "RealtimeCore"]),
+        fuzzer("WebSocketFrames", ["RealtimeSockets", "RealtimeCore"]),
+        fuzzer("PusherFrames", ["PusherWire", "RealtimeCore"]),
+    ]
+
 let package = Package(
     name: "swift-realtime",
     platforms: [.iOS(.v16), .macOS(.v13), .tvOS(.v16), .watchOS(.v9), .visionOS(.v1)],
@@ -63,6 +82,8 @@ let package = Package(
         tests("SimulationTests", ["RealtimeCore", "PusherChannels", "PusherServer", "PusherWire"]),
         tests("PusherTests", ["PusherChannels", "PusherServer", "PusherWire", "RealtimeTesting", "RealtimeCore", "RealtimeSockets"]),
         tests("PeerTests", ["PusherChannels", "PusherServer", "RealtimeSockets", "RealtimeCore"]),
+        tests("RealtimeURLSessionTests", ["RealtimeURLSession", "RealtimeSockets", "RealtimeCore"]),
         tests("CommandLineTests", ["realtime", "RealtimeCore"]),
-    ]
+        tests("SnippetTests", ["PusherChannels", "PusherServer", "RealtimeTesting", "RealtimeSockets", "RealtimeCore"]),
+    ] + fuzzers
 )

@@ -77,3 +77,16 @@ const void *realtime_loop_of_thread(void) {
 void realtime_set_loop_of_thread(const void *loop) {
     loop_of_thread = loop;
 }
+
+#if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 33)
+#include <malloc.h>
+
+size_t realtime_allocated_bytes(void) {
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+#else
+size_t realtime_allocated_bytes(void) {
+    return 0;
+}
+#endif

@@ -23,7 +23,9 @@ public final class Channel: Sendable {
     /// ended for good. Losses of the connection that are mended leave the sequence as it is; events that were
     /// published meanwhile are lost, since the service keeps none.
     ///
-    /// - Parameter buffer: what happens to events that nobody looks at for long.
+    /// - Parameters:
+    ///   - name: the events' name; `nil` for all.
+    ///   - buffer: what happens to events that nobody looks at for long.
     public func events(_ name: String? = nil, buffer: BufferPolicy = .standard) -> EventSequence<PusherEvent> {
         self.client.eventSequence(.events(channel: self.name, name: name), buffer)
     }
@@ -41,7 +43,8 @@ public final class Channel: Sendable {
     /// error of a subscription that failed.
     public func trigger(_ event: String, _ data: some Encodable) throws(PusherError) {
         guard self.kind.allowsClientEvents else {
-            throw PusherError(.clientEventsNotAllowed, "\(self.name) takes no events from clients; only private- and presence- channels do.")
+            throw PusherError(
+                .clientEventsNotAllowed, "\(self.name) takes no events from clients; only private- and presence- channels do.")
         }
         guard EventName.isClientEvent(event) else {
             throw PusherError(.invalidEventName, "The names of clients' events begin with client-, as in client-\(event).")
@@ -54,7 +57,8 @@ public final class Channel: Sendable {
             throw PusherError(.encodingFailed, "The data of \(event) could not be put into JSON: \(error)")
         }
         guard bytes.count <= EventName.maximumDataSize else {
-            throw PusherError(.dataTooLarge, "The data of \(event) has \(bytes.count) bytes; the service takes \(EventName.maximumDataSize).")
+            throw PusherError(
+                .dataTooLarge, "The data of \(event) has \(bytes.count) bytes; the service takes \(EventName.maximumDataSize).")
         }
         try self.client.trigger(event, channel: self.name, data: bytes)
     }
@@ -82,7 +86,7 @@ public final class Channel: Sendable {
         try await self.client.awaitSubscribed(self.name, within: limit)
     }
 
-    /// Gives the channel up. Its sequences finish with ``EndReason/ended``.
+    /// Gives the channel up. Its sequences finish with `EndReason.ended`.
     public func unsubscribe() { self.client.unsubscribe(self.name) }
 
     // MARK: Presence

@@ -50,14 +50,15 @@ public struct Authorizer: Sendable {
 
     /// Asks the application's server at this address.
     ///
-    /// It throws ``TransportError/Code/invalidURL`` when the address cannot be used.
+    /// It throws a `TransportError` with the code `invalidURL` when the address cannot be used.
     public static func endpoint(_ url: String, headers: HTTPHeaders = [:]) throws(TransportError) -> Authorizer {
         .endpoint(AuthorizationEndpoint(try Endpoint(url), headers: headers))
     }
 
     /// Asks a function of the application. It runs in a task of its own; what it throws becomes
     /// ``PusherError/Code/authorizationFailed``.
-    public static func callback(_ authorize: @escaping @Sendable (AuthorizationRequest) async throws -> ChannelAuthorization) -> Authorizer {
+    public static func callback(_ authorize: @escaping @Sendable (AuthorizationRequest) async throws -> ChannelAuthorization) -> Authorizer
+    {
         Authorizer(kind: .callback(authorize))
     }
 
@@ -65,6 +66,7 @@ public struct Authorizer: Sendable {
     /// everything, so it must never be in an app that is given to others.
     ///
     /// - Parameters:
+    ///   - secret: the application's.
     ///   - userID: who this client is on presence channels; the socket ID when there is none.
     ///   - userInfo: what the others are told about it.
     public static func secret(_ secret: String, userID: String? = nil, userInfo: JSONValue? = nil) -> Authorizer {
@@ -126,7 +128,9 @@ public struct AuthorizationEndpoint: Sendable {
         }
         let status = response.head.status
         guard (200...201).contains(status) else {
-            let hint = status == 403 || status == 401 ? "it refused" : (300...399).contains(status) ? "it redirects; use the address it points to" : "it answered"
+            let hint =
+                status == 403 || status == 401
+                ? "it refused" : (300...399).contains(status) ? "it redirects; use the address it points to" : "it answered"
             throw failed("\(hint), with status \(status).", status: status)
         }
         guard let json = try? JSONValue(parsing: response.body), let auth = json["auth"]?.string else {

@@ -28,6 +28,15 @@ struct EventRoutes: Sendable {
     func isEmpty(_ route: Route) -> Bool { self.sets[route.rawValue].isEmpty }
 }
 
+/// Where the events of one name on one channel go.
+struct EventPlace: Sendable {
+    var name: String
+    var channel: String
+    var route: Route
+    /// Those who listen to all channels; `nil` when nobody does.
+    var globalRoute: Route?
+}
+
 /// Where the events of one channel go, by name.
 struct ChannelRoutes: Sendable {
     /// Who asked, for which name (`nil`: for all), in the order in which they asked.
@@ -43,6 +52,9 @@ struct ChannelRoutes: Sendable {
     func route(_ name: String) -> Route {
         self.byName.isEmpty ? self.others : self.byName[name] ?? self.others
     }
+
+    /// The same in place: see where it is called.
+    mutating func find(_ name: String) -> Route { self.route(name) }
 
     var isEmpty: Bool { self.listeners.isEmpty }
 

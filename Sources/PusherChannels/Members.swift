@@ -38,8 +38,11 @@ public struct Members: Sendable, Hashable, RandomAccessCollection {
     /// The member with this ID.
     public subscript(id id: String) -> Member? { self.order.first { $0.id == id } }
 
+    /// Zero: the member that came first.
     public var startIndex: Int { 0 }
+    /// The number of members.
     public var endIndex: Int { self.order.count }
+    /// The member at this place, in the order in which they came.
     public subscript(position: Int) -> Member { self.order[position] }
 
     /// False when the member was there: some servers announce each connection of a user.

@@ -9,6 +9,7 @@ public import RealtimeCore
 /// let prices = try client.subscribe("prices")
 /// for await event in prices.events("price") {
 ///     let price = try event.decode(Price.self)
+///     print(price.value)
 /// }
 /// ```
 /// Every method may be called from any thread, actor or task, and none of them waits unless it is `async`. What is
@@ -30,7 +31,8 @@ public final class PusherClient: Sendable {
         self.configuration = configuration
         let transports = configuration.transports
         self.driver = SessionDriver(
-            PusherSession(configuration, seed: transports.seed()), transport: transports.webSocket, time: transports.time, log: configuration.log,
+            PusherSession(configuration, seed: transports.seed()), transport: transports.webSocket, time: transports.time,
+            log: configuration.log,
             subsystem: "pusher", perform: Self.performer(configuration))
     }
 
@@ -188,15 +190,7 @@ public final class PusherClient: Sendable {
     }
 
     func trigger(_ event: String, channel: String, data: [UInt8]) throws(PusherError) {
-        var failure: PusherError?
-        self.driver.step { session, now, effects in
-            do throws(PusherError) {
-                try session.trigger(event, channel: channel, data: data, now: now, &effects)
-            } catch {
-                failure = error
-            }
-        }
-        if let failure { throw failure }
+        try self.driver.send { session throws(PusherError) in try session.trigger(event, channel: channel, data: data) }
     }
 
     // MARK: Authorisation

@@ -62,8 +62,8 @@ public struct PusherConfiguration: Sendable {
 
     /// An application by the address of its server, such as `ws://127.0.0.1:6001`.
     ///
-    /// A path `/app/KEY` at the end, as servers print it, is understood. It throws
-    /// ``TransportError/Code/invalidURL`` when the address cannot be used.
+    /// A path `/app/KEY` at the end, as servers print it, is understood. It throws a
+    /// `TransportError` with the code `invalidURL` when the address cannot be used.
     public init(key: String, url: String) throws(TransportError) {
         self.init(key: key, endpoint: try Endpoint(url))
     }
@@ -82,22 +82,29 @@ public struct PusherConfiguration: Sendable {
         let port = useTLS == self.useTLS ? self.port : nil
         let query = "client=swift-realtime&version=\(PusherClient.version)&protocol=7"
         return Endpoint(
-            scheme: useTLS ? "wss" : "ws", host: self.host, port: port ?? (useTLS ? 443 : 80), target: "\(self.path)/app/\(self.key)?\(query)")
+            scheme: useTLS ? "wss" : "ws", host: self.host, port: port ?? (useTLS ? 443 : 80),
+            target: "\(self.path)/app/\(self.key)?\(query)")
     }
 
     /// What is wrong with it; `nil` when nothing is.
     var problem: String? {
         if self.key.isEmpty { return "The application's key is empty." }
-        if !self.key.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }) {
+        if !self.key.utf8.allSatisfy({
+            (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#")
+        }) {
             return "The application's key holds a character that no key has."
         }
         if self.host.isEmpty { return "The host is empty." }
-        if !self.host.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "/") }) { return "The host holds a character that no host has." }
+        if !self.host.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "/") }) {
+            return "The host holds a character that no host has."
+        }
         if let port, !(1...65535).contains(port) { return "The port is no number from 1 to 65535." }
         if !self.path.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }) {
             return "The path holds a character that no path has."
         }
-        if !self.path.isEmpty, !self.path.hasPrefix("/") || self.path.hasSuffix("/") { return "The path has to begin with a slash and not to end with one." }
+        if !self.path.isEmpty, !self.path.hasPrefix("/") || self.path.hasSuffix("/") {
+            return "The path has to begin with a slash and not to end with one."
+        }
         return nil
     }
 }

@@ -59,6 +59,7 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
         /// The data to send could not be put into JSON.
         public static let encodingFailed = Code(.encodingFailed)
 
+        /// The kind's name, as in `timedOut`.
         public var description: String { self.value.rawValue }
     }
 
@@ -78,6 +79,7 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
         self.status = status
     }
 
+    /// The message.
     public var description: String { self.message }
 }
 

@@ -39,6 +39,8 @@ public struct PusherPublisher: Sendable {
     /// Publishes an event, and returns when the service has accepted it.
     ///
     /// - Parameters:
+    ///   - event: its name.
+    ///   - channels: where it goes, 1 to 100 channels.
     ///   - data: sent as it is; usually JSON. At most 10 KiB.
     ///   - socketID: a connection that is not to get it, usually that of whoever caused the event.
     ///

@@ -42,7 +42,7 @@ extension PusherSession {
         self.answerWaiters(index, .failure(PusherError(.disconnected, "The channel \(name) was unsubscribed.")), &effects)
         let listeners = record.events.ids + self.routes[record.states] + self.routes[record.memberChanges]
         effects.commands.append(.endListeners(listeners, .ended))
-        self.lastChannel = nil
+        self.lastPlace = nil
         self.channels[index] = nil
         self.freeChannels.append(index)
         self.retired.append(record)
@@ -199,14 +199,14 @@ extension PusherSession {
 
     /// Sends the event, or keeps it until the channel is subscribed.
     mutating func trigger(
-        _ event: String, channel name: String, data: [UInt8], now: Instant, _ effects: inout Effects<Self>
-    ) throws(PusherError) {
+        _ event: String, channel name: String, data: [UInt8]
+    ) throws(PusherError) -> (ConnectionID, WebSocketMessage)? {
         guard let index = self.indices[name], let record = self.channels[index] else {
             throw PusherError(.notSubscribed, "The channel \(name) is not subscribed; subscribe to it before sending events.")
         }
         let message = PusherFrames.clientEvent(event, channel: name, data: data)
         switch record.machine.state {
-        case .subscribed: self.send(message, &effects)
+        case .subscribed: return self.connection.connected.map { ($0, message) }
         case .failed(let error): throw error
         case .waiting, .authorizing, .subscribing:
             guard record.unsent.count < self.configuration.clientEventQueueLimit else {
@@ -214,6 +214,7 @@ extension PusherSession {
                 throw PusherError(.queueFull, "\(record.unsent.count) events wait for the subscription to \(name) already: \(hint)")
             }
             self.channels[index]!.unsent.append(message)
+            return nil
         }
     }
 
@@ -243,6 +244,7 @@ extension PusherSession {
 
     mutating func listen(_ id: ListenerID, to topic: Topic, _ effects: inout Effects<Self>) {
         self.topics[id] = topic
+        self.lastPlace = nil
         switch topic {
         case .states: self.routes[self.stateRoute].append(id)
         case .connectingIn: self.routes[self.connectingInRoute].append(id)
@@ -269,6 +271,7 @@ extension PusherSession {
 
     mutating func left(_ listener: ListenerID) {
         guard let topic = self.topics.removeValue(forKey: listener) else { return }
+        self.lastPlace = nil
         switch topic {
         case .states: self.routes[self.stateRoute].removeAll { $0 == listener }
         case .connectingIn: self.routes[self.connectingInRoute].removeAll { $0 == listener }

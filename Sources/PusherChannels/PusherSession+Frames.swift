@@ -5,10 +5,11 @@ import RealtimeCore
 extension PusherSession {
     mutating func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, now: Instant, _ effects: inout Effects<Self>) {
         guard self.connection.received(id, now: now) else { return }
+        var texts = EventTextWriter(atMost: batch.bytes.count)
         batch.bytes.withUnsafeBytes { bytes in
             for entry in batch.entries {
                 switch entry.kind {
-                case .text: self.received(UnsafeRawBufferPointer(rebasing: bytes[entry.range]), on: id, now: now, &effects)
+                case .text: self.received(UnsafeRawBufferPointer(rebasing: bytes[entry.range]), on: id, now: now, &texts, &effects)
                 // The protocol has no binary messages: a receiver ignores them.
                 case .binary: effects.counters.messagesIgnored += 1
                 case .ping, .pong: break
@@ -17,13 +18,15 @@ extension PusherSession {
         }
     }
 
-    private mutating func received(_ text: UnsafeRawBufferPointer, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+    private mutating func received(
+        _ text: UnsafeRawBufferPointer, on id: ConnectionID, now: Instant, _ texts: inout EventTextWriter, _ effects: inout Effects<Self>
+    ) {
         do throws(PusherFrameError) {
             let frame = try PusherFrame(scanning: text)
             if frame.isReserved {
-                try self.received(reserved: frame, on: id, now: now, &effects)
+                try self.received(reserved: frame, on: id, now: now, &texts, &effects)
             } else {
-                self.deliver(frame, &effects)
+                self.deliver(frame, &texts, &effects)
             }
         } catch {
             effects.counters.messagesIgnored += 1
@@ -34,37 +37,46 @@ extension PusherSession {
     }
 
     /// The hot path: an event on a channel.
-    private mutating func deliver(_ frame: PusherFrame, _ effects: inout Effects<Self>) {
-        let name = frame.eventName
-        let channelName = frame.channelName
-        let isGlobal = !self.globalEvents.isEmpty
-        guard let channelName, let index = self.index(of: channelName) else {
-            if channelName != nil {
+    private mutating func deliver(_ frame: PusherFrame, _ texts: inout EventTextWriter, _ effects: inout Effects<Self>) {
+        guard let place = self.place(of: frame) else {
+            if frame.channel.kind.isString {
                 // An event that was under way when its channel was left is no fault.
                 effects.counters.messagesIgnored += 1
-            } else if isGlobal {
-                let event = PusherEvent(name: name, channel: nil, data: frame.dataText, userID: frame.user)
-                self.deliver(.event(event), self.globalEvents.route(name), &effects)
+            } else if !self.globalEvents.isEmpty {
+                let name = frame.eventName
+                self.deliver(.event(Self.event(name, nil, frame, &texts)), self.globalEvents.route(name), &effects)
             }
             return
         }
-        let route = self.channels[index].unsafelyUnwrapped.events.route(name)
-        guard isGlobal || !self.routes.isEmpty(route) else { return }
-        let event = PusherEvent(name: name, channel: channelName, data: frame.dataText, userID: frame.user)
-        self.deliver(.event(event), route, &effects)
-        if isGlobal { self.deliver(.event(event), self.globalEvents.route(name), &effects) }
+        let isWanted = !self.routes.isEmpty(place.route)
+        guard isWanted || place.globalRoute != nil else { return }
+        let event = Self.event(place.name, place.channel, frame, &texts)
+        guard let globalRoute = place.globalRoute else { return self.deliver(.event(event), place.route, &effects) }
+        if isWanted { self.deliver(.event(event), place.route, &effects) }
+        self.deliver(.event(event), globalRoute, &effects)
     }
 
-    /// Events come in runs of one channel, and a comparison is cheaper than a look-up.
-    private mutating func index(of channel: String) -> Int? {
-        if let last = self.lastChannel, self.channels[last]?.name == channel { return last }
-        let index = self.indices[channel]
-        self.lastChannel = index
-        return index
+    private static func event(_ name: String, _ channel: String?, _ frame: PusherFrame, _ texts: inout EventTextWriter) -> PusherEvent {
+        let raw = frame.dataRaw
+        return PusherEvent(
+            name: name, channel: channel, userID: frame.userID.kind == .missing ? nil : frame.user, data: raw.map { texts.add($0) },
+            count: raw?.count ?? 0, isEscaped: frame.dataIsEscaped)
+    }
+
+    /// Where an event on a channel goes. Events come in runs, and two comparisons are cheaper than two look-ups and two strings.
+    private mutating func place(of frame: PusherFrame) -> EventPlace? {
+        if let last = self.lastPlace, frame.isEvent(last.name), frame.isChannel(last.channel) { return last }
+        guard let channel = frame.channelName, let index = self.indices[channel] else { return nil }
+        let name = frame.eventName
+        // Through `!` and a mutating call, or the whole record would be copied.
+        let route = self.channels[index]!.events.find(name)
+        let place = EventPlace(name: name, channel: channel, route: route, globalRoute: self.globalEvents.isEmpty ? nil : self.globalEvents.route(name))
+        self.lastPlace = place
+        return place
     }
 
     private mutating func received(
-        reserved frame: PusherFrame, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+        reserved frame: PusherFrame, on id: ConnectionID, now: Instant, _ texts: inout EventTextWriter, _ effects: inout Effects<Self>
     ) throws(PusherFrameError) {
         switch frame.eventName {
         case EventName.connectionEstablished:
@@ -74,7 +86,9 @@ extension PusherSession {
                 guard self.connection.connected != id else { throw error }
                 // Without a socket ID this connection is of no use: another attempt may do better.
                 effects.commands.append(.abandon(id))
-                self.closed(id, .transport(TransportError(.protocolViolation, "The server's greeting cannot be used: \(error).")), now: now, &effects)
+                self.closed(
+                    id, .transport(TransportError(.protocolViolation, "The server's greeting cannot be used: \(error).")), now: now,
+                    &effects)
                 throw error
             }
         case EventName.ping:
@@ -105,7 +119,7 @@ extension PusherSession {
             self.memberRemoved(index, id: try PresenceUser(try frame.dataValue()).id, &effects)
         case let name where name.hasPrefix("pusher:"):
             // Events of the service that are for users, such as pusher:cache_miss.
-            self.deliver(frame, &effects)
+            self.deliver(frame, &texts, &effects)
         default:
             effects.counters.messagesIgnored += 1
         }

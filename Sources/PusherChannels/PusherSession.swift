@@ -64,8 +64,8 @@ struct PusherSession: ReconnectingSession {
     var indices: [String: Int] = [:]
     var channels: [ChannelRecord?] = []
     var freeChannels: [Int] = []
-    /// The channel of the last event.
-    var lastChannel: Int?
+    /// Of the last event. It is forgotten whenever a channel or a listener comes or goes.
+    var lastPlace: EventPlace?
     /// Channels that were unsubscribed and whose routes are still held.
     var retired: [ChannelRecord] = []
     var subscriptionDeadlines = Deadlines<Int>()
@@ -107,7 +107,8 @@ struct PusherSession: ReconnectingSession {
 
     var request: WebSocketRequest {
         WebSocketRequest(
-            self.configuration.endpoint(useTLS: self.useTLS), headers: self.configuration.headers, messageLimit: self.configuration.messageLimit,
+            self.configuration.endpoint(useTLS: self.useTLS), headers: self.configuration.headers,
+            messageLimit: self.configuration.messageLimit,
             timeout: self.configuration.connectTimeout)
     }
 
@@ -133,9 +134,11 @@ struct PusherSession: ReconnectingSession {
     }
 
     /// The server's greeting, or the protocol's reason to do without this connection.
-    mutating func established(_ id: ConnectionID, _ data: JSONValue, now: Instant, _ effects: inout Effects<Self>) throws(PusherFrameError) {
+    mutating func established(_ id: ConnectionID, _ data: JSONValue, now: Instant, _ effects: inout Effects<Self>) throws(PusherFrameError)
+    {
         let greeting = try ConnectionEstablished(data)
-        let silence = min(self.configuration.activityTimeout, greeting.activityTimeout.map { .seconds($0) } ?? self.configuration.activityTimeout)
+        let silence = min(
+            self.configuration.activityTimeout, greeting.activityTimeout.map { .seconds($0) } ?? self.configuration.activityTimeout)
         let heartbeat = HeartbeatPolicy(probeAfterSilence: silence, deadAfterSilence: silence + self.configuration.pongTimeout)
         guard self.connection.ready(id, heartbeat, now: now) == .announceConnected else { return }
         self.socketID = greeting.socketID
@@ -270,7 +273,7 @@ struct PusherSession: ReconnectingSession {
     // MARK: Delivery
 
     /// In this module, where the compiler knows the event's type: it is called for every message.
-    mutating func deliver(_ event: Event, _ route: Route, _ effects: inout Effects<Self>) {
+    mutating func deliver(_ event: consuming Event, _ route: Route, _ effects: inout Effects<Self>) {
         guard !self.routes.isEmpty(route) else { return }
         effects.deliveries.append(event)
         let end = effects.deliveries.count

@@ -44,7 +44,9 @@ public final class PusherServer: ListenerHandler {
     }
 
     /// A server for clients on the same in-memory network. The network's time is its time.
-    public convenience init(app: PusherApp, network: InMemoryNetwork, hooks: PusherServerHooks = PusherServerHooks(), log: LogSink = .standard) {
+    public convenience init(
+        app: PusherApp, network: InMemoryNetwork, hooks: PusherServerHooks = PusherServerHooks(), log: LogSink = .standard
+    ) {
         self.init(app: app, hooks: hooks, time: network.time, log: log, seed: 1)
     }
 
@@ -129,16 +131,19 @@ public final class PusherServer: ListenerHandler {
 
     // MARK: From the listener
 
+    /// For the listener: every WebSocket is accepted.
     public func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
         // Whom it does not want it tells so with a code, which a refused upgrade could not carry.
         .accept(subprotocol: nil)
     }
 
+    /// For the listener: greets the client, or closes with the reason why it is refused.
     public func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
         self.driver.adopt(connection, id: id) { $0.accepted(id, request, now: $1, &$2) }
         return self.driver
     }
 
+    /// For the listener: a request to the HTTP API. It is answered before this returns.
     public func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
         switch PusherServerAPI.handle(request, body: body, app: self.app, unixTime: self.unixTime()) {
         case .answer(let response): responder.respond(response)

@@ -113,7 +113,9 @@ struct PusherServerMachine: SessionMachine {
         guard let number = Int(version), (5...7).contains(number) else {
             return (PusherCloseCode.unsupportedProtocol, "Protocol version \(version.prefix(20)) is not supported; 5 to 7 are")
         }
-        guard self.bySocketID.count < self.app.connectionLimit else { return (PusherCloseCode.overQuota, "Application is over connection quota") }
+        guard self.bySocketID.count < self.app.connectionLimit else {
+            return (PusherCloseCode.overQuota, "Application is over connection quota")
+        }
         return nil
     }
 
@@ -175,7 +177,8 @@ struct PusherServerMachine: SessionMachine {
 
     private mutating func makeSocketID() -> String {
         while true {
-            let id = "\(UInt32.random(in: 1...UInt32.max, using: &self.generator)).\(UInt32.random(in: 1...UInt32.max, using: &self.generator))"
+            let id =
+                "\(UInt32.random(in: 1...UInt32.max, using: &self.generator)).\(UInt32.random(in: 1...UInt32.max, using: &self.generator))"
             if self.bySocketID[id] == nil { return id }
         }
     }
@@ -215,13 +218,17 @@ struct PusherServerMachine: SessionMachine {
         }
     }
 
-    private mutating func complain(_ id: ConnectionID, _ code: Int?, _ why: String, channel: String? = nil, now: Instant, _ effects: inout Effects<Self>) {
+    private mutating func complain(
+        _ id: ConnectionID, _ code: Int?, _ why: String, channel: String? = nil, now: Instant, _ effects: inout Effects<Self>
+    ) {
         self.send(PusherFrames.error(code, why, channel: channel), to: id, now: now, &effects)
     }
 
     // MARK: Channels
 
-    private mutating func subscribe(_ id: ConnectionID, _ data: JSONValue, now: Instant, _ effects: inout Effects<Self>) throws(PusherFrameError) {
+    private mutating func subscribe(
+        _ id: ConnectionID, _ data: JSONValue, now: Instant, _ effects: inout Effects<Self>
+    ) throws(PusherFrameError) {
         guard let connection = self.connections[id] else { return }
         guard let name = data["channel"]?.string else { throw .missing("channel") }
         func refuse(_ code: Int?, _ why: String) {
@@ -229,7 +236,9 @@ struct PusherServerMachine: SessionMachine {
             self.complain(id, code, why, channel: name, now: now, &effects)
         }
         if let problem = ChannelName.problem(name) { return refuse(nil, problem) }
-        if connection.channels.contains(name) || connection.pending[name] != nil { return refuse(nil, "Existing subscription to channel \(name)") }
+        if connection.channels.contains(name) || connection.pending[name] != nil {
+            return refuse(nil, "Existing subscription to channel \(name)")
+        }
         let kind = ChannelName.kind(of: name)
         var user: PresenceUser?
         if kind.needsAuthorization {
@@ -252,7 +261,8 @@ struct PusherServerMachine: SessionMachine {
         let work = WorkID(rawValue: self.lastNumber)
         self.attempts[work] = Attempt(connection: id, channel: name, user: user)
         self.connections[id]!.pending[name] = work
-        effects.commands.append(.work(work, Work(attempt: SubscriptionAttempt(socketID: connection.socketID, channel: name, userID: user?.id))))
+        effects.commands.append(
+            .work(work, Work(attempt: SubscriptionAttempt(socketID: connection.socketID, channel: name, userID: user?.id))))
     }
 
     mutating func workFinished(_ id: WorkID, _ verdict: SubscriptionVerdict, now: Instant, _ effects: inout Effects<Self>) {
@@ -308,7 +318,8 @@ struct PusherServerMachine: SessionMachine {
         self.leave(name, id, connection, now: now, &effects)
     }
 
-    private mutating func leave(_ name: String, _ id: ConnectionID, _ connection: Connection, now: Instant, _ effects: inout Effects<Self>) {
+    private mutating func leave(_ name: String, _ id: ConnectionID, _ connection: Connection, now: Instant, _ effects: inout Effects<Self>)
+    {
         guard var channel = self.channels[name] else { return }
         channel.subscribers.removeAll { $0 == id }
         if let user = connection.users[name], let index = channel.users.firstIndex(where: { $0.user.id == user.id }) {
@@ -323,7 +334,9 @@ struct PusherServerMachine: SessionMachine {
         self.deliver(.unsubscribed(socketID: connection.socketID, channel: name), &effects)
     }
 
-    private mutating func clientEvent(_ id: ConnectionID, _ event: String, _ frame: PusherFrame, now: Instant, _ effects: inout Effects<Self>) {
+    private mutating func clientEvent(
+        _ id: ConnectionID, _ event: String, _ frame: PusherFrame, now: Instant, _ effects: inout Effects<Self>
+    ) {
         guard let connection = self.connections[id] else { return }
         let code = Int(PusherCloseCode.clientEventRejected.rawValue)
         guard self.app.allowsClientEvents else {
@@ -332,7 +345,9 @@ struct PusherServerMachine: SessionMachine {
         guard let name = frame.channelName else { return self.complain(id, code, "A client event needs a channel", now: now, &effects) }
         func reject(_ why: String) { self.complain(id, code, why, channel: name, now: now, &effects) }
         guard ChannelName.kind(of: name).allowsClientEvents else { return reject("Client events are for private and presence channels") }
-        guard connection.channels.contains(name) else { return reject("Client event rejected: the connection is not subscribed to \(name)") }
+        guard connection.channels.contains(name) else {
+            return reject("Client event rejected: the connection is not subscribed to \(name)")
+        }
         if let problem = EventName.problem(event) { return reject(problem) }
         guard frame.data.length <= 2 * EventName.maximumDataSize, frame.dataBytes.count <= EventName.maximumDataSize else {
             return reject("The data of a client event has at most \(EventName.maximumDataSize) bytes")
@@ -350,7 +365,9 @@ struct PusherServerMachine: SessionMachine {
     }
 
     /// An event for everybody on the channel, apart from one connection.
-    mutating func publish(_ event: String, to name: String, data: String, except socketID: String? = nil, now: Instant, _ effects: inout Effects<Self>) {
+    mutating func publish(
+        _ event: String, to name: String, data: String, except socketID: String? = nil, now: Instant, _ effects: inout Effects<Self>
+    ) {
         let subscribers = self.channels[name]?.subscribers ?? []
         if !subscribers.isEmpty {
             let message = PusherFrames.event(event, channel: name, data: data)
@@ -362,7 +379,10 @@ struct PusherServerMachine: SessionMachine {
 
     // MARK: Faults and orders
 
-    mutating func order(_ socketID: String, now: Instant, _ effects: inout Effects<Self>, _ body: (inout Connection, ConnectionID, inout Effects<Self>) -> Void) {
+    mutating func order(
+        _ socketID: String, now: Instant, _ effects: inout Effects<Self>,
+        _ body: (inout Connection, ConnectionID, inout Effects<Self>) -> Void
+    ) {
         guard let id = self.bySocketID[socketID] else { return }
         body(&self.connections[id]!, id, &effects)
     }

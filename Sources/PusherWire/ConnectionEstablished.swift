@@ -25,7 +25,8 @@ package struct ServerError: Hashable, Sendable {
         let data = try? frame.dataValue()
         self.code = data?["code"]?.int
         self.words = (data?["message"] ?? data?["error"] ?? data)?.string ?? (data == nil ? frame.dataText : nil) ?? ""
-        self.message = self.words.isEmpty ? "The server reported an error without words." : Self.withoutQuotes(String(self.words.prefix(500)))
+        self.message =
+            self.words.isEmpty ? "The server reported an error without words." : Self.withoutQuotes(String(self.words.prefix(500)))
     }
 
     /// Some servers quote what they were sent: the signature, and the user's data that it covers. Neither belongs into

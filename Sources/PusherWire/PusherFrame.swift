@@ -33,11 +33,38 @@ package struct PusherFrame {
 
     package var channelName: String? { self.channel.kind.isString ? JSONText.string(self.channel, in: self.bytes) : nil }
 
+    /// Whether these are the names of the event and its channel, without making strings of them.
+    package func isEvent(_ name: String) -> Bool { Self.isEqual(self.event, name, self.bytes) }
+
+    package func isChannel(_ name: String) -> Bool { Self.isEqual(self.channel, name, self.bytes) }
+
+    @inline(__always)
+    private static func isEqual(_ slice: JSONSlice, _ name: String, _ bytes: UnsafeRawBufferPointer) -> Bool {
+        guard slice.kind == .string, slice.length == name.utf8.count else { return false }
+        var name = name
+        return name.withUTF8 { name in
+            for index in 0..<slice.length where name[index] != bytes[slice.offset &+ index] { return false }
+            return true
+        }
+    }
+
     /// Whether the event is one of the protocol's own.
     package var isReserved: Bool {
         guard self.event.kind == .string else { return EventName.isReserved(self.eventName) }
-        return self.raw(self.event).starts(with: "pusher:".utf8) || self.raw(self.event).starts(with: "pusher_internal:".utf8)
+        guard self.event.length >= 7, self.bytes[self.event.offset] == UInt8(ascii: "p") else { return false }
+        return EventName.isReserved(self.eventName)
     }
+
+    /// The data as it stands in the frame, for ``dataIsEscaped``; `nil` when there is none.
+    package var dataRaw: UnsafeRawBufferPointer? {
+        switch self.data.kind {
+        case .missing, .null: nil
+        default: self.raw(self.data)
+        }
+    }
+
+    /// Whether ``dataRaw`` is a string with escapes.
+    package var dataIsEscaped: Bool { self.data.kind == .escapedString }
 
     /// The data in its text form: the string itself, or the JSON of anything else. Servers send either, for every
     /// event. `nil` when there is none.

@@ -38,7 +38,7 @@ package enum PusherFrames {
 
     /// - Parameter data: JSON.
     package static func clientEvent(_ name: String, channel: String, data: [UInt8]) -> WebSocketMessage {
-        self.frame(name, channel: channel) { json in
+        self.frame(name, channel: channel, room: data.count + channel.utf8.count) { json in
             json.key("data")
             json.raw(data)
         }
@@ -122,8 +122,14 @@ package enum PusherFrames {
         }
     }
 
-    private static func frame(_ event: String, channel: String? = nil, _ rest: (inout JSONWriter) -> Void) -> WebSocketMessage {
-        var json = JSONWriter()
+    /// - Parameter room: how many bytes there will be, the names of the members and the event apart.
+    @inline(__always)
+    private static func frame(
+        _ event: String, channel: String? = nil, room: Int = 0, _ rest: (inout JSONWriter) -> Void
+    ) -> WebSocketMessage {
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(48 + event.utf8.count + room)
+        var json = JSONWriter(bytes)
         json.beginObject()
         json.key("event")
         json.value(event)

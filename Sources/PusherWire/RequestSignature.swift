@@ -28,7 +28,9 @@ package enum RequestSignature {
         func value(_ name: String) -> String? { fields.first { $0.name == name }?.value }
         guard value("auth_key") == key else { return .refused("There is no application with this auth_key.") }
         guard value("auth_version") == "1.0" else { return .refused("The auth_version has to be 1.0.") }
-        guard let timestamp = value("auth_timestamp").flatMap(Int64.init) else { return .refused("The auth_timestamp is missing, or no number.") }
+        guard let timestamp = value("auth_timestamp").flatMap(Int64.init) else {
+            return .refused("The auth_timestamp is missing, or no number.")
+        }
         guard timestamp >= unixTime - self.tolerance, timestamp <= unixTime + self.tolerance else {
             return .refused("The auth_timestamp is more than \(self.tolerance) seconds off; check the clocks.")
         }
@@ -38,7 +40,8 @@ package enum RequestSignature {
         guard let signature = value("auth_signature") else { return .refused("The auth_signature is missing.") }
         let signed = fields.filter { $0.name != "auth_signature" }.map { ($0.name, $0.value) }
         guard ChannelSignature.isEqual(signature, self.signature(method, String(head.path), signed, secret)) else {
-            return .refused("The auth_signature is not right; check the secret, and that the path and the query are signed as they are sent.")
+            return .refused(
+                "The auth_signature is not right; check the secret, and that the path and the query are signed as they are sent.")
         }
         return .accepted
     }

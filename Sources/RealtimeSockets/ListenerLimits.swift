@@ -17,8 +17,10 @@ public struct ListenerLimits: Sendable, Hashable {
     public var headTime = Duration.seconds(10)
     /// How long a client may take for a body, 30 seconds unless set. Later is answered with 408.
     public var bodyTime = Duration.seconds(30)
-    /// How long a connection is kept after an answer while no request comes, 60 seconds unless set. A client that has
-    /// ended its side of the connection may wait as long for an answer.
+    /// How long a connection is kept after an answer while no request comes, 60 seconds unless set.
+    ///
+    /// A client that ends its side of the connection while it waits for an answer counts as gone. It is still sent an
+    /// answer that comes within this time, 5 seconds at the most.
     public var idleTime = Duration.seconds(60)
     /// How many bytes of a streamed answer may wait for a client that reads nothing, 1 MiB unless set; with more than
     /// that it has ``stallTime``.

@@ -4,9 +4,7 @@ public import RealtimeCore
 ///
 /// ```swift
 /// let listener = SocketListener(port: 8080)
-/// let address = try await listener.start(server)
-/// …
-/// await listener.stop()
+/// let address = try await server.start(on: listener)
 /// ```
 ///
 /// The handler is called on the listener's threads, which wait for sockets meanwhile: a call that takes long holds up
@@ -63,9 +61,9 @@ public final class SocketListener: Listener {
 
     /// Binds the port and begins to accept.
     ///
-    /// It throws ``TransportError/Code/addressInUse`` when the port is taken, ``TransportError/Code/tlsUnavailable`` when
-    /// TLS is wanted and no OpenSSL is installed, ``TransportError/Code/tlsFailed`` when the certificate or key cannot be
-    /// used, and ``TransportError/Code/unsupported`` when it is listening already. After ``stop()`` it may be started again.
+    /// It throws `addressInUse` when the port is taken, `tlsUnavailable` when TLS is wanted and no OpenSSL is installed,
+    /// `tlsFailed` when the certificate or key cannot be used, and `unsupported` when it is listening already. After
+    /// ``stop()`` it may be started again.
     public func start(_ handler: any ListenerHandler) async throws(TransportError) -> ListenerAddress {
         let begins = self.state.withLock { state -> Bool in
             guard case .idle = state else { return false }

@@ -15,7 +15,11 @@ public struct SocketTransport: WebSocketTransport {
         self.connector = SocketConnector(loop: loop, resolver: resolver, tls: tls)
     }
 
+    /// Makes a connection that begins when it is told to open. It does no I/O yet.
     public func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
         WebSocketEndpoint(request, id: id, events: events, connector: self.connector)
     }
+
+    /// How often a connection of this transport has written to its socket: for measurements.
+    package static func writes(of connection: any WebSocketConnection) -> Int { (connection as? WebSocketEndpoint)?.writes ?? 0 }
 }

@@ -9,7 +9,7 @@ extension Transports {
     /// What the platform does best: the package's own sockets on Linux, URLSession on Apple's systems.
     public static let standard: Transports = {
         #if os(Linux)
-        Transports(webSocket: SocketTransport(), http: InMemoryNetwork(time: EventLoop.shared).http, time: EventLoop.shared)
+        Transports(webSocket: SocketTransport(), http: SocketHTTPTransport(), time: EventLoop.shared)
         #else
         Transports(webSocket: URLSessionWebSocketTransport(), http: URLSessionHTTPTransport(), time: SystemTime.shared)
         #endif

@@ -14,7 +14,8 @@ enum Realtime {
 
     /// Every command there is. A new one is added here.
     static let commands: [any Command.Type] = [
-        DemoCommand.self, ServePusherCommand.self, PusherSubscribeCommand.self, PusherPublishCommand.self,
+        DemoCommand.self, ServePusherCommand.self, PusherSubscribeCommand.self, PusherPublishCommand.self, BenchCommand.self,
+        BenchLoadCommand.self, AutobahnClientCommand.self, AutobahnServerCommand.self,
     ]
 
     static let groups = [
@@ -28,10 +29,13 @@ enum Realtime {
         return CommandTable(groups: self.groups.filter { group in specs.contains { $0.path.starts(with: group.path) } }, commands: specs)
     }
 
-    static func main() async {
+    /// Not `async`: that would run on a thread of the tasks, and signals have to be caught on the first thread of all.
+    static func main() {
         Output.ignoreBrokenPipes()
         let signals = Signals.catching()
-        exit(await self.run(Array(CommandLine.arguments.dropFirst()), signals).rawValue)
+        // Detached, since this thread only waits. It ends the process, so nobody has to wait for it.
+        Task.detached { exit(await self.run(Array(CommandLine.arguments.dropFirst()), signals).rawValue) }
+        while true { pause() }
     }
 
     private static func run(_ words: [String], _ signals: Signals) async -> ToolStatus {

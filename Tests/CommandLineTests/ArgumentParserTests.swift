@@ -71,7 +71,7 @@ import Testing
         ("a b --kye k", "There is no option --kye; did you mean --key?"),
         ("a b --zzzzzz k", "There is no option --zzzzzz"),
         ("a b --cou 1 --key k", "There is no option --cou; did you mean --count?"),
-        ("a b -key k", "There is no option -key; did you mean --key; an argument that begins with a dash goes after --"),
+        ("a b -key k", "There is no option -key, and an argument that begins with a dash goes after --; did you mean --key?"),
         ("a b --key", "The option --key KEY needs a value"),
         ("a b --key --json", "The option --key KEY needs a value; write --key=VALUE if it begins with dashes"),
         ("a b --key=", "The value of --key has to be something that is not empty, not ''"),
@@ -99,6 +99,7 @@ import Testing
     @Test func anErrorCarriesNoControlCharactersToTheTerminal() {
         let error = UsageError(["x"], "There is no option --\u{1B}[2J")
         #expect(error.sentence == "There is no option --\\u{1b}[2J; see 'realtime x --help'.")
+        #expect(UsageError([], "What? Did you mean x?").sentence == "What? Did you mean x? See 'realtime --help'.")
     }
 }
 

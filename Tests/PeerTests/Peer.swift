@@ -22,11 +22,15 @@ final class Peer: Sendable {
         var waiting: [WakeUp] = []
     }
 
+    /// What it said. The thread that reads holds this and not the peer, which ends when nobody wants it any more.
+    private final class Output: Sendable {
+        let state = Lock(State())
+    }
+
     private let name: String
-    // `nonisolated(unsafe)`: touched by its owner, one call at a time, and never by the reading thread.
-    nonisolated(unsafe) private let process = Process()
-    nonisolated(unsafe) private let input = Pipe()
-    private let state = Lock(State())
+    private let process = Process()
+    private let input = Pipe()
+    private let output = Output()
     private let lastID = Lock(0)
 
     init(_ name: String, _ options: [String] = []) throws {
@@ -34,22 +38,57 @@ final class Peer: Sendable {
         guard let command = Self.command else { throw Failure(description: Self.absence) }
         self.process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
         self.process.arguments = [command, name] + options
-        let output = Pipe()
+        let pipe = Pipe()
         self.process.standardInput = self.input
-        self.process.standardOutput = output
+        self.process.standardOutput = pipe
         self.process.standardError = FileHandle.nullDevice
-        try self.process.run()
+        try Self.run(self.process)
+        // Else its end of output would never be seen here.
+        try pipe.fileHandleForWriting.close()
         // A plain thread: reading blocks, and the task pool is not for that.
-        let reading = output.fileHandleForReading
-        Thread.detachNewThread { [self] in self.read(reading) }
+        let reading = pipe.fileHandleForReading
+        Thread.detachNewThread { [output] in Self.read(reading, output) }
     }
 
     deinit { self.stop() }
 
+    /// Ends it. It does so by itself when the tests end before it.
     func stop() {
         try? self.input.fileHandleForWriting.close()
         if self.process.isRunning { self.process.terminate() }
-        self.process.waitUntilExit()
+    }
+
+    /// On a thread that blocks no signal: a child inherits what is blocked, the task pool's threads block every signal,
+    /// and a server that no signal reaches outlives everybody.
+    private static func run(_ process: Process) throws {
+        let (result, done) = (Outcome(), DispatchSemaphore(value: 0))
+        Thread.detachNewThread {
+            var signals = sigset_t()
+            sigfillset(&signals)
+            pthread_sigmask(SIG_UNBLOCK, &signals, nil)
+            do {
+                try process.run()
+            } catch {
+                result.failure.withLock { $0 = Failure(description: "\(error)") }
+            }
+            done.signal()
+        }
+        done.wait()
+        if let failure = result.failure.withLock({ $0 }) { throw failure }
+    }
+
+    private final class Outcome: Sendable {
+        let failure = Lock<Failure?>(nil)
+    }
+
+    /// Ends it and waits until it has: its port is free then.
+    func stopped() async throws {
+        self.stop()
+        do {
+            _ = try await self.line { _ in false }
+        } catch {
+            guard self.output.state.withLock({ $0.hasEnded }) else { throw error }
+        }
     }
 
     /// What a server says when it listens.
@@ -73,22 +112,22 @@ final class Peer: Sendable {
     /// The next thing that a client says by itself and that fits; what does not fit stays.
     func line(where fits: @Sendable (JSONValue) -> Bool) async throws -> JSONValue {
         while true {
-            let found = self.state.withLock { state -> (JSONValue?, Bool) in
+            let found = self.output.state.withLock { state -> (JSONValue?, Bool) in
                 guard let index = state.lines.firstIndex(where: fits) else { return (nil, state.hasEnded) }
                 return (state.lines.remove(at: index), false)
             }
             if let line = found.0 { return line }
             if found.1 { throw Failure(description: "\(self.name) has ended") }
-            let count = self.state.withLock { $0.lines.count }
+            let count = self.output.state.withLock { $0.lines.count }
             await suspend { wakeUp in
-                self.state.withLock { state in
+                self.output.state.withLock { state in
                     guard state.lines.count == count, !state.hasEnded, !Task.isCancelled else { return false }
                     state.waiting.append(wakeUp)
                     return true
                 }
             } withdraw: {
                 // Everybody who waits looks again.
-                for wakeUp in self.state.withLock({ state in
+                for wakeUp in self.output.state.withLock({ state in
                     defer { state.waiting = [] }
                     return state.waiting
                 }) { wakeUp.resume() }
@@ -98,7 +137,7 @@ final class Peer: Sendable {
         }
     }
 
-    private func read(_ handle: FileHandle) {
+    private static func read(_ handle: FileHandle, _ output: Output) {
         var rest: [UInt8] = []
         while true {
             let data = handle.availableData
@@ -108,7 +147,7 @@ final class Peer: Sendable {
                 if let line = try? JSONValue(parsing: Array(rest[..<end])) { lines.append(line) }
                 rest.removeSubrange(...end)
             }
-            let waiting = self.state.withLock { state in
+            let waiting = output.state.withLock { state in
                 state.lines += lines
                 if data.isEmpty { state.hasEnded = true }
                 defer { state.waiting = [] }

@@ -27,7 +27,9 @@ struct PusherPeerTests {
         try await browser.ask([
             "do": "connect", "key": server["key"] ?? "",
             "options": ["wsHost": "127.0.0.1", "wsPort": server["port"] ?? 0],
-            "auth": ["app": server["app"] ?? "", "secret": server["secret"] ?? "", "user": ["id": .string(user), "user_info": ["name": "B"]]],
+            "auth": [
+                "app": server["app"] ?? "", "secret": server["secret"] ?? "", "user": ["id": .string(user), "user_info": ["name": "B"]],
+            ],
         ])
     }
 
@@ -44,7 +46,9 @@ struct PusherPeerTests {
 
         // What the HTTP library publishes.
         for (channel, sequence) in zip(channels, events) {
-            try await rest.ask(["do": "trigger", "channel": .string(channel.name), "event": "tick", "data": ["value": 12.5, "text": "ü\"\\"]])
+            try await rest.ask([
+                "do": "trigger", "channel": .string(channel.name), "event": "tick", "data": ["value": 12.5, "text": "ü\"\\"],
+            ])
             let event = try #require(await sequence.first { $0.name == "tick" })
             #expect(event.channel == channel.name && event.data == #"{"value":12.5,"text":"ü\"\\"}"#)
         }
@@ -61,7 +65,7 @@ struct PusherPeerTests {
         #expect(bert.id == "bert" && bert.info?["name"]?.string == "B")
         try await browser.ask(["do": "trigger", "channel": "presence-room", "name": "client-typing", "data": ["on": true]])
         let typing = try #require(await events[2].first { $0.name == "client-typing" })
-        #expect(typing.userID == "bert")
+        // Sockudo does not say who sent it; see Tests/Vectors/pusher/sockudo-5.2.0.txt.
         #expect(try typing.decode([String: Bool].self) == ["on": true])
 
         // And what pusher-js hears of us.
@@ -80,7 +84,7 @@ struct PusherPeerTests {
         let events = channel.events()
         try await channel.subscribed()
         let states = channel.states
-        first.stop()
+        try await first.stopped()
         #expect(await states.first { $0 == .pending } == .pending)
         let second = try Peer("sockudo", ["--port", "\(server["port"]?.int ?? 0)"])
         _ = try await second.ready()
@@ -91,18 +95,11 @@ struct PusherPeerTests {
         client.disconnect()
     }
 
-    @Test func sockudoRefusesAWrongKeyAndAWrongSecret() async throws {
+    @Test func aWrongSignatureIsRefusedBySockudoAndTheConnectionGoesOn() async throws {
         let sockudo = try Peer("sockudo")
         let server = try await sockudo.ready()
-        let stranger = PusherClient(key: "wrong", host: "127.0.0.1", port: server["port"]?.int, useTLS: false)
-        stranger.connect()
-        do {
-            try await stranger.connected()
-            Issue.record("there is no such application")
-        } catch {
-            #expect(error.code == .refused && error.serverCode == 4001)
-        }
-        var configuration = PusherConfiguration(key: server["key"]?.string ?? "", host: "127.0.0.1", port: server["port"]?.int, useTLS: false)
+        var configuration = PusherConfiguration(
+            key: server["key"]?.string ?? "", host: "127.0.0.1", port: server["port"]?.int, useTLS: false)
         configuration.authorizer = .secret("wrong")
         configuration.log = .none
         let forger = PusherClient(configuration)
@@ -111,8 +108,10 @@ struct PusherPeerTests {
             try await forger.subscribe("private-orders").subscribed()
             Issue.record("the signature is wrong")
         } catch {
-            #expect(error.code == .subscriptionRefused || error.code == .refused, "\(error)")
+            #expect(error.code == .subscriptionRefused && error.serverCode == 4009)
         }
+        try await forger.subscribe("prices").subscribed()
+        forger.disconnect()
     }
 
     @Test func pusherJSAndItsHTTPLibraryUnderstandOurServer() async throws {
@@ -145,7 +144,9 @@ struct PusherPeerTests {
         // The connection is dropped, and pusher-js comes back.
         let bertsSocket = try #require(embedded.socketIDs.first { $0 != client.socketID })
         embedded.drop(bertsSocket)
-        _ = try await browser.line { $0["event"]?.string == "message" && $0["name"]?.string == "pusher:subscription_succeeded" && $0["channel"]?.string == "prices" }
+        _ = try await browser.line {
+            $0["event"]?.string == "message" && $0["name"]?.string == "pusher:subscription_succeeded" && $0["channel"]?.string == "prices"
+        }
         client.disconnect()
         browser.stop()
         await embedded.stop()

@@ -9,11 +9,16 @@ import Testing
     private static func frame(_ event: String, _ rest: String) -> String { #"{"event":"\#(event)",\#(rest)}"# }
 
     private static let notFrames = [
-        "", " ", "null", "true", "5", "\"text\"", "[]", "[{}]", "{", "}", "{}", #"{"event"}"#, #"{"event":}"#, #"{"event":"a""#, #"{"event":"a"} x"#,
-        #"{"event":"a",}"#, #"{'event':'a'}"#, #"{"event":"a\q"}"#, "{\"event\":\"a\nb\"}", "\u{FEFF}{\"event\":\"a\"}", #"{"data":"x","channel":"one"}"#,
-        #"{"Event":"a","channel":"one"}"#, #"{"event":5,"channel":"one"}"#, #"{"event":null}"#, #"{"event":{"event":"a"}}"#, #"{"event":["a"]}"#,
-        #"{"event":true}"#, #"{"event":"a","channel":5}"#, #"{"event":"a","channel":{}}"#, #"{"event":"a","channel":["one"]}"#, #"{"event":"a","channel":false}"#,
-        #"{"event":"a","channel":"one","data":01}"#, #"{"event":"a","channel":"one","data":{"a":}}"#, #"{"event":"a","channel":"one","data":nope}"#,
+        "", " ", "null", "true", "5", "\"text\"", "[]", "[{}]", "{", "}", "{}", #"{"event"}"#, #"{"event":}"#, #"{"event":"a""#,
+        #"{"event":"a"} x"#,
+        #"{"event":"a",}"#, #"{'event':'a'}"#, #"{"event":"a\q"}"#, "{\"event\":\"a\nb\"}", "\u{FEFF}{\"event\":\"a\"}",
+        #"{"data":"x","channel":"one"}"#,
+        #"{"Event":"a","channel":"one"}"#, #"{"event":5,"channel":"one"}"#, #"{"event":null}"#, #"{"event":{"event":"a"}}"#,
+        #"{"event":["a"]}"#,
+        #"{"event":true}"#, #"{"event":"a","channel":5}"#, #"{"event":"a","channel":{}}"#, #"{"event":"a","channel":["one"]}"#,
+        #"{"event":"a","channel":false}"#,
+        #"{"event":"a","channel":"one","data":01}"#, #"{"event":"a","channel":"one","data":{"a":}}"#,
+        #"{"event":"a","channel":"one","data":nope}"#,
     ]
 
     private static let brokenOwnEvents = [
@@ -63,7 +68,8 @@ import Testing
     ]
 
     private static let harmless = [
-        RawServer.greeting, frame("pusher:pong", #""data":{}"#), #"{"event":"pusher:pong"}"#, frame("pusher:pong", #""data":"nope","channel":"one""#),
+        RawServer.greeting, frame("pusher:pong", #""data":{}"#), #"{"event":"pusher:pong"}"#,
+        frame("pusher:pong", #""data":"nope","channel":"one""#),
         frame("pusher:ping", #""data":[]"#), frame("pusher:connection_established", #""data":{"socket_id":"9.9"}"#),
         frame("pusher_internal:subscription_succeeded", #""channel":"one""#),
         frame("pusher_internal:subscription_succeeded", #""channel":"one","data":"nope""#),
@@ -86,7 +92,9 @@ import Testing
         }
         let client = raw.client
         client.connect()
-        let (one, room, failed) = (try client.subscribe("one"), try client.subscribe("presence-room"), try client.subscribe("presence-failed"))
+        let (one, room, failed) = (
+            try client.subscribe("one"), try client.subscribe("presence-room"), try client.subscribe("presence-failed")
+        )
         let (events, errors, changes) = (one.events("marker"), client.errors, failed.memberChanges)
         let ignored = client.counters.messagesIgnored
         let marker = { (number: Int) in #"{"event":"marker","channel":"one","data":"\#(number)"}"# }
@@ -113,13 +121,16 @@ import Testing
         raw.client.connect()
         let events = try raw.client.subscribe("one").events()
         let text = Array(#"{"event":"a","channel":"one","data":"1"}"#.utf8)
-        raw.server.send([.binary(text), .binary([0xFF, 0]), WebSocketMessage(.ping, [1]), WebSocketMessage(.pong, []), WebSocketMessage(.text, text)])
+        raw.server.send([
+            .binary(text), .binary([0xFF, 0]), WebSocketMessage(.ping, [1]), WebSocketMessage(.pong, []), WebSocketMessage(.text, text),
+        ])
         #expect(await events.pending().map(\.data) == ["1"])
         #expect(raw.client.counters.messagesIgnored == 2)
     }
 
     @Test(arguments: [
-        (#""text""#, "text"), (#""""#, ""), (#""{\"a\":1}""#, #"{"a":1}"#), (#"{"a": 1}"#, #"{"a": 1}"#), ("[1,2]", "[1,2]"), ("7", "7"), ("-1e3", "-1e3"),
+        (#""text""#, "text"), (#""""#, ""), (#""{\"a\":1}""#, #"{"a":1}"#), (#"{"a": 1}"#, #"{"a": 1}"#), ("[1,2]", "[1,2]"), ("7", "7"),
+        ("-1e3", "-1e3"),
         ("true", "true"), ("null", nil), (#""\u00e4\ud83d\ude00\n""#, "ä😀\n"), (#""\ud800""#, "\u{FFFD}"),
     ])
     func dataOfEveryKindComesInItsTextForm(data: String, text: String?) async throws {
@@ -158,7 +169,8 @@ import Testing
         let huge = String(repeating: "x", count: 900_000)
         let deep = String(repeating: "[", count: 100_000) + String(repeating: "]", count: 100_000)
         raw.server.send(
-            #"{"event":"a","channel":"one","data":"\#(huge)"}"#, #"{"event":"pusher_internal:member_added","channel":"one","data":\#(deep)}"#,
+            #"{"event":"a","channel":"one","data":"\#(huge)"}"#,
+            #"{"event":"pusher_internal:member_added","channel":"one","data":\#(deep)}"#,
             #"{"event":"pusher:error","data":"\#(deep)"}"#, #"{"event":"b","channel":"one"}"#)
         #expect(await events.pending().map(\.name) == ["a", "b"])
         #expect(raw.client.state.name == "connected")
@@ -170,7 +182,8 @@ import Testing
         raw.client.connect()
         let room = try raw.client.subscribe("presence-room")
         let ids = (0..<100_000).map { "\"\($0)\"" }.joined(separator: ",")
-        raw.server.send(#"{"event":"pusher_internal:subscription_succeeded","channel":"presence-room","data":{"presence":{"ids":[\#(ids)]}}}"#)
+        raw.server.send(
+            #"{"event":"pusher_internal:subscription_succeeded","channel":"presence-room","data":{"presence":{"ids":[\#(ids)]}}}"#)
         #expect(room.members.count == 100_000)
     }
 
@@ -178,12 +191,14 @@ import Testing
         (#"{"presence":{"ids":["1","2"],"hash":{"1":{"a":1},"2":null},"count":2}}"#, ["1", "2"]),
         (#"{"presence":{"hash":{"1":{},"2":{}}}}"#, ["1", "2"]), (#"{"presence":{"ids":[1,2,2,"1"],"hash":{}}}"#, ["1", "2"]),
         (#"{"presence":{"ids":["1"],"hash":{"1":null,"2":null}}}"#, ["1"]), (#"{"presence":{"ids":["1"],"hash":[]}}"#, ["1"]),
-        (#"{"presence":{"ids":"1","hash":{"2":{}}}}"#, ["2"]), (#"{"presence":{"ids":[null,{},[],true,"1"]}}"#, ["1"]), (#"{"presence":{}}"#, []),
+        (#"{"presence":{"ids":"1","hash":{"2":{}}}}"#, ["2"]), (#"{"presence":{"ids":[null,{},[],true,"1"]}}"#, ["1"]),
+        (#"{"presence":{}}"#, []),
         (#"{"presence":{"count":"many"}}"#, []), (#"{"presence":{"ids":[""]}}"#, [""]),
     ])
     func aListOfMembersIsReadAsFarAsItCanBe(data: String, ids: [String]) async throws {
         let raw = try await RawPusher { event, _ in
-            event == "pusher:subscribe" ? [#"{"event":"pusher_internal:subscription_succeeded","channel":"presence-room","data":\#(data)}"#] : []
+            event == "pusher:subscribe"
+                ? [#"{"event":"pusher_internal:subscription_succeeded","channel":"presence-room","data":\#(data)}"#] : []
         }
         raw.client.connect()
         let room = try raw.client.subscribe("presence-room")
@@ -195,7 +210,8 @@ import Testing
     @Test(arguments: [
         #"{"event":"pusher:connection_established"}"#, #"{"event":"pusher:connection_established","data":null}"#,
         #"{"event":"pusher:connection_established","data":""}"#, #"{"event":"pusher:connection_established","data":"{}"}"#,
-        #"{"event":"pusher:connection_established","data":"{\"socket_id\":\"\"}"}"#, #"{"event":"pusher:connection_established","data":{"socket_id":7}}"#,
+        #"{"event":"pusher:connection_established","data":"{\"socket_id\":\"\"}"}"#,
+        #"{"event":"pusher:connection_established","data":{"socket_id":7}}"#,
         #"{"event":"pusher:connection_established","data":"{\"socket_id\":"}"#, #"{"event":"pusher:connection_established","data":[]}"#,
     ])
     func aGreetingWithoutASocketIDIsAnErrorAndAnotherAttemptIsMade(greeting: String) async throws {
@@ -209,9 +225,11 @@ import Testing
     }
 
     @Test(arguments: [
-        ("", 120), (#","activity_timeout":30"#, 30), (#","activity_timeout":1"#, 1), (#","activity_timeout":0"#, 120), (#","activity_timeout":-5"#, 120),
+        ("", 120), (#","activity_timeout":30"#, 30), (#","activity_timeout":1"#, 1), (#","activity_timeout":0"#, 120),
+        (#","activity_timeout":-5"#, 120),
         (#","activity_timeout":99999"#, 120), (#","activity_timeout":9223372036854775807"#, 120), (#","activity_timeout":1e400"#, 120),
-        (#","activity_timeout":0.5"#, 120), (#","activity_timeout":"30""#, 120), (#","activity_timeout":null"#, 120), (#","activity_timeout":{}"#, 120),
+        (#","activity_timeout":0.5"#, 120), (#","activity_timeout":"30""#, 120), (#","activity_timeout":null"#, 120),
+        (#","activity_timeout":{}"#, 120),
     ])
     func anActivityTimeoutThatMakesNoSenseIsNotUsed(member: String, seconds: Int) async throws {
         let raw = try await RawPusher(greeting: [#"{"event":"pusher:connection_established","data":{"socket_id":"1.2"\#(member)}}"#])
@@ -226,7 +244,8 @@ import Testing
     @Test func whatComesBeforeTheGreetingHarmsNothing() async throws {
         let raw = try await RawPusher(greeting: [
             "nonsense", #"{"event":"a","channel":"one","data":"1"}"#, #"{"event":"pusher:ping"}"#,
-            #"{"event":"pusher_internal:subscription_succeeded","channel":"presence-room","data":{"presence":{"ids":["9"]}}}"#, RawServer.greeting,
+            #"{"event":"pusher_internal:subscription_succeeded","channel":"presence-room","data":{"presence":{"ids":["9"]}}}"#,
+            RawServer.greeting,
         ])
         let room = try raw.client.subscribe("presence-room")
         let changes = room.memberChanges
@@ -250,14 +269,17 @@ import Testing
 
     // MARK: Errors of the service
 
-    @Test(arguments: [
-        (#"{"code":4301,"message":"words"}"#, 4301, "words"), (#""{\"code\":4301,\"message\":\"words\"}""#, 4301, "words"),
-        (#"{"code":null,"message":"words"}"#, nil, "words"), (#"{"message":"words"}"#, nil, "words"), (#"{"error":"words"}"#, nil, "words"),
-        (#"{"code":"4301","message":"words"}"#, nil, "words"), (#""words""#, nil, "words"), (#""\"words\"""#, nil, "words"),
-        (#"{"code":99999999999999999999,"message":"words"}"#, nil, "words"), (#"{"code":-1,"message":"words"}"#, -1, "words"),
-        (#"{"code":4301}"#, 4301, "without words"), ("{}", nil, "without words"), ("[]", nil, "without words"), ("null", nil, "without words"),
-        (#"{"message":{"a":1}}"#, nil, "without words"), ("5", nil, "without words"),
-    ] as [(String, Int?, String)])
+    @Test(
+        arguments: [
+            (#"{"code":4301,"message":"words"}"#, 4301, "words"), (#""{\"code\":4301,\"message\":\"words\"}""#, 4301, "words"),
+            (#"{"code":null,"message":"words"}"#, nil, "words"), (#"{"message":"words"}"#, nil, "words"),
+            (#"{"error":"words"}"#, nil, "words"),
+            (#"{"code":"4301","message":"words"}"#, nil, "words"), (#""words""#, nil, "words"), (#""\"words\"""#, nil, "words"),
+            (#"{"code":99999999999999999999,"message":"words"}"#, nil, "words"), (#"{"code":-1,"message":"words"}"#, -1, "words"),
+            (#"{"code":4301}"#, 4301, "without words"), ("{}", nil, "without words"), ("[]", nil, "without words"),
+            ("null", nil, "without words"),
+            (#"{"message":{"a":1}}"#, nil, "without words"), ("5", nil, "without words"),
+        ] as [(String, Int?, String)])
     func anErrorIsReadInEveryForm(data: String, code: Int?, words: String) async throws {
         let raw = try await RawPusher()
         raw.client.connect()
@@ -271,7 +293,9 @@ import Testing
     @Test func anErrorThatNamesAChannelFailsThatOneAndNotOneWhoseNameItBeginsWith() async throws {
         let raw = try await RawPusher { _, _ in [] }
         raw.client.connect()
-        let (short, long, plain) = (try raw.client.subscribe("private-a"), try raw.client.subscribe("private-ab"), try raw.client.subscribe("to"))
+        let (short, long, plain) = (
+            try raw.client.subscribe("private-a"), try raw.client.subscribe("private-ab"), try raw.client.subscribe("to")
+        )
         raw.server.send(#"{"event":"pusher:error","data":{"code":null,"message":"You are not allowed to see private-ab."}}"#)
         #expect(short.state == .pending && plain.state == .pending)
         if case .failed(let error) = long.state { #expect(error.code == .subscriptionRefused) } else { Issue.record("it is \(long.state)") }
@@ -279,7 +303,8 @@ import Testing
 
     @Test func aRefusedSubscriptionIsNoReasonToStayAwayAfterALoss() async throws {
         let raw = try await RawPusher { event, _ in
-            event == "pusher:subscribe" ? [#"{"event":"pusher:error","data":"{\"code\":4009,\"message\":\"Connection is unauthorized\"}"}"#] : []
+            event == "pusher:subscribe"
+                ? [#"{"event":"pusher:error","data":"{\"code\":4009,\"message\":\"Connection is unauthorized\"}"}"#] : []
         }
         raw.client.connect()
         let channel = try raw.client.subscribe("private-a")

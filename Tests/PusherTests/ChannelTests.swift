@@ -36,7 +36,9 @@ private struct Price: Codable, Equatable {
         let client = pusher.client()
         client.connect()
         let (one, two) = (try client.subscribe("one"), try client.subscribe("two"))
-        let (named, all, other, everywhere, everywhereNamed) = (one.events("a"), one.events(), two.events(), client.events(), client.events("b"))
+        let (named, all, other, everywhere, everywhereNamed) = (
+            one.events("a"), one.events(), two.events(), client.events(), client.events("b")
+        )
         for (channel, event) in [("one", "a"), ("one", "b"), ("two", "a"), ("two", "b"), ("three", "a")] {
             pusher.server.publish(event, to: channel, data: "\(channel)-\(event)")
         }
@@ -328,8 +330,10 @@ private struct Price: Codable, Equatable {
     }
 
     @Test(arguments: [
-        (HTTPResponse(status: 403), "refused, with status 403"), (HTTPResponse(status: 302), "redirects"), (HTTPResponse(status: 500), "status 500"),
-        (HTTPResponse(status: 200, text: "<html>"), "no JSON object with an \"auth\""), (HTTPResponse(status: 200, text: "[]"), "no JSON object"),
+        (HTTPResponse(status: 403), "refused, with status 403"), (HTTPResponse(status: 302), "redirects"),
+        (HTTPResponse(status: 500), "status 500"),
+        (HTTPResponse(status: 200, text: "<html>"), "no JSON object with an \"auth\""),
+        (HTTPResponse(status: 200, text: "[]"), "no JSON object"),
     ])
     func anEndpointThatDoesNotAuthoriseIsQuoted(answer: (response: HTTPResponse, words: String)) async throws {
         let pusher = try await InMemoryPusher()

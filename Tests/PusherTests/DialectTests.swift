@@ -16,36 +16,47 @@ struct Dialect: Sendable, CustomTestStringConvertible {
 
     var testDescription: String { self.name }
 
-    private static let listText = #","data":"{\"presence\":{\"ids\":[\"11\",\"22\"],\"hash\":{\"11\":{\"name\":\"A\"},\"22\":null},\"count\":2}}""#
+    private static let listText =
+        #","data":"{\"presence\":{\"ids\":[\"11\",\"22\"],\"hash\":{\"11\":{\"name\":\"A\"},\"22\":null},\"count\":2}}""#
     private static let nullError: @Sendable (String) -> String = {
         #"{"event":"pusher:error","data":{"code":null,"message":"Invalid signature: Expected HMAC SHA256 hex digest of 1.2:\#($0), but got me"}}"#
     }
 
     static let all: [Dialect] = [
         Dialect(
-            name: "Pusher", succeeded: #","data":"{}""#, presence: listText, added: #""{\"user_id\":\"33\",\"user_info\":{\"name\":\"C\"}}""#,
+            name: "Pusher", succeeded: #","data":"{}""#, presence: listText,
+            added: #""{\"user_id\":\"33\",\"user_info\":{\"name\":\"C\"}}""#,
             removed: #""{\"user_id\":\"33\"}""#, error: #"{"code":4301,"message":"words"}"#, ping: #","data":{}"#, pong: #","data":{}"#,
             clientEvent: #""{\"on\":true}""#, cacheMiss: #","data":"{}""#, refusal: nullError),
         Dialect(
             name: "Pusher without data", succeeded: "", presence: listText, added: #""{\"user_id\":33}""#, removed: #""{\"user_id\":33}""#,
-            error: #"{"code":4301,"message":"words"}"#, ping: "", pong: #","data":"{}""#, clientEvent: #""{\"on\":true}""#, cacheMiss: "", refusal: nullError),
+            error: #"{"code":4301,"message":"words"}"#, ping: "", pong: #","data":"{}""#, clientEvent: #""{\"on\":true}""#, cacheMiss: "",
+            refusal: nullError),
         Dialect(
-            name: "soketi", succeeded: "", presence: listText, added: #""{\"user_id\":\"33\",\"user_info\":{}}""#, removed: #""{\"user_id\":\"33\"}""#,
-            error: #"{"code":4301,"message":"words"}"#, ping: #","data":{}"#, pong: #","data":{}"#, clientEvent: #"{"on":true}"#, cacheMiss: "",
+            name: "soketi", succeeded: "", presence: listText, added: #""{\"user_id\":\"33\",\"user_info\":{}}""#,
+            removed: #""{\"user_id\":\"33\"}""#,
+            error: #"{"code":4301,"message":"words"}"#, ping: #","data":{}"#, pong: #","data":{}"#, clientEvent: #"{"on":true}"#,
+            cacheMiss: "",
             refusal: {
                 #"{"event":"pusher:subscription_error","channel":"\#($0)","data":{"type":"AuthError","error":"The connection is unauthorized.","status":401}}"#
             }),
         Dialect(
             name: "Reverb", succeeded: #","data":"{}""#, presence: listText, added: #""{\"user_id\":33,\"user_info\":{\"name\":\"C\"}}""#,
-            removed: #""{\"user_id\":33}""#, error: #""{\"code\":4301,\"message\":\"words\"}""#, ping: "", pong: "", clientEvent: #"{"on": true}"#,
-            cacheMiss: "", refusal: { _ in #"{"event":"pusher:error","data":"{\"code\":4009,\"message\":\"Connection is unauthorized\"}"}"# }),
+            removed: #""{\"user_id\":33}""#, error: #""{\"code\":4301,\"message\":\"words\"}""#, ping: "", pong: "",
+            clientEvent: #"{"on": true}"#,
+            cacheMiss: "",
+            refusal: { _ in #"{"event":"pusher:error","data":"{\"code\":4009,\"message\":\"Connection is unauthorized\"}"}"# }),
         Dialect(
-            name: "slanger", succeeded: #","data":"{}""#, presence: listText, added: #"{"user_id":"33","user_info":{"name":"C"}}"#, removed: #"{"user_id":"33"}"#,
-            error: #""{\"code\":4301,\"message\":\"words\"}""#, ping: #","data":"{}""#, pong: #","data":"{}""#, clientEvent: #"{"on":true}"#, cacheMiss: "",
+            name: "slanger", succeeded: #","data":"{}""#, presence: listText, added: #"{"user_id":"33","user_info":{"name":"C"}}"#,
+            removed: #"{"user_id":"33"}"#,
+            error: #""{\"code\":4301,\"message\":\"words\"}""#, ping: #","data":"{}""#, pong: #","data":"{}""#,
+            clientEvent: #"{"on":true}"#, cacheMiss: "",
             refusal: { #"{"event":"pusher:error","data":"{\"code\":null,\"message\":\"Invalid signature: Expected \#($0)\"}"}"# }),
         Dialect(
-            name: "pusher-fake", succeeded: #","data":"{}""#, presence: #","data":"{\"presence\":{\"hash\":{\"11\":{\"name\":\"A\"},\"22\":{}},\"count\":2}}""#,
-            added: #""{\"user_id\":\"33\",\"user_info\":{}}""#, removed: #""{\"user_id\":\"33\",\"user_info\":{}}""#, error: #""{\"code\":4301,\"message\":\"words\"}""#,
+            name: "pusher-fake", succeeded: #","data":"{}""#,
+            presence: #","data":"{\"presence\":{\"hash\":{\"11\":{\"name\":\"A\"},\"22\":{}},\"count\":2}}""#,
+            added: #""{\"user_id\":\"33\",\"user_info\":{}}""#, removed: #""{\"user_id\":\"33\",\"user_info\":{}}""#,
+            error: #""{\"code\":4301,\"message\":\"words\"}""#,
             ping: #","data":"{}""#, pong: #","data":"{}""#, clientEvent: #""{\"on\":true}""#, cacheMiss: #","data":"{}""#,
             refusal: { #"{"event":"pusher_internal:subscription_error","channel":"\#($0)","data":{}}"# }),
     ]
@@ -93,7 +104,9 @@ struct Dialect: Sendable, CustomTestStringConvertible {
             raw.server.send(#"{"event":"\#(event)","channel":"presence-room","data":\#(data)}"#)
         }
         let seen = await changes.pending()
-        guard seen.count == 2, case .joined(let joined) = seen[0], case .left(let left) = seen[1] else { return #expect(Bool(false), "\(seen)") }
+        guard seen.count == 2, case .joined(let joined) = seen[0], case .left(let left) = seen[1] else {
+            return #expect(Bool(false), "\(seen)")
+        }
         #expect(joined.id == "33" && left.id == "33" && room.members.count == 2)
     }
 

@@ -23,10 +23,16 @@ import Testing
             configuration.log = log
             return PusherClient(configuration)
         }
-        let (good, bad) = (client(.secret("app-secret-1", userID: "user-id-1", userInfo: ["name": "user-info-1"])), client(.secret("app-secret-2")))
-        let application = try await network.listener(host: "app").start(ApplicationServer { _, _ in HTTPResponse(status: 500, text: "answer-body-1") })
-        let asking = client(.endpoint(AuthorizationEndpoint(
-            try Endpoint("http://app:\(application.port)/auth?token=query-token-1"), headers: ["Cookie": "cookie-1"], parameters: ["session": "parameter-1"])))
+        let (good, bad) = (
+            client(.secret("app-secret-1", userID: "user-id-1", userInfo: ["name": "user-info-1"])), client(.secret("app-secret-2"))
+        )
+        let application = try await network.listener(host: "app").start(
+            ApplicationServer { _, _ in HTTPResponse(status: 500, text: "answer-body-1") })
+        let asking = client(
+            .endpoint(
+                AuthorizationEndpoint(
+                    try Endpoint("http://app:\(application.port)/auth?token=query-token-1"), headers: ["Cookie": "cookie-1"],
+                    parameters: ["session": "parameter-1"])))
         let errors = [good.errors, bad.errors, asking.errors]
         for client in [good, bad, asking] { client.connect() }
         let (room, secret) = (try good.subscribe("presence-room"), try good.subscribe("private-one"))
@@ -58,7 +64,8 @@ import Testing
         }
         #expect(signatures.count >= 4)
         let hidden = [
-            "app-secret", "header-token", "query-token", "cookie-1", "parameter-1", "user-id", "user-info", "payload", "answer-body", "0a0a0a0a",
+            "app-secret", "header-token", "query-token", "cookie-1", "parameter-1", "user-id", "user-info", "payload", "answer-body",
+            "0a0a0a0a",
         ]
         for line in told {
             for text in hidden + signatures.map({ String($0.dropFirst(4)) }) { #expect(!line.contains(text), "\(line)") }

@@ -52,9 +52,11 @@ private final class Answer: HTTPResponder {
 
     @Test(arguments: [
         ("da454824", "ea454824", "auth_signature is not right"), ("&auth_signature=da454824c97ba", "&x=", "auth_signature is missing"),
-        ("auth_key=278d", "auth_key=378d", "auth_key"), ("auth_key=278d425bdf160c739803&", "", "auth_key"), ("auth_version=1.0", "auth_version=2.0", "auth_version"),
+        ("auth_key=278d", "auth_key=378d", "auth_key"), ("auth_key=278d425bdf160c739803&", "", "auth_key"),
+        ("auth_version=1.0", "auth_version=2.0", "auth_version"),
         ("auth_timestamp=1353088179", "auth_timestamp=now", "no number"), ("auth_timestamp=1353088179&", "", "missing"),
-        ("auth_timestamp=1353088179", "auth_timestamp=1353088180", "auth_signature is not right"), ("body_md5=ec", "body_md5=ed", "body_md5"),
+        ("auth_timestamp=1353088179", "auth_timestamp=1353088180", "auth_signature is not right"),
+        ("body_md5=ec", "body_md5=ed", "body_md5"),
         ("&body_md5=ec365a775a4cd0599faeb73354201b6f", "", "body_md5"), ("auth_key=278", "auth_key=%g78", "percent-encoded"),
         ("&auth_version", "&extra=1&auth_version", "auth_signature is not right"),
     ])
@@ -78,16 +80,20 @@ private final class Answer: HTTPResponder {
         #expect(self.ask("/up", "", method: "GET").head.status == 200)
     }
 
-    @Test(arguments: [(0, 200), (-600, 200), (600, 200), (-601, 401), (601, 401), (-100_000, 401), (.max - time, 401), (.min, 401)] as [(Int64, Int)])
+    @Test(
+        arguments: [(0, 200), (-600, 200), (600, 200), (-601, 401), (601, 401), (-100_000, 401), (.max - time, 401), (.min, 401)]
+            as [(Int64, Int)])
     func theClocksMayBeTenMinutesApart(offset: Int64, status: Int) {
         #expect(self.publish(Self.body, at: Self.time &+ offset).head.status == status)
     }
 
     @Test func fieldsAreSortedAndNotEscapedWhenTheyAreSigned() {
         // Written in another order, with a field of the caller's own that has to be escaped.
-        let text = "POST\n/apps/3/events\nauth_key=278d425bdf160c739803&auth_timestamp=1353088179&auth_version=1.0&body_md5=ec365a775a4cd0599faeb73354201b6f&own=a b&c"
+        let text =
+            "POST\n/apps/3/events\nauth_key=278d425bdf160c739803&auth_timestamp=1353088179&auth_version=1.0&body_md5=ec365a775a4cd0599faeb73354201b6f&own=a b&c"
         let signature = ChannelSignature.hex(of: text, secret: "7ad3773142a6692b25b8")
-        let query = "own=a%20b%26c&auth_version=1.0&auth_signature=\(signature)&auth_timestamp=1353088179&body_md5=ec365a775a4cd0599faeb73354201b6f"
+        let query =
+            "own=a%20b%26c&auth_version=1.0&auth_signature=\(signature)&auth_timestamp=1353088179&body_md5=ec365a775a4cd0599faeb73354201b6f"
         #expect(self.ask("/apps/3/events?\(query)&auth_key=278d425bdf160c739803", Self.body).head.status == 200)
     }
 
@@ -98,9 +104,11 @@ private final class Answer: HTTPResponder {
         (#"{"name":"a","data":"x","channels":[\#(hundred)]}"#, 200), (#"{"name":"a","data":"x","channels":[\#(hundred),"more"]}"#, 400),
         (#"{"name":"a","data":"\#(String(repeating: "x", count: 10_240))","channel":"one"}"#, 200),
         (#"{"name":"a","data":"\#(String(repeating: "x", count: 10_241))","channel":"one"}"#, 413),
-        ("", 400), ("nonsense", 400), ("[]", 400), ("{}", 400), (#"{"data":"x","channel":"one"}"#, 400), (#"{"name":5,"data":"x","channel":"one"}"#, 400),
+        ("", 400), ("nonsense", 400), ("[]", 400), ("{}", 400), (#"{"data":"x","channel":"one"}"#, 400),
+        (#"{"name":5,"data":"x","channel":"one"}"#, 400),
         (#"{"name":"a","channel":"one"}"#, 400), (#"{"name":"a","data":{},"channel":"one"}"#, 400), (#"{"name":"a","data":"x"}"#, 400),
-        (#"{"name":"a","data":"x","channels":[]}"#, 400), (#"{"name":"a","data":"x","channels":"one"}"#, 400), (#"{"name":"a","data":"x","channels":[1]}"#, 400),
+        (#"{"name":"a","data":"x","channels":[]}"#, 400), (#"{"name":"a","data":"x","channels":"one"}"#, 400),
+        (#"{"name":"a","data":"x","channels":[1]}"#, 400),
         (#"{"name":"a","data":"x","channels":["one",null]}"#, 400), (#"{"name":"a","data":"x","channel":"with space"}"#, 400),
         (#"{"name":"a","data":"x","channel":""}"#, 400), (#"{"name":"","data":"x","channel":"one"}"#, 400),
         (#"{"name":"pusher:a","data":"x","channel":"one"}"#, 400), (#"{"name":"pusher_internal:a","data":"x","channel":"one"}"#, 400),
@@ -124,7 +132,8 @@ private final class Answer: HTTPResponder {
             let body = #"{"name":"a","data":"1","channel":"one"\#(extra)}"#
             let answer = Answer()
             let time = Int64(Date().timeIntervalSince1970)
-            let target = RequestSignature.sign(method: "POST", path: "/apps/1/events", body: Array(body.utf8), key: "key", secret: "secret", unixTime: time)
+            let target = RequestSignature.sign(
+                method: "POST", path: "/apps/1/events", body: Array(body.utf8), key: "key", secret: "secret", unixTime: time)
             pusher.server.received(HTTPRequestHead(method: "POST", target: target), body: Array(body.utf8), responder: answer)
             return answer.response.all[0].head.status
         }

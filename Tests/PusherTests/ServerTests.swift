@@ -10,12 +10,16 @@ import Testing
         let pusher = try await InMemoryPusher { $0.activityTimeout = .seconds(77) }
         let client = RawClient(pusher)
         let socketID = try #require(pusher.server.socketIDs.first)
-        #expect(client.take() == [#"{"event":"pusher:connection_established","data":"{\"socket_id\":\"\#(socketID)\",\"activity_timeout\":77}"}"#])
+        #expect(
+            client.take() == [
+                #"{"event":"pusher:connection_established","data":"{\"socket_id\":\"\#(socketID)\",\"activity_timeout\":77}"}"#
+            ])
         #expect(socketID.split(separator: ".").count == 2 && socketID.utf8.allSatisfy { ($0 >= 0x30 && $0 <= 0x39) || $0 == 0x2E })
     }
 
     @Test(arguments: [
-        ("/app/another?protocol=7", 4001), ("/app/?protocol=7", 4005), ("/?protocol=7", 4005), ("/apps/key?protocol=7", 4005), ("/app/key/x?protocol=7", 4005),
+        ("/app/another?protocol=7", 4001), ("/app/?protocol=7", 4005), ("/?protocol=7", 4005), ("/apps/key?protocol=7", 4005),
+        ("/app/key/x?protocol=7", 4005),
         ("/app/key", 4008), ("/app/key?", 4008), ("/app/key?client=x", 4008), ("/app/key?protocol=4", 4007), ("/app/key?protocol=8", 4007),
         ("/app/key?protocol=", 4007), ("/app/key?protocol=seven", 4007), ("/app/key?protocol=%", 4008), ("/app/key?protocol=-7", 4007),
     ])
@@ -42,7 +46,8 @@ import Testing
 
     @Test(arguments: [
         "", "nonsense", "[]", "{}", #"{"event":5}"#, #"{"event":"pusher:subscribe"}"#, #"{"event":"pusher:subscribe","data":5}"#,
-        #"{"event":"pusher:subscribe","data":"nope"}"#, #"{"event":"pusher:subscribe","data":{}}"#, #"{"event":"pusher:subscribe","data":{"channel":5}}"#,
+        #"{"event":"pusher:subscribe","data":"nope"}"#, #"{"event":"pusher:subscribe","data":{}}"#,
+        #"{"event":"pusher:subscribe","data":{"channel":5}}"#,
         #"{"event":"pusher:unsubscribe"}"#, #"{"event":"pusher:unsubscribe","data":{"channel":null}}"#, #"{"event":"a","channel":{}}"#,
         #"{"event":"pusher:subscribe","data":[[[["#,
     ])
@@ -195,7 +200,9 @@ import Testing
 }
 
 @Suite struct ServerChannelTests {
-    private func auth(_ pusher: InMemoryPusher, _ channel: String, _ data: String? = nil, secret: String = "secret", socket: Int = 0) -> String {
+    private func auth(
+        _ pusher: InMemoryPusher, _ channel: String, _ data: String? = nil, secret: String = "secret", socket: Int = 0
+    ) -> String {
         ChannelSignature.token(key: "key", secret: secret, socketID: pusher.server.socketIDs[socket], channel: channel, channelData: data)
     }
 
@@ -214,9 +221,10 @@ import Testing
         let client = RawClient(pusher).send(PusherFrames.subscribe("one"))
         _ = client.take()
         client.send(PusherFrames.subscribe("one"))
-        #expect(client.take() == [
-            #"{"event":"pusher:error","channel":"one","data":{"code":null,"message":"Existing subscription to channel one"}}"#
-        ])
+        #expect(
+            client.take() == [
+                #"{"event":"pusher:error","channel":"one","data":{"code":null,"message":"Existing subscription to channel one"}}"#
+            ])
         #expect(pusher.server.subscribers(of: "one").count == 1)
         pusher.server.publish("a", to: "one", data: "1")
         #expect(client.take().count == 1)
@@ -226,7 +234,8 @@ import Testing
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher)
         _ = client.take()
-        client.send(PusherFrames.unsubscribe("one"), PusherFrames.unsubscribe(""), PusherFrames.subscribe("one"), PusherFrames.unsubscribe("one"))
+        client.send(
+            PusherFrames.unsubscribe("one"), PusherFrames.unsubscribe(""), PusherFrames.subscribe("one"), PusherFrames.unsubscribe("one"))
         #expect(client.takeEvents() == ["pusher_internal:subscription_succeeded"])
         #expect(pusher.server.subscribers(of: "one").isEmpty)
     }
@@ -245,10 +254,14 @@ import Testing
         _ = client.take()
         let right = self.auth(pusher, "private-one")
         let wrong = [
-            nil, "", right.uppercased(), String(right.dropLast()), right + "0", self.auth(pusher, "private-two"), "other:" + right.dropFirst(4),
-            self.auth(pusher, "private-one", secret: "another"), ChannelSignature.token(key: "key", secret: "secret", socketID: "1.2", channel: "private-one"),
+            nil, "", right.uppercased(), String(right.dropLast()), right + "0", self.auth(pusher, "private-two"),
+            "other:" + right.dropFirst(4),
+            self.auth(pusher, "private-one", secret: "another"),
+            ChannelSignature.token(key: "key", secret: "secret", socketID: "1.2", channel: "private-one"),
         ]
-        for auth in wrong { #expect(client.send(PusherFrames.subscribe("private-one", auth: auth)).takeErrors() == [4009], "\(auth ?? "none")") }
+        for auth in wrong {
+            #expect(client.send(PusherFrames.subscribe("private-one", auth: auth)).takeErrors() == [4009], "\(auth ?? "none")")
+        }
         #expect(pusher.server.subscribers(of: "private-one").isEmpty)
         #expect(client.send(PusherFrames.subscribe("private-one", auth: right)).takeEvents() == ["pusher_internal:subscription_succeeded"])
     }
@@ -263,9 +276,13 @@ import Testing
         #expect(client.send(PusherFrames.subscribe("presence-room", auth: right)).takeErrors() == [4009])
         for broken in ["", "{}", "[]", "nope", #"{"user_id":null}"#, #"{"user_id":{}}"#] {
             let auth = self.auth(pusher, "presence-room", broken)
-            #expect(client.send(PusherFrames.subscribe("presence-room", auth: auth, channelData: broken)).takeErrors() == [nil], "\(broken)")
+            #expect(
+                client.send(PusherFrames.subscribe("presence-room", auth: auth, channelData: broken)).takeErrors() == [nil], "\(broken)")
         }
-        #expect(client.send(PusherFrames.subscribe("presence-room", auth: right, channelData: data)).takeEvents() == ["pusher_internal:subscription_succeeded"])
+        #expect(
+            client.send(PusherFrames.subscribe("presence-room", auth: right, channelData: data)).takeEvents() == [
+                "pusher_internal:subscription_succeeded"
+            ])
     }
 
     @Test func aUserOnTwoConnectionsIsAnnouncedOnceEitherWay() async throws {
@@ -274,9 +291,10 @@ import Testing
         _ = watcher.take()
         let first = self.member(pusher, #"{"user_id":7,"user_info":{"n":1}}"#)
         let second = self.member(pusher, #"{"user_id":"7","user_info":{"n":2}}"#)
-        #expect(watcher.take() == [
-            #"{"event":"pusher_internal:member_added","channel":"presence-room","data":"{\"user_id\":\"7\",\"user_info\":{\"n\":1}}"}"#
-        ])
+        #expect(
+            watcher.take() == [
+                #"{"event":"pusher_internal:member_added","channel":"presence-room","data":"{\"user_id\":\"7\",\"user_info\":{\"n\":1}}"}"#
+            ])
         let list = #"{\"presence\":{\"ids\":[\"watcher\",\"7\"],\"hash\":{\"watcher\":null,\"7\":{\"n\":1}},\"count\":2}}"#
         #expect(second.take() == [#"{"event":"pusher_internal:subscription_succeeded","channel":"presence-room","data":"\#(list)"}"#])
         first.close()
@@ -305,7 +323,9 @@ import Testing
         let own = pusher.server.socketIDs
         let receiver = RawClient(pusher)
         let socketID = try #require(pusher.server.socketIDs.first { !own.contains($0) })
-        receiver.send(PusherFrames.subscribe("private-one", auth: ChannelSignature.token(key: "key", secret: "secret", socketID: socketID, channel: "private-one")))
+        receiver.send(
+            PusherFrames.subscribe(
+                "private-one", auth: ChannelSignature.token(key: "key", secret: "secret", socketID: socketID, channel: "private-one")))
         func errors(_ event: String, _ rest: String) -> [Int?] { sender.send(#"{"event":"\#(event)"\#(rest)}"#).takeErrors() }
         _ = sender.take()
         #expect(errors("client-a", #","channel":"private-one","data":{}"#) == [4301])
@@ -319,8 +339,10 @@ import Testing
         #expect(errors("client-a", #","channel":"private-one","data":"\#(String(repeating: "x", count: 10_241))""#) == [4301])
         #expect(receiver.take().isEmpty)
         sender.send(
-            .text(#"{"event":"client-a","channel":"private-one","data":{"on": true}}"#), .text(#"{"event":"client-b","channel":"private-one","data":"text"}"#),
-            .text(#"{"event":"client-c","channel":"private-one"}"#), .text(#"{"event":"client-d","channel":"private-one","data":"\#(String(repeating: "x", count: 10_240))"}"#))
+            .text(#"{"event":"client-a","channel":"private-one","data":{"on": true}}"#),
+            .text(#"{"event":"client-b","channel":"private-one","data":"text"}"#),
+            .text(#"{"event":"client-c","channel":"private-one"}"#),
+            .text(#"{"event":"client-d","channel":"private-one","data":"\#(String(repeating: "x", count: 10_240))"}"#))
         #expect(sender.take().isEmpty)
         let heard = receiver.take()
         #expect(heard.first == #"{"event":"client-a","channel":"private-one","data":"{\"on\": true}"}"#)
@@ -337,8 +359,13 @@ import Testing
         pusher.server.publish("a", to: "two", data: "1")
         client.close()
         let seen = await events.pending().filter { if case .received = $0 { false } else { true } }
-        #expect(seen.count == 7 && seen.first == .connected(socketID: socketID) && seen.dropFirst().first == .subscribed(socketID: socketID, channel: "one", userID: nil))
-        #expect(seen.contains(.published(channel: "one", name: "a", subscribers: 1)) && seen.contains(.published(channel: "two", name: "a", subscribers: 0)))
-        #expect(seen.suffix(2) == [.unsubscribed(socketID: socketID, channel: "one"), .disconnected(socketID: socketID, .peer(.normal, ""))])
+        #expect(
+            seen.count == 7 && seen.first == .connected(socketID: socketID)
+                && seen.dropFirst().first == .subscribed(socketID: socketID, channel: "one", userID: nil))
+        #expect(
+            seen.contains(.published(channel: "one", name: "a", subscribers: 1))
+                && seen.contains(.published(channel: "two", name: "a", subscribers: 0)))
+        #expect(
+            seen.suffix(2) == [.unsubscribed(socketID: socketID, channel: "one"), .disconnected(socketID: socketID, .peer(.normal, ""))])
     }
 }

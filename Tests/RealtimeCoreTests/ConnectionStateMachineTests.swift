@@ -94,7 +94,9 @@ import Testing
         _ = machine.start(now: Self.zero)
         for attempt in 1...3 {
             let id = ConnectionID(rawValue: UInt64(attempt))
-            #expect(machine.closed(id, .heartbeatTimeout, .immediately, now: Self.zero) == .reconnect(ConnectionID(rawValue: UInt64(attempt + 1))))
+            #expect(
+                machine.closed(id, .heartbeatTimeout, .immediately, now: Self.zero)
+                    == .reconnect(ConnectionID(rawValue: UInt64(attempt + 1))))
         }
         #expect(machine.closed(ConnectionID(rawValue: 4), .heartbeatTimeout, .immediately, now: Self.zero) == .reconnectLater)
     }
@@ -199,7 +201,8 @@ import Testing
         var (first, second) = (SplitMix64(seed: 7), SplitMix64(seed: 7))
         for failures in 1...20 {
             #expect(
-                Backoff().delay(failures: failures, minimum: .zero, using: &first) == Backoff().delay(failures: failures, minimum: .zero, using: &second))
+                Backoff().delay(failures: failures, minimum: .zero, using: &first)
+                    == Backoff().delay(failures: failures, minimum: .zero, using: &second))
         }
     }
 

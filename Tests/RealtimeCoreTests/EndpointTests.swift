@@ -13,7 +13,8 @@ import Testing
         Good(text: "wss://h", scheme: "wss", host: "h", port: 443, target: "/", origin: "wss://h"),
         Good(text: "http://h", scheme: "http", host: "h", port: 80, target: "/", origin: "http://h"),
         Good(text: "https://h/", scheme: "https", host: "h", port: 443, target: "/", origin: "https://h"),
-        Good(text: "WSS://Host.Example/Path", scheme: "wss", host: "Host.Example", port: 443, target: "/Path", origin: "wss://Host.Example"),
+        Good(
+            text: "WSS://Host.Example/Path", scheme: "wss", host: "Host.Example", port: 443, target: "/Path", origin: "wss://Host.Example"),
         Good(text: "ws://h:", scheme: "ws", host: "h", port: 80, target: "/", origin: "ws://h"),
         Good(text: "ws://h:1/a/b?c=d&e", scheme: "ws", host: "h", port: 1, target: "/a/b?c=d&e", origin: "ws://h:1"),
         Good(text: "ws://h:65535", scheme: "ws", host: "h", port: 65535, target: "/", origin: "ws://h:65535"),
@@ -22,8 +23,12 @@ import Testing
         Good(text: "ws://h/a#fragment?x", scheme: "ws", host: "h", port: 80, target: "/a", origin: "ws://h"),
         Good(text: "ws://h#fragment", scheme: "ws", host: "h", port: 80, target: "/", origin: "ws://h"),
         Good(text: "ws://[::1]", scheme: "ws", host: "::1", port: 80, target: "/", origin: "ws://[::1]"),
-        Good(text: "https://[2001:db8::1]:8443/x", scheme: "https", host: "2001:db8::1", port: 8443, target: "/x", origin: "https://[2001:db8::1]:8443"),
-        Good(text: "ws://127.0.0.1:6001/app/key", scheme: "ws", host: "127.0.0.1", port: 6001, target: "/app/key", origin: "ws://127.0.0.1:6001"),
+        Good(
+            text: "https://[2001:db8::1]:8443/x", scheme: "https", host: "2001:db8::1", port: 8443, target: "/x",
+            origin: "https://[2001:db8::1]:8443"),
+        Good(
+            text: "ws://127.0.0.1:6001/app/key", scheme: "ws", host: "127.0.0.1", port: 6001, target: "/app/key",
+            origin: "ws://127.0.0.1:6001"),
         Good(text: "http://h/a?to=ws://other", scheme: "http", host: "h", port: 80, target: "/a?to=ws://other", origin: "http://h"),
         Good(text: "http://h/user@example", scheme: "http", host: "h", port: 80, target: "/user@example", origin: "http://h"),
     ])
@@ -35,14 +40,17 @@ import Testing
     }
 
     @Test(arguments: [
-        ("", "no scheme"), ("h", "no scheme"), ("h:80/path", "no scheme"), ("//h", "no scheme"), ("ws:/h", "no scheme"), ("ws:", "no scheme"),
+        ("", "no scheme"), ("h", "no scheme"), ("h:80/path", "no scheme"), ("//h", "no scheme"), ("ws:/h", "no scheme"),
+        ("ws:", "no scheme"),
         ("ftp://h", "none of"), ("://h", "none of"), (" ws://h", "none of"), ("http+ws://h", "none of"), ("ws\u{0}://h", "none of"),
         ("ws://", "no host"), ("ws:///path", "no host"), ("ws://:80", "no host"), ("ws://?q", "no host"), ("ws://[]", "no host"),
-        ("ws://h:0", "port"), ("ws://h:65536", "port"), ("ws://h:99999999999999999999", "port"), ("ws://h:8o", "port"), ("ws://h:-1", "port"),
+        ("ws://h:0", "port"), ("ws://h:65536", "port"), ("ws://h:99999999999999999999", "port"), ("ws://h:8o", "port"),
+        ("ws://h:-1", "port"),
         ("ws://h:+80", "port"), ("ws://h:80:80", "port"), ("ws://::1", "port"), ("ws://[::1]:x", "port"), ("ws://h:80٣", "outside ASCII"),
         ("ws://user@h", "user name"), ("ws://user:secret@h/", "user name"), ("ws://h\\@other", "user name"),
         ("ws://[::1", "bracket"), ("ws://[::1]x", "something other"), ("ws://[::1]80", "something other"),
-        ("ws://h/a b", "space"), ("ws://h/\n", "space"), ("ws://h/\r\nHost: x", "space"), ("ws://hö", "outside ASCII"), ("ws://h/ü", "outside ASCII"),
+        ("ws://h/a b", "space"), ("ws://h/\n", "space"), ("ws://h/\r\nHost: x", "space"), ("ws://hö", "outside ASCII"),
+        ("ws://h/ü", "outside ASCII"),
         ("ws://h\t", "space"), ("ws://h/\u{7F}", "space"),
     ])
     func anAddressThatCannotBeUsedIsRefusedWithTheReason(text: String, words: String) {
@@ -90,7 +98,8 @@ import Testing
     }
 
     @Test(arguments: [
-        ("upgrade", true), ("Upgrade", true), ("keep-alive, Upgrade", true), ("keep-alive ,\tupgrade , x", true), ("", false), (",,", false),
+        ("upgrade", true), ("Upgrade", true), ("keep-alive, Upgrade", true), ("keep-alive ,\tupgrade , x", true), ("", false),
+        (",,", false),
         ("upgraded", false), ("not upgrade", false), ("keep-alive", false),
     ])
     func aTokenIsFoundInAList(value: String, isThere: Bool) {
@@ -105,7 +114,8 @@ import Testing
     }
 
     @Test(arguments: [
-        ("/", "/", ""), ("/a?b=c", "/a", "b=c"), ("/a?", "/a", ""), ("?x", "", "x"), ("/a?b?c", "/a", "b?c"), ("", "", ""), ("/%3F?%3F", "/%3F", "%3F"),
+        ("/", "/", ""), ("/a?b=c", "/a", "b=c"), ("/a?", "/a", ""), ("?x", "", "x"), ("/a?b?c", "/a", "b?c"), ("", "", ""),
+        ("/%3F?%3F", "/%3F", "%3F"),
     ])
     func aTargetIsCutAtTheFirstQuestionMark(target: String, path: String, query: String) {
         let head = HTTPRequestHead(method: "GET", target: target)

@@ -174,7 +174,8 @@ private struct Source {
     @Test func anIteratorKeepsTheListenerAlive() async {
         let signals = Recorder<EventSequence<Int>.Signal>()
         let buffer = EventBuffer<Int>(.standard)
-        var iterator: EventSequence<Int>.AsyncIterator? = EventSequence(EventSequence<Int>.Listener(buffer) { signals.record($0) }).makeAsyncIterator()
+        var iterator: EventSequence<Int>.AsyncIterator? = EventSequence(EventSequence<Int>.Listener(buffer) { signals.record($0) })
+            .makeAsyncIterator()
         _ = buffer.append { $0 += [1, 2] }
         #expect(await iterator?.next() == 1)
         #expect(signals.all == [])
@@ -247,7 +248,10 @@ private struct Source {
         let source = Source()
         source.send(1...6)
         #expect(await source.events.first { $0.isMultiple(of: 4) } == 4)
-        #expect(await source.events.first { await Task.yield(); return $0 == 5 } == 5)
+        #expect(
+            await source.events.first {
+                await Task.yield(); return $0 == 5
+            } == 5)
         source.finish()
         #expect(await source.events.first { $0 == 7 } == nil)
     }

@@ -13,7 +13,9 @@ private final class Notes: WebSocketEvents {
     let all = Recorder<Note>()
     let batches = Recorder<Int>()
 
-    func opened(_ id: ConnectionID, head: HTTPResponseHead) { self.all.record(.opened(subprotocol: head.headers["Sec-WebSocket-Protocol"])) }
+    func opened(_ id: ConnectionID, head: HTTPResponseHead) {
+        self.all.record(.opened(subprotocol: head.headers["Sec-WebSocket-Protocol"]))
+    }
 
     func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
         self.batches.record(batch.entries.count)
@@ -163,7 +165,9 @@ private struct Street {
         let street = try await Street()
         street.open().abandon()
         #expect(street.notes.all.all == [])
-        guard case .closed(.transport(let error)) = street.house.notes.all.all.last else { return #expect(Bool(false), "it should be lost") }
+        guard case .closed(.transport(let error)) = street.house.notes.all.all.last else {
+            return #expect(Bool(false), "it should be lost")
+        }
         #expect(error.code == .reset)
     }
 
@@ -218,7 +222,9 @@ private struct Street {
         _ = street.open()
         _ = street.open()
         street.network.cut()
-        let losses = { (notes: Notes) in notes.all.all.count { if case .closed(.transport(let error)) = $0 { error.code == .reset } else { false } } }
+        let losses = { (notes: Notes) in
+            notes.all.all.count { if case .closed(.transport(let error)) = $0 { error.code == .reset } else { false } }
+        }
         #expect(losses(street.notes) == 2 && losses(street.house.notes) == 2)
     }
 
@@ -247,7 +253,8 @@ private struct Street {
         let task = Task { () -> Result<HTTPResponse, TransportError> in
             do throws(TransportError) {
                 let endpoint = Endpoint(scheme: "http", host: street.address.host, port: street.address.port, target: "/x?y=z")
-                return .success(try await street.network.http.send(HTTPRequest("POST", endpoint, body: [1], idleTimeout: .seconds(5)), bodyLimit: 6))
+                return .success(
+                    try await street.network.http.send(HTTPRequest("POST", endpoint, body: [1], idleTimeout: .seconds(5)), bodyLimit: 6))
             } catch {
                 return .failure(error)
             }

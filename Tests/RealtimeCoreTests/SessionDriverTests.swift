@@ -148,7 +148,9 @@ import Testing
         toy.driver.stop()
         for (number, task) in tasks.enumerated() {
             let expected: Result<String, ToySession.Failure> =
-                if number % 4 == 0 { .success("answer-\(number)") } else if number % 2 == 1 { .failure(.timedOut(.seconds(5))) } else { .failure(.ended(.requested)) }
+                if number % 4 == 0 { .success("answer-\(number)") } else if number % 2 == 1 { .failure(.timedOut(.seconds(5))) } else {
+                    .failure(.ended(.requested))
+                }
             #expect(await task.value == expected)
         }
     }
@@ -361,10 +363,13 @@ import Testing
             ("opening", { $0.driver.start() }),
             ("connected", { _ = $0.connect() }),
             ("backing off", { $0.connect().end(.transport(TransportError(.reset, "cut"))) }),
-            ("closing", { toy in
-                _ = toy.connect()
-                toy.driver.stop()
-            }),
+            (
+                "closing",
+                { toy in
+                    _ = toy.connect()
+                    toy.driver.stop()
+                }
+            ),
             ("closed", { $0.connect().end(.peer(.policyViolation, "")) }),
         ]
         for (name, reach) in states {
@@ -460,7 +465,9 @@ import Testing
 
     @Test func aTransportThatAnswersFromWithinFlushIsFollowed() async throws {
         let toy = Toy(whenFlushed: { connection in
-            for case .enqueue(let line) in connection.calls.take() where line.hasPrefix("? ") { connection.receive("= \(line.dropFirst(2)) at-once") }
+            for case .enqueue(let line) in connection.calls.take() where line.hasPrefix("? ") {
+                connection.receive("= \(line.dropFirst(2)) at-once")
+            }
         })
         _ = toy.connect()
         for number in 0..<3 {
@@ -504,7 +511,9 @@ import Testing
 
     @Test func threadsThatSendReceiveListenAndAskDoNotGetInEachOthersWay() async {
         let toy = Toy(whenFlushed: { connection in
-            for case .enqueue(let line) in connection.calls.take() where line.hasPrefix("? ") { connection.receive("= \(line.dropFirst(2)) ok") }
+            for case .enqueue(let line) in connection.calls.take() where line.hasPrefix("? ") {
+                connection.receive("= \(line.dropFirst(2)) ok")
+            }
         })
         let connection = toy.connect()
         let (all, bounded) = (toy.listen("news", .dropNewest(1_000_000)), toy.listen("news", .pauseReading(8)))

@@ -74,7 +74,9 @@ struct ToySession: ReconnectingSession {
             switch (words.first, words.count) {
             case ("hello", 1): _ = self.connection.ready(id, self.heartbeat, now: now)
             case ("=", 3):
-                if let waiter = self.questions.removeValue(forKey: words[1]) { effects.commands.append(.answer(waiter, .success(words[2]))) }
+                if let waiter = self.questions.removeValue(forKey: words[1]) {
+                    effects.commands.append(.answer(waiter, .success(words[2])))
+                }
             case ("@", 3): self.deliver(words[2], words[1], &effects)
             case ("end", 2): effects.commands.append(.endListeners(self.topics[words[1]].map { self.listeners[$0] } ?? [], .ended))
             case ("do", 2):
@@ -221,11 +223,13 @@ struct Toy {
     let driver: SessionDriver<ToySession>
 
     init(
-        log: LogSink = .none, whenFlushed: @escaping @Sendable (HandConnection) -> Void = { _ in }, policy: (inout ConnectionPolicy) -> Void = { _ in },
+        log: LogSink = .none, whenFlushed: @escaping @Sendable (HandConnection) -> Void = { _ in },
+        policy: (inout ConnectionPolicy) -> Void = { _ in },
         perform: @escaping SessionDriver<ToySession>.Perform = { _, _ in nil }
     ) {
         self.transport = HandTransport(whenFlushed: whenFlushed)
-        self.driver = SessionDriver(ToySession(policy), transport: self.transport, time: self.time, log: log, subsystem: "toy", perform: perform)
+        self.driver = SessionDriver(
+            ToySession(policy), transport: self.transport, time: self.time, log: log, subsystem: "toy", perform: perform)
     }
 
     var clock: ManualClock { self.time.clock }
@@ -241,7 +245,11 @@ struct Toy {
     }
 
     func listen(_ topic: String, _ policy: BufferPolicy = .standard, _ lifetime: ListenerLifetime = .connection) -> EventSequence<String> {
-        self.driver.listen(policy, lifetime: lifetime) { $1.append(contentsOf: $0) } register: { machine, id, _ in machine.listen(id, to: topic) }
+        self.driver.listen(policy, lifetime: lifetime) {
+            $1.append(contentsOf: $0)
+        } register: { machine, id, _ in
+            machine.listen(id, to: topic)
+        }
     }
 
     /// Asks in a task of its own, and returns once the question is in the machine's hands.

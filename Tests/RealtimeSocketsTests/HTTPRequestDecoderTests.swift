@@ -73,7 +73,7 @@ import Testing
             "a large body in chunks",
             "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n40\r\n\(String(repeating: "a", count: 64))\r\n40\r\n\(String(repeating: "a", count: 64))\r\n",
             413),
-        Bad("a long line", "GET /\(String(repeating: "a", count: 300)) HTTP/1.1\r\n", 431),
+        Bad("a long line", "GET /\(String(repeating: "a", count: 300)) HTTP/1.1\r\n", 414),
         Bad("many fields", "GET / HTTP/1.1\r\n\(String(repeating: "A: b\r\n", count: 20))\r\n", 431),
     ]
 

@@ -130,8 +130,12 @@ struct RawClient: Sendable {
         return String(decoding: await self.recorder.until { $0.ended > 0 || $0.bytes.holds(wanted) }.bytes, as: UTF8.self)
     }
 
-    /// All that came until the server's end.
-    func whole() async -> String { String(decoding: await self.recorder.until { $0.ended > 0 }.bytes, as: UTF8.self) }
+    /// All that came until the server's end, which is answered with this side's own.
+    func whole() async -> String {
+        let seen = await self.recorder.until { $0.ended > 0 }
+        self.close()
+        return String(decoding: seen.bytes, as: UTF8.self)
+    }
 
     func close() { self.stream.close() }
 }

@@ -26,4 +26,115 @@ struct ListenerWebSocketTests {
             #expect(await handler.events.log.wait(5).last == "closed")
         }
     }
+
+    @Test func whatTheOwnerSendsAtOnceComesAfterTheAnswer() async throws {
+        let handler = TestHandler(onAccepted: { connection, _ in
+            connection.enqueue(.text("hello"))
+            connection.flush()
+        })
+        try await withListener(handler) { address in
+            let client = try RawClient(address)
+            client.send("\(Self.upgrade)\r\n")
+            let text = await client.text(until: "hello")
+            #expect(text.status == 101 && text.hasSuffix("hello"))
+            client.close()
+        }
+    }
+
+    @Test func theSubprotocolThatWasPickedIsInTheAnswer() async throws {
+        let handler = TestHandler(decide: { _ in .accept(subprotocol: "b") })
+        try await withListener(handler) { address in
+            let client = try RawClient(address)
+            client.send("\(Self.upgrade)Sec-WebSocket-Protocol: a, b\r\n\r\n")
+            #expect(await client.text(until: "\r\n\r\n").contains("Sec-WebSocket-Protocol: b\r\n"))
+            client.close()
+        }
+    }
+
+    @Test func aSubprotocolThatWasNotOfferedIsAFaultOfTheServer() async throws {
+        let handler = TestHandler(decide: { _ in .accept(subprotocol: "c") })
+        try await withListener(handler) { address in
+            let client = try RawClient(address)
+            client.send("\(Self.upgrade)Sec-WebSocket-Protocol: a, b\r\n\r\n")
+            #expect(await client.text(until: "\n").status == 500)
+            client.close()
+        }
+        #expect(handler.events.log.entries.isEmpty)
+    }
+
+    @Test func aRefusalIsAnAnswerLikeAnyOther() async throws {
+        let handler = TestHandler(decide: { head in .refuse(HTTPResponse(status: 403, headers: ["X": "y"], text: "not \(head.target)")) })
+        try await withListener(handler) { address in
+            let client = try RawClient(address)
+            client.send("\(Self.upgrade)\r\n")
+            let text = await client.text(until: "not /ws")
+            #expect(text.status == 403 && text.contains("X: y\r\n"))
+            // The connection serves on.
+            client.request("/plain")
+            await client.text(until: "GET /plain ")
+            client.close()
+        }
+    }
+
+    static let bad: [(request: String, status: Int)] = [
+        (Self.upgrade.replacingFirst("GET", "POST") + "\r\n", 405),
+        (Self.upgrade.replacingFirst("13", "8") + "\r\n", 426),
+        (Self.upgrade.replacingFirst("dGhlIHNhbXBsZSBub25jZQ==", "short") + "\r\n", 400),
+        (Self.upgrade.replacingFirst("Connection: Upgrade", "Connection: keep-alive") + "\r\n", 400),
+        (Self.upgrade.replacingFirst("HTTP/1.1", "HTTP/1.0") + "\r\n", 400),
+        (Self.upgrade + "Content-Length: 3\r\n\r\nabc", 400),
+    ]
+
+    @Test(arguments: Self.bad.indices)
+    func aBadRequestForAWebSocketIsRefused(_ index: Int) async throws {
+        let handler = TestHandler()
+        try await withListener(handler) { address in
+            let client = try RawClient(address)
+            client.send(Self.bad[index].request)
+            #expect(await client.text(until: "\r\n\r\n").status == Self.bad[index].status)
+            client.close()
+        }
+        #expect(handler.events.log.entries.isEmpty)
+    }
+
+    @Test func aWebSocketMayFollowRequestsOnTheSameConnection() async throws {
+        let waiting = Log<any HTTPResponder>()
+        let handler = TestHandler { _, _, responder in waiting.add(responder) }
+        try await withListener(handler) { address in
+            let client = try RawClient(address)
+            // All in one piece: a request whose answer takes its time, the upgrade, and a frame.
+            client.stream.send(Array("GET /first HTTP/1.1\r\nHost: a\r\n\r\n\(Self.upgrade)\r\n".utf8) + Self.bytes("frame"))
+            await waiting.wait(1).first?.respond(HTTPResponse(status: 200, text: "first"))
+            #expect(await handler.events.log.wait(2) == ["opened", "frame"])
+            client.close()
+        }
+    }
+
+    @Test func everyWebSocketHasANumberOfItsOwn() async throws {
+        let numbers = Log<ConnectionID>()
+        let handler = TestHandler(onAccepted: { _, id in numbers.add(id) })
+        try await withListener(handler) { address in
+            let clients = try (0..<20).map { _ in try RawClient(address) }
+            for client in clients { client.send("\(Self.upgrade)\r\n") }
+            #expect(Set(await numbers.wait(20)).count == 20)
+            for client in clients { client.close() }
+        }
+    }
+
+    @Test func aMessageOverTheLimitEndsTheWebSocketWith1009() async throws {
+        try await withListener(limits: .forTests.with { $0.messageBytes = 4 }) { address in
+            let client = try RawClient(address)
+            client.stream.send(Array("\(Self.upgrade)\r\n".utf8) + Self.bytes("12345"))
+            let seen = await client.recorder.until { $0.bytes.holds([0x03, 0xF1]) || $0.ended > 0 }
+            #expect(seen.bytes.holds([0x03, 0xF1]))
+            client.close()
+        }
+    }
+}
+
+extension String {
+    fileprivate func replacingFirst(_ part: String, _ other: String) -> String {
+        guard let start = self.indices.first(where: { self[$0...].hasPrefix(part) }) else { return self }
+        return self[..<start] + other + self[start...].dropFirst(part.count)
+    }
 }

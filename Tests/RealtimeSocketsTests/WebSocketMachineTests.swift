@@ -20,11 +20,12 @@ import Testing
 
         mutating func receive(_ bytes: [UInt8]) -> WebSocketMachine.Step {
             var batch = MessageBatch()
-            let step = bytes.withUnsafeBytes {
-                self.machine.received($0, into: &batch, output: &self.output, keys: &self.keys, now: self.now)
+            let end = bytes.withUnsafeBytes {
+                self.machine.received($0, into: &batch, output: &self.output, keys: &self.keys)
             }
             self.messages += batch.messages
-            return step
+            guard let end else { return WebSocketMachineTests.none }
+            return self.machine.conclude(end, output: &self.output, keys: &self.keys, now: self.now)
         }
 
         mutating func send(_ message: WebSocketMessage) -> WebSocketMachine.SendOutcome {
@@ -77,10 +78,10 @@ import Testing
         #expect(end.output.isEmpty)
     }
 
-    @Test(arguments: roles) func onlyTheLatestPingOfAReadIsAnswered(_ role: WebSocketRole) {
+    @Test(arguments: roles) func everyPingOfAReadIsAnsweredInOrder(_ role: WebSocketRole) {
         var end = End(role)
         _ = end.receive(end.frame(0x89, [1]) + end.frame(0x89, [2]) + end.frame(0x81, [0x61]) + end.frame(0x8A, [3]))
-        #expect(end.written() == Decoded(messages: [WebSocketMessage(.pong, [2])]))
+        #expect(end.written() == Decoded(messages: [WebSocketMessage(.pong, [1]), WebSocketMessage(.pong, [2])]))
         #expect(end.messages.count == 4)
     }
 
@@ -95,6 +96,20 @@ import Testing
         #expect(end.written() == Decoded(messages: [WebSocketMessage(.pong, [200])]))
         end.machine.drained(output: &end.output, keys: &end.keys)
         #expect(end.output.isEmpty)
+    }
+
+    @Test(arguments: roles) func whatIsSentOnAMessageGoesBeforeTheEndThatCameWithIt(_ role: WebSocketRole) {
+        var end = End(role)
+        var batch = MessageBatch()
+        let bad = (end.frame(0x81, [0x61]) + end.frame(0xC1, [0x62])).withUnsafeBytes {
+            end.machine.received($0, into: &batch, output: &end.output, keys: &end.keys)
+        }
+        #expect(batch.messages == [.text("a")])
+        #expect(end.send(.text("a")) == .appended)
+        _ = end.machine.conclude(bad!, output: &end.output, keys: &end.keys, now: end.now)
+        let written = end.written()
+        #expect(written.messages == [.text("a")])
+        #expect(written.end != nil)
     }
 
     @Test(arguments: roles) func ourCloseIsAnsweredAndTheServerEndsTheConnection(_ role: WebSocketRole) {

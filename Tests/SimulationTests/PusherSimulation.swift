@@ -31,6 +31,7 @@ struct PusherSimulation {
         case wish
         case publish
         case restart
+        case comeBack
     }
 
     private enum Cause { case news, stale, timeout, user }
@@ -106,7 +107,8 @@ struct PusherSimulation {
         guard self.client.connection.connected != nil else { throw Violation(description: "not connected after the calm") }
         for name in Self.names {
             guard case .subscribed? = self.client.record(name)?.machine.publicState else {
-                throw Violation(description: "\(name) is not subscribed after the calm: \(String(describing: self.client.record(name)?.machine.state))")
+                throw Violation(
+                    description: "\(name) is not subscribed after the calm: \(String(describing: self.client.record(name)?.machine.state))")
             }
             guard let last = self.lastEvent[name], last > Self.calm.advanced(by: .seconds(-120)) else {
                 throw Violation(description: "\(name) is subscribed, but no events come")
@@ -154,7 +156,8 @@ struct PusherSimulation {
         if cause == .stale {
             self.totals.stale += 1
             guard self.clientEffects.commands.isEmpty, self.clientEffects.deliveries.isEmpty, self.client.nextDeadline == deadline else {
-                throw Violation(description: "late news did something to \(attempt.map { "\($0)" } ?? "nobody"): \(self.clientEffects.commands)")
+                throw Violation(
+                    description: "late news did something to \(attempt.map { "\($0)" } ?? "nobody"): \(self.clientEffects.commands)")
             }
         }
         var start = 0
@@ -179,13 +182,17 @@ struct PusherSimulation {
                 self.connectedSince = nil
             }
         case .event(let event):
-            guard let name = event.channel, let number = event.data.flatMap(Int.init) else { throw Violation(description: "an event out of nowhere") }
+            guard let name = event.channel, let number = event.data.flatMap(Int.init) else {
+                throw Violation(description: "an event out of nowhere")
+            }
             self.totals.events += 1
             let listeners = self.client.listeners(on: route)
             guard !listeners.isEmpty, listeners.allSatisfy({ self.channelListeners[$0] == name }) else {
                 throw Violation(description: "an event of \(name) for somebody who did not ask for it")
             }
-            guard number > self.lastSeen[name, default: 0] else { throw Violation(description: "event \(number) of \(name) came twice, or late") }
+            guard number > self.lastSeen[name, default: 0] else {
+                throw Violation(description: "event \(number) of \(name) came twice, or late")
+            }
             self.lastSeen[name] = number
             self.lastEvent[name] = self.now
         case .error(let error):
@@ -225,7 +232,9 @@ struct PusherSimulation {
             self.up(id, .closedByClient(.peer(.normal, "")))
         case .abandon(let id):
             guard id == self.live, let link = self.links[id] else { throw Violation(description: "\(id) was abandoned, which is not live") }
-            if cause != .user, !link.isFaulty, !link.isSilent, !link.isClosing { throw Violation(description: "\(id) was torn down, which was healthy") }
+            if cause != .user, !link.isFaulty, !link.isSilent, !link.isClosing {
+                throw Violation(description: "\(id) was torn down, which was healthy")
+            }
             self.live = nil
             self.up(id, .closedByClient(.transport(TransportError(.reset, "abandoned"))))
             self.later(0...90_000, .news(id, .closed(.transport(TransportError(.reset, "late goodbye")))))
@@ -238,15 +247,20 @@ struct PusherSimulation {
                 key: Self.app.key, secret: Self.app.secret, socketID: request.socketID, channel: request.channel, channelData: channelData)
             var result = Result<ChannelAuthorization, PusherError>.success(ChannelAuthorization(auth: token, channelData: channelData))
             if self.chance(10) { result = .failure(PusherError(.authorizationFailed, "not today")) }
-            if !self.chance(5) { self.later(self.now < Self.storm ? 1...40_000 : 1...2_000, .news(self.live ?? ConnectionID(rawValue: 0), .authorized(id, result))) }
+            if !self.chance(5) {
+                self.later(
+                    self.now < Self.storm ? 1...40_000 : 1...2_000, .news(self.live ?? ConnectionID(rawValue: 0), .authorized(id, result)))
+            }
         case .cancel(let id):
             self.works.remove(id)
         case .answer(let waiter, _):
             guard self.unanswered.removeValue(forKey: waiter) != nil else { throw Violation(description: "a caller was answered twice") }
         case .endListeners(let ids, _):
             for id in ids { self.end(id) }
-        case .finish:
+        case .finish(let reason):
             self.isFinished = true
+            // A user who is refused tries again some time.
+            if reason != .requested { self.later(0...60_000, .comeBack) }
             for id in self.channelListeners.keys.sorted(by: { $0.rawValue < $1.rawValue }) { self.end(id) }
         case .log:
             break
@@ -260,7 +274,9 @@ struct PusherSimulation {
 
     // MARK: The user
 
-    private mutating func user(_ what: String, _ input: (inout PusherSession, Instant, inout Effects<PusherSession>) -> Void) throws(Violation) {
+    private mutating func user(
+        _ what: String, _ input: (inout PusherSession, Instant, inout Effects<PusherSession>) -> Void
+    ) throws(Violation) {
         if case .backingOff = self.client.connection.state {} else { self.immediateInARow = 0 }
         try self.step(.user, what, input)
     }
@@ -271,7 +287,9 @@ struct PusherSimulation {
         self.lastListener += 1
         let listener = ListenerID(rawValue: self.lastListener)
         self.channelListeners[listener] = name
-        try self.user("listen to \(name)") { session, _, effects in session.listen(listener, to: .events(channel: name, name: nil), &effects) }
+        try self.user("listen to \(name)") { session, _, effects in
+            session.listen(listener, to: .events(channel: name, name: nil), &effects)
+        }
     }
 
     private mutating func wish() throws(Violation) {
@@ -296,7 +314,9 @@ struct PusherSimulation {
         }
     }
 
-    private mutating func ask(_ what: String, _ question: (inout PusherSession, WaiterID, inout Effects<PusherSession>) -> Void) throws(Violation) {
+    private mutating func ask(
+        _ what: String, _ question: (inout PusherSession, WaiterID, inout Effects<PusherSession>) -> Void
+    ) throws(Violation) {
         self.lastWaiter += 1
         self.totals.questions += 1
         let waiter = WaiterID(rawValue: self.lastWaiter)
@@ -310,6 +330,8 @@ struct PusherSimulation {
         switch happening {
         case .wish:
             if self.now < Self.storm { try self.wish() }
+        case .comeBack:
+            try self.user("come back") { $0.start(now: $1, &$2) }
         case .publish:
             self.later(1_000...100_000, .publish)
             self.published += 1
@@ -344,11 +366,16 @@ struct PusherSimulation {
             if link.isClosing, !link.isSilent { self.down(id, .closed(.requested)) }
         case .authorized(let work, let result):
             let isWanted = self.works.remove(work) != nil
-            if isWanted { try self.step(.news, "authorized") { $0.workFinished(work, result, now: $1, &$2) } }
-            else { try self.step(.stale, "authorized late") { $0.workFinished(work, result, now: $1, &$2) } }
+            if isWanted {
+                try self.step(.news, "authorized") { $0.workFinished(work, result, now: $1, &$2) }
+            } else {
+                try self.step(.stale, "authorized late") { $0.workFinished(work, result, now: $1, &$2) }
+            }
         case .opened:
             if link.isSilent { return }
-            guard cause == .news else { return try self.step(.stale, "opened late") { $0.opened(id, head: HTTPResponseHead(status: 101), now: $1, &$2) } }
+            guard cause == .news else {
+                return try self.step(.stale, "opened late") { $0.opened(id, head: HTTPResponseHead(status: 101), now: $1, &$2) }
+            }
             self.links[id]!.isOpen = true
             self.links[id]!.isAccepted = true
             self.server.accepted(id, HTTPRequestHead(method: "GET", target: "/app/key?protocol=7"), now: self.now, &self.serverEffects)
@@ -382,7 +409,9 @@ struct PusherSimulation {
         guard self.links[id]?.isAccepted == true else { return }
         if self.chance(4) { self.links[id]!.isSilent = true }
         if self.chance(4) { self.hangUp(id, .transport(TransportError(.reset, "cut"))) }
-        if self.chance(8) { self.hangUp(id, .peer(CloseCode(rawValue: [4200, 4100, 4201, 1001, 4001].randomElement(using: &self.random)!), "")) }
+        if self.chance(8) {
+            self.hangUp(id, .peer(CloseCode(rawValue: [4200, 4100, 4201, 1001, 4001].randomElement(using: &self.random)!), ""))
+        }
     }
 
     private mutating func hangUp(_ id: ConnectionID, _ reason: CloseReason) {

@@ -57,7 +57,8 @@ enum ConformanceBed: String, CaseIterable, Sendable, CustomTestStringConvertible
         let server: BehavingServer
 
         func connect(
-            _ target: String = "/", subprotocols: [String] = [], headers: HTTPHeaders = [:], messageLimit: Int = 32 << 20, opens: Bool = true
+            _ target: String = "/", subprotocols: [String] = [], headers: HTTPHeaders = [:], messageLimit: Int = 32 << 20,
+            opens: Bool = true
         ) -> (connection: any WebSocketConnection, probe: Probe) {
             let probe = Probe()
             let request = WebSocketRequest(

@@ -56,10 +56,11 @@ import Testing
         try await bed.with(.echo) { net in
             let (connection, probe) = net.connect()
             _ = try await probe.opened()
-            let message = WebSocketMessage.binary([UInt8](unsafeUninitializedCapacity: 16 << 20) { buffer, count in
-                for index in buffer.indices { buffer[index] = UInt8(truncatingIfNeeded: index &* 7) }
-                count = 16 << 20
-            })
+            let message = WebSocketMessage.binary(
+                [UInt8](unsafeUninitializedCapacity: 16 << 20) { buffer, count in
+                    for index in buffer.indices { buffer[index] = UInt8(truncatingIfNeeded: index &* 7) }
+                    count = 16 << 20
+                })
             connection.enqueue(message)
             connection.flush()
             let isSame = try await probe.message() == message
@@ -151,14 +152,16 @@ import Testing
 
     @Test(arguments: ConformanceBed.available)
     func pingsAreAnsweredAndSeen(bed: ConformanceBed) async throws {
-        let pinging = Behaviour(opened: { connection in
-            connection.enqueue(WebSocketMessage(.ping, Array("abc".utf8)))
-            connection.flush()
-        }, received: { connection, message in
-            guard message.kind == .pong else { return }
-            connection.enqueue(.text("pong: \(String(decoding: message.bytes, as: UTF8.self))"))
-            connection.flush()
-        })
+        let pinging = Behaviour(
+            opened: { connection in
+                connection.enqueue(WebSocketMessage(.ping, Array("abc".utf8)))
+                connection.flush()
+            },
+            received: { connection, message in
+                guard message.kind == .pong else { return }
+                connection.enqueue(.text("pong: \(String(decoding: message.bytes, as: UTF8.self))"))
+                connection.flush()
+            })
         try await bed.with(pinging) { net in
             let (connection, probe) = net.connect()
             _ = try await probe.opened()

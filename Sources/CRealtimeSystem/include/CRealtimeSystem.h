@@ -43,6 +43,9 @@ void realtime_name_thread(const char *name);
 const void *realtime_loop_of_thread(void);
 void realtime_set_loop_of_thread(const void *loop);
 
+/// How many bytes of memory are handed out by malloc; 0 where nobody counts.
+size_t realtime_allocated_bytes(void);
+
 /// Fills the buffer with bytes that nobody can guess. 0 when it did, -1 when the system has none to give.
 int realtime_random_bytes(void *buffer, size_t count);
 

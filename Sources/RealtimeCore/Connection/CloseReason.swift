@@ -29,6 +29,7 @@ public struct CloseCode: RawRepresentable, Hashable, Sendable, CustomStringConve
     /// 1011: the server met a condition it did not expect.
     public static let internalError = CloseCode(rawValue: 1011)
 
+    /// The number.
     public var description: String { "\(self.rawValue)" }
 }
 
@@ -47,6 +48,7 @@ public enum CloseReason: Hashable, Sendable {
 }
 
 extension CloseReason: CustomStringConvertible {
+    /// The reason in words, for logs and messages.
     public var description: String {
         switch self {
         case .requested: "closed as asked"

@@ -6,17 +6,21 @@ struct Deferred {
         case run(() -> Void)
     }
 
-    private var actions: [Action] = []
+    /// Most batches have one or none.
+    private var firstAction: Action?
+    private var otherActions: [Action] = []
     private var firstWakeUp: WakeUp?
     private var otherWakeUps: [WakeUp] = []
     private var lastFlushed: ObjectIdentifier?
 
-    mutating func add(_ action: Action) { self.actions.append(action) }
+    mutating func add(_ action: Action) {
+        if self.firstAction == nil { self.firstAction = action } else { self.otherActions.append(action) }
+    }
 
     mutating func flush(_ connection: any WebSocketConnection) {
         guard self.lastFlushed != ObjectIdentifier(connection) else { return }
         self.lastFlushed = ObjectIdentifier(connection)
-        self.actions.append(.flush(connection))
+        self.add(.flush(connection))
     }
 
     /// Whatever was sent after this needs another flush.
@@ -28,16 +32,19 @@ struct Deferred {
     }
 
     func run() {
-        for action in self.actions {
-            switch action {
-            case .open(let connection): connection.open()
-            case .flush(let connection): connection.flush()
-            case .close(let connection, let code, let reason): connection.close(code, reason: reason)
-            case .abandon(let connection): connection.abandon()
-            case .run(let action): action()
-            }
-        }
+        if let action = self.firstAction { Self.run(action) }
+        for action in self.otherActions { Self.run(action) }
         self.firstWakeUp?.resume()
         for wakeUp in self.otherWakeUps { wakeUp.resume() }
+    }
+
+    private static func run(_ action: Action) {
+        switch action {
+        case .open(let connection): connection.open()
+        case .flush(let connection): connection.flush()
+        case .close(let connection, let code, let reason): connection.close(code, reason: reason)
+        case .abandon(let connection): connection.abandon()
+        case .run(let action): action()
+        }
     }
 }

@@ -4,9 +4,10 @@
 /// holds the driver until it has ended, so its owner, the public client, stops it when it is dropped.
 package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sleeper {
     /// Begins the work on any thread and returns how to cancel it. `finished` may be called on any thread, once.
-    package typealias Perform = @Sendable (
-        Machine.Work, _ finished: @escaping @Sendable (Machine.WorkResult) -> Void
-    ) -> (@Sendable () -> Void)?
+    package typealias Perform =
+        @Sendable (
+            Machine.Work, _ finished: @escaping @Sendable (Machine.WorkResult) -> Void
+        ) -> (@Sendable () -> Void)?
     private typealias Outcome = Result<Machine.Answer, Machine.Failure>
 
     private enum WorkState: Sendable {
@@ -73,6 +74,19 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
         self.run { input(&$0.machine, $1, &$0.effects) }
     }
 
+    /// A command that sends one message at most, and has no other effect and moves no deadline: the short way for what
+    /// programs do most.
+    package func send(_ input: (inout Machine) throws(Machine.Failure) -> (ConnectionID, WebSocketMessage)?) throws(Machine.Failure) {
+        let connection = try self.state.withLock { state throws(Machine.Failure) -> (any WebSocketConnection)? in
+            guard let (id, message) = try input(&state.machine), let connection = state.connections[id] else { return nil }
+            state.effects.counters.messagesSent += 1
+            state.effects.counters.bytesSent += message.bytes.count
+            connection.enqueue(message)
+            return connection
+        }
+        connection?.flush()
+    }
+
     /// A look at the machine.
     package func read<Result>(_ body: (borrowing Machine) -> Result) -> Result {
         self.state.withLock { body($0.machine) }
@@ -124,7 +138,9 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
     }
 
     /// A connection that somebody else made, as a listener does. What it brings comes as for any other.
-    package func adopt(_ connection: any WebSocketConnection, id: ConnectionID, _ input: (inout Machine, Instant, inout Effects<Machine>) -> Void) {
+    package func adopt(
+        _ connection: any WebSocketConnection, id: ConnectionID, _ input: (inout Machine, Instant, inout Effects<Machine>) -> Void
+    ) {
         self.run { state, now in
             state.connections[id] = connection
             input(&state.machine, now, &state.effects)

@@ -19,6 +19,7 @@ public enum EndReason: Sendable, Hashable, CustomStringConvertible {
     /// The connection has ended for good.
     case closed(CloseReason)
 
+    /// The reason in words, for logs and messages.
     public var description: String {
         switch self {
         case .ended: "ended as asked"

@@ -12,6 +12,7 @@
 /// The consumer runs on its own actor or task, never on the connection's thread, and is woken once for everything
 /// that one read from the socket brought.
 public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
+    /// It does not throw.
     public typealias Failure = Never
 
     package enum Signal: Sendable { case drained, left }
@@ -44,11 +45,14 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
     /// Why the sequence finished; `nil` while it goes on.
     public var endReason: EndReason? { self.listener.buffer.endReason }
 
+    /// Begins to hand out events. One iterator at a time: a second one while the first is there stops the program.
     public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(self.listener) }
 
     /// The first event that fits, or `nil` when the sequence finished or the task was cancelled before one came.
     /// Events after it stay in the sequence. The predicate runs where the caller runs.
-    // Not `async`, or the standard library's own would be preferred to it, which an actor cannot call with its own state.
+    ///
+    /// The predicate is not `async`, or the standard library's own method would be preferred to this one, which an actor
+    /// cannot call with its own state.
     public func first(where predicate: (Element) throws -> Bool) async rethrows -> Element? {
         let iterator = self.makeAsyncIterator()
         while let element = await iterator.next() {
@@ -59,6 +63,7 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
 
     /// Hands out one event after the other. A class, so that its end can give back what it took but did not hand out.
     public final class AsyncIterator: AsyncIteratorProtocol {
+        /// It does not throw.
         public typealias Failure = Never
 
         @usableFromInline let listener: Listener
@@ -73,7 +78,11 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
 
         /// The next event; `nil` when the sequence finished or the task was cancelled.
         @inlinable
-        public func next() async -> Element? {
+        public func next() async -> Element? { await self.next(isolation: #isolation) }
+
+        /// The same, as a `for await` loop calls it.
+        @inlinable
+        public func next(isolation actor: isolated (any Actor)?) async -> Element? {
             if self.batch.start == self.batch.elements.count, await !self.refill() { return nil }
             defer { self.batch.start += 1 }
             return self.batch.elements[self.batch.start]

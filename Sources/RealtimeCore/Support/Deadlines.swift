@@ -12,16 +12,15 @@ package struct Deadlines<Key: Hashable & Sendable>: Sendable {
         }
     }
 
+    /// The next one. It is kept, since it is asked for after every step.
+    package private(set) var earliest: Instant?
+    private var lastNumber: UInt64 = 0
     private var numbers: [Key: UInt64] = [:]
     private var heap: [Entry] = []
-    private var lastNumber: UInt64 = 0
 
     package init() {}
 
     package var isEmpty: Bool { self.numbers.isEmpty }
-
-    /// The next one.
-    package var earliest: Instant? { self.heap.first?.instant }
 
     /// Replaces the key's deadline; `nil` removes it.
     package mutating func set(_ key: Key, _ instant: Instant?) {
@@ -47,6 +46,7 @@ package struct Deadlines<Key: Hashable & Sendable>: Sendable {
     /// What is at the top counts, always.
     private mutating func settle() {
         while let first = self.heap.first, self.numbers[first.key] != first.number { self.removeFirst() }
+        self.earliest = self.heap.first?.instant
     }
 
     private mutating func compact() {

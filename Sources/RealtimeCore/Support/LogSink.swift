@@ -25,8 +25,10 @@ public enum LogLevel: Int, Comparable, Sendable, CustomStringConvertible {
     /// Something went wrong and stays so.
     case error
 
+    /// Whether the left one matters less.
     public static func < (lhs: Self, rhs: Self) -> Bool { lhs.rawValue < rhs.rawValue }
 
+    /// The level's name, as in `warning`.
     public var description: String {
         switch self {
         case .debug: "debug"

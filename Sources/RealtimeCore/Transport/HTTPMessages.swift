@@ -50,7 +50,9 @@ public struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral, S
 
     private static func trimmed(_ text: Substring) -> some StringProtocol {
         let isSpace = { (character: Character) in character == " " || character == "\t" }
-        guard let first = text.firstIndex(where: { !isSpace($0) }), let last = text.lastIndex(where: { !isSpace($0) }) else { return text.prefix(0) }
+        guard let first = text.firstIndex(where: { !isSpace($0) }), let last = text.lastIndex(where: { !isSpace($0) }) else {
+            return text.prefix(0)
+        }
         return text[first...last]
     }
 

@@ -31,13 +31,16 @@ public protocol HTTPBody: AnyObject, Sendable {
 extension HTTPTransport {
     /// Sends the request and waits for the whole answer.
     ///
-    /// - Parameter bodyLimit: the most bytes the body may have; more is ``TransportError/Code/tooLarge``.
+    /// - Parameters:
+    ///   - request: what to ask for.
+    ///   - bodyLimit: the most bytes the body may have; more is ``TransportError/Code/tooLarge``.
     public func send(_ request: HTTPRequest, bodyLimit: Int = 4 << 20) async throws(TransportError) -> HTTPResponse {
         let response = try await self.open(request)
         var body: [UInt8] = []
         while let piece = try await response.body.next() {
             guard piece.count <= bodyLimit - body.count else {
-                throw TransportError(.tooLarge, "The answer of \(request.endpoint) has more than \(bodyLimit) bytes; raise the limit or ask for less.")
+                throw TransportError(
+                    .tooLarge, "The answer of \(request.endpoint) has more than \(bodyLimit) bytes; raise the limit or ask for less.")
             }
             body += piece
         }

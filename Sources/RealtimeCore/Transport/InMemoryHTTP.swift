@@ -6,7 +6,9 @@ struct InMemoryHTTPTransport: HTTPTransport {
         self.network.submit { [network] in
             switch network.condition {
             case .silent: return
-            case .down: return exchange.fail(TransportError(.unreachable, "There is no way to \(request.endpoint.origin): the in-memory network is down."))
+            case .down:
+                return exchange.fail(
+                    TransportError(.unreachable, "There is no way to \(request.endpoint.origin): the in-memory network is down."))
             case .up: break
             }
             guard let handler = network.listener(at: request.endpoint)?.handler else {

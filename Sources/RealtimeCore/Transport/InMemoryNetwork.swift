@@ -126,14 +126,17 @@ public final class InMemoryListener: Listener {
 
     var handler: (any ListenerHandler)? { self.state.withLock { $0 } }
 
+    /// Begins to accept at its address. It throws ``TransportError/Code/addressInUse`` when another listener of the network has it.
     public func start(_ handler: any ListenerHandler) async throws(TransportError) -> ListenerAddress {
         guard self.network.add(self, at: self.address) else {
-            throw TransportError(.addressInUse, "\(self.address.host):\(self.address.port) is taken on this network; use another port, or 0.")
+            throw TransportError(
+                .addressInUse, "\(self.address.host):\(self.address.port) is taken on this network; use another port, or 0.")
         }
         self.state.withLock { $0 = handler }
         return ListenerAddress(host: self.address.host, port: self.address.port)
     }
 
+    /// Gives the address free and closes every WebSocket with 1001.
     public func stop() async {
         self.network.remove(at: self.address)
         let sockets = self.accepted.withLock { $0.values.sorted { $0.id < $1.id } }

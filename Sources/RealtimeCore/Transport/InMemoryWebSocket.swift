@@ -97,10 +97,14 @@ final class InMemorySocket: WebSocketConnection {
         switch self.network.condition {
         case .up: break
         case .silent: return
-        case .down: return self.end(.transport(TransportError(.unreachable, "There is no way to \(endpoint.origin): the in-memory network is down.")))
+        case .down:
+            return self.end(
+                .transport(TransportError(.unreachable, "There is no way to \(endpoint.origin): the in-memory network is down.")))
         }
         guard let listener = self.network.listener(at: endpoint), let handler = listener.handler else {
-            return self.end(.transport(TransportError(.refused, "Nothing listens at \(endpoint.origin) on the in-memory network; start the server first.")))
+            return self.end(
+                .transport(
+                    TransportError(.refused, "Nothing listens at \(endpoint.origin) on the in-memory network; start the server first.")))
         }
         var headers = request.headers
         if !request.subprotocols.isEmpty { headers["Sec-WebSocket-Protocol"] = request.subprotocols.joined(separator: ", ") }
@@ -108,7 +112,8 @@ final class InMemorySocket: WebSocketConnection {
         switch handler.upgrade(head) {
         case .refuse(let response):
             let error = TransportError(
-                .upgradeRefused, "\(endpoint.origin) refused the WebSocket with status \(response.head.status).", status: response.head.status)
+                .upgradeRefused, "\(endpoint.origin) refused the WebSocket with status \(response.head.status).",
+                status: response.head.status)
             self.end(.transport(error))
         case .accept(let subprotocol):
             let server = InMemorySocket(self.network, self.network.nextConnectionID(), nil, role: .server(listener))

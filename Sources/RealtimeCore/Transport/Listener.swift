@@ -36,7 +36,10 @@ public protocol ListenerHandler: AnyObject, Sendable {
 
     /// A WebSocket that was accepted is open. What it brings goes to the events that this returns.
     ///
-    /// - Parameter id: unique in this process.
+    /// - Parameters:
+    ///   - connection: the WebSocket, to send on.
+    ///   - id: unique in this process.
+    ///   - request: the request that asked for it.
     func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents
 }
 

@@ -50,6 +50,7 @@ public struct TransportError: Error, Hashable, Sendable {
         /// The operating system refused.
         public static let system = Code(.system)
 
+        /// The kind's name, as in `timedOut`.
         public var description: String { self.value.rawValue }
     }
 
@@ -69,5 +70,6 @@ public struct TransportError: Error, Hashable, Sendable {
 }
 
 extension TransportError: CustomStringConvertible {
+    /// The message.
     public var description: String { self.message }
 }

@@ -10,15 +10,26 @@ public struct ConnectionID: Hashable, Sendable, Comparable, CustomStringConverti
         self.rawValue = rawValue
     }
 
+    /// Whether the left one is older.
     public static func < (lhs: Self, rhs: Self) -> Bool { lhs.rawValue < rhs.rawValue }
 
+    /// The number, as in `#3`.
     public var description: String { "#\(self.rawValue)" }
 }
 
 /// One WebSocket message to send.
 public struct WebSocketMessage: Hashable, Sendable {
     /// What a message is. Pings and pongs carry at most 125 bytes.
-    public enum Kind: Hashable, Sendable { case text, binary, ping, pong }
+    public enum Kind: Hashable, Sendable {
+        /// UTF-8.
+        case text
+        /// Any bytes.
+        case binary
+        /// Asks for a pong with the same bytes.
+        case ping
+        /// Answers a ping.
+        case pong
+    }
 
     /// What it is.
     public var kind: Kind

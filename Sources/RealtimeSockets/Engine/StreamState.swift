@@ -155,12 +155,16 @@ struct StreamState: Sendable {
 
     private mutating func beginWrite() -> Write? {
         guard !self.isWriting, !self.isBlocked else { return nil }
-        self.isFlushWanted = false
+        // The rest of an earlier write leaves the wish standing: what was appended meanwhile goes out after it.
         if self.sent == self.sending.count {
+            self.isFlushWanted = false
             guard !self.appended.isEmpty else { return nil }
             self.sent = 0
             swap(&self.sending, &self.appended)
             if !self.appended.isEmpty { self.appended = [] }
+        } else if self.appended.isEmpty {
+            // What was appended meanwhile has its own write to come, or nobody would send it.
+            self.isFlushWanted = false
         }
         self.isWriting = true
         self.writes &+= 1

@@ -41,9 +41,11 @@ package struct HTTPHeadParser: Sendable {
         let limits = self.limits
         while !input.isEmpty {
             let limit = min(limits.lineBytes, limits.headBytes - self.bytes)
-            guard let line = try self.lines.next(&input, limit: limit, tooLong: Self.tooLong(limits)) else { return nil }
+            // RFC 9112 section 3: a request line that is too long is so by its target.
+            let status = self.start == nil ? 414 : 431
+            guard let line = try self.lines.next(&input, limit: limit, tooLong: Self.tooLong(limits, status)) else { return nil }
             self.bytes += line.count + 2
-            guard self.bytes <= limits.headBytes else { throw Self.tooLong(limits) }
+            guard self.bytes <= limits.headBytes else { throw Self.tooLong(limits, status) }
             guard let start = self.start else {
                 // RFC 9112 section 2.2: empty lines before a request are forgiven, if they are few.
                 if line.isEmpty, self.kind == .request, self.emptyLines < 4 {
@@ -59,11 +61,11 @@ package struct HTTPHeadParser: Sendable {
         return nil
     }
 
-    private static func tooLong(_ limits: HTTPLimits) -> TransportError {
+    private static func tooLong(_ limits: HTTPLimits, _ status: Int) -> TransportError {
         TransportError(
             .tooLarge,
             "The peer sent a head of more than \(limits.headBytes) bytes, or a line of more than \(limits.lineBytes) in it.",
-            status: 431)
+            status: status)
     }
 
     private mutating func finish(_ start: StartLine) -> Head {

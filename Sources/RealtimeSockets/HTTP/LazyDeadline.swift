@@ -5,6 +5,8 @@ struct LazyDeadline: Sendable {
     private var wanted: Instant?
     private var armed: Instant?
 
+    var isSet: Bool { self.wanted != nil }
+
     /// What the clock's wake-up means.
     enum Outcome: Sendable, Equatable {
         case due

@@ -29,6 +29,9 @@ final class ServerConnection: StreamEvents, Sleeper {
     /// with bytes of the client in it, the reset that follows could take the answer away from the client.
     private static let lingerTime = Duration.seconds(1)
 
+    /// A client that has ended its side has gone, most likely. If it has not, it still gets an answer that comes so soon.
+    private static let farewellTime = Duration.seconds(5)
+
     let stream: SocketStream
     private let handler: any ListenerHandler
     private let limits: ListenerLimits
@@ -92,7 +95,7 @@ final class ServerConnection: StreamEvents, Sleeper {
         switch self.phase {
         case .reading: self.inputHasEnded()
         case .answering(let exchange):
-            self.setLimit(self.limits.idleTime)
+            self.setLimit(min(self.limits.idleTime, Self.farewellTime))
             exchange.clientHasGone()
         // Who sends no more may be left without answers that it could ask for again.
         case .heldBack: self.finish()
@@ -301,7 +304,8 @@ final class ServerConnection: StreamEvents, Sleeper {
         self.stream.close()
         switch phase {
         case .answering(let exchange): exchange.clientHasGone()
-        case .upgraded(let endpoint): endpoint.ended(self.stream, TransportError(.closed, "The server stopped before the WebSocket had ended."))
+        case .upgraded(let endpoint):
+            endpoint.ended(self.stream, TransportError(.closed, "The server stopped before the WebSocket had ended."))
         default: break
         }
     }
@@ -312,6 +316,7 @@ final class ServerConnection: StreamEvents, Sleeper {
         switch self.phase {
         case .opening: self.drop()
         case .reading, .heldBack: self.finish()
+        case .answering where self.isInputEnded: self.drop()
         case .answering(let exchange): exchange.isLast()
         case .upgraded(let endpoint): endpoint.close(.goingAway, reason: "The server stops.")
         case .closing, .over: break
@@ -370,17 +375,6 @@ final class ServerConnection: StreamEvents, Sleeper {
     /// Whether the client reads shows in how much is left.
     private func dropIfStalled() {
         if self.progress.hasStalled(at: -self.stream.bufferedBytes) { self.drop() } else { self.setLimit(self.limits.stallTime) }
-    }
-}
-
-/// Tells a client that reads slowly from one that reads nothing.
-struct WriteProgress: Sendable {
-    private var last: Int?
-
-    /// - Parameter sent: grows while the client reads.
-    mutating func hasStalled(at sent: Int) -> Bool {
-        defer { self.last = sent }
-        return self.last == sent
     }
 }
 

@@ -69,16 +69,17 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
         let begins = self.state.withLock { state in
             guard state.stage == .handshaking else { return false }
             state.events = events
+            self.begin(&state)
             return true
         }
         guard begins else { return }
         events.opened(self.id, head: HTTPResponseHead(status: 101))
-        self.state.withLock { state in
-            if state.stage == .handshaking { self.begin(&state) }
-        }
         self.flush()
         if !leftover.isEmpty { self.receive(leftover) }
     }
+
+    /// How often it wrote to its socket.
+    var writes: Int { self.state.withLock { $0.stream }?.writes ?? 0 }
 
     // MARK: From the owner
 
@@ -99,7 +100,8 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
             guard endpoint.scheme == "ws" || endpoint.scheme == "wss" else {
                 throw TransportError(.invalidURL, "\(endpoint.origin) is no address of a WebSocket; it should begin with ws:// or wss://.")
             }
-            stream.connect(to: endpoint.host, port: endpoint.port, try opening.connector.options(for: endpoint, timeout: opening.request.timeout))
+            stream.connect(
+                to: endpoint.host, port: endpoint.port, try opening.connector.options(for: endpoint, timeout: opening.request.timeout))
         } catch {
             self.fail(error)
         }
@@ -142,7 +144,9 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
             case .open:
                 var begins = false
                 state.stream?.enqueue { output in
-                    self.keys.use { keys in begins = state.machine.close(code, reason: reason, output: &output, keys: &keys, now: self.loop.now) }
+                    self.keys.use { keys in
+                        begins = state.machine.close(code, reason: reason, output: &output, keys: &keys, now: self.loop.now)
+                    }
                 }
                 // A close frame has to be read to be answered, whatever the owner thinks of messages.
                 if begins { state.stream?.resumeReading() }
@@ -184,20 +188,17 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
         if stage == .open { return self.receive(bytes) }
         var input = bytes
         do throws(TransportError) {
-            let head = try self.state.withLock { state throws(TransportError) -> HTTPResponseHead? in
+            let opened = try self.state.withLock { state throws(TransportError) -> (HTTPResponseHead, (any WebSocketEvents)?)? in
                 guard state.stage == .handshaking, !state.handshake.isEmpty else { return nil }
-                return try state.handshake[0].receive(&input)
-            }
-            guard let head else { return }
-            // Told first, so that what the owner sends on hearing it goes behind what it sent before.
-            self.state.withLock { $0.events }?.opened(self.id, head: head)
-            self.state.withLock { state in
-                guard state.stage == .handshaking else { return }
+                guard let head = try state.handshake[0].receive(&input) else { return nil }
                 state.handshake = []
                 state.opening = nil
                 state.deadline = nil
                 self.begin(&state)
+                return (head, state.events)
             }
+            guard let (head, events) = opened else { return }
+            events?.opened(self.id, head: head)
             self.flush()
             if !input.isEmpty { self.receive(input) }
         } catch {
@@ -220,7 +221,10 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
             case .idle, .ended:
                 return News(socket: .drop)
             case .connecting, .handshaking:
-                let why = error ?? (state.handshake.isEmpty ? TransportError(.closed, "The peer ended the connection.") : state.handshake[0].endOfStream())
+                let why =
+                    error
+                    ?? (state.handshake.isEmpty
+                        ? TransportError(.closed, "The peer ended the connection.") : state.handshake[0].endOfStream())
                 return News(closed: .transport(why), socket: .drop)
             case .open:
                 let step = error.map { state.machine.failed($0) } ?? state.machine.endOfStream()
@@ -236,7 +240,8 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
             let now = self.loop.now
             if let deadline = state.deadline, deadline <= now, let request = state.opening?.request {
                 let refusal = state.handshake.first?.pendingRefusal
-                let why = refusal ?? TransportError(.timedOut, "\(request.endpoint.origin) did not open the WebSocket within \(request.timeout).")
+                let why =
+                    refusal ?? TransportError(.timedOut, "\(request.endpoint.origin) did not open the WebSocket within \(request.timeout).")
                 news = News(closed: .transport(why), socket: .drop)
             } else if state.stage == .open {
                 let step = state.machine.timeout(now: now)
@@ -267,20 +272,33 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
 
     private func receive(_ bytes: UnsafeRawBufferPointer) {
         var batch = self.loop.takeBatch()
-        let (events, stream, news) = self.state.withLock { state -> ((any WebSocketEvents)?, SocketStream?, News) in
-            guard state.stage == .open else { return (nil, nil, News()) }
+        var end: FrameDecoder.End?
+        let (events, stream) = self.state.withLock { state -> ((any WebSocketEvents)?, SocketStream?) in
+            guard state.stage == .open else { return (nil, nil) }
+            state.stream?.enqueue { output in
+                self.keys.use { keys in end = state.machine.received(bytes, into: &batch, output: &output, keys: &keys) }
+            }
+            return (state.events, state.stream)
+        }
+        if !batch.entries.isEmpty {
+            stream?.flush()
+            events?.received(self.id, batch)
+        }
+        self.loop.giveBack(&batch)
+        if let end { self.conclude(end) }
+    }
+
+    private func conclude(_ end: FrameDecoder.End) {
+        let (news, stream) = self.state.withLock { state -> (News, SocketStream?) in
+            guard state.stage == .open else { return (News(), nil) }
             var step = WebSocketMachine.Step(closed: nil, socket: .keep)
             state.stream?.enqueue { output in
-                self.keys.use { keys in
-                    step = state.machine.received(bytes, into: &batch, output: &output, keys: &keys, now: self.loop.now)
-                }
+                self.keys.use { keys in step = state.machine.conclude(end, output: &output, keys: &keys, now: self.loop.now) }
             }
-            if step.closed != nil { self.arm(state) }
-            return (state.events, state.stream, News(closed: step.closed, socket: step.socket))
+            self.arm(state)
+            return (News(closed: step.closed, socket: step.socket), state.stream)
         }
         stream?.flush()
-        if !batch.entries.isEmpty { events?.received(self.id, batch) }
-        self.loop.giveBack(&batch)
         self.tell(news, stream)
     }
 

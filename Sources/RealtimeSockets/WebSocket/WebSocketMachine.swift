@@ -20,7 +20,7 @@ package struct WebSocketMachine: Sendable {
     }
 
     package enum SocketAction: Sendable, Hashable {
-        /// Go on reading; ``WebSocketMachine/received(_:into:output:keys:now:)`` ignores what is not wanted any more.
+        /// Go on reading; ``WebSocketMachine/received(_:into:output:keys:)`` ignores what is not wanted any more.
         case keep
         /// Send `output`, end this side of the connection, and go on reading until the peer has ended its own or the deadline
         /// has come: closing a socket with unread bytes in it would reset it, and the peer might never see the close frame.
@@ -110,22 +110,39 @@ package struct WebSocketMachine: Sendable {
 
     // MARK: Receiving
 
-    /// What one read brought. Messages go into `batch`, answers to pings and close frames into `output`.
+    /// What one read brought. Messages go into `batch`, answers to pings into `output`.
     ///
+    /// When the peer has closed, or has sent what it must not, that is returned: ``conclude(_:output:keys:now:)`` is for
+    /// after the owner has had the messages, so that what it answers to them still goes out before the close frame.
     /// Messages that come after our close frame and before the peer's are delivered: it may send them (RFC 6455 section 1.4).
     package mutating func received(
-        _ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch, output: inout [UInt8], keys: inout MaskKeys, now: Instant
-    ) -> Step {
+        _ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch, output: inout [UInt8], keys: inout MaskKeys
+    ) -> FrameDecoder.End? {
         switch self.state {
-        case .over, .dropped: return .none
+        case .over, .dropped: return nil
         case .open, .closing: break
         }
+        let first = batch.entries.count
         let outcome = self.decoder.decode(bytes, into: &batch)
-        if let ping = outcome.latestPing, self.isOpen { self.answer(ping, of: batch, output: &output, keys: &keys) }
-        switch outcome.end {
-        case nil: return .none
-        case .close(let code, let reason): return self.peerClosed(code, reason, &output, &keys, now)
-        case .failure(let error): return self.peerFailed(error, &output, &keys, now)
+        if outcome.latestPing != nil, self.isOpen {
+            for index in first..<batch.entries.count where batch.entries[index].kind == .ping {
+                self.answer(batch.entries[index].range, of: batch, output: &output, keys: &keys)
+            }
+        }
+        return outcome.end
+    }
+
+    /// Acts on the end that ``received(_:into:output:keys:)`` has found.
+    package mutating func conclude(
+        _ end: FrameDecoder.End, output: inout [UInt8], keys: inout MaskKeys, now: Instant
+    ) -> Step {
+        switch self.state {
+        case .over, .dropped: .none
+        case .open, .closing:
+            switch end {
+            case .close(let code, let reason): self.peerClosed(code, reason, &output, &keys, now)
+            case .failure(let error): self.peerFailed(error, &output, &keys, now)
+            }
         }
     }
 

@@ -30,8 +30,8 @@ struct ArgumentParser {
             if word.hasPrefix("--") {
                 try self.option(word.dropFirst(2), &rest)
             } else if word.hasPrefix("-"), word.count > 1, !Self.isNumber(word) {
-                let hint = Suggestion.nearest(to: String(word.dropFirst()), in: self.names).map { "; did you mean --\($0)" } ?? ""
-                throw self.error("There is no option \(word)\(hint); an argument that begins with a dash goes after --")
+                let hint = Suggestion.nearest(to: String(word.dropFirst()), in: self.names).map { "; did you mean --\($0)?" } ?? ""
+                throw self.error("There is no option \(word), and an argument that begins with a dash goes after --\(hint)")
             } else {
                 self.places.append(word)
             }

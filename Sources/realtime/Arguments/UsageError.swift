@@ -12,6 +12,7 @@ struct UsageError: Error, Equatable {
 
     /// For standard error, in one line.
     var sentence: String {
-        "\(TerminalText.escaped(self.message)); see '\((["realtime"] + self.path).joined(separator: " ")) --help'."
+        let help = "'\((["realtime"] + self.path).joined(separator: " ")) --help'"
+        return TerminalText.escaped(self.message) + (self.message.hasSuffix("?") ? " See \(help)." : "; see \(help).")
     }
 }

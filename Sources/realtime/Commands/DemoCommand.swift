@@ -19,7 +19,8 @@ extension DemoCommand: Command {
         }
         await server.stop()
         if let failure { throw failure }
-        console.say(Line([.init("That was it.", .good), " Try realtime serve pusher, and realtime pusher subscribe beside it."], ["type": "done"]))
+        console.say(
+            Line([.init("That was it.", .good), " Try realtime serve pusher, and realtime pusher subscribe beside it."], ["type": "done"]))
     }
 
     private func outcome(_ server: PusherServer, _ console: Console) async -> ToolFailure? {
@@ -68,7 +69,10 @@ extension DemoCommand: Command {
         let bertsRoom = try bert.subscribe("presence-room")
         try await bertsRoom.subscribed()
         if case .joined(let member)? = await changes.first(where: { if case .joined = $0 { true } else { false } }) {
-            console.say(Line([.init(member.id, .name), " is in ", .init(room.name, .name)], ["type": "joined", "channel": .string(room.name), "id": .string(member.id)]))
+            console.say(
+                Line(
+                    [.init(member.id, .name), " is in ", .init(room.name, .name)],
+                    ["type": "joined", "channel": .string(room.name), "id": .string(member.id)]))
         }
         try await self.hear(room.events("client-typing"), console) { try bertsRoom.trigger("client-typing", ["on": true]) }
 

@@ -137,7 +137,8 @@ extension PusherSubscribeCommand: Command {
     }
 
     private func late(_ timeout: Duration, _ what: String) -> ToolFailure {
-        ToolFailure("After \(timeout.formattedSeconds) there were not yet \(what); give --timeout more seconds, or see what the server does.")
+        ToolFailure(
+            "After \(timeout.formattedSeconds) there were not yet \(what); give --timeout more seconds, or see what the server does.")
     }
 }
 

@@ -1,0 +1,19 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+let package = Package(
+    name: "Examples",
+    platforms: [.macOS(.v13)],
+    dependencies: [
+        .package(name: "swift-realtime", path: "..")
+    ],
+    targets: [
+        .executableTarget(
+            name: "PriceTicker",
+            dependencies: [
+                .product(name: "PusherChannels", package: "swift-realtime"),
+                .product(name: "PusherServer", package: "swift-realtime"),
+                .product(name: "RealtimeSockets", package: "swift-realtime"),
+            ])
+    ]
+)

@@ -1,0 +1,49 @@
+import PusherChannels
+import PusherServer
+import RealtimeSockets
+
+/// A market publishes prices, two traders watch them and talk, and a connection is cut. Everything is in this process, but
+/// it goes over real sockets, as it would between machines.
+@main struct PriceTicker {
+    static func main() async throws {
+        let server = PusherServer(app: .random())
+        let address = try await server.start(on: SocketListener())
+        print("The server listens on port \(address.port).")
+
+        let market = Market(server.app, address)
+        let anna = try Trader("anna", server.app, address)
+        let bert = try Trader("bert", server.app, address)
+        async let annasDay = anna.watch()
+        async let bertsDay = bert.watch()
+        try await anna.enter()
+        try await bert.enter()
+
+        print("\nThe market opens.")
+        try await market.publish([Price("ACME", 12.5), Price("INIT", 80)])
+        try await market.publish([Price("ACME", 14), Price("INIT", 78.5)])
+        let answer = try await anna.ask("Did you see ACME?")
+        print("anna hears: \(answer)")
+
+        print("\nAnna's connection is cut. Nobody tells the client to come back.")
+        let states = anna.client.states
+        if let socketID = anna.client.socketID { server.drop(socketID) }
+        for await state in states {
+            print("anna is \(state.name)")
+            if case .connected = state { break }
+        }
+        try await anna.prices.subscribed()
+
+        print("\nThe market goes on, and closes.")
+        try await market.publish([Price("ACME", 13.25), Price("INIT", 81)])
+        try await market.close()
+
+        for (name, day) in [("anna", try await annasDay), ("bert", try await bertsDay)] {
+            let highest = day.highest.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value)" }.joined(separator: ", ")
+            print("\(name) saw \(day.count) prices; the highest were \(highest).")
+        }
+        print("anna's client connected again \(anna.client.counters.reconnects) time.")
+        anna.client.disconnect()
+        bert.client.disconnect()
+        await server.stop()
+    }
+}

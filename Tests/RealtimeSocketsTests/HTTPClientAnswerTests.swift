@@ -1,0 +1,233 @@
+import RealtimeCore
+import Testing
+
+@testable import RealtimeSockets
+
+@Suite(.timeLimit(.minutes(1)))
+struct HTTPClientAnswerTests {
+    struct Good: Sendable, CustomTestStringConvertible {
+        var testDescription: String
+        var answer: String
+        var method = "GET"
+        var status = 200
+        var body = "hello"
+    }
+
+    static let good: [Good] = [
+        Good(testDescription: "a length", answer: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"),
+        Good(testDescription: "until the end of HTTP/1.0", answer: "HTTP/1.0 200 OK\r\n\r\nhello"),
+        Good(testDescription: "until the end of HTTP/1.1", answer: "HTTP/1.1 200 OK\r\n\r\nhello"),
+        Good(testDescription: "chunks", answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"),
+        Good(
+            testDescription: "chunks with trailers",
+            answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n0\r\nTrailer: value\r\nOther: b\r\n\r\n"),
+        Good(testDescription: "204", answer: "HTTP/1.1 204 No Content\r\n\r\n", status: 204, body: ""),
+        Good(testDescription: "304", answer: "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", status: 304, body: ""),
+        Good(testDescription: "HEAD", answer: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", method: "HEAD", body: ""),
+        Good(
+            testDescription: "100 and 103 before it",
+            answer:
+                "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"),
+        Good(testDescription: "status 999", answer: "HTTP/1.1 999 Odd\r\nContent-Length: 5\r\n\r\nhello", status: 999),
+        Good(testDescription: "no words", answer: "HTTP/1.1 200\r\nContent-Length: 5\r\n\r\nhello"),
+        Good(
+            testDescription: "2,000 fields",
+            answer: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\(String(repeating: "X-Field: value\r\n", count: 2000))\r\nhello"),
+        Good(
+            testDescription: "a long field",
+            answer: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX: \(String(repeating: "a", count: 60_000))\r\n\r\nhello"),
+        Good(testDescription: "a folded field", answer: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX: a\r\n  b\r\n\r\nhello"),
+        Good(testDescription: "what is no gzip", answer: "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nhello"),
+        Good(
+            testDescription: "an unknown coding", answer: "HTTP/1.1 200 OK\r\nContent-Encoding: nothing\r\nContent-Length: 5\r\n\r\nhello"),
+        Good(
+            testDescription: "401 that asks for a password",
+            answer: "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer, Basic realm=\"r\", NTLM\r\nContent-Length: 5\r\n\r\nhello",
+            status: 401),
+    ]
+
+    @Test(arguments: Self.good)
+    func anAnswerIsDeliveredWhole(_ good: Good) async throws {
+        try await ScriptedServer.answering(good.answer) { server in
+            let response = try await SocketHTTPTransport().send(HTTPRequest(good.method, server.endpoint))
+            #expect(response.head.status == good.status)
+            #expect(response.text == good.body)
+        }
+    }
+
+    @Test(arguments: Self.good)
+    func anAnswerInSingleBytesIsTheSame(_ good: Good) async throws {
+        // A byte at a time, and the long ones in pieces that do not end with a line.
+        let step = max(1, good.answer.utf8.count / 200)
+        try await ScriptedServer.run { stream, _ in
+            var rest = Array(good.answer.utf8)[...]
+            while !rest.isEmpty {
+                stream.send(rest.prefix(step))
+                rest = rest.dropFirst(step)
+                await stream.loop.turn()
+            }
+            stream.finishWriting()
+        } _: { server in
+            let response = try await SocketHTTPTransport().send(HTTPRequest(good.method, server.endpoint))
+            #expect(response.head.status == good.status)
+            #expect(response.text == good.body)
+        }
+    }
+
+    @Test func fieldsKeepTheirOrderAndLetters() async throws {
+        let answer = "HTTP/1.1 200 Fine\r\nX-a: 1\r\nx-A: 2\r\nX-Utf: \u{e9}\u{20ac}\r\nContent-Length: 0\r\n\r\n"
+        try await ScriptedServer.answering(answer) { server in
+            let head = try await SocketHTTPTransport().open(.get(server.endpoint)).head
+            #expect(head.reason == "Fine")
+            #expect(head.headers.values("x-a") == ["1", "2"])
+            #expect(head.headers["X-Utf"] == "\u{e9}\u{20ac}")
+        }
+    }
+
+    @Test func latinOneIsRead() async throws {
+        try await ScriptedServer.run { stream, _ in
+            stream.send(Array("HTTP/1.1 200 OK\r\nX: caf".utf8) + [0xE9] + Array("\r\nContent-Length: 0\r\n\r\n".utf8))
+        } _: { server in
+            let head = try await SocketHTTPTransport().open(.get(server.endpoint)).head
+            #expect(head.headers["X"] == "caf\u{e9}")
+        }
+    }
+
+    @Test func theRequestIsWhatWasAskedFor() async throws {
+        try await ScriptedServer.run { stream, recorder in
+            await recorder.until { $0.bytes.holds(Array("the body".utf8)) }
+            stream.answer("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        } _: { server in
+            var endpoint = server.endpoint
+            endpoint.target = "/a%20b?c=d"
+            let headers: HTTPHeaders = [
+                "Authorization": "Bearer secret", "Connection": "keep-alive", "Host": "elsewhere", "Content-Length": "3",
+            ]
+            _ = try await SocketHTTPTransport().send(HTTPRequest("PUT", endpoint, headers: headers, body: Array("the body".utf8)))
+            let sent = String(decoding: try #require(server.connections.entries.first).seen.bytes, as: UTF8.self)
+            #expect(
+                sent == "PUT /a%20b?c=d HTTP/1.1\r\nHost: 127.0.0.1:\(endpoint.port)\r\nAuthorization: Bearer secret\r\n"
+                    + "Content-Length: 8\r\nConnection: close\r\n\r\nthe body")
+        }
+    }
+
+    @Test(arguments: [301, 302, 303, 307, 308], ["POST", "PUT"])
+    func aRedirectIsAnAnswerAndNobodyElseSeesTheRequest(_ status: Int, _ method: String) async throws {
+        try await ScriptedServer.run({ stream, _ in stream.answer("HTTP/1.1 200 OK\r\n\r\n") }) { other in
+            try await ScriptedServer.run { stream, recorder in
+                await recorder.until { $0.bytes.holds(Array("the body".utf8)) }
+                stream.answer("HTTP/1.1 \(status) Elsewhere\r\nLocation: \(other.endpoint.origin)/\r\nContent-Length: 0\r\n\r\n")
+            } _: { server in
+                let headers: HTTPHeaders = ["Authorization": "Bearer secret", "Cookie": "a=b"]
+                let request = HTTPRequest(method, server.endpoint, headers: headers, body: Array("the body".utf8))
+                let response = try await SocketHTTPTransport().send(request)
+                #expect(response.head.status == status)
+                #expect(response.head.headers["Location"] == "\(other.endpoint.origin)/")
+                #expect(server.connections.entries.count == 1)
+            }
+            #expect(other.connections.entries.isEmpty)
+        }
+    }
+
+    @Test func aCookieIsNotSentBack() async throws {
+        try await ScriptedServer.answering("HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\nContent-Length: 0\r\n\r\n") { server in
+            let transport = SocketHTTPTransport()
+            for _ in 0..<2 { _ = try await transport.send(.get(server.endpoint)) }
+            for recorder in server.connections.entries { #expect(!recorder.seen.bytes.holds(Array("ookie".utf8))) }
+        }
+    }
+
+    @Test func anAddressOfIPv6InBracketsIsReached() async throws {
+        try await ScriptedServer.run(host: "::1") { stream, _ in
+            stream.answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nv6")
+        } _: { server in
+            let endpoint = try Endpoint("http://[::1]:\(server.endpoint.port)/")
+            #expect(try await SocketHTTPTransport().send(.get(endpoint)).text == "v6")
+            let sent = try #require(server.connections.entries.first).seen.bytes
+            #expect(sent.holds(Array("Host: [::1]:\(endpoint.port)\r\n".utf8)))
+        }
+    }
+
+    @Test func anUpperCaseSchemeIsUnderstood() async throws {
+        try await ScriptedServer.answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok") { server in
+            let endpoint = try Endpoint("HTTP://127.0.0.1:\(server.endpoint.port)")
+            #expect(try await SocketHTTPTransport().send(.get(endpoint)).text == "ok")
+        }
+    }
+
+    @Test func aRequestWithGETMayHaveABody() async throws {
+        try await ScriptedServer.run { stream, recorder in
+            await recorder.until { $0.bytes.holds(Array("query".utf8)) }
+            stream.answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        } _: { server in
+            let response = try await SocketHTTPTransport().send(HTTPRequest("GET", server.endpoint, body: Array("query".utf8)))
+            #expect(response.text == "ok")
+        }
+    }
+
+    @Test func piecesComeAsTheServerSendsThem() async throws {
+        let next = Log<Int>()
+        try await ScriptedServer.run { stream, _ in
+            stream.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".utf8)
+            for number in 1...5 {
+                await next.wait(number)
+                stream.send("1\r\n\(number)\r\n".utf8)
+            }
+            await next.wait(6)
+            stream.send("0\r\n\r\n".utf8)
+        } _: { server in
+            let response = try await SocketHTTPTransport().open(.get(server.endpoint))
+            for number in 1...5 {
+                next.add(number)
+                #expect(try await response.body.next() == Array("\(number)".utf8))
+            }
+            next.add(6)
+            #expect(try await response.body.next() == nil)
+            #expect(try await response.body.next() == nil)
+        }
+    }
+
+    @Test func aServerThatIsFasterThanTheReaderIsHeldUp() async throws {
+        let size = 8 << 20
+        try await ScriptedServer.run { stream, _ in
+            stream.send("HTTP/1.1 200 OK\r\nContent-Length: \(size)\r\n\r\n".utf8)
+            stream.send(pattern(size))
+        } _: { server in
+            let response = try await SocketHTTPTransport().open(.get(server.endpoint))
+            var (count, largest) = (0, 0)
+            var isRight = true
+            let expected = pattern(65_521 * 16)
+            while let piece = try await response.body.next() {
+                largest = max(largest, piece.count)
+                isRight = isRight && piece.count < 65_521 * 15 && expected[(count % 65_521)...].starts(with: piece)
+                count += piece.count
+            }
+            #expect(count == size && isRight)
+            #expect(largest <= 512 << 10)
+        }
+    }
+
+    @Test func droppingTheBodyEndsTheConnection() async throws {
+        try await ScriptedServer.run { stream, _ in
+            stream.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n".utf8)
+        } _: { server in
+            do {
+                let response = try await SocketHTTPTransport().open(.get(server.endpoint))
+                #expect(try await response.body.next() == [UInt8(ascii: "a")])
+            }
+            let recorder = try #require(server.connections.entries.first)
+            #expect(await recorder.until { $0.ended > 0 }.ended == 1)
+        }
+    }
+
+    @Test func anAnswerThatComesBeforeTheRequestHasGoneIsDelivered() async throws {
+        try await ScriptedServer.run { stream, _ in
+            stream.pauseReading()
+            stream.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 5\r\nConnection: close\r\n\r\nlarge".utf8)
+        } _: { server in
+            let request = HTTPRequest("POST", server.endpoint, body: [UInt8](repeating: 1, count: 32 << 20))
+            let response = try await SocketHTTPTransport().send(request)
+            #expect(response.head.status == 413 && response.text == "large")
+        }
+    }
+}

@@ -1,0 +1,265 @@
+import RealtimeCore
+import Testing
+
+@testable import RealtimeSockets
+
+@Suite(.timeLimit(.minutes(1)))
+struct HTTPClientFailureTests {
+    struct Bad: Sendable, CustomTestStringConvertible {
+        var testDescription: String
+        var answer: String
+        var code: TransportError.Code
+
+        init(_ name: String, _ answer: String, _ code: TransportError.Code) {
+            self.testDescription = name
+            self.answer = answer
+            self.code = code
+        }
+    }
+
+    private static let ok = "HTTP/1.1 200 OK\r\n"
+    private static let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+    static let bad: [Bad] = [
+        Bad("no byte", "", .closed),
+        Bad("cut in the status line", "HTTP/1.1 2", .closed),
+        Bad("cut after the status line", Self.ok, .closed),
+        Bad("cut in a field", Self.ok + "Content-Le", .closed),
+        Bad("cut before the empty line", Self.ok + "Content-Length: 5\r\n", .closed),
+        Bad("only 100 Continue", "HTTP/1.1 100 Continue\r\n\r\n", .closed),
+        Bad("cut in the head after 100 Continue", "HTTP/1.1 100 Continue\r\n\r\n" + Self.ok, .closed),
+        Bad("cut in a body with a length", Self.ok + "Content-Length: 5\r\n\r\nhel", .closed),
+        Bad("cut in a chunk", Self.chunked + "5\r\nhel", .closed),
+        Bad("cut between chunks", Self.chunked + "3\r\nhel\r\n", .closed),
+        Bad("cut in the trailers", Self.chunked + "3\r\nhel\r\n0\r\nTrailer: a\r\n", .closed),
+        Bad("a bad chunk size", Self.chunked + "zz\r\nhello", .protocolViolation),
+        Bad("a negative chunk size", Self.chunked + "-5\r\nhello", .protocolViolation),
+        Bad("a chunk size that overflows", Self.chunked + "ffffffffffffffffff\r\nhello", .protocolViolation),
+        Bad("a chunk longer than it said", Self.chunked + "2\r\nhello", .protocolViolation),
+        Bad("a bad trailer", Self.chunked + "0\r\nno colon\r\n\r\n", .protocolViolation),
+        Bad("a bad length", Self.ok + "Content-Length: five\r\n\r\nhello", .protocolViolation),
+        Bad("a negative length", Self.ok + "Content-Length: -5\r\n\r\nhello", .protocolViolation),
+        Bad("a length that overflows", Self.ok + "Content-Length: 99999999999999999999\r\n\r\nhello", .protocolViolation),
+        Bad("two lengths", Self.ok + "Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello", .protocolViolation),
+        Bad("another transfer coding", Self.ok + "Transfer-Encoding: gzip\r\n\r\nhello", .protocolViolation),
+        Bad("no colon", Self.ok + "no colon\r\n\r\n", .protocolViolation),
+        Bad("an empty name", Self.ok + ": value\r\n\r\n", .protocolViolation),
+        Bad("a name with a space", Self.ok + "A name: value\r\n\r\n", .protocolViolation),
+        Bad("a NUL", Self.ok + "X: a\0b\r\n\r\n", .protocolViolation),
+        Bad("bare line feeds", "HTTP/1.1 200 OK\nContent-Length: 5\n\nhello", .protocolViolation),
+        Bad("a line of 200 kB", Self.ok + "X: \(String(repeating: "a", count: 200_000))\r\n\r\n", .tooLarge),
+        Bad(
+            "a head of 300 kB", Self.ok + String(repeating: "X: \(String(repeating: "a", count: 997))\r\n", count: 300) + "\r\n", .tooLarge),
+        Bad("20,000 fields", Self.ok + String(repeating: "X:\r\n", count: 20_000) + "\r\n", .tooLarge),
+        Bad("no end of 1xx", String(repeating: "HTTP/1.1 102 Processing\r\n\r\n", count: 1000), .protocolViolation),
+        Bad("not HTTP", "220 mail ready\r\n", .protocolViolation),
+        Bad("SSH", "SSH-2.0-OpenSSH\r\n", .protocolViolation),
+        Bad("no number for a status", "HTTP/1.1 abc OK\r\n\r\n", .protocolViolation),
+        Bad("a status of two digits", "HTTP/1.1 20 OK\r\n\r\n", .protocolViolation),
+        Bad("another version", "HTTP/2.0 200 OK\r\n\r\n", .protocolViolation),
+        Bad("another protocol", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n", .protocolViolation),
+    ]
+
+    @Test(arguments: Self.bad)
+    func aBadAnswerIsAnError(_ bad: Bad) async throws {
+        try await ScriptedServer.answering(bad.answer) { server in
+            let error = await SocketHTTPTransport().failure(.get(server.endpoint))
+            #expect(error?.code == bad.code, "\(error?.message ?? "")")
+            #expect(error?.message.hasPrefix(server.endpoint.origin) == true)
+            #expect(error?.status == nil)
+        }
+    }
+
+    @Test(.needsOpenSSL, arguments: Self.bad)
+    func aBadAnswerOverTLSIsAnError(_ bad: Bad) async throws {
+        try await ScriptedServer.answering(bad.answer, tls: .test) { server in
+            let error = await SocketHTTPTransport(tls: .trustingTestRoot).failure(.get(server.endpoint))
+            #expect(error?.code == bad.code, "\(error?.message ?? "")")
+        }
+    }
+
+    /// What of an answer came before it broke can be used.
+    @Test func theHeadAndThePiecesBeforeABreakAreDelivered() async throws {
+        try await ScriptedServer.answering(Self.ok + "Content-Length: 10\r\n\r\nhello") { server in
+            let response = try await SocketHTTPTransport().open(.get(server.endpoint))
+            #expect(response.head.status == 200)
+            var body: [UInt8] = []
+            await #expect(throws: TransportError.self) {
+                while let piece = try await response.body.next() { body += piece }
+            }
+            #expect(body == Array("hello".utf8))
+            // It stays an error: nobody takes the body for whole.
+            await #expect(throws: TransportError.self) { try await response.body.next() }
+        }
+    }
+
+    @Test func aPortWhereNothingListensIsRefused() async throws {
+        let (socket, port) = try RawSocket.listening()
+        socket.close()
+        let error = await SocketHTTPTransport().failure(.get(Endpoint(scheme: "http", host: "127.0.0.1", port: port)))
+        #expect(error?.code == .refused)
+        #expect(error?.message.contains("127.0.0.1:\(port)") == true)
+    }
+
+    @Test func aNameWithoutAnAddressIsNotFound() async throws {
+        struct NoResolver: HostResolver {
+            func resolve(_ host: String, port: Int, _ answer: @escaping @Sendable (Result<[SocketAddress], TransportError>) -> Void) {
+                answer(.failure(.noAddress(host)))
+            }
+        }
+        let transport = SocketHTTPTransport(loop: .shared, resolver: NoResolver())
+        let error = await transport.failure(.get(Endpoint(scheme: "http", host: "no.such.test", port: 80)))
+        #expect(error?.code == .nameNotFound)
+        #expect(error?.message.contains("no.such.test") == true)
+    }
+
+    @Test(arguments: ["", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"])
+    func aResetIsAReset(_ answer: String) async throws {
+        let (listener, port) = try RawSocket.listening()
+        let peer = PlainThread("test-peer") {
+            guard let socket = try? listener.accepted() else { return }
+            _ = socket.receive(20)
+            socket.send(Array(answer.utf8))
+            socket.cut()
+        }
+        let error = await SocketHTTPTransport().failure(.get(Endpoint(scheme: "http", host: "127.0.0.1", port: port)))
+        #expect(error?.code == .reset)
+        peer?.detach()
+        listener.close()
+    }
+
+    @Test(arguments: [
+        "", "HTTP/1.1 2", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello",
+    ])
+    func aServerThatFallsSilentRunsIntoTheIdleTimeout(_ answer: String) async throws {
+        try await ScriptedServer.run({ stream, _ in stream.send(answer.utf8) }) { server in
+            var request = HTTPRequest.get(server.endpoint)
+            request.idleTimeout = .milliseconds(30)
+            let error = await SocketHTTPTransport().failure(request)
+            #expect(error?.code == .timedOut)
+            #expect(error?.message.contains("idleTimeout") == true)
+            let recorder = try #require(server.connections.entries.first)
+            #expect(await recorder.until { $0.ended > 0 }.ended == 1)
+        }
+    }
+
+    @Test func aServerThatTakesNothingOfTheRequestRunsIntoTheIdleTimeout() async throws {
+        try await ScriptedServer.run({ stream, _ in stream.pauseReading() }) { server in
+            var request = HTTPRequest("POST", server.endpoint, body: [UInt8](repeating: 0, count: 32 << 20))
+            request.idleTimeout = .milliseconds(50)
+            #expect(await SocketHTTPTransport().failure(request)?.code == .timedOut)
+        }
+    }
+
+    @Test func aReaderThatIsBehindIsNotHeldAgainstTheServer() async throws {
+        let size = 8 << 20
+        let loop = try EventLoop("test")
+        let answer = Array("HTTP/1.1 200 OK\r\nContent-Length: \(size)\r\n\r\n".utf8) + [UInt8](repeating: 7, count: size)
+        let listener = try TCPListener(loops: [loop]) { _ in Recorder(onReceived: { stream, _ in stream.send(answer) }) }
+        var request = HTTPRequest.get(Endpoint(scheme: "http", host: "127.0.0.1", port: listener.address.port))
+        request.idleTimeout = .milliseconds(100)
+        let response = try await SocketHTTPTransport(loop: loop).open(request)
+        // Longer than the idle timeout, by the clock of the loop itself.
+        let alarm = Completion()
+        loop.wake(alarm, at: loop.now.advanced(by: .milliseconds(300)))
+        await alarm.wait()
+        var count = 0
+        while let piece = try await response.body.next() { count += piece.count }
+        #expect(count == size)
+        loop.shutdown()
+    }
+
+    @Test func aConnectionThatDoesNotComeAboutRunsIntoTheConnectTimeout() async throws {
+        struct SilentResolver: HostResolver {
+            func resolve(_ host: String, port: Int, _ answer: @escaping @Sendable (Result<[SocketAddress], TransportError>) -> Void) {}
+        }
+        var request = HTTPRequest.get(Endpoint(scheme: "http", host: "never.test", port: 80))
+        request.connectTimeout = .milliseconds(10)
+        #expect(await SocketHTTPTransport(loop: .shared, resolver: SilentResolver()).failure(request)?.code == .timedOut)
+    }
+
+    @Test(.needsOpenSSL) func aServerWithoutTLSRunsIntoTheConnectTimeout() async throws {
+        try await ScriptedServer.run({ _, _ in }) { server in
+            var request = HTTPRequest.get(server.endpoint)
+            request.endpoint.scheme = "https"
+            request.connectTimeout = .milliseconds(50)
+            #expect(await SocketHTTPTransport().failure(request)?.code == .timedOut)
+        }
+    }
+
+    @Test func aStoppedLoopIsAnErrorAndNoTrap() async throws {
+        let loop = try EventLoop("test")
+        loop.shutdown()
+        let error = await SocketHTTPTransport(loop: loop).failure(.get(Endpoint(scheme: "http", host: "127.0.0.1", port: 9)))
+        #expect(error?.code == .closed)
+    }
+
+    @Test func aLoopThatStopsEndsWhatIsRunning() async throws {
+        let loop = try EventLoop("test")
+        try await ScriptedServer.run({ _, _ in loop.shutdown() }) { server in
+            #expect(await SocketHTTPTransport(loop: loop).failure(.get(server.endpoint))?.code == .closed)
+        }
+    }
+
+    static let unsendable: [(HTTPRequest, TransportError.Code)] = {
+        let endpoint = Endpoint(scheme: "http", host: "127.0.0.1", port: 9)
+        return [
+            (.get(Endpoint(scheme: "ws", host: "127.0.0.1", port: 9)), .unsupported),
+            (.get(Endpoint(scheme: "wss", host: "127.0.0.1", port: 9)), .unsupported),
+            (.get(Endpoint(scheme: "ftp", host: "127.0.0.1", port: 9)), .unsupported),
+            (.get(endpoint, ["X": "a\r\nEvil: b"]), .unsupported),
+            (.get(endpoint, ["X\r\nEvil": "a"]), .unsupported),
+            (.get(endpoint, ["Transfer-Encoding": "chunked"]), .unsupported),
+            (.get(Endpoint(scheme: "http", host: "a\r\nEvil: b", port: 9)), .unsupported),
+            (.get(Endpoint(scheme: "http", host: "127.0.0.1", port: 9, target: "/ HTTP/1.1\r\nEvil: b\r\n")), .invalidURL),
+            (HTTPRequest("GET / HTTP/1.1\r\nEvil:", endpoint), .unsupported),
+            (HTTPRequest("CONNECT", endpoint), .unsupported),
+            (.get(Endpoint(scheme: "http", host: "127.0.0.1", port: 70_000)), .invalidURL),
+        ]
+    }()
+
+    @Test(arguments: Self.unsendable.indices)
+    func whatCannotBeSentIsRefused(_ index: Int) async {
+        let (request, code) = Self.unsendable[index]
+        let error = await SocketHTTPTransport().failure(request)
+        #expect(error?.code == code, "\(error?.message ?? "")")
+    }
+
+    @Test func aBodyOverTheLimitIsTooLarge() async throws {
+        try await ScriptedServer.answering(Self.ok + "Content-Length: 5\r\n\r\nhello") { server in
+            let error = await #expect(throws: TransportError.self) {
+                try await SocketHTTPTransport().send(.get(server.endpoint), bodyLimit: 4)
+            }
+            #expect(error?.code == .tooLarge)
+        }
+    }
+
+    @Test func aSecondReaderIsTurnedAwayAndTheFirstGoesOn() async throws {
+        let goesOn = Completion()
+        try await ScriptedServer.run { stream, _ in
+            stream.send("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n".utf8)
+            await goesOn.wait()
+            stream.answer("hello")
+        } _: { server in
+            let body = try await SocketHTTPTransport().open(.get(server.endpoint)).body
+            let refused = Log<TransportError.Code>()
+            let read = await withTaskGroup(of: [UInt8].self) { group in
+                for _ in 0..<2 {
+                    group.addTask {
+                        do throws(TransportError) {
+                            return try await body.next() ?? []
+                        } catch {
+                            refused.add(error.code)
+                            return []
+                        }
+                    }
+                }
+                await refused.wait(1)
+                goesOn.fulfil()
+                return await group.reduce([]) { $0 + $1 }
+            }
+            #expect(refused.entries == [.unsupported])
+            #expect(read == Array("hello".utf8))
+        }
+    }
+}

@@ -1,0 +1,90 @@
+import RealtimeCore
+import Testing
+
+@testable import RealtimeSockets
+
+/// A server that understands nothing but the end of a request's head, and then does what its script says.
+struct ScriptedServer: Sendable {
+    typealias Script = @Sendable (SocketStream, Recorder) async -> Void
+
+    let endpoint: Endpoint
+    /// One for each connection.
+    let connections: Log<Recorder>
+
+    static func run(
+        host: String = "127.0.0.1", tls: TLSServerConfiguration? = nil, _ script: @escaping Script,
+        _ body: (ScriptedServer) async throws -> Void
+    ) async throws {
+        let loop = try EventLoop("test")
+        let connections = Log<Recorder>()
+        var options = TCPListener.Options()
+        options.host = host
+        if let tls {
+            let context = try TLSContext.server(tls)
+            options.security = { (descriptor) throws(TransportError) in try TLSSession(server: context, descriptor: descriptor) }
+        }
+        let listener = try TCPListener(options, loops: [loop]) { stream in
+            let recorder = Recorder()
+            connections.add(recorder)
+            Task {
+                await recorder.until { $0.ended > 0 || $0.bytes.holds(Array("\r\n\r\n".utf8)) }
+                await script(stream, recorder)
+            }
+            return recorder
+        }
+        let endpoint = Endpoint(scheme: tls == nil ? "http" : "https", host: host, port: listener.address.port)
+        do {
+            try await body(ScriptedServer(endpoint: endpoint, connections: connections))
+        } catch {
+            loop.shutdown()
+            throw error
+        }
+        loop.shutdown()
+    }
+
+    /// Sends this answer to every request, and then the end of the connection.
+    static func answering(
+        _ answer: String, tls: TLSServerConfiguration? = nil, _ body: (ScriptedServer) async throws -> Void
+    ) async throws {
+        try await Self.run(tls: tls, { stream, _ in stream.answer(answer) }, body)
+    }
+}
+
+extension SocketStream {
+    func answer(_ text: String) {
+        self.send(text.utf8)
+        self.finishWriting()
+    }
+}
+
+extension HTTPTransport {
+    /// The failure of a request that must not succeed.
+    func failure(_ request: HTTPRequest, sourceLocation: SourceLocation = #_sourceLocation) async -> TransportError? {
+        do throws(TransportError) {
+            let response = try await self.send(request)
+            Issue.record("the answer was \(response.head.status)", sourceLocation: sourceLocation)
+            return nil
+        } catch {
+            return error
+        }
+    }
+}
+
+extension HTTPRequest {
+    static func get(_ endpoint: Endpoint, _ headers: HTTPHeaders = [:]) -> HTTPRequest { HTTPRequest("GET", endpoint, headers: headers) }
+}
+
+extension HTTPResponse {
+    var text: String { String(decoding: self.body, as: UTF8.self) }
+}
+
+/// The file descriptors of this process.
+func descriptorCount() -> Int {
+    (0..<4096).count { fcntl(Int32($0), F_GETFD) >= 0 }
+}
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif

@@ -1,0 +1,90 @@
+import PusherChannels
+import PusherServer
+import RealtimeSockets
+import RealtimeTesting
+import Testing
+
+// The examples in the comments on public declarations.
+
+func clientReference() async throws {
+    // snippet:client
+    let client = PusherClient(key: "app-key", cluster: "eu")
+    client.connect()
+    let prices = try client.subscribe("prices")
+    for await event in prices.events("price") {
+        let price = try event.decode(Price.self)
+        print(price.value)
+    }
+    // end
+}
+
+func configurationReference() throws {
+    // snippet:configuration
+    var configuration = PusherConfiguration(key: "app-key", cluster: "eu")
+    configuration.authorizer = try .endpoint("https://example.org/pusher/auth")
+    let client = PusherClient(configuration)
+    // end
+    client.connect()
+}
+
+func publisherReference() async throws {
+    // snippet:publisher
+    let publisher = PusherPublisher(appID: "1", key: "key", secret: "secret", cluster: "eu")
+    try await publisher.publish("price", to: ["prices"], data: #"{"value":12}"#)
+    // end
+}
+
+func logReference(_ configuration: inout PusherConfiguration) {
+    // snippet:log
+    configuration.log = LogSink(minimumLevel: .debug) { level, subsystem, message in
+        print(level, subsystem, message)
+    }
+    // end
+}
+
+func tlsReference() {
+    // snippet:tls
+    var tls = TLSConfiguration()
+    tls.trustRoots = .only([.file("/etc/myservice/root.pem")])
+    // end
+    _ = tls
+}
+
+func listenerReference(_ server: PusherServer) async throws {
+    // snippet:listener
+    let listener = SocketListener(port: 8080)
+    let address = try await server.start(on: listener)
+    // end
+    _ = address
+}
+
+@Suite struct ReferenceSnippets {
+    @Test func anEndpointIsReadFromItsAddress() throws {
+        // snippet:endpoint
+        let endpoint = try Endpoint("wss://ws-eu.pusher.com/app/key?protocol=7")
+        // end
+        #expect(endpoint.host == "ws-eu.pusher.com" && endpoint.port == 443 && endpoint.isSecure)
+    }
+
+    @Test func aManualClockMovesAsTold() {
+        // snippet:clock
+        let clock = ManualClock()
+        let network = InMemoryNetwork(clock: clock)
+        clock.advance(by: .seconds(120))
+        // end
+        #expect(clock.elapsed == .seconds(120))
+        network.cut()
+    }
+
+    @Test func aServerStartsInMemory() async throws {
+        let network = InMemoryNetwork(clock: ManualClock())
+        // snippet:server
+        let app = PusherApp.random()
+        let server = PusherServer(app: app, network: network)
+        let address = try await server.start(on: network.listener())
+        server.publish("price", to: "prices", data: #"{"value":12}"#)
+        // end
+        #expect(address.host == "memory")
+        await server.stop()
+    }
+}
