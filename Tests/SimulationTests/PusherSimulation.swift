@@ -307,9 +307,10 @@ struct PusherSimulation {
             self.unanswered[waiter] = nil
             try self.user("withdraw") { $0.withdrawn(waiter, now: $1, &$2) }
         default:
-            try self.user("trigger on \(name)") { session, now, effects in
+            try self.user("trigger on \(name)") { session, _, effects in
                 // What is not subscribed or over its queue's limit throws, as it should.
-                try? session.trigger("client-a", channel: name, data: Array("1".utf8), now: now, &effects)
+                guard let (id, message) = try? session.trigger("client-a", channel: name, data: Array("1".utf8)) else { return }
+                effects.commands.append(.send(id, message))
             }
         }
     }
