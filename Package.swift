@@ -40,6 +40,7 @@ let fuzzers: [Target] =
         fuzzer("ChunkedBody", ["RealtimeSockets", "RealtimeCore"]),
         fuzzer("WebSocketFrames", ["RealtimeSockets", "RealtimeCore"]),
         fuzzer("PusherFrames", ["PusherWire", "RealtimeCore"]),
+        fuzzer("PusherSession", ["PusherChannels", "PusherServer", "RealtimeCore", "RealtimeTesting"]),
     ]
 
 let package = Package(
