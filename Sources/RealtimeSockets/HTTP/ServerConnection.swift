@@ -94,6 +94,7 @@ final class ServerConnection: StreamEvents, Sleeper {
         self.isInputEnded = true
         switch self.phase {
         case .reading: self.inputHasEnded()
+        case .answering where self.isStopping: self.drop()
         case .answering(let exchange):
             self.setLimit(min(self.limits.idleTime, Self.farewellTime))
             exchange.clientHasGone()
