@@ -105,7 +105,8 @@ func checkConnected(_ toClient: [String], _ toServer: [String]) async throws {
 func checkGreeting(_ frames: [String]) async throws {
     let clock = ManualClock()
     let network = InMemoryNetwork(clock: clock)
-    let address = try await network.listener().start(RawServer(frames))
+    let listener = network.listener()
+    let address = try await listener.start(RawServer(frames))
     let client = PusherClient(configuration(network, address))
     let channel = try client.subscribe("presence-three")
     client.connect()
@@ -115,6 +116,8 @@ func checkGreeting(_ frames: [String]) async throws {
     case .disconnected(let error?): precondition(error.code == .refused)
     default: preconditionFailure("the state is \(client.state)")
     }
+    // Network and listener hold each other until then.
+    await listener.stop()
 }
 
 /// The first byte says what the lines are: what a server sends (even lines) and what a client sends (odd lines), or a greeting.
