@@ -166,7 +166,7 @@ func withPair(
     options.security = security?.server
     let listener = try TCPListener(options, loops: [loop]) { accepted.note($0, atServer) }
     let client = SocketStream(loop: loop, events: atClient)
-    client.connect(to: "127.0.0.1", port: listener.address.port, ConnectOptions(security: security?.client))
+    client.connect(to: "127.0.0.1", port: listener.address.port, ConnectOptions(timeout: .seconds(600), security: security?.client))
     let (server, _) = try await accepted.next()
     await atClient.opened()
     await atServer.opened()
