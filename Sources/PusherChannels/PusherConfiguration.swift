@@ -1,5 +1,5 @@
 public import RealtimeCore
-import RealtimeTransports
+internal import RealtimeTransports
 
 /// Everything that can be set. Change what differs from the defaults, and make the client with it.
 ///

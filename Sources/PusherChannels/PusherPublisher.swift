@@ -7,7 +7,7 @@ import Musl
 #endif
 import PusherWire
 public import RealtimeCore
-import RealtimeTransports
+internal import RealtimeTransports
 
 /// Publishes events over the service's HTTP API: for servers and tools, since it needs the application's secret.
 ///

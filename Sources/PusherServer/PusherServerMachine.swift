@@ -287,7 +287,7 @@ struct PusherServerMachine: SessionMachine {
                 guard channel.users.count < self.app.memberLimit else {
                     let why = "The presence channel \(name) is full: it has \(self.app.memberLimit) members"
                     self.deliver(.refused(socketID: socketID, channel: name, why: why), &effects)
-                    return self.complain(id, 4004, why, channel: name, now: now, &effects)
+                    return self.complain(id, nil, why, channel: name, now: now, &effects)
                 }
                 channel.users.append((user, 1))
                 let announcement = PusherFrames.memberAdded(name, id: user.id, info: user.info)

@@ -84,7 +84,8 @@ struct TCPConnectorTests {
         let resolver = ToldResolver()
         let slow = Recorder()
         try await withPair { pair in
-            SocketStream(loop: pair.loop, events: slow).connect(to: "slow.test", port: 80, ConnectOptions(timeout: .seconds(600), resolver: resolver))
+            SocketStream(loop: pair.loop, events: slow).connect(
+                to: "slow.test", port: 80, ConnectOptions(timeout: .seconds(600), resolver: resolver))
             await resolver.isAsked()
             pair.client.send(pattern(10))
             #expect(await pair.atServer.bytes(10) == pattern(10))
@@ -196,7 +197,8 @@ struct TCPConnectorTests {
         let resolver = ToldResolver()
         let recorder = Recorder()
         let loop = try EventLoop()
-        SocketStream(loop: loop, events: recorder).connect(to: "slow.test", port: 80, ConnectOptions(timeout: .seconds(600), resolver: resolver))
+        SocketStream(loop: loop, events: recorder).connect(
+            to: "slow.test", port: 80, ConnectOptions(timeout: .seconds(600), resolver: resolver))
         await resolver.isAsked()
         loop.shutdown()
         #expect(recorder.seen.error?.code == .closed)
