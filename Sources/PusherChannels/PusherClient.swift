@@ -110,8 +110,8 @@ public final class PusherClient: Sendable {
         self.listen(.connectingIn, .standard, .client) { if case .connectingIn(let delay) = $0 { delay } else { nil } }
     }
 
-    /// What goes wrong and ends nothing by itself: errors that the service reports, frames that could not be
-    /// understood, subscriptions that failed. It finishes when the client is dropped.
+    /// What goes wrong and ends nothing by itself: attempts to connect that failed and losses, errors that the service
+    /// reports, frames that could not be understood, subscriptions that failed. It finishes when the client is dropped.
     public var errors: EventSequence<PusherError> {
         self.listen(.errors, .standard, .client) { if case .error(let error) = $0 { error } else { nil } }
     }

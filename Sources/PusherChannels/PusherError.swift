@@ -9,7 +9,7 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
         private enum Value: String, Sendable {
             case invalidChannelName, invalidEventName, dataTooLarge, notSubscribed, queueFull, clientEventsNotAllowed, unsupportedChannel,
                 authorizationMissing, authorizationFailed, subscriptionRefused, timedOut, cancelled, disconnected, refused, failed, server,
-                invalidFrame, noData, invalidConfiguration, encodingFailed
+                invalidFrame, noData, invalidConfiguration, encodingFailed, connectionLost
         }
 
         private let value: Value
@@ -56,6 +56,8 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
         public static let noData = Code(.noData)
         /// The configuration cannot be used.
         public static let invalidConfiguration = Code(.invalidConfiguration)
+        /// The connection was lost, or an attempt at one failed. The client tries again by itself.
+        public static let connectionLost = Code(.connectionLost)
         /// The data to send could not be put into JSON.
         public static let encodingFailed = Code(.encodingFailed)
 
@@ -94,6 +96,14 @@ extension PusherError {
         case .authorizationFailed: self.status.map { $0 >= 500 || $0 == 408 || $0 == 429 } ?? true
         default: false
         }
+    }
+
+    /// Why there is no connection for now.
+    static func lost(_ reason: CloseReason, wasConnected: Bool) -> PusherError {
+        var status: Int?
+        if case .transport(let error) = reason { status = error.status }
+        let what = wasConnected ? "The connection was lost" : "The connection could not be made"
+        return PusherError(.connectionLost, "\(what): \(reason)", status: status)
     }
 
     /// Why a connection is over for good.

@@ -184,6 +184,7 @@ struct PusherSession: ReconnectingSession {
     mutating func lost(_ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>) {
         let reason = self.meaning(of: reason, now: now)
         effects.log(reason == .requested ? .debug : .info, "connection lost: \(reason)")
+        let wasConnected = self.socketID != nil
         self.socketID = nil
         self.pingedAt = nil
         self.lastServerError = nil
@@ -191,6 +192,7 @@ struct PusherSession: ReconnectingSession {
         switch self.connection.state {
         case .backingOff(let until):
             if self.state != .unavailable { self.enterConnecting(now: now, &effects) }
+            self.deliver(.error(.lost(reason, wasConnected: wasConnected)), self.errorRoute, &effects)
             self.deliver(.connectingIn(now.duration(to: until)), self.connectingInRoute, &effects)
         case .opening:
             break

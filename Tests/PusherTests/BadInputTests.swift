@@ -219,7 +219,7 @@ import Testing
         let errors = raw.client.errors
         raw.client.connect()
         #expect(raw.client.state == .connecting)
-        #expect(await errors.pending().map(\.code) == [.invalidFrame])
+        #expect(await errors.pending().map(\.code) == [.connectionLost, .invalidFrame])
         raw.clock.advance(by: .seconds(1))
         #expect(raw.server.accepted == 2)
     }

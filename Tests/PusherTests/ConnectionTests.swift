@@ -134,6 +134,21 @@ import Testing
         #expect(await states.pending().map(\.name) == ["connecting", "unavailable", "connected"])
     }
 
+    @Test func whyThereIsNoConnectionIsTold() async throws {
+        let pusher = try await InMemoryPusher()
+        pusher.network.condition = .down
+        let client = pusher.client()
+        let errors = client.errors
+        client.connect()
+        pusher.network.condition = .up
+        pusher.clock.advance(by: .seconds(2))
+        pusher.server.drop(try #require(client.socketID))
+        let told = await errors.pending()
+        #expect(told.map(\.code) == [.connectionLost, .connectionLost])
+        #expect(told.first?.message.contains("could not be made: There is no way to") == true)
+        #expect(told.last?.message.contains("was lost") == true)
+    }
+
     @Test func aServerThatNeverGreetsIsGivenUp() async throws {
         let pusher = try await InMemoryPusher()
         pusher.server.faults.isSilent = true
