@@ -55,9 +55,11 @@ enum SystemRoots {
         guard let directory = opendir(path) else { return false }
         defer { closedir(directory) }
         while let entry = readdir(directory) {
-            let isHash = withUnsafeBytes(of: &entry.pointee.d_name) { name in
-                name.count > 10 && name[8] == UInt8(ascii: ".") && name[9] == UInt8(ascii: "0") && name[10] == 0
-            }
+            // The name in place: an entry is only as long as its name, and a copy of the whole field would read past it.
+            guard let offset = MemoryLayout<dirent>.offset(of: \dirent.d_name) else { return false }
+            let name = UnsafeRawPointer(entry).advanced(by: offset).assumingMemoryBound(to: CChar.self)
+            let bytes = UnsafeRawBufferPointer(start: name, count: strlen(name))
+            let isHash = bytes.count == 10 && bytes[8] == UInt8(ascii: ".") && bytes[9] == UInt8(ascii: "0")
             if isHash { return true }
         }
         return false
