@@ -36,6 +36,10 @@ public typealias posix_spawnattr_t = UnsafeMutableRawPointer
 @discardableResult public func posix_spawn_file_actions_adddup2(
     _ actions: UnsafeMutablePointer<posix_spawn_file_actions_t?>, _ descriptor: Int32, _ newDescriptor: Int32
 ) -> Int32 { 0 }
+@discardableResult public func posix_spawn_file_actions_addopen(
+    _ actions: UnsafeMutablePointer<posix_spawn_file_actions_t?>, _ descriptor: Int32, _ path: UnsafePointer<CChar>, _ flags: Int32,
+    _ mode: mode_t
+) -> Int32 { 0 }
 public func posix_spawnp(
     _ process: UnsafeMutablePointer<pid_t>?, _ file: UnsafePointer<CChar>, _ actions: UnsafePointer<posix_spawn_file_actions_t?>?,
     _ attributes: UnsafePointer<posix_spawnattr_t?>?, _ arguments: UnsafePointer<UnsafeMutablePointer<CChar>?>,
