@@ -4,6 +4,12 @@ import RealtimeURLSession
 import Testing
 
 /// As far as URLSession works where the tests run: not with WebSockets on Linux.
+#if canImport(FoundationNetworking)
+private let isFoundationNetworking = true
+#else
+private let isFoundationNetworking = false
+#endif
+
 @Suite struct URLSessionHTTPTests {
     private final class Handler: ListenerHandler {
         let requests = Lock<[(head: HTTPRequestHead, body: [UInt8])]>([])
@@ -72,9 +78,8 @@ import Testing
         }
     }
 
-    #if canImport(Darwin)
-    // Elsewhere a task that was suspended is handed some of its data twice.
-    @Test func aLongBodyComesWholeThoughItIsReadSlowly() async throws {
+    @Test(.disabled(if: isFoundationNetworking, "seen once to bring more bytes than were sent; whose fault that is, is open"))
+    func aLongBodyComesWholeThoughItIsReadSlowly() async throws {
         try await self.withServer { base, _ in
             let response = try await URLSessionHTTPTransport().open(HTTPRequest("GET", self.endpoint(base, "/long")))
             var count = 0
@@ -86,7 +91,6 @@ import Testing
             #expect(count == 2_000_000)
         }
     }
-    #endif
 
     @Test func nothingListeningIsSaid() async throws {
         // No test is given this port by the system.
