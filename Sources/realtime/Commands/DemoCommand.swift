@@ -39,7 +39,10 @@ extension DemoCommand: Command {
 
         let anna = try self.client("anna", server.app, address)
         let bert = try self.client("bert", server.app, address)
-        let told = Task { await Self.tell(anna, console) }
+        // Asked for before anything happens, so that no state is missed. A task of its own tells them beside the story;
+        // it ends with the story.
+        let states = anna.states
+        let told = Task { await Self.tell(states, console) }
         defer { told.cancel() }
 
         anna.connect()
@@ -100,8 +103,8 @@ extension DemoCommand: Command {
         console.say(.event(channel: event.channel ?? "", event: event.name, data: event.data ?? "", userID: event.userID))
     }
 
-    private static func tell(_ client: PusherClient, _ console: Console) async {
-        for await state in client.states {
+    private static func tell(_ states: EventSequence<ConnectionState>, _ console: Console) async {
+        for await state in states {
             if case .connected(let socketID) = state {
                 console.say(.state(state.name, detail: "socket \(socketID)", style: .good))
             } else {
