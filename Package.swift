@@ -71,20 +71,23 @@ let package = Package(
         library("PusherChannels", ["PusherWire", "RealtimeTransports", "RealtimeCore"]),
         library("PusherServer", ["PusherWire", "RealtimeTransports", "RealtimeCore"]),
         library("RealtimeTesting", ["RealtimeCore", "PusherChannels", "PusherServer"]),
+        library("ChildProcesses", ["RealtimeCore"]),
         .executableTarget(
             name: "realtime",
-            dependencies: ["PusherChannels", "PusherServer", "PusherWire", "RealtimeCore", "RealtimeSockets", "RealtimeCrypto"],
+            dependencies: [
+                "PusherChannels", "PusherServer", "PusherWire", "RealtimeCore", "RealtimeSockets", "RealtimeCrypto", "ChildProcesses",
+            ],
             swiftSettings: settings),
 
         tests("RealtimeCoreTests", ["RealtimeCore", "RealtimeTesting"]),
-        tests("RealtimeCryptoTests", ["RealtimeCrypto"]),
+        tests("RealtimeCryptoTests", ["RealtimeCrypto", "ChildProcesses"]),
         tests("RealtimeSocketsTests", ["RealtimeSockets", "RealtimeCore", "CRealtimeSystem"]),
         tests("TransportConformanceTests", ["RealtimeSockets", "RealtimeCore", "RealtimeTesting"]),
         tests("SimulationTests", ["RealtimeCore", "PusherChannels", "PusherServer", "PusherWire"]),
         tests("PusherTests", ["PusherChannels", "PusherServer", "PusherWire", "RealtimeTesting", "RealtimeCore", "RealtimeSockets"]),
-        tests("PeerTests", ["PusherChannels", "PusherServer", "RealtimeSockets", "RealtimeCore"]),
+        tests("PeerTests", ["PusherChannels", "PusherServer", "RealtimeSockets", "RealtimeCore", "ChildProcesses"]),
         tests("RealtimeURLSessionTests", ["RealtimeURLSession", "RealtimeSockets", "RealtimeCore"]),
-        tests("CommandLineTests", ["realtime", "RealtimeCore"]),
+        tests("CommandLineTests", ["realtime", "RealtimeCore", "ChildProcesses"]),
         tests("SnippetTests", ["PusherChannels", "PusherServer", "RealtimeTesting", "RealtimeSockets", "RealtimeCore"]),
     ] + fuzzers
 )

@@ -1,3 +1,4 @@
+import ChildProcesses
 import Foundation
 import Testing
 
@@ -30,7 +31,7 @@ struct ToolProcessTests {
         let ready = try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any])
         #expect(ready["ready"] as? Bool == true)
         #expect(Set(ready.keys) == ["ready", "url", "port", "app", "key", "secret"])
-        kill(tool.process.processIdentifier, signal)
+        tool.process.signal(signal)
         #expect(await tool.ended() == 0)
     }
 
@@ -42,7 +43,7 @@ struct ToolProcessTests {
         #expect(second.status == 1)
         #expect(second.errors.hasPrefix("realtime: "))
         #expect(second.errors.contains("\(port)"))
-        kill(first.process.processIdentifier, SIGTERM)
+        first.process.signal(SIGTERM)
         #expect(await first.ended() == 0)
     }
 }
@@ -60,49 +61,29 @@ private struct Tool {
         return FileManager.default.isExecutableFile(atPath: path) ? path : nil
     }()
 
-    let process = Process()
-    private let output = Pipe()
-    private let errors = Pipe()
-    private let status: AsyncStream<Int32>
+    let process: ChildProcess
 
     init(_ arguments: [String]) throws {
-        self.process.executableURL = URL(fileURLWithPath: try #require(Self.path))
-        self.process.arguments = arguments
-        self.process.standardInput = FileHandle.nullDevice
-        self.process.standardOutput = self.output
-        self.process.standardError = self.errors
-        let (status, continuation) = AsyncStream<Int32>.makeStream()
-        self.status = status
-        self.process.terminationHandler = {
-            continuation.yield($0.terminationReason == .exit ? $0.terminationStatus : -$0.terminationStatus)
-            continuation.finish()
-        }
-        try self.process.run()
+        self.process = try ChildProcess([try #require(Self.path)] + arguments, errors: .kept)
     }
 
     /// The exit status, or a signal's number below zero.
-    func ended() async -> Int32? {
-        for await status in self.status { return status }
-        return nil
+    func ended() async -> Int32 {
+        await Self.onAThread { [process] in process.waitForEnd() }
     }
 
     func firstLine() async -> String {
-        await Self.onAThread { [output = self.output.fileHandleForReading] in
-            var line = Data()
-            while let byte = try? output.read(upToCount: 1), byte.first != 0x0A, !byte.isEmpty { line += byte }
-            return String(decoding: line, as: UTF8.self)
-        }
+        await Self.onAThread { [process] in process.readLine() ?? "" }
     }
 
-    static func run(_ arguments: [String]) async throws -> (status: Int32?, output: String, errors: String) {
+    static func run(_ arguments: [String]) async throws -> (status: Int32, output: String, errors: String) {
         let tool = try Tool(arguments)
-        let (output, errors) = await Self.onAThread {
-            [output = tool.output.fileHandleForReading, errors = tool.errors.fileHandleForReading] in
-            // Neither is long enough to fill its pipe.
-            let data = ((try? output.readToEnd()) ?? nil, (try? errors.readToEnd()) ?? nil)
-            return (String(decoding: data.0 ?? Data(), as: UTF8.self), String(decoding: data.1 ?? Data(), as: UTF8.self))
+        tool.process.endInput()
+        // Its errors are not long enough to fill what holds them.
+        return await Self.onAThread { [process = tool.process] in
+            let (output, errors) = (process.readOutput(), process.readErrors())
+            return (process.waitForEnd(), output, errors)
         }
-        return (await tool.ended(), output, errors)
     }
 
     /// Reading waits, and must not hold a thread that the tests run on.

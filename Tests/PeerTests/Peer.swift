@@ -1,3 +1,4 @@
+import ChildProcesses
 import Foundation
 import RealtimeCore
 
@@ -28,58 +29,26 @@ final class Peer: Sendable {
     }
 
     private let name: String
-    private let process = Process()
-    private let input = Pipe()
+    private let process: ChildProcess
     private let output = Output()
     private let lastID = Lock(0)
 
     init(_ name: String, _ options: [String] = []) throws {
         self.name = name
         guard let command = Self.command else { throw Failure(description: Self.absence) }
-        self.process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-        self.process.arguments = [command, name] + options
-        let pipe = Pipe()
-        self.process.standardInput = self.input
-        self.process.standardOutput = pipe
-        self.process.standardError = FileHandle.nullDevice
-        try Self.run(self.process)
-        // Else its end of output would never be seen here.
-        try pipe.fileHandleForWriting.close()
+        let process = try ChildProcess([command, name] + options, errors: .discarded)
+        self.process = process
         // A plain thread: reading blocks, and the task pool is not for that.
-        let reading = pipe.fileHandleForReading
-        Thread.detachNewThread { [output] in Self.read(reading, output) }
+        Thread.detachNewThread { [output] in
+            Self.read(process, output)
+            process.waitForEnd()
+        }
     }
 
     deinit { self.stop() }
 
-    /// Ends it. It does so by itself when the tests end before it.
-    func stop() {
-        try? self.input.fileHandleForWriting.close()
-        if self.process.isRunning { self.process.terminate() }
-    }
-
-    /// On a thread that blocks no signal: a child inherits what is blocked, the task pool's threads block every signal,
-    /// and a server that no signal reaches outlives everybody.
-    private static func run(_ process: Process) throws {
-        let (result, done) = (Outcome(), DispatchSemaphore(value: 0))
-        Thread.detachNewThread {
-            var signals = sigset_t()
-            sigfillset(&signals)
-            pthread_sigmask(SIG_UNBLOCK, &signals, nil)
-            do {
-                try process.run()
-            } catch {
-                result.failure.withLock { $0 = Failure(description: "\(error)") }
-            }
-            done.signal()
-        }
-        done.wait()
-        if let failure = result.failure.withLock({ $0 }) { throw failure }
-    }
-
-    private final class Outcome: Sendable {
-        let failure = Lock<Failure?>(nil)
-    }
+    /// Ends it, as it does by itself when the tests end before it.
+    func stop() { self.process.endInput() }
 
     /// Ends it and waits until it has: its port is free then.
     func stopped() async throws {
@@ -103,7 +72,7 @@ final class Peer: Sendable {
         }
         var command = command
         command["id"] = .number(JSONNumber(id))
-        self.input.fileHandleForWriting.write(Data(JSONValue.object(command).bytes + [0x0A]))
+        self.process.write(String(decoding: JSONValue.object(command).bytes, as: UTF8.self))
         let answer = try await self.line { $0["id"]?.int == id && $0["done"] != nil }
         if let error = answer["error"] { throw Failure(description: "\(self.name): \(error)") }
         return answer["result"] ?? .null
@@ -137,24 +106,17 @@ final class Peer: Sendable {
         }
     }
 
-    private static func read(_ handle: FileHandle, _ output: Output) {
-        var rest: [UInt8] = []
-        while true {
-            let data = handle.availableData
-            rest += data
-            var lines: [JSONValue] = []
-            while let end = rest.firstIndex(of: 0x0A) {
-                if let line = try? JSONValue(parsing: Array(rest[..<end])) { lines.append(line) }
-                rest.removeSubrange(...end)
-            }
+    private static func read(_ process: ChildProcess, _ output: Output) {
+        var line: String?
+        repeat {
+            line = process.readLine()
             let waiting = output.state.withLock { state in
-                state.lines += lines
-                if data.isEmpty { state.hasEnded = true }
+                if let value = line.flatMap({ try? JSONValue(parsing: Array($0.utf8)) }) { state.lines.append(value) }
+                if line == nil { state.hasEnded = true }
                 defer { state.waiting = [] }
                 return state.waiting
             }
             for wakeUp in waiting { wakeUp.resume() }
-            if data.isEmpty { return }
-        }
+        } while line != nil
     }
 }

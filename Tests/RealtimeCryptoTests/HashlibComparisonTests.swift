@@ -1,3 +1,4 @@
+import ChildProcesses
 import Foundation
 import RealtimeCrypto
 import Testing
@@ -6,7 +7,7 @@ import Testing
 @Suite struct HashlibComparisonTests {
     private static let script = """
         import hashlib, hmac, sys
-        for line in sys.stdin:
+        for line in sys.stdin.readlines():
             key, data = (bytes.fromhex(word[1:]) for word in line.split())
             print(hashlib.md5(data).hexdigest(), hashlib.sha1(data).hexdigest(), hashlib.sha256(data).hexdigest(),
                   hmac.new(key, data, hashlib.sha256).hexdigest())
@@ -24,21 +25,12 @@ import Testing
             let length = index < 150 ? index : Int.random(in: 0...5000, using: &generator)
             return ((0..<keyLength).map { _ in generator.next() }, (0..<length).map { _ in generator.next() })
         }
-        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("hashlib-\(UUID().uuidString)")
-        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-        defer { try? FileManager.default.removeItem(at: folder) }
-        let file = folder.appendingPathComponent("input")
+        let python = try ChildProcess([try #require(Self.python), "-c", Self.script])
         // A letter before each word keeps the empty ones apart.
-        try inputs.map { "k\(Hex.encode($0.key)) d\(Hex.encode($0.data))\n" }.joined().write(to: file, atomically: true, encoding: .utf8)
-
-        let (process, output) = (Process(), Pipe())
-        process.executableURL = URL(fileURLWithPath: try #require(Self.python))
-        process.arguments = ["-c", Self.script]
-        process.standardInput = try FileHandle(forReadingFrom: file)
-        process.standardOutput = output
-        try process.run()
-        let answer = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-        process.waitUntilExit()
+        for input in inputs { python.write("k\(Hex.encode(input.key)) d\(Hex.encode(input.data))") }
+        python.endInput()
+        let answer = python.readOutput()
+        #expect(python.waitForEnd() == 0)
 
         let lines = answer.split(separator: "\n")
         try #require(lines.count == inputs.count)

@@ -1,3 +1,4 @@
+internal import ChildProcesses
 internal import PusherChannels
 internal import RealtimeCore
 
@@ -15,7 +16,7 @@ struct BenchBed: Sendable {
         self.console = console
         self.messages = messages
         self.connections = connections
-        self.load = try ChildProcess([ChildProcess.ownPath, "bench-load"] + tls)
+        self.load = try ChildProcess.start([ChildProcess.ownPath, "bench-load"] + tls)
         guard let words = self.load.readLine()?.split(separator: " "), words.count == 2, words[0] == "ready", let port = Int(words[1])
         else {
             self.load.end()
@@ -71,4 +72,10 @@ struct BenchBed: Sendable {
 
     /// The latest connection gets so many messages.
     func burst(_ messages: Int, channels: Int = 1) { self.load.write("burst \(messages) \(channels)") }
+}
+
+extension ChildProcess {
+    static func start(_ words: [String]) throws(ToolFailure) -> ChildProcess {
+        do throws(Failure) { return try ChildProcess(words) } catch { throw ToolFailure(error.description) }
+    }
 }

@@ -1,3 +1,4 @@
+internal import ChildProcesses
 #if canImport(Darwin)
 internal import Darwin
 #elseif canImport(Glibc)
@@ -21,7 +22,7 @@ struct BenchCertificate {
             "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-keyout",
             "\(certificate.folder)/key.pem", "-out", "\(certificate.folder)/certificate.pem",
         ]
-        guard let process = try? ChildProcess(words, quiet: true) else { return nil }
+        guard let process = try? ChildProcess(words, errors: .discarded) else { return nil }
         while process.readLine() != nil {}
         process.end()
         guard access("\(certificate.folder)/key.pem", R_OK) == 0, access("\(certificate.folder)/certificate.pem", R_OK) == 0 else {

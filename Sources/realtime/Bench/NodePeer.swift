@@ -1,3 +1,4 @@
+internal import ChildProcesses
 internal import RealtimeCore
 
 /// The same with Node, where there is one: npm's `ws`, which most servers and clients there use.
@@ -47,7 +48,9 @@ struct NodePeer {
     func contenders(port: Int, messages: Int, _ burst: @escaping () -> Void) -> [Contender] {
         [(Self.counting, "0"), (Self.parsing, "2")].map { name, parses in
             Contender(name: name) { () throws(ToolFailure) in
-                let node = try ChildProcess(["node", "-e", Self.require + Self.receive, self.modules, "\(port)", "\(messages)", parses])
+                let node = try ChildProcess.start([
+                    "node", "-e", Self.require + Self.receive, self.modules, "\(port)", "\(messages)", parses,
+                ])
                 defer { node.end() }
                 guard node.readLine() == "ready" else { throw ToolFailure("Node did not come to its load.") }
                 burst()

@@ -1,3 +1,4 @@
+internal import ChildProcesses
 internal import RealtimeCore
 
 extension BenchCommand: Command {
