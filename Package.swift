@@ -71,23 +71,26 @@ let package = Package(
         library("PusherChannels", ["PusherWire", "RealtimeTransports", "RealtimeCore"]),
         library("PusherServer", ["PusherWire", "RealtimeTransports", "RealtimeCore"]),
         library("RealtimeTesting", ["RealtimeCore", "PusherChannels", "PusherServer"]),
-        library("ChildProcesses", ["RealtimeCore"]),
+        library("Processes", ["RealtimeCore"]),
         .executableTarget(
             name: "realtime",
             dependencies: [
-                "PusherChannels", "PusherServer", "PusherWire", "RealtimeCore", "RealtimeSockets", "RealtimeCrypto", "ChildProcesses",
+                "PusherChannels", "PusherServer", "PusherWire", "RealtimeCore", "RealtimeSockets", "RealtimeCrypto", "Processes",
             ],
             swiftSettings: settings),
 
+        .target(name: "TestSupport", dependencies: ["Processes"], path: "Tests/TestSupport", swiftSettings: settings),
         tests("RealtimeCoreTests", ["RealtimeCore", "RealtimeTesting"]),
-        tests("RealtimeCryptoTests", ["RealtimeCrypto", "ChildProcesses"]),
-        tests("RealtimeSocketsTests", ["RealtimeSockets", "RealtimeCore", "CRealtimeSystem"]),
-        tests("TransportConformanceTests", ["RealtimeSockets", "RealtimeCore", "RealtimeTesting"]),
+        tests("RealtimeCryptoTests", ["RealtimeCrypto", "Processes"]),
+        tests("RealtimeSocketsTests", ["RealtimeSockets", "RealtimeCore", "CRealtimeSystem", "TestSupport"]),
+        tests("TransportConformanceTests", ["RealtimeSockets", "RealtimeCore", "RealtimeTesting", "TestSupport"]),
         tests("SimulationTests", ["RealtimeCore", "PusherChannels", "PusherServer", "PusherWire"]),
-        tests("PusherTests", ["PusherChannels", "PusherServer", "PusherWire", "RealtimeTesting", "RealtimeCore", "RealtimeSockets"]),
-        tests("PeerTests", ["PusherChannels", "PusherServer", "RealtimeSockets", "RealtimeCore", "ChildProcesses"]),
-        tests("RealtimeURLSessionTests", ["RealtimeURLSession", "RealtimeSockets", "RealtimeCore"]),
-        tests("CommandLineTests", ["realtime", "RealtimeCore", "ChildProcesses"]),
-        tests("SnippetTests", ["PusherChannels", "PusherServer", "RealtimeTesting", "RealtimeSockets", "RealtimeCore"]),
+        tests(
+            "PusherTests",
+            ["PusherChannels", "PusherServer", "PusherWire", "RealtimeTesting", "RealtimeCore", "RealtimeSockets", "TestSupport"]),
+        tests("PeerTests", ["PusherChannels", "PusherServer", "RealtimeSockets", "RealtimeCore", "Processes", "TestSupport"]),
+        tests("RealtimeURLSessionTests", ["RealtimeURLSession", "RealtimeSockets", "RealtimeCore", "TestSupport"]),
+        tests("CommandLineTests", ["realtime", "RealtimeCore", "Processes", "TestSupport"]),
+        tests("SnippetTests", ["PusherChannels", "PusherServer", "RealtimeTesting", "RealtimeSockets", "RealtimeCore", "TestSupport"]),
     ] + fuzzers
 )

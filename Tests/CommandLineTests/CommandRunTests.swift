@@ -1,9 +1,10 @@
 import Foundation
+import TestSupport
 import Testing
 
 @testable import realtime
 
-@Suite struct CommandRunTests {
+@Suite(.usesSockets) struct CommandRunTests {
     private struct Fake: Command {
         static let spec = CommandSpec(path: ["fake"], summary: "", description: "")
         var body: @Sendable (Console) async -> ToolFailure?

@@ -1,9 +1,10 @@
-import ChildProcesses
+import Processes
 import Foundation
+import TestSupport
 import Testing
 
 /// The tool as it is run: what only shows in a process of its own.
-@Suite(.enabled(if: Tool.path != nil, "the tool is not beside the tests"))
+@Suite(.usesSockets, .enabled(if: Tool.path != nil, "the tool is not beside the tests"))
 struct ToolProcessTests {
     @Test func helpAndVersionGoToStandardOutput() async throws {
         for arguments in [[], ["--help"], ["--version"], ["pusher", "publish", "--help"]] {

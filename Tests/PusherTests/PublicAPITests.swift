@@ -1,4 +1,5 @@
 import PusherChannels
+import TestSupport
 import Testing
 
 // One import, as users write it. That this compiles is most of the test; nothing in it is of the package's own.
@@ -102,7 +103,7 @@ private func listen(_ client: PusherClient) async throws {
     #expect(counters == Counters())
 }
 
-@Suite struct PublicAPITests {
+@Suite(.usesSockets) struct PublicAPITests {
     @Test @MainActor func aClassOnTheMainActorListens() async throws {
         let client = makeClient()
         let board = PriceBoard(client)

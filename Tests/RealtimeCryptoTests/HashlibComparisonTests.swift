@@ -1,4 +1,4 @@
-import ChildProcesses
+import Processes
 import Foundation
 import RealtimeCrypto
 import Testing

@@ -1,9 +1,10 @@
 import RealtimeCore
+import TestSupport
 import Testing
 
 @testable import RealtimeSockets
 
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.usesSockets, .timeLimit(.minutes(1)))
 struct HTTPClientCancellationTests {
     private struct SilentResolver: HostResolver {
         let asked = Completion()

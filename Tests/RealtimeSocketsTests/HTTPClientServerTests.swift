@@ -1,10 +1,11 @@
 import RealtimeCore
+import TestSupport
 import Testing
 
 @testable import RealtimeSockets
 
 /// The client and the listener against each other.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.usesSockets, .timeLimit(.minutes(1)))
 struct HTTPClientServerTests {
     /// Plain, and over TLS where that can be had.
     static let schemes = (try? OpenSSL.shared()) == nil ? ["http"] : ["http", "https"]

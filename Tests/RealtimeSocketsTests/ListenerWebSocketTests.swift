@@ -1,9 +1,10 @@
 import RealtimeCore
+import TestSupport
 import Testing
 
 @testable import RealtimeSockets
 
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.usesSockets, .timeLimit(.minutes(1)))
 struct ListenerWebSocketTests {
     static let upgrade =
         "GET /ws HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"

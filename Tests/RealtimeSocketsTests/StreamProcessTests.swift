@@ -1,12 +1,13 @@
 #if os(Linux)
 import Glibc
 import RealtimeCore
+import TestSupport
 import Testing
 
 @testable import RealtimeSockets
 
 /// What concerns the whole process, each in one of its own.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.usesSockets, .timeLimit(.minutes(2)))
 struct StreamProcessTests {
     @Test func writingToAPeerThatIsGoneRaisesNoSignal() async {
         await #expect(processExitsWith: .success) {

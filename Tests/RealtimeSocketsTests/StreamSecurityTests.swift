@@ -1,4 +1,5 @@
 import RealtimeCore
+import TestSupport
 import Testing
 
 @testable import RealtimeSockets
@@ -111,7 +112,7 @@ private final class MoodySession: StreamSecurity {
     }
 }
 
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.usesSockets, .timeLimit(.minutes(1)))
 struct StreamSecurityTests {
     private final class Sessions: Sendable {
         private let made = Lock<[MoodySession]>([])

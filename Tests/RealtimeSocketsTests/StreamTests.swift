@@ -1,4 +1,5 @@
 import RealtimeCore
+import TestSupport
 import Testing
 
 @testable import RealtimeSockets
@@ -9,7 +10,7 @@ import Darwin
 import Glibc
 #endif
 
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.usesSockets, .timeLimit(.minutes(1)))
 struct StreamTests {
     private static func echo() -> Recorder {
         Recorder(onReceived: { stream, bytes in

@@ -1,8 +1,9 @@
 import RealtimeCore
 import RealtimeSockets
+import TestSupport
 import Testing
 
-@Suite(.needsOpenSSL) struct TLSCertificateTests {
+@Suite(.usesSockets, .needsOpenSSL) struct TLSCertificateTests {
     struct Case: Sendable, CustomTestStringConvertible {
         var certificate: String
         var host = "localhost"
@@ -87,7 +88,7 @@ import Testing
     }
 }
 
-@Suite(.needsOpenSSL) struct TLSClientCertificateTests {
+@Suite(.usesSockets, .needsOpenSSL) struct TLSClientCertificateTests {
     static var asking: TLSServerConfiguration {
         var server = TLSServerConfiguration.test
         server.clientCertificates = .required(roots: [TestCertificates.pem("root")])

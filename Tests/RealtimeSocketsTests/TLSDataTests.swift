@@ -1,8 +1,9 @@
 import RealtimeCore
 import RealtimeSockets
+import TestSupport
 import Testing
 
-@Suite(.needsOpenSSL) struct TLSDataTests {
+@Suite(.usesSockets, .needsOpenSSL) struct TLSDataTests {
     static let sizes = [1, 2, 195, 16_383, 16_384, 16_385, 65_536, 1_000_003]
 
     static func bytes(_ count: Int) -> [UInt8] {

@@ -1,8 +1,9 @@
 import RealtimeCore
 import RealtimeSockets
+import TestSupport
 import Testing
 
-@Suite(.needsOpenSSL) struct TLSEndTests {
+@Suite(.usesSockets, .needsOpenSSL) struct TLSEndTests {
     @Test func anEndThatIsSaidIsClosedOnBothSides() throws {
         let pair = try TLSPair.connected()
         #expect(pair.client.write([1, 2]) == .done(2))

@@ -1,8 +1,9 @@
 import RealtimeCore
 import RealtimeSockets
+import TestSupport
 import Testing
 
-@Suite(.needsOpenSSL) struct TLSHandshakeTests {
+@Suite(.usesSockets, .needsOpenSSL) struct TLSHandshakeTests {
     @Test func aClientAndAServerAgreeOnTheNewestVersion() throws {
         let pair = try TLSPair.connected()
         #expect(pair.client.version == "TLSv1.3")

@@ -1,4 +1,5 @@
 import RealtimeCore
+import TestSupport
 import Testing
 
 @testable import RealtimeSockets
@@ -36,7 +37,7 @@ private let hasSanitizer = dlsym(nil, "__tsan_init") != nil || dlsym(nil, "__asa
 #endif
 
 /// What looks at the whole process runs in a process of its own.
-@Suite(.needsOpenSSL) struct TLSProcessTests {
+@Suite(.usesSockets, .needsOpenSSL) struct TLSProcessTests {
     @Test func writingToAPeerThatHasGoneRaisesNoSignal() async {
         await #expect(processExitsWith: .success) {
             signal(SIGPIPE, SIG_DFL)

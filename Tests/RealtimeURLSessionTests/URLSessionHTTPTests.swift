@@ -1,6 +1,7 @@
 import RealtimeCore
 import RealtimeSockets
 import RealtimeURLSession
+import TestSupport
 import Testing
 
 /// As far as URLSession works where the tests run: not with WebSockets on Linux.
@@ -10,7 +11,7 @@ private let isFoundationNetworking = true
 private let isFoundationNetworking = false
 #endif
 
-@Suite struct URLSessionHTTPTests {
+@Suite(.usesSockets) struct URLSessionHTTPTests {
     private final class Handler: ListenerHandler {
         let requests = Lock<[(head: HTTPRequestHead, body: [UInt8])]>([])
 

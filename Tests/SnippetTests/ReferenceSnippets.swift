@@ -2,6 +2,7 @@ import PusherChannels
 import PusherServer
 import RealtimeSockets
 import RealtimeTesting
+import TestSupport
 import Testing
 
 // The examples in the comments on public declarations.
@@ -58,7 +59,7 @@ func listenerReference(_ server: PusherServer) async throws {
     _ = address
 }
 
-@Suite struct ReferenceSnippets {
+@Suite(.usesSockets) struct ReferenceSnippets {
     @Test func anEndpointIsReadFromItsAddress() throws {
         // snippet:endpoint
         let endpoint = try Endpoint("wss://ws-eu.pusher.com/app/key?protocol=7")

@@ -1,8 +1,9 @@
+import TestSupport
 import Testing
 
 /// The Swift code in the documentation is code of this target: each block is a copy of a snippet, and each snippet is
 /// shown somewhere. A block that fits none is changed together with its snippet, or gets one.
-@Suite struct SnippetTests {
+@Suite(.usesSockets) struct SnippetTests {
     @Test func everySwiftBlockOfTheDocumentationIsASnippetOfThisTarget() throws {
         let known = Set(try Snippets.ofThisTarget().map(\.text))
         let blocks = try Snippets.ofTheDocumentation()

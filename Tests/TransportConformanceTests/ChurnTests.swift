@@ -3,10 +3,11 @@ import Glibc
 import RealtimeCore
 import RealtimeSockets
 import RealtimeTesting
+import TestSupport
 import Testing
 
 /// What looks at the whole process runs in one of its own.
-@Suite(.timeLimit(.minutes(5))) struct ChurnTests {
+@Suite(.usesSockets, .timeLimit(.minutes(5))) struct ChurnTests {
     @Test func tenThousandConnectionsLeaveNothingBehind() async {
         await #expect(processExitsWith: .success) {
             let cycles = 100 * (getenv("REALTIME_TEST_SCALE").flatMap { Int(String(cString: $0)) } ?? 100)

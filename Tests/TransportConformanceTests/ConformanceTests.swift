@@ -1,10 +1,11 @@
 import RealtimeCore
 import RealtimeSockets
 import RealtimeTesting
+import TestSupport
 import Testing
 
 /// What every transport has to do. A transport of Apple's systems joins by another ``ConformanceBed``.
-@Suite(.timeLimit(.minutes(2))) struct ConformanceTests {
+@Suite(.usesSockets, .timeLimit(.minutes(2))) struct ConformanceTests {
     @Test(arguments: ConformanceBed.available)
     func messagesOfBothKindsComeBackInOrder(bed: ConformanceBed) async throws {
         try await bed.with(.echo) { net in

@@ -140,3 +140,4 @@ public var EV_ADD: Int32 { 1 }
 public var EV_DELETE: Int32 { 2 }
 public var EV_CLEAR: Int32 { 0x20 }
 public var NOTE_TRIGGER: Int32 { 0x0100_0000 }
+public let OPEN_MAX: Int32 = 10240

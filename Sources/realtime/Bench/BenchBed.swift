@@ -1,4 +1,4 @@
-internal import ChildProcesses
+internal import Processes
 internal import PusherChannels
 internal import RealtimeCore
 

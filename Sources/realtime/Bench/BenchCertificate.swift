@@ -1,4 +1,4 @@
-internal import ChildProcesses
+internal import Processes
 #if canImport(Darwin)
 internal import Darwin
 #elseif canImport(Glibc)

@@ -1,4 +1,4 @@
-internal import ChildProcesses
+internal import Processes
 internal import RealtimeCore
 
 /// The same with Node, where there is one: npm's `ws`, which most servers and clients there use.

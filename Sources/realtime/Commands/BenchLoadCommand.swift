@@ -1,3 +1,4 @@
+internal import Processes
 internal import RealtimeCore
 internal import RealtimeSockets
 
