@@ -4,7 +4,7 @@ import RealtimeSockets
 import TestSupport
 import Testing
 
-@Suite(.usesSockets, .enabled(if: Peer.command != nil, Comment(rawValue: Peer.absence)), .timeLimit(.minutes(2)))
+@Suite(.usesSockets, .enabled(if: Peer.command != nil, Comment(rawValue: Peer.absence)), .timeLimit(.minutes(5)))
 struct PusherPeerTests {
     /// Our client for a server that a peer is.
     private func client(_ server: JSONValue, user: String? = nil) throws -> PusherClient {

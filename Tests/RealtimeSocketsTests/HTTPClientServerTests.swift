@@ -5,7 +5,7 @@ import Testing
 @testable import RealtimeSockets
 
 /// The client and the listener against each other.
-@Suite(.usesSockets, .timeLimit(.minutes(1)))
+@Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct HTTPClientServerTests {
     /// Plain, and over TLS where that can be had.
     static let schemes = (try? OpenSSL.shared()) == nil ? ["http"] : ["http", "https"]

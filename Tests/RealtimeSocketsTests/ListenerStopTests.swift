@@ -4,7 +4,7 @@ import Testing
 
 @testable import RealtimeSockets
 
-@Suite(.usesSockets, .timeLimit(.minutes(1)))
+@Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct ListenerStopTests {
     @Test func itIsStartedOnceAndAgainAfterItsStop() async throws {
         let listener = SocketListener()

@@ -7,7 +7,7 @@ import Testing
 @testable import RealtimeSockets
 
 /// What concerns the whole process, each in one of its own.
-@Suite(.usesSockets, .timeLimit(.minutes(2)))
+@Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct StreamProcessTests {
     @Test func writingToAPeerThatIsGoneRaisesNoSignal() async {
         await #expect(processExitsWith: .success) {

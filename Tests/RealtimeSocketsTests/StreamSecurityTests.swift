@@ -112,7 +112,7 @@ private final class MoodySession: StreamSecurity {
     }
 }
 
-@Suite(.usesSockets, .timeLimit(.minutes(1)))
+@Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct StreamSecurityTests {
     private final class Sessions: Sendable {
         private let made = Lock<[MoodySession]>([])

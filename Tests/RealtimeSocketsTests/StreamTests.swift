@@ -10,7 +10,7 @@ import Darwin
 import Glibc
 #endif
 
-@Suite(.usesSockets, .timeLimit(.minutes(1)))
+@Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct StreamTests {
     private static func echo() -> Recorder {
         Recorder(onReceived: { stream, bytes in
@@ -296,12 +296,13 @@ struct StreamTests {
     }
 
     @Test func closedFromManyThreadsWhileWritingItIsClosedOnce() async throws {
+        let message = pattern(2000)
         for _ in 0..<50 {
             try await withPair { pair in
                 await withTaskGroup(of: Void.self) { group in
                     for _ in 0..<4 {
                         group.addTask {
-                            for _ in 0..<20 { pair.client.send(pattern(2000)) }
+                            for _ in 0..<20 { pair.client.send(message) }
                             pair.client.close()
                         }
                     }

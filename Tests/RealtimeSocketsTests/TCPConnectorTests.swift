@@ -10,7 +10,7 @@ import Darwin
 import Glibc
 #endif
 
-@Suite(.usesSockets, .timeLimit(.minutes(1)))
+@Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct TCPConnectorTests {
     /// Answers when it is told to.
     private final class ToldResolver: HostResolver {

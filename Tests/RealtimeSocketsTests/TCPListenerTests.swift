@@ -4,7 +4,7 @@ import Testing
 
 @testable import RealtimeSockets
 
-@Suite(.usesSockets, .timeLimit(.minutes(1)))
+@Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct TCPListenerTests {
     @Test func aTakenPortSaysWhatToDo() async throws {
         let loop = try EventLoop()

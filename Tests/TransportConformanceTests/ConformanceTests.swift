@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// What every transport has to do. A transport of Apple's systems joins by another ``ConformanceBed``.
-@Suite(.usesSockets, .timeLimit(.minutes(2))) struct ConformanceTests {
+@Suite(.usesSockets, .timeLimit(.minutes(5))) struct ConformanceTests {
     @Test(arguments: ConformanceBed.available)
     func messagesOfBothKindsComeBackInOrder(bed: ConformanceBed) async throws {
         try await bed.with(.echo) { net in

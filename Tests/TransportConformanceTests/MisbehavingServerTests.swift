@@ -70,7 +70,7 @@ extension SocketStream {
 
 private func textFrame(_ text: String) -> [UInt8] { [0x81, UInt8(text.utf8.count)] + Array(text.utf8) }
 
-@Suite(.usesSockets, .timeLimit(.minutes(1))) struct MisbehavingServerTests {
+@Suite(.usesSockets, .timeLimit(.minutes(5))) struct MisbehavingServerTests {
     private func with(_ script: @escaping ScriptedServer.Script, _ body: (Probe, any WebSocketConnection) async throws -> Void) async throws
     {
         let server = try ScriptedServer(script)
