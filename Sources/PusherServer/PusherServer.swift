@@ -31,14 +31,12 @@ public final class PusherServer: ListenerHandler {
     ) {
         self.app = app
         self.unixTime = unixTime ?? { Self.secondsSince1970() }
-        let machine = PusherServerMachine(app, asksBeforeSubscribing: hooks.onSubscribe != nil, seed: seed)
+        let questions = PusherServerMachine.Questions(
+            connections: hooks.onConnect != nil, subscriptions: hooks.onSubscribe != nil, clientEvents: hooks.onClientEvent != nil)
+        let machine = PusherServerMachine(app, asks: questions, seed: seed)
         self.driver = SessionDriver(machine, transport: NoTransport(), time: time, log: log, subsystem: "pusher-server") { work, finished in
-            guard let ask = hooks.onSubscribe else {
-                finished(.accept)
-                return nil
-            }
-            // The hook needs a task to run in; it is cancelled when its client has gone.
-            let task = Task { finished(await ask(work.attempt)) }
+            // A hook needs a task to run in; it is cancelled when its client has gone.
+            let task = Task { finished(await hooks.verdict(on: work)) }
             return { task.cancel() }
         }
     }
@@ -154,6 +152,17 @@ public final class PusherServer: ListenerHandler {
                 }
             }
             responder.respond(PusherServerAPI.accepted)
+        }
+    }
+}
+
+extension PusherServerHooks {
+    /// What nobody is asked about is accepted.
+    fileprivate func verdict(on work: PusherServerMachine.Work) async -> PusherServerVerdict {
+        switch work {
+        case .connection(let attempt): await self.onConnect?(attempt) ?? .accept
+        case .subscription(let attempt): await self.onSubscribe?(attempt) ?? .accept
+        case .clientEvent(let attempt): await self.onClientEvent?(attempt) ?? .accept
         }
     }
 }

@@ -19,30 +19,3 @@ public enum PusherServerEvent: Sendable, Hashable {
     /// Somebody published an event, over HTTP or in process.
     case published(channel: String, name: String, subscribers: Int)
 }
-
-/// Somebody who wants to subscribe, with a signature that is right where one is needed.
-public struct SubscriptionAttempt: Sendable, Hashable {
-    /// The connection.
-    public let socketID: String
-    /// The channel.
-    public let channel: String
-    /// The user, of a presence channel.
-    public let userID: String?
-}
-
-/// What a hook says to a subscription.
-public enum SubscriptionVerdict: Sendable, Hashable {
-    /// Yes.
-    case accept
-    /// No, with the words and the number for the client.
-    case refuse(code: Int?, message: String)
-}
-
-/// What the server asks of whoever runs it. Hooks run in tasks of their own, never on the receive path.
-public struct PusherServerHooks: Sendable {
-    /// Asked before each subscription is accepted.
-    public var onSubscribe: (@Sendable (SubscriptionAttempt) async -> SubscriptionVerdict)?
-
-    /// None.
-    public init() {}
-}

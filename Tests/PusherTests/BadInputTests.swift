@@ -328,7 +328,7 @@ import Testing
 
     @Test func aSubscriptionErrorAboutAnotherAttemptDoesNotEndAnAuthorisation() async throws {
         let gate = AuthorizationGate()
-        let raw = try await RawPusher(authorizer: .callback { try await gate.authorize($0) })
+        let raw = try await RawPusher(authorizer: .callback { await gate.ask($0) })
         raw.client.connect()
         let channel = try raw.client.subscribe("private-a")
         let asked = await gate.next()

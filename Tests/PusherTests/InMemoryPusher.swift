@@ -73,21 +73,23 @@ final class ApplicationServer: ListenerHandler {
     }
 }
 
-/// Holds authorisations up until the test answers them, whatever becomes of the task that asks.
-final class AuthorizationGate: Sendable {
+/// Holds questions up until the test answers them, whatever becomes of the task that asks.
+final class Gate<Question: Sendable, Answer: Sendable>: Sendable {
     struct Asked: Sendable {
-        let request: AuthorizationRequest
-        let waiter: Waiter<ChannelAuthorization>
+        let question: Question
+        let waiter: Waiter<Answer>
 
-        func answer(_ authorization: ChannelAuthorization) { self.waiter.fulfil(authorization)?.resume() }
+        func answer(_ answer: Answer) { self.waiter.fulfil(answer)?.resume() }
     }
 
     private let asked = AsyncStream<Asked>.makeStream()
+    /// How many of those who asked were cancelled before they had their answer.
+    let cancelled = Recorder<Question>()
 
-    func authorize(_ request: AuthorizationRequest) async throws -> ChannelAuthorization {
-        let waiter = Waiter<ChannelAuthorization>()
-        self.asked.continuation.yield(Asked(request: request, waiter: waiter))
-        return await waiter.value {}
+    func ask(_ question: Question) async -> Answer {
+        let waiter = Waiter<Answer>()
+        self.asked.continuation.yield(Asked(question: question, waiter: waiter))
+        return await waiter.value { self.cancelled.record(question) }
     }
 
     func next() async -> Asked {
@@ -95,3 +97,5 @@ final class AuthorizationGate: Sendable {
         preconditionFailure("nobody asks any more")
     }
 }
+
+typealias AuthorizationGate = Gate<AuthorizationRequest, ChannelAuthorization>

@@ -131,6 +131,22 @@ import Testing
         pusher.clock.advance(by: .seconds(10))
     }
 
+    @Test func noMessageOvertakesOneThatIsHeldBack() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = RawClient(pusher).send(PusherFrames.subscribe("one"))
+        _ = client.take()
+        for (delay, event) in [(2, "a"), (1, "b"), (0, "c")] {
+            pusher.server.faults.delay = .seconds(delay)
+            pusher.server.publish(event, to: "one", data: "1")
+        }
+        pusher.clock.advance(by: .milliseconds(1999))
+        #expect(client.take().isEmpty)
+        pusher.clock.advance(by: .milliseconds(1))
+        #expect(client.takeEvents() == ["a", "b", "c"])
+        pusher.server.publish("d", to: "one", data: "1")
+        #expect(client.takeEvents() == ["d"])
+    }
+
     @Test func messagesMayBeLost() async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher).send(PusherFrames.subscribe("one"))

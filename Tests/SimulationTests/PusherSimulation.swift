@@ -90,7 +90,7 @@ struct PusherSimulation {
         var configuration = PusherConfiguration(key: "key", host: "simulated", port: 80, useTLS: false)
         configuration.authorizer = .callback { _ in ChannelAuthorization(auth: "") }
         self.client = PusherSession(configuration, seed: seed)
-        self.server = PusherServerMachine(Self.app, asksBeforeSubscribing: false, seed: seed &+ 1)
+        self.server = PusherServerMachine(Self.app, asks: .init(), seed: seed &+ 1)
         self.client.listen(self.stateListener, to: .states, &self.clientEffects)
         self.client.listen(self.errorListener, to: .errors, &self.clientEffects)
     }
