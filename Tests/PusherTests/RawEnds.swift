@@ -108,7 +108,8 @@ final class RawClient: Sendable {
     /// Open, and greeted if the server likes it.
     init(_ pusher: InMemoryPusher, _ target: String = "/app/key?protocol=7") {
         let endpoint = Endpoint(scheme: "ws", host: pusher.address.host, port: pusher.address.port, target: target)
-        let connection = pusher.network.webSocket.makeConnection(WebSocketRequest(endpoint), id: ConnectionID(rawValue: 1), events: Ear(self))
+        let connection = pusher.network.webSocket.makeConnection(
+            WebSocketRequest(endpoint), id: ConnectionID(rawValue: 1), events: Ear(self))
         self.connection.withLock { $0 = connection }
         connection.open()
     }

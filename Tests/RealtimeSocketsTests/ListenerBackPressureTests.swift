@@ -162,8 +162,12 @@ struct ListenerBackPressureTests {
 }
 
 extension ServerExchange {
-    /// Returns when a task waits in `send`.
+    /// Returns when a task waits in `send`. It looks again and again, with time for the others in between.
     fileprivate func waited() async {
-        while !self.hasWaitingSenders { await Task.yield() }
+        while !self.hasWaitingSenders {
+            let pause = Completion()
+            EventLoop.shared.wake(pause, at: EventLoop.shared.now.advanced(by: .milliseconds(1)))
+            await pause.wait()
+        }
     }
 }

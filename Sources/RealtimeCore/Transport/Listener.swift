@@ -65,7 +65,8 @@ public protocol HTTPResponder: AnyObject, Sendable {
     ///
     /// It throws, and the piece is not sent, with `closed` when the client has gone or the answer has ended, with
     /// `unsupported` before ``begin(_:)``, and with `cancelled` at once when the task is cancelled. A client that reads
-    /// nothing is cut off by the listener's limit, which ends the wait. Pieces of one task keep their order.
+    /// nothing is cut off by the listener's limit, which ends the wait. Pieces of one task keep their order. In memory
+    /// nothing has to wait.
     func send(_ bytes: [UInt8]) async throws(TransportError)
     /// Ends the body.
     func end()
