@@ -8,17 +8,18 @@ internal import FoundationNetworking
 /// One request and the answer that comes, read no further ahead than a limit.
 final class URLSessionExchange: TaskHandler {
     private struct State: Sendable {
-        var head: HTTPResponseHead?
-        var pieces: [[UInt8]] = []
-        var buffered = 0
-        var isSuspended = false
-        var hasEnded = false
-        var failure: TransportError?
+        var answer = AnswerBuffer(limit: URLSessionExchange.readAhead)
         var waiting: WakeUp?
     }
 
+    #if canImport(FoundationNetworking)
+    /// Never suspended: here that drops the connection, and `resume` sends the request a second time and brings the answer
+    /// from its start. So an answer is kept in memory until it is read.
+    private static let readAhead = Int.max
+    #else
     /// The task is suspended above this many bytes and resumed when they were read.
     private static let readAhead = 256 << 10
+    #endif
 
     /// Held, since a session without its host would be invalidated.
     private let host: SessionHost
@@ -36,42 +37,32 @@ final class URLSessionExchange: TaskHandler {
 
     func head() async throws(TransportError) -> HTTPResponseHead {
         try await self.wait { $0.head != nil }
-        let (head, failure) = self.state.withLock { ($0.head, $0.failure) }
+        let (head, failure) = self.state.withLock { ($0.answer.head, $0.answer.failure) }
         if let head { return head }
         throw failure ?? TransportError(.closed, "\(self.endpoint.origin) ended the connection before it answered.")
     }
 
     func next() async throws(TransportError) -> [UInt8]? {
-        try await self.wait { !$0.pieces.isEmpty }
-        let (piece, failure, isDrained) = self.state.withLock { state -> ([UInt8]?, TransportError?, Bool) in
-            guard !state.pieces.isEmpty else { return (nil, state.failure, false) }
-            let piece = state.pieces.removeFirst()
-            state.buffered -= piece.count
-            return (piece, nil, state.isSuspended && state.buffered == 0)
-        }
+        try await self.wait { !$0.isEmpty }
+        let (piece, failure, isSuspended) = self.state.withLock { ($0.answer.take(), $0.answer.failure, $0.answer.isSuspended) }
         // Both happen on the session's queue: a resume that overtakes its suspend would leave the task suspended for good.
-        if isDrained { self.host.perform { self.resume() } }
-        if let piece { return piece }
+        if isSuspended { self.host.perform { self.resume() } }
+        if !piece.isEmpty { return piece }
         if let failure { throw failure }
         return nil
     }
 
     private func resume() {
-        let isDue = self.state.withLock { state in
-            guard state.isSuspended, state.buffered == 0 else { return false }
-            state.isSuspended = false
-            return true
-        }
-        if isDue { self.task.resume() }
+        if self.state.withLock({ $0.answer.resumes() }) { self.task.resume() }
     }
 
     /// Nobody wants the rest. Does nothing after the answer's end.
     func leave() { self.task.cancel() }
 
-    private func wait(until isReady: (borrowing State) -> Bool) async throws(TransportError) {
+    private func wait(until isReady: (borrowing AnswerBuffer) -> Bool) async throws(TransportError) {
         await suspend { wakeUp in
             self.state.withLock { state in
-                guard !isReady(state), !state.hasEnded, !Task.isCancelled else { return false }
+                guard !isReady(state.answer), !state.answer.hasEnded, !Task.isCancelled else { return false }
                 state.waiting = wakeUp
                 return true
             }
@@ -90,31 +81,27 @@ final class URLSessionExchange: TaskHandler {
 
     func closed(_ code: CloseCode, _ reason: String) {}
 
-    func answered(_ head: HTTPResponseHead) { self.change { $0.head = head } }
+    func answered(_ head: HTTPResponseHead) { self.change { $0.answered(head, from: self.endpoint) } }
 
     func received(_ data: Data) {
         guard !data.isEmpty else { return }
-        let suspends = self.change { state in
-            state.pieces.append([UInt8](data))
-            state.buffered += data.count
-            guard state.buffered > Self.readAhead, !state.isSuspended else { return false }
-            state.isSuspended = true
-            return true
-        }
-        if suspends { self.task.suspend() }
+        self.change { $0.received(data) }
     }
 
     func completed(_ answer: HTTPURLResponse?, _ error: (any Error)?) {
-        self.change { state in
-            state.hasEnded = true
-            state.failure = error.map { TransportError($0, self.endpoint) }
+        self.change {
+            $0.ended(error.map { TransportError($0, self.endpoint) })
+            return .goOn
         }
     }
 
-    @discardableResult
-    private func change<Result>(_ body: (inout State) -> Result) -> Result {
-        let (result, waiting) = self.state.withLock { state in (body(&state), state.waiting.take()) }
+    private func change(_ body: (inout AnswerBuffer) -> AnswerBuffer.Step) {
+        let (step, waiting) = self.state.withLock { state in (body(&state.answer), state.waiting.take()) }
+        switch step {
+        case .goOn: break
+        case .suspend: self.task.suspend()
+        case .cancel: self.task.cancel()
+        }
         waiting?.resume()
-        return result
     }
 }

@@ -297,13 +297,14 @@ private struct Price: Codable, Equatable {
 
     @Test func anEndpointIsAskedWithAFormAndItsHeaders() async throws {
         let pusher = try await InMemoryPusher()
+        let signed = pusher.signed
         let application = ApplicationServer { request, body in
             #expect(request.method == "POST" && request.headers["Authorization"] == "Bearer token")
             #expect(request.headers["Content-Type"] == "application/x-www-form-urlencoded")
             let fields = String(decoding: body, as: UTF8.self)
             guard fields.hasPrefix("channel_name=private-one&socket_id=") else { return HTTPResponse(status: 400) }
             let request = AuthorizationRequest(channel: "private-one", socketID: String(fields.split(separator: "=")[2]))
-            return HTTPResponse(status: 200, text: #"{"auth":"\#(pusher.signed(request).auth)"}"#)
+            return HTTPResponse(status: 200, text: #"{"auth":"\#(signed(request).auth)"}"#)
         }
         let address = try await pusher.network.listener(host: "app").start(application)
         let client = pusher.client {

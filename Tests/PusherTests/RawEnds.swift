@@ -7,7 +7,9 @@ final class RawServer: ListenerHandler, WebSocketEvents {
     static let greeting = #"{"event":"pusher:connection_established","data":"{\"socket_id\":\"1.2\",\"activity_timeout\":120}"}"#
 
     let received = Recorder<JSONValue>()
+    /// Those that are open.
     private let connections = Lock<[(id: ConnectionID, connection: any WebSocketConnection)]>([])
+    private let count = Lock(0)
     private let greeting: [WebSocketMessage]
     private let answer: @Sendable (_ event: String, _ data: JSONValue) -> [String]
 
@@ -17,7 +19,7 @@ final class RawServer: ListenerHandler, WebSocketEvents {
     }
 
     /// How many connections were made.
-    var accepted: Int { self.connections.withLock { $0.count } }
+    var accepted: Int { self.count.withLock { $0 } }
 
     /// Everything in one read of the newest connection.
     func send(_ messages: [WebSocketMessage]) {
@@ -35,11 +37,12 @@ final class RawServer: ListenerHandler, WebSocketEvents {
 
     func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
         self.connections.withLock { $0.append((id, connection)) }
+        self.count.withLock { $0 += 1 }
         return self
     }
 
     func opened(_ id: ConnectionID, head: HTTPResponseHead) { self.send(self.greeting) }
-    func closed(_ id: ConnectionID, _ reason: CloseReason) {}
+    func closed(_ id: ConnectionID, _ reason: CloseReason) { self.connections.withLock { $0.removeAll { $0.id == id } } }
 
     func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
         for message in batch.messages where message.kind == .text {
@@ -80,7 +83,24 @@ struct RawPusher {
 }
 
 /// A client that says what the test tells it to, right or wrong.
-final class RawClient: WebSocketEvents {
+final class RawClient: Sendable {
+    /// The connection holds this one, and not the client: dropping that ends the connection.
+    private final class Ear: WebSocketEvents {
+        private let client = Lock<Weak>(Weak())
+
+        private struct Weak: Sendable {
+            weak var client: RawClient?
+        }
+
+        init(_ client: RawClient) { self.client.withLock { $0.client = client } }
+
+        private var owner: RawClient? { self.client.withLock { $0.client } }
+
+        func opened(_ id: ConnectionID, head: HTTPResponseHead) {}
+        func closed(_ id: ConnectionID, _ reason: CloseReason) { self.owner?.endings.record(reason) }
+        func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) { self.owner?.received(batch) }
+    }
+
     let frames = Recorder<String>()
     let endings = Recorder<CloseReason>()
     private let connection = Lock<(any WebSocketConnection)?>(nil)
@@ -88,7 +108,8 @@ final class RawClient: WebSocketEvents {
     /// Open, and greeted if the server likes it.
     init(_ pusher: InMemoryPusher, _ target: String = "/app/key?protocol=7") {
         let endpoint = Endpoint(scheme: "ws", host: pusher.address.host, port: pusher.address.port, target: target)
-        let connection = pusher.network.webSocket.makeConnection(WebSocketRequest(endpoint), id: ConnectionID(rawValue: 1), events: self)
+        let connection = pusher.network.webSocket.makeConnection(
+            WebSocketRequest(endpoint), id: ConnectionID(rawValue: 1), events: Ear(self))
         self.connection.withLock { $0 = connection }
         connection.open()
     }
@@ -121,9 +142,7 @@ final class RawClient: WebSocketEvents {
 
     func close() { self.connection.withLock { $0 }?.close(.normal, reason: "") }
 
-    func opened(_ id: ConnectionID, head: HTTPResponseHead) {}
-    func closed(_ id: ConnectionID, _ reason: CloseReason) { self.endings.record(reason) }
-    func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
+    private func received(_ batch: borrowing MessageBatch) {
         for message in batch.messages where message.kind == .text { self.frames.record(String(decoding: message.bytes, as: UTF8.self)) }
     }
 }

@@ -55,7 +55,7 @@ private final class House: ListenerHandler {
     }
 }
 
-private struct Street {
+private final class Street: Sendable {
     let clock = ManualClock()
     let network: InMemoryNetwork
     let house: House
@@ -68,6 +68,13 @@ private struct Street {
         self.house = House(decision)
         self.listener = self.network.listener()
         self.address = try await self.listener.start(self.house)
+    }
+
+    /// What is open, and what the house keeps, would keep the network.
+    deinit {
+        self.network.cut()
+        _ = self.house.ends.take()
+        _ = self.house.responders.take()
     }
 
     var endpoint: Endpoint { Endpoint(scheme: "ws", host: self.address.host, port: self.address.port, target: "/chat?a=b") }
@@ -245,6 +252,28 @@ private struct Street {
         #expect(Set(street.house.ids.all).count == 3)
     }
 
+    @Test func aServerThatNobodyStoppedGoesWithItsNetwork() async throws {
+        weak var house: House?
+        weak var network: InMemoryNetwork?
+        do {
+            let street = try await Street()
+            (house, network) = (street.house, street.network)
+            #expect(house != nil && network != nil)
+        }
+        #expect(house == nil && network == nil)
+    }
+
+    @Test func aListenerWhoseNetworkIsGoneSaysSo() async throws {
+        var network: InMemoryNetwork? = InMemoryNetwork(clock: ManualClock())
+        let listener = try #require(network?.listener())
+        let house = House()
+        _ = try await listener.start(house)
+        await listener.stop()
+        network = nil
+        let error = await #expect(throws: TransportError.self) { try await listener.start(house) }
+        #expect(error?.code == .closed)
+    }
+
     // MARK: HTTP
 
     /// The request is under way: the server has it.
@@ -334,7 +363,8 @@ private struct Street {
             }
         }
         let network = InMemoryNetwork(clock: ManualClock())
-        let address = try await network.listener().start(Echo())
+        let listener = network.listener()
+        let address = try await listener.start(Echo())
         let notes = Notes()
         let endpoint = Endpoint(scheme: "ws", host: address.host, port: address.port)
         let connection = network.webSocket.makeConnection(WebSocketRequest(endpoint), id: ConnectionID(rawValue: 1), events: notes)
@@ -353,5 +383,6 @@ private struct Street {
         connection.flush()
         let texts = notes.all.all.compactMap { if case .message(.text, let text) = $0 { text } else { nil } }
         for name in ["a", "b"] { #expect(texts.filter { $0.hasPrefix(name) } == (0..<200).map { "\(name) \($0)" }) }
+        await listener.stop()
     }
 }

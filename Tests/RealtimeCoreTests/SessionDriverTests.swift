@@ -461,6 +461,8 @@ import Testing
         toy.driver.step { machine, _, effects in machine.say("b", &effects) }
         // The log's line, the work, its result's flush, and the flush of what was said.
         #expect(seen.all == [false, true, true, true])
+        // The driver has the closure that has the driver.
+        _ = drivers.take()
     }
 
     @Test func aTransportThatAnswersFromWithinFlushIsFollowed() async throws {

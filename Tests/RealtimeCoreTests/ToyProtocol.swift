@@ -200,6 +200,9 @@ final class HandConnection: WebSocketConnection {
         self.events.withLock { $0 }?.received(self.id, MessageBatch(lines.map { WebSocketMessage.text($0) }))
     }
 
+    /// Nothing more comes.
+    func forget() { self.events.withLock { $0 = nil } }
+
     func end(_ reason: CloseReason) { self.events.withLock { $0.take() }?.closed(self.id, reason) }
 }
 
@@ -217,7 +220,7 @@ final class CountingTime: TimeSource {
 }
 
 /// A driver that runs the toy protocol, with everything around it in the test's hand.
-struct Toy {
+final class Toy: Sendable {
     let time = CountingTime()
     let transport: HandTransport
     let driver: SessionDriver<ToySession>
@@ -230,6 +233,11 @@ struct Toy {
         self.transport = HandTransport(whenFlushed: whenFlushed)
         self.driver = SessionDriver(
             ToySession(policy), transport: self.transport, time: self.time, log: log, subsystem: "toy", perform: perform)
+    }
+
+    /// A connection that is left open would keep the driver, and the driver it.
+    deinit {
+        for connection in self.transport.made.all { connection.forget() }
     }
 
     var clock: ManualClock { self.time.clock }

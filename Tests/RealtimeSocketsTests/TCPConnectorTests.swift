@@ -116,11 +116,14 @@ struct TCPConnectorTests {
     @Test func aLookUpThatNeverAnswersFallsUnderTheTimeLimit() async throws {
         let recorder = Recorder()
         let loop = try EventLoop()
-        let options = ConnectOptions(timeout: .milliseconds(1), resolver: ToldResolver())
+        let resolver = ToldResolver()
+        let options = ConnectOptions(timeout: .milliseconds(1), resolver: resolver)
         SocketStream(loop: loop, events: recorder).connect(to: "never.test", port: 80, options)
         let error = await recorder.ended()
         #expect(error?.code == .timedOut)
         #expect(error?.message.contains("never.test:80") == true)
+        // Later than anybody waits for.
+        resolver.answer("never.test", .success([]))
         loop.shutdown()
     }
 

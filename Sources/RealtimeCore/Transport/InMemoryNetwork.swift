@@ -36,6 +36,11 @@ public final class InMemoryNetwork: Sendable {
         self.time = time
     }
 
+    deinit {
+        // A server keeps its listener, and the listener its server: without the network nobody comes any more.
+        for listener in self.state.withLock({ $0.listeners }).values { listener.letGo() }
+    }
+
     /// What the network does from now on. Connections that exist stay, unless ``cut()`` ends them.
     public var condition: Condition {
         get { self.state.withLock { $0.condition } }
@@ -114,35 +119,52 @@ public final class InMemoryNetwork: Sendable {
 
 /// A server's end on an ``InMemoryNetwork``.
 public final class InMemoryListener: Listener {
-    private let network: InMemoryNetwork
+    private struct State: Sendable {
+        /// Held until it has the listener, which would else keep both of them, and the server, for ever.
+        var unstarted: InMemoryNetwork?
+        weak var network: InMemoryNetwork?
+        var handler: (any ListenerHandler)?
+    }
+
     private let address: InMemoryNetwork.Address
-    private let state = Lock<(any ListenerHandler)?>(nil)
+    private let state: Lock<State>
     private let accepted = Lock<[ObjectIdentifier: InMemorySocket]>([:])
 
     init(_ network: InMemoryNetwork, _ address: InMemoryNetwork.Address) {
-        self.network = network
         self.address = address
+        self.state = Lock(State(unstarted: network, network: network))
     }
 
-    var handler: (any ListenerHandler)? { self.state.withLock { $0 } }
+    var handler: (any ListenerHandler)? { self.state.withLock { $0.handler } }
 
     /// Begins to accept at its address. It throws ``TransportError/Code/addressInUse`` when another listener of the network has it.
+    ///
+    /// The network keeps it from here on, until ``stop()`` or until nobody holds the network and nobody is connected.
     public func start(_ handler: any ListenerHandler) async throws(TransportError) -> ListenerAddress {
-        guard self.network.add(self, at: self.address) else {
+        guard let network = self.state.withLock({ $0.network }) else {
+            throw TransportError(.closed, "The in-memory network of this listener is gone: keep it as long as it is used.")
+        }
+        guard network.add(self, at: self.address) else {
             throw TransportError(
                 .addressInUse, "\(self.address.host):\(self.address.port) is taken on this network; use another port, or 0.")
         }
-        self.state.withLock { $0 = handler }
+        self.state.withLock { state in
+            state.handler = handler
+            state.unstarted = nil
+        }
         return ListenerAddress(host: self.address.host, port: self.address.port)
     }
 
     /// Gives the address free and closes every WebSocket with 1001.
     public func stop() async {
-        self.network.remove(at: self.address)
+        self.state.withLock { $0.network }?.remove(at: self.address)
         let sockets = self.accepted.withLock { $0.values.sorted { $0.id < $1.id } }
         for socket in sockets { socket.close(.goingAway, reason: "The server stops.") }
-        self.state.withLock { $0 = nil }
+        self.letGo()
     }
+
+    /// Its handler's last reference may go here, outside the lock.
+    func letGo() { _ = self.state.withLock { $0.handler.take() } }
 
     func add(_ socket: InMemorySocket) { self.accepted.withLock { $0[ObjectIdentifier(socket)] = socket } }
     func remove(_ socket: InMemorySocket) { self.accepted.withLock { $0[ObjectIdentifier(socket)] = nil } }

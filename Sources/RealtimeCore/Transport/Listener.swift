@@ -57,10 +57,24 @@ public protocol HTTPResponder: AnyObject, Sendable {
     func respond(_ response: HTTPResponse)
     /// Sends the head; the body follows in pieces of any number.
     func begin(_ head: HTTPResponseHead)
-    /// Sends a piece of the body. After the client has gone it does nothing.
+    /// Sends a piece of the body without waiting: for a client that reads slowly it is kept in memory. After the client
+    /// has gone it does nothing.
     func write(_ bytes: [UInt8])
+    /// Sends a piece of the body, and waits before that while too much of what was sent earlier has not left yet, so that
+    /// an answer of any length needs little memory.
+    ///
+    /// It throws, and the piece is not sent, with `closed` when the client has gone or the answer has ended, with
+    /// `unsupported` before ``begin(_:)``, and with `cancelled` at once when the task is cancelled. A client that reads
+    /// nothing is cut off by the listener's limit, which ends the wait. Pieces of one task keep their order. In memory
+    /// nothing has to wait.
+    func send(_ bytes: [UInt8]) async throws(TransportError)
     /// Ends the body.
     func end()
     /// Calls `action` once when the client has gone before the end of the answer. At once if it already has.
     func onDisconnect(_ action: @escaping @Sendable () -> Void)
+}
+
+extension HTTPResponder {
+    /// For a responder that has nobody to wait for: the same as ``write(_:)``.
+    public func send(_ bytes: [UInt8]) async throws(TransportError) { self.write(bytes) }
 }

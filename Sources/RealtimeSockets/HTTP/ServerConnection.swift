@@ -80,6 +80,7 @@ final class ServerConnection: StreamEvents, Sleeper {
     func drained(_ stream: SocketStream) {
         switch self.phase {
         case .upgraded(let endpoint): endpoint.drained(stream)
+        case .answering(let exchange): exchange.drained()
         case .heldBack:
             self.phase = .reading
             self.setLimit(self.limits.idleTime)
@@ -304,7 +305,7 @@ final class ServerConnection: StreamEvents, Sleeper {
         self.setLimit(nil)
         self.stream.close()
         switch phase {
-        case .answering(let exchange): exchange.clientHasGone()
+        case .answering(let exchange): exchange.connectionIsOver()
         case .upgraded(let endpoint):
             endpoint.ended(self.stream, TransportError(.closed, "The server stopped before the WebSocket had ended."))
         default: break

@@ -2,33 +2,12 @@ internal import RealtimeCore
 
 /// The answer to one request: it goes onto the stream as it is given, from whatever thread.
 final class ServerExchange: HTTPResponder {
-    private enum Stage: Sendable {
-        case waiting
-        case streaming(AnswerForm.Body)
-        case ended
-    }
-
-    private struct State: Sendable {
-        var stage = Stage.waiting
-        var request: AnswerForm.Request
-        var hasClientGone = false
-        var onDisconnect: (@Sendable () -> Void)?
-        /// What this answer has put on the stream, in bytes.
-        var enqueued = 0
-        /// The connection looks whether the client reads.
-        var isWatched = false
-    }
-
-    private let connection: ServerConnection
-    private let stream: SocketStream
     private let unsentBytes: Int
     private let state: Lock<State>
 
     init(_ connection: ServerConnection, _ request: AnswerForm.Request, unsentBytes: Int) {
-        self.connection = connection
-        self.stream = connection.stream
         self.unsentBytes = unsentBytes
-        self.state = Lock(State(request: request))
+        self.state = Lock(State(connection: connection, request: request))
     }
 
     // MARK: The handler's side
@@ -59,15 +38,25 @@ final class ServerExchange: HTTPResponder {
 
     func write(_ bytes: [UInt8]) {
         self.answer { state in
-            guard case .streaming(let form) = state.stage, !bytes.isEmpty else { return false }
-            self.enqueue(&state) { output in
-                switch form {
-                case .none: return
-                case .plain: output.append(contentsOf: bytes)
-                case .chunked: HTTPEncoder.appendChunk(bytes, to: &output)
-                }
+            guard case .streaming(let form) = state.stage else { return false }
+            return self.enqueue(bytes, form, &state)
+        }
+    }
+
+    func send(_ bytes: [UInt8]) async throws(TransportError) {
+        while true {
+            if Task.isCancelled { throw TransportError(.cancelled, "The task that sends this answer was cancelled.") }
+            var outcome = SendOutcome.wait
+            self.answer { state in
+                outcome = state.sendOutcome
+                guard case .write(let form) = outcome else { return false }
+                return self.enqueue(bytes, form, &state)
             }
-            return form != .none
+            switch outcome {
+            case .write: return
+            case .refuse(let error): throw error
+            case .wait: await self.waitForRoom()
+            }
         }
     }
 
@@ -91,13 +80,28 @@ final class ServerExchange: HTTPResponder {
 
     // MARK: The connection's side
 
-    /// The client has gone, or does not listen any more.
+    /// The client has gone, or does not listen any more. It can still be sent to, until ``connectionIsOver()``.
     func clientHasGone() {
-        let action = self.state.withLock { state -> (@Sendable () -> Void)? in
+        let (action, senders) = self.state.withLock { state -> ((@Sendable () -> Void)?, [WakeUp]) in
             state.hasClientGone = true
-            return state.onDisconnect.take()
+            return (state.onDisconnect.take(), state.senders.takeAll())
         }
+        for sender in senders { sender.resume() }
         action?()
+    }
+
+    /// Nothing that is answered goes anywhere any more.
+    func connectionIsOver() {
+        let connection = self.state.withLock { $0.connection.take() }
+        self.clientHasGone()
+        // Its last reference may go here, outside the lock.
+        _ = connection
+    }
+
+    /// All that was on the stream is sent.
+    func drained() {
+        let senders = self.state.withLock { $0.senders.takeAll() }
+        for sender in senders { sender.resume() }
     }
 
     /// No request will follow this one.
@@ -106,32 +110,66 @@ final class ServerExchange: HTTPResponder {
     /// Whether the client has to read on: then, what it has taken so far.
     func watched() -> Int? {
         self.state.withLock { state in
-            let unsent = self.stream.bufferedBytes
-            state.isWatched = unsent > self.unsentBytes
+            let unsent = state.unsent
+            state.isWatched = unsent > self.unsentBytes || !state.senders.isEmpty
             return state.isWatched ? state.enqueued - unsent : nil
         }
     }
+
+    /// What was answered and has not left yet, with what came before it on the stream, in bytes.
+    var unsent: Int { self.state.withLock { $0.unsent } }
+
+    var hasWaitingSenders: Bool { self.state.withLock { !$0.senders.isEmpty } }
 
     // MARK: Onto the stream
 
     /// Does one step of the answer, sends what it brought, and tells the connection what it has to know.
     private func answer(_ step: (inout State) -> Bool) {
-        var released: (@Sendable () -> Void)?
-        let (flushes, isOver, keepsAlive, needsWatch) = self.state.withLock { state -> (Bool, Bool, Bool, Bool) in
-            guard step(&state) else { return (false, false, false, false) }
+        let outcome = self.state.withLock { state -> Outcome in
+            guard step(&state), state.connection != nil else { return Outcome() }
             if case .ended = state.stage {
-                // What it holds is let go outside the lock.
-                released = state.onDisconnect.take()
-                return (true, true, state.request.keepsAlive, false)
+                return Outcome(
+                    connection: state.connection.take(), isOver: true, keepsAlive: state.request.keepsAlive,
+                    released: state.onDisconnect.take(), senders: state.senders.takeAll())
             }
-            let needsWatch = !state.isWatched && self.stream.bufferedBytes > self.unsentBytes
-            if needsWatch { state.isWatched = true }
-            return (true, false, false, needsWatch)
+            return Outcome(connection: state.connection, needsWatch: self.beginsWatch(state.unsent > self.unsentBytes, &state))
         }
-        _ = released
-        if flushes { self.stream.flush() }
-        if isOver { self.connection.answered(self, keepsAlive: keepsAlive) }
-        if needsWatch { self.connection.watch(self) }
+        guard let connection = outcome.connection else { return }
+        connection.stream.flush()
+        if outcome.isOver { connection.answered(self, keepsAlive: outcome.keepsAlive) }
+        if outcome.needsWatch { connection.watch(self) }
+        for sender in outcome.senders { sender.resume() }
+    }
+
+    private func beginsWatch(_ isDue: Bool, _ state: inout State) -> Bool {
+        guard isDue, !state.isWatched else { return false }
+        state.isWatched = true
+        return true
+    }
+
+    /// Until everything is sent, the answer or the client has gone, or the task is cancelled. A client that does not read
+    /// is cut off in time: waiting has the connection look.
+    private func waitForRoom() async {
+        let id = WaitingSenders.ID()
+        await suspend { wakeUp in
+            let (waits, watching) = self.state.withLock { state -> (Bool, ServerConnection?) in
+                guard case .wait = state.sendOutcome, !Task.isCancelled else { return (false, nil) }
+                state.senders.add(id, wakeUp)
+                return (true, self.beginsWatch(true, &state) ? state.connection : nil)
+            }
+            watching?.watch(self)
+            return waits
+        } withdraw: {
+            self.state.withLock { $0.senders.take(id) }
+        }
+    }
+
+    private func enqueue(_ piece: [UInt8], _ form: AnswerForm.Body, _ state: inout State) -> Bool {
+        guard !piece.isEmpty, form != .none else { return false }
+        self.enqueue(&state) { output in
+            if form == .chunked { HTTPEncoder.appendChunk(piece, to: &output) } else { output.append(contentsOf: piece) }
+        }
+        return true
     }
 
     private func put(_ response: HTTPResponse, _ state: inout State) {
@@ -158,7 +196,7 @@ final class ServerExchange: HTTPResponder {
 
     private func enqueue(_ state: inout State, _ fill: (inout [UInt8]) -> Void) {
         var count = 0
-        self.stream.enqueue { output in
+        state.connection?.stream.enqueue { output in
             let before = output.count
             fill(&output)
             count = output.count - before
