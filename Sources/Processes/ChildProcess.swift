@@ -40,8 +40,10 @@ package final class ChildProcess: Sendable {
 
     /// - Parameters:
     ///   - words: the program, looked for in `PATH` when it has no slash, and its arguments.
-    package init(_ words: [String], errors: Errors = .shared) throws(Failure) {
-        let (input, output) = (try PipeEnd.pair(), try PipeEnd.pair())
+    ///   - errors: where its standard error goes.
+    ///   - writesToTerminal: its output is a terminal's, as when a person started it.
+    package init(_ words: [String], errors: Errors = .shared, writesToTerminal: Bool = false) throws(Failure) {
+        let (input, output) = (try PipeEnd.pair(), try writesToTerminal ? PipeEnd.terminal() : PipeEnd.pair())
         let kept = errors == .kept ? try PipeEnd.pair() : nil
         defer { for end in [input.theirs, output.theirs, kept?.theirs ?? -1] where end >= 0 { closeDescriptor(end) } }
         #if canImport(Darwin)
@@ -57,13 +59,25 @@ package final class ChildProcess: Sendable {
         posix_spawn_file_actions_adddup2(&actions, output.theirs, STDOUT_FILENO)
         if let kept { posix_spawn_file_actions_adddup2(&actions, kept.theirs, STDERR_FILENO) }
         if errors == .discarded { posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0) }
+        // Whoever waits for the end of a pipe would wait for a child too that got a copy of it by chance.
+        var flags = POSIX_SPAWN_SETSIGMASK
+        #if canImport(Darwin)
+        flags |= POSIX_SPAWN_CLOEXEC_DEFAULT
+        if errors == .shared { posix_spawn_file_actions_addinherit_np(&actions, STDERR_FILENO) }
+        #elseif canImport(Glibc)
+        // Not in older libraries, nor in what Swift sees of the newer ones.
+        typealias CloseFrom = @convention(c) (UnsafeMutablePointer<posix_spawn_file_actions_t>, Int32) -> Int32
+        if let function = dlsym(nil, "posix_spawn_file_actions_addclosefrom_np") {
+            _ = unsafeBitCast(function, to: CloseFrom.self)(&actions, STDERR_FILENO + 1)
+        }
+        #endif
         // The threads that run tasks block every signal, a child inherits that, and one that no signal reaches outlives us.
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }
         var none = sigset_t()
         sigemptyset(&none)
         posix_spawnattr_setsigmask(&attributes, &none)
-        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK))
+        posix_spawnattr_setflags(&attributes, Int16(flags))
         let arguments = words.map { strdup($0) } + [nil]
         defer { for argument in arguments { free(argument) } }
         var id: pid_t = 0

@@ -37,6 +37,20 @@ final class PipeEnd: Sendable {
         return (PipeEnd(ends[0]), ends[1])
     }
 
+    /// A terminal that shows bytes as they are: ours is what is behind its screen, theirs what a program writes to.
+    static func terminal() throws(ChildProcess.Failure) -> (ours: PipeEnd, theirs: Int32) {
+        var (ours, theirs) = (Int32(-1), Int32(-1))
+        guard openpty(&ours, &theirs, nil, nil, nil) == 0 else {
+            throw ChildProcess.Failure(description: "The system gave no terminal (\(String(cString: strerror(errno)))).")
+        }
+        for end in [ours, theirs] { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+        var settings = termios()
+        tcgetattr(theirs, &settings)
+        cfmakeraw(&settings)
+        tcsetattr(theirs, TCSANOW, &settings)
+        return (PipeEnd(ours), theirs)
+    }
+
     func close() {
         self.descriptor.withLock { descriptor in
             if descriptor >= 0 { closeDescriptor(descriptor) }

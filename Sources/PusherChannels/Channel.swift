@@ -54,7 +54,8 @@ public final class Channel: Sendable {
         do {
             bytes = try ValueEncoder().encode(data)
         } catch {
-            throw PusherError(.encodingFailed, "The data of \(event) could not be put into JSON: \(error)")
+            let what = "The data of \(event) could not be put into JSON: its encoding threw an error of the type \(type(of: error))."
+            throw PusherError(.encodingFailed, what, cause: error)
         }
         guard bytes.count <= EventName.maximumDataSize else {
             throw PusherError(

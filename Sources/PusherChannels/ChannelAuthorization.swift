@@ -56,7 +56,7 @@ public struct Authorizer: Sendable {
     }
 
     /// Asks a function of the application. It runs in a task of its own; what it throws becomes
-    /// ``PusherError/Code/authorizationFailed``.
+    /// ``PusherError/Code/authorizationFailed``, with the error as its ``PusherError/cause``.
     public static func callback(_ authorize: @escaping @Sendable (AuthorizationRequest) async throws -> ChannelAuthorization) -> Authorizer
     {
         Authorizer(kind: .callback(authorize))
@@ -100,16 +100,16 @@ public struct AuthorizationEndpoint: Sendable {
     }
 
     func authorize(_ request: AuthorizationRequest, over http: any HTTPTransport) async throws(PusherError) -> ChannelAuthorization {
-        func failed(_ why: String, status: Int? = nil) -> PusherError {
+        func failed(_ why: String, status: Int? = nil, cause: (any Error)? = nil) -> PusherError {
             let what = "The authorisation of \(request.channel) at \(self.endpoint) failed: \(why)"
-            return PusherError(.authorizationFailed, what, status: status)
+            return PusherError(.authorizationFailed, what, status: status, cause: cause)
         }
         var headers = self.headers
         if let freshHeaders {
             do {
                 for field in try await freshHeaders() { headers[field.name] = field.value }
             } catch {
-                throw failed("the application's header function threw (\(type(of: error))).")
+                throw failed("the application's header function threw an error of the type \(type(of: error)).", cause: error)
             }
         }
         headers["Content-Type"] = "application/x-www-form-urlencoded"
@@ -124,7 +124,7 @@ public struct AuthorizationEndpoint: Sendable {
         do throws(TransportError) {
             response = try await http.send(post, bodyLimit: 256 << 10)
         } catch {
-            throw failed(error.message)
+            throw failed(error.message, cause: error)
         }
         let status = response.head.status
         guard (200...201).contains(status) else {

@@ -224,8 +224,8 @@ public final class PusherClient: Sendable {
                     do {
                         finished(.success(try await authorize(request)))
                     } catch {
-                        let what = "The application's authorisation of \(request.channel) threw: \(error)"
-                        finished(.failure(error as? PusherError ?? PusherError(.authorizationFailed, what)))
+                        let what = "The application's authorisation of \(request.channel) threw an error of the type \(type(of: error))."
+                        finished(.failure(PusherError(.authorizationFailed, what, cause: error)))
                     }
                 }
                 return { task.cancel() }

@@ -73,12 +73,31 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
     public let serverCode: Int?
     /// The HTTP status of an authorisation that was refused.
     public let status: Int?
+    /// What your own code threw, or the transport's `TransportError`, where that is why. The message names no more than the
+    /// type of an error of yours, since its words may hold what no log should: look at this to know more.
+    ///
+    /// Two errors that differ in nothing else are equal.
+    public let cause: (any Error)?
 
-    package init(_ code: Code, _ message: String, serverCode: Int? = nil, status: Int? = nil) {
+    package init(_ code: Code, _ message: String, serverCode: Int? = nil, status: Int? = nil, cause: (any Error)? = nil) {
         self.code = code
         self.message = message
         self.serverCode = serverCode
         self.status = status
+        self.cause = cause
+    }
+
+    /// Whether code, message and numbers are the same.
+    public static func == (left: Self, right: Self) -> Bool {
+        left.code == right.code && left.message == right.message && left.serverCode == right.serverCode && left.status == right.status
+    }
+
+    /// Hashes what ``==(_:_:)`` compares.
+    public func hash(into hasher: inout Hasher) {
+        hasher.combine(self.code)
+        hasher.combine(self.message)
+        hasher.combine(self.serverCode)
+        hasher.combine(self.status)
     }
 
     /// The message.
@@ -100,10 +119,10 @@ extension PusherError {
 
     /// Why there is no connection for now.
     static func lost(_ reason: CloseReason, wasConnected: Bool) -> PusherError {
-        var status: Int?
-        if case .transport(let error) = reason { status = error.status }
+        var cause: TransportError?
+        if case .transport(let error) = reason { cause = error }
         let what = wasConnected ? "The connection was lost" : "The connection could not be made"
-        return PusherError(.connectionLost, "\(what): \(reason)", status: status)
+        return PusherError(.connectionLost, "\(what): \(reason)", status: cause?.status, cause: cause)
     }
 
     /// Why a connection is over for good.
@@ -123,7 +142,7 @@ extension PusherError {
             let said = words.isEmpty ? "" : " (\(words))"
             return PusherError(.refused, "\(hint) It closed with code \(code)\(said).", serverCode: Int(code.rawValue))
         case .transport(let error):
-            return PusherError(.failed, error.message, status: error.status)
+            return PusherError(.failed, error.message, status: error.status, cause: error)
         default:
             return PusherError(.disconnected, "The connection has ended: \(reason).")
         }

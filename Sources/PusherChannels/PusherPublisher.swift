@@ -72,11 +72,12 @@ public struct PusherPublisher: Sendable {
             response = try await self.http.send(
                 HTTPRequest("POST", endpoint, headers: ["Content-Type": "application/json"], body: body, idleTimeout: .seconds(30)))
         } catch {
-            throw PusherError(error.code == .cancelled ? .cancelled : .failed, error.message, status: error.status)
+            throw PusherError(error.code == .cancelled ? .cancelled : .failed, error.message, status: error.status, cause: error)
         }
         let status = response.head.status
         guard (200...299).contains(status) else {
-            let words = String(decoding: response.body.prefix(300), as: UTF8.self).split(whereSeparator: \.isNewline).joined(separator: " ")
+            let body = ServerError.withoutQuotes(String(decoding: response.body.prefix(300), as: UTF8.self))
+            let words = body.split(whereSeparator: \.isNewline).joined(separator: " ")
             let what = "\(self.endpoint.origin) refused the event with status \(status)\(words.isEmpty ? "." : ": \(words)")"
             throw PusherError(.refused, what, status: status)
         }

@@ -105,7 +105,7 @@ extension PusherSession {
         case EventName.subscriptionError, EventName.internalSubscriptionError:
             guard let index = try self.channel(frame, &effects) else { return }
             let data = (try? frame.dataValue()) ?? .null
-            let words = data["error"]?.string ?? data["message"]?.string ?? "no reason was given"
+            let words = self.repeatable(data["error"]?.string ?? data["message"]?.string ?? "no reason was given")
             self.subscriptionFailed(
                 index,
                 PusherError(
@@ -143,6 +143,8 @@ extension PusherSession {
     }
 
     private mutating func serverReported(_ server: ServerError, channel: String?, now: Instant, _ effects: inout Effects<Self>) {
+        var server = server
+        server.message = self.repeatable(server.message)
         let error = PusherError(.server, "The service reported an error: \(server.message)", serverCode: server.code)
         effects.log(.warning, error.message)
         self.deliver(.error(error), self.errorRoute, &effects)

@@ -181,8 +181,28 @@ struct PusherSession: ReconnectingSession {
         }
     }
 
+    /// A server's words without what it must not repeat to a log: signatures, users' data, and our own header fields.
+    func repeatable(_ words: String) -> String {
+        var words = words
+        for field in self.configuration.headers {
+            // `Bearer TOKEN` may come back as the token alone.
+            let token = field.value.split(separator: " ").last ?? ""
+            if token.utf8.count >= 6 { words = words.replacing(token, with: "…") }
+        }
+        return ServerError.withoutQuotes(String(words.prefix(500)))
+    }
+
+    private func repeatable(_ reason: CloseReason) -> CloseReason {
+        switch reason {
+        case .peer(let code, let words): .peer(code, self.repeatable(words))
+        case .transport(let error) where error.code == .upgradeRefused:
+            .transport(TransportError(error.code, self.repeatable(error.message), status: error.status))
+        default: reason
+        }
+    }
+
     mutating func lost(_ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>) {
-        let reason = self.meaning(of: reason, now: now)
+        let reason = self.repeatable(self.meaning(of: reason, now: now))
         effects.log(reason == .requested ? .debug : .info, "connection lost: \(reason)")
         let wasConnected = self.socketID != nil
         self.socketID = nil

@@ -14,8 +14,9 @@ final class SocketConnector: Sendable {
         self.tls = tls
     }
 
-    /// It throws when the endpoint wants TLS and there is none.
+    /// It throws when the endpoint's host is none, and when it wants TLS and there is none.
     func options(for endpoint: Endpoint, timeout: Duration) throws(TransportError) -> ConnectOptions {
+        if let problem = endpoint.problem { throw problem }
         guard endpoint.isSecure else { return ConnectOptions(timeout: timeout, resolver: self.resolver) }
         let context = try self.sharedContext()
         let host = endpoint.host

@@ -50,7 +50,7 @@ struct ToolProcessTests {
 }
 
 /// A run of the tool.
-private struct Tool {
+struct Tool {
     /// Beside the tests' own bundle, where the build put it.
     static let path: String? = {
         #if os(Linux)
@@ -84,6 +84,16 @@ private struct Tool {
         return await Self.onAThread { [process = tool.process] in
             let (output, errors) = (process.readOutput(), process.readErrors())
             return (process.waitForEnd(), output, errors)
+        }
+    }
+
+    /// What a person sees who runs it at a terminal.
+    static func show(_ arguments: [String]) async throws -> (status: Int32, output: String) {
+        let process = try ChildProcess(["env", "NO_COLOR=1", "TERM=xterm", try #require(Self.path)] + arguments, writesToTerminal: true)
+        process.endInput()
+        return await Self.onAThread {
+            let output = process.readOutput()
+            return (process.waitForEnd(), output)
         }
     }
 

@@ -6,12 +6,12 @@ import Glibc
 import Testing
 
 @Suite struct SimulationTests {
-    /// `REALTIME_SEED=n` replays one seed with a trace; `REALTIME_TEST_SCALE=p` runs p percent of the seeds.
+    /// `REALTIME_TEST_SEED=n` replays one seed with a trace; `REALTIME_TEST_SCALE=p` runs p percent of the seeds.
     private static func environment(_ name: String) -> UInt64? { getenv(name).flatMap { UInt64(String(cString: $0)) } }
 
     @Test(arguments: [0, 1] as [UInt64])
     func clientAndServerComeRightAfterEveryStorm(half: UInt64) async {
-        if let seed = Self.environment("REALTIME_SEED") {
+        if let seed = Self.environment("REALTIME_TEST_SEED") {
             guard seed % 2 == half else { return }
             var simulation = PusherSimulation(seed: seed, isTracing: true)
             do throws(Violation) { try simulation.run() } catch { Issue.record("seed \(seed): \(error)") }
@@ -23,7 +23,7 @@ import Testing
         for seed in stride(from: half, to: seeds, by: 2) where failures.count < 5 {
             var simulation = PusherSimulation(seed: seed)
             do throws(Violation) { try simulation.run() } catch {
-                failures.append("seed \(seed): \(error). Replay it with REALTIME_SEED=\(seed) swift test --filter SimulationTests")
+                failures.append("seed \(seed): \(error). Replay it with REALTIME_TEST_SEED=\(seed) swift test --filter SimulationTests")
             }
             sum.add(simulation.totals)
             // The task pool has as many threads as there are cores, and other tests want them too.

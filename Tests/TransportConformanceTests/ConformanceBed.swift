@@ -169,6 +169,9 @@ final class Probe: WebSocketEvents {
         }
     }
 
+    /// Whether everything that happened was looked at.
+    var isQuiet: Bool { self.state.withLock { $0.news.isEmpty } }
+
     func opened() async throws -> HTTPResponseHead {
         guard case .opened(let head) = await self.next() else { throw Unexpected() }
         return head

@@ -52,20 +52,34 @@ import Testing
         }
     }
 
+    /// Both sides send before either has read: nobody may wait with reading until all is sent.
     @Test(arguments: ConformanceBed.available)
-    func sixteenMebibytesArriveWhole(bed: ConformanceBed) async throws {
-        try await bed.with(.echo) { net in
-            let (connection, probe) = net.connect()
-            _ = try await probe.opened()
-            let message = WebSocketMessage.binary(
+    func sixteenMebibytesArriveWholeInBothDirectionsAtOnce(bed: ConformanceBed) async throws {
+        func message(_ factor: Int) -> WebSocketMessage {
+            .binary(
                 [UInt8](unsafeUninitializedCapacity: 16 << 20) { buffer, count in
-                    for index in buffer.indices { buffer[index] = UInt8(truncatingIfNeeded: index &* 7) }
+                    for index in buffer.indices { buffer[index] = UInt8(truncatingIfNeeded: index &* factor) }
                     count = 16 << 20
                 })
-            connection.enqueue(message)
-            connection.flush()
-            let isSame = try await probe.message() == message
-            #expect(isSame)
+        }
+        let (upwards, downwards) = (message(7), message(11))
+        let speaking = Behaviour(
+            opened: { connection in
+                connection.enqueue(downwards)
+                connection.flush()
+            },
+            received: { connection, message in
+                connection.enqueue(.text(message == upwards ? "whole" : "not whole"))
+                connection.flush()
+            })
+        try await bed.with(speaking) { net in
+            let (connection, probe) = net.connect(opens: false)
+            connection.enqueue(upwards)
+            connection.open()
+            _ = try await probe.opened()
+            let isWhole = try await probe.message() == downwards
+            #expect(isWhole)
+            try await probe.expect(.text("whole"))
             connection.abandon()
         }
     }

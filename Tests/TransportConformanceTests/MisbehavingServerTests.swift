@@ -1,83 +1,21 @@
 import RealtimeCore
-import RealtimeSockets
-import RealtimeTesting
 import TestSupport
 import Testing
 
-/// A TCP server that says what it is told once a request has come, right or wrong.
-private final class ScriptedServer: Sendable {
-    /// Called on the loop's thread with the stream and the answer that would be right.
-    typealias Script = @Sendable (SocketStream, _ rightAnswer: [UInt8]) -> Void
+@testable import RealtimeSockets
 
-    private final class Visitor: StreamEvents {
-        private let script: Script
-        private let request = Lock<[UInt8]>([])
-
-        init(_ script: @escaping Script) {
-            self.script = script
-        }
-
-        func opened(_ stream: SocketStream) {}
-        func drained(_ stream: SocketStream) {}
-
-        func received(_ stream: SocketStream, _ bytes: UnsafeRawBufferPointer) {
-            let request = self.request.withLock { request -> [UInt8]? in
-                request += bytes
-                return request.suffix(4) == Array("\r\n\r\n".utf8)[...] ? request : nil
-            }
-            guard let request else { return }
-            var decoder = HTTPRequestDecoder(bodyLimit: 0)
-            let answer = request.withUnsafeBytes { bytes -> [UInt8] in
-                var input = bytes
-                guard case .head(let request)? = try? decoder.next(&input), case .valid(let offer) = ServerHandshake.check(request.head),
-                    let head = try? ServerHandshake.accept(offer, subprotocol: nil)
-                else { return [] }
-                var output: [UInt8] = []
-                try? HTTPEncoder.append(head, to: &output)
-                return output
-            }
-            self.script(stream, answer)
-        }
-
-        func ended(_ stream: SocketStream, _ error: TransportError?) { stream.close() }
-    }
-
-    let port: Int
-    private let listener: TCPListener
-
-    init(_ script: @escaping Script) throws {
-        self.listener = try TCPListener(loops: [.shared]) { _ in Visitor(script) }
-        self.port = self.listener.address.port
-    }
-
-    func connect() -> (connection: any WebSocketConnection, probe: Probe) {
-        let probe = Probe()
-        let request = WebSocketRequest(Endpoint(scheme: "ws", host: "127.0.0.1", port: self.port))
-        let connection = SocketTransport().makeConnection(request, id: ConnectionID(rawValue: 1), events: probe)
-        connection.open()
-        return (connection, probe)
-    }
-
-    func stop() async { await self.listener.stop() }
-}
-
-extension SocketStream {
-    fileprivate func say(_ bytes: [UInt8]) {
-        self.enqueue { $0 += bytes }
-        self.flush()
-    }
-}
-
-private func textFrame(_ text: String) -> [UInt8] { [0x81, UInt8(text.utf8.count)] + Array(text.utf8) }
-
+/// Servers that say something wrong, or nothing, over plain sockets and TLS.
 @Suite(.usesSockets, .timeLimit(.minutes(5))) struct MisbehavingServerTests {
-    private func with(_ script: @escaping ScriptedServer.Script, _ body: (Probe, any WebSocketConnection) async throws -> Void) async throws
-    {
-        let server = try ScriptedServer(script)
-        let (connection, probe) = server.connect()
-        try await body(probe, connection)
-        connection.abandon()
-        await server.stop()
+    /// Runs `body` against a server that reads the request and then does as it is told, given the answer that would be right.
+    private func with(
+        over wire: Wire, _ script: @escaping @Sendable (RawPeer, _ rightAnswer: [UInt8]) throws -> Void,
+        _ body: (Probe, any WebSocketConnection) async throws -> Void
+    ) async throws {
+        try await RawServer.with(
+            { peer in
+                try peer.secure(wire)
+                try script(peer, try peer.answer())
+            }, over: wire, body)
     }
 
     private func failure(_ probe: Probe) async -> TransportError? {
@@ -85,82 +23,133 @@ private func textFrame(_ text: String) -> [UInt8] { [0x81, UInt8(text.utf8.count
         return error
     }
 
-    @Test func oneThatClosesAtOnceIsTold() async throws {
-        try await self.with({ stream, _ in stream.close() }) { probe, _ in
+    @Test(arguments: Wire.available)
+    func oneThatClosesAtOnceIsTold(over wire: Wire) async throws {
+        try await RawServer.with({ _ in }, over: wire) { probe, _ in
             let error = await self.failure(probe)
-            #expect(error?.code == .closed || error?.code == .reset)
+            #expect(error?.code == .closed || error?.code == .reset, "\(String(describing: error))")
         }
     }
 
-    @Test func framesInTheSameSegmentAsTheAnswerAreNotLost() async throws {
-        try await self.with({ stream, answer in stream.say(answer + textFrame("one") + textFrame("two")) }) { probe, _ in
+    @Test(arguments: Wire.available)
+    func oneThatClosesInsteadOfAnsweringIsTold(over wire: Wire) async throws {
+        try await self.with(over: wire, { _, _ in }) { probe, _ in
+            #expect(await self.failure(probe)?.code == .closed)
+        }
+    }
+
+    @Test(arguments: Wire.available)
+    func framesInTheSameSegmentAsTheAnswerAreNotLost(over wire: Wire) async throws {
+        try await self.with(
+            over: wire,
+            { peer, answer in
+                try peer.send(answer + textFrame("one") + textFrame("two"))
+                try peer.waitForTheEnd()
+            }
+        ) { probe, connection in
             _ = try await probe.opened()
             try await probe.expect(.text("one"))
             try await probe.expect(.text("two"))
-        }
-    }
-
-    @Test(arguments: [
-        ("HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"x\"\r\nContent-Length: 2\r\n\r\nno", 401),
-        ("HTTP/1.1 302 Found\r\nLocation: http://example.org/\r\nContent-Length: 0\r\n\r\n", 302),
-        ("HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nTrailer: x\r\n\r\n", 503),
-        ("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", 403),
-    ])
-    func anotherStatusIsARefusalWithThatStatus(answer: String, status: Int) async throws {
-        try await self.with({ stream, _ in stream.say(Array(answer.utf8)) }) { probe, _ in
-            let error = await self.failure(probe)
-            #expect(error?.code == .upgradeRefused && error?.status == status)
-        }
-    }
-
-    @Test(arguments: [
-        "garbage\r\n\r\n", "HTTP/1.1 200 OK", "SSH-2.0-OpenSSH_9.2\r\n", "HTTP/1.1 101 Switching Protocols\r\n\r\n",
-        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: d3Jvbmc=\r\n\r\n",
-    ])
-    func garbageIsTold(answer: String) async throws {
-        try await self.with({ stream, _ in
-            stream.say(Array(answer.utf8))
-            stream.finishWriting()
-        }) { probe, _ in
-            let error = await self.failure(probe)
-            #expect(error != nil && [.protocolViolation, .closed, .upgradeRefused].contains(error!.code), "\(String(describing: error))")
-        }
-    }
-
-    @Test func oneThatNeverAnswersIsLeftAtOnce() async throws {
-        try await self.with({ _, _ in }) { _, connection in
             connection.abandon()
         }
     }
 
-    @Test func oneThatNeverAnswersFallsUnderTheTimeLimit() async throws {
-        let server = try ScriptedServer { _, _ in }
+    @Test(
+        arguments: [
+            ("HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"x\"\r\nContent-Length: 2\r\n\r\nno", 401),
+            ("HTTP/1.1 302 Found\r\nLocation: http://example.org/\r\nContent-Length: 0\r\n\r\n", 302),
+            ("HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nTrailer: x\r\n\r\n", 503),
+            ("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", 403),
+            ("HTTP/1.1 200 OK\r\n\r\na page that the end of the connection ends", 200),
+        ], Wire.available)
+    func anotherStatusIsARefusalWithThatStatus(answer: (text: String, status: Int), over wire: Wire) async throws {
+        try await self.with(over: wire, { peer, _ in try peer.send(Array(answer.text.utf8)) }) { probe, _ in
+            let error = await self.failure(probe)
+            #expect(error?.code == .upgradeRefused && error?.status == answer.status, "\(String(describing: error))")
+        }
+    }
+
+    @Test(
+        arguments: [
+            ("garbage\r\n\r\n", .protocolViolation),
+            ("HTTP/1.1 200 OK", .closed),
+            ("SSH-2.0-OpenSSH_9.2\r\n", .protocolViolation),
+            ("\0\u{1}\u{2}\r\n", .protocolViolation),
+            ("HTTP/1.1 101 Switching Protocols\r\n\r\n", .protocolViolation),
+            (
+                "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: d3Jvbmc=\r\n\r\n",
+                .protocolViolation
+            ),
+        ] as [(String, TransportError.Code)], Wire.available)
+    func garbageIsTold(answer: (text: String, code: TransportError.Code), over wire: Wire) async throws {
+        try await self.with(over: wire, { peer, _ in try peer.send(Array(answer.text.utf8)) }) { probe, _ in
+            let error = await self.failure(probe)
+            #expect(error?.code == answer.code, "\(String(describing: error))")
+        }
+    }
+
+    @Test func garbageInsteadOfTLSIsTold() async throws {
+        try await RawServer.with({ try $0.send(Array("HTTP/1.1 400 Bad Request\r\n\r\n".utf8)) }, over: .tls) { probe, _ in
+            #expect(await self.failure(probe)?.code == .tlsFailed)
+        }
+    }
+
+    @Test(arguments: Wire.available)
+    func oneThatNeverAnswersIsLeftAtOnce(over wire: Wire) async throws {
+        // Its script ends when it sees that the client has gone.
+        try await self.with(over: wire, { peer, _ in try peer.waitForTheEnd() }) { _, connection in connection.abandon() }
+    }
+
+    @Test(arguments: Wire.available, [false, true])
+    func oneThatNeverAnswersFallsUnderTheTimeLimit(over wire: Wire, speaksTLS: Bool) async throws {
+        let server = try RawServer { peer in
+            // On a slow machine the time may be over by then.
+            if speaksTLS { try? peer.secure(wire) }
+            try peer.waitForTheEnd()
+        }
         let probe = Probe()
-        let request = WebSocketRequest(Endpoint(scheme: "ws", host: "127.0.0.1", port: server.port), timeout: .milliseconds(50))
-        SocketTransport().makeConnection(request, id: ConnectionID(rawValue: 1), events: probe).open()
+        let request = WebSocketRequest(wire.endpoint(server.port), timeout: .milliseconds(50))
+        wire.transport().makeConnection(request, id: ConnectionID(rawValue: 1), events: probe).open()
         #expect(await self.failure(probe)?.code == .timedOut)
         await server.stop()
     }
 
-    @Test func aCutWithinAFrameEndsTheConnectionAndKeepsWhatCameBefore() async throws {
-        try await self.with({ stream, answer in
-            stream.say(answer + textFrame("whole") + [0x81, 100] + Array("part".utf8))
-            stream.finishWriting()
-        }) { probe, _ in
+    @Test(arguments: Wire.available)
+    func aCutWithinAFrameEndsTheConnectionAndKeepsWhatCameBefore(over wire: Wire) async throws {
+        try await self.with(
+            over: wire, { peer, answer in try peer.send(answer + textFrame("whole") + [0x81, 100] + Array("part".utf8)) }
+        ) { probe, _ in
             _ = try await probe.opened()
             try await probe.expect(.text("whole"))
             #expect(await self.failure(probe)?.code == .closed)
         }
     }
 
-    @Test func oneByteAtATimeIsEnough() async throws {
-        try await self.with({ stream, answer in
-            for byte in answer + textFrame("slow ü") + textFrame("") { stream.say([byte]) }
-        }) { probe, _ in
-            _ = try await probe.opened()
-            try await probe.expect(.text("slow ü"))
-            try await probe.expect(.text(""))
-        }
+    /// The next byte is sent when the client has read the one before.
+    @Test(arguments: Wire.available)
+    func oneByteAtATimeIsEnough(over wire: Wire) async throws {
+        let loop = try EventLoop("byte by byte")
+        let listener = try wire.listener()
+        let behaving = BehavingServer(
+            Behaviour(opened: { connection in
+                for text in ["slow ü", ""] { connection.enqueue(.text(text)) }
+                connection.close(CloseCode(rawValue: 4001), reason: "that was it")
+            }))
+        let address = try await listener.start(behaving)
+        let count = Tally()
+        let server = try RawServer { try relay($0, to: address.port, byteByByteTo: loop, count: count) }
+        let probe = Probe()
+        let connection = wire.transport(loop: loop).makeConnection(
+            WebSocketRequest(wire.endpoint(server.port)), id: ConnectionID(rawValue: 1), events: probe)
+        connection.open()
+        _ = try await probe.opened()
+        try await probe.expect(.text("slow ü"))
+        try await probe.expect(.text(""))
+        #expect(await probe.closed() == .peer(CloseCode(rawValue: 4001), "that was it"))
+        await server.stop()
+        await listener.stop()
+        loop.shutdown()
+        #expect(count.value > (wire == .plain ? 150 : 1000))
     }
 
     @Test(
@@ -169,13 +158,24 @@ private func textFrame(_ text: String) -> [UInt8] { [0x81, UInt8(text.utf8.count
             ([0x81, 0x81, 0, 0, 0, 0, 0x61], .protocolError),
             ([0x81, 0x01, 0xFF], .invalidPayload), ([0x82, 0x7F, 0, 0, 0, 0, 0x7F, 0xFF, 0xFF, 0xFF], .tooLarge),
             ([0x09, 0x00], .protocolError), ([0x88, 0x01, 0x03], .protocolError), ([0x80, 0x00], .protocolError),
-        ] as [([UInt8], CloseCode)])
-    func aBadFrameEndsTheConnectionAndNotItsNeighbours(frame: [UInt8], code: CloseCode) async throws {
-        try await self.with({ stream, answer in stream.say(answer + textFrame("before") + frame + textFrame("after")) }) { probe, _ in
+        ] as [([UInt8], CloseCode)], Wire.available)
+    func aBadFrameEndsTheConnectionAndNotItsNeighbours(frame: (bytes: [UInt8], code: CloseCode), over wire: Wire) async throws {
+        let answered = Lock<[UInt8]>([])
+        try await self.with(
+            over: wire,
+            { peer, answer in
+                try peer.send(answer + textFrame("before") + frame.bytes + textFrame("after"))
+                while case let more = try peer.receive(), !more.isEmpty { answered.withLock { $0 += more } }
+            }
+        ) { probe, _ in
             _ = try await probe.opened()
             try await probe.expect(.text("before"))
             let error = await self.failure(probe)
-            #expect(error?.code == (code == .tooLarge ? .tooLarge : .protocolViolation))
+            #expect(error?.code == (frame.code == .tooLarge ? .tooLarge : .protocolViolation))
         }
+        // A masked close frame with the code.
+        let said = answered.withLock { $0 }
+        try #require(said.count >= 8 && said[0] == 0x88)
+        #expect(UInt16(said[6] ^ said[2]) << 8 | UInt16(said[7] ^ said[3]) == frame.code.rawValue)
     }
 }

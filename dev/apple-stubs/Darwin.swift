@@ -40,6 +40,17 @@ public typealias posix_spawnattr_t = UnsafeMutableRawPointer
     _ actions: UnsafeMutablePointer<posix_spawn_file_actions_t?>, _ descriptor: Int32, _ path: UnsafePointer<CChar>, _ flags: Int32,
     _ mode: mode_t
 ) -> Int32 { 0 }
+@discardableResult public func posix_spawn_file_actions_addinherit_np(
+    _ actions: UnsafeMutablePointer<posix_spawn_file_actions_t?>, _ descriptor: Int32
+) -> Int32 { 0 }
+public var POSIX_SPAWN_SETSIGMASK: Int32 { 0x8 }
+public var POSIX_SPAWN_CLOEXEC_DEFAULT: Int32 { 0x4000 }
+@discardableResult public func posix_spawnattr_init(_ attributes: UnsafeMutablePointer<posix_spawnattr_t?>) -> Int32 { 0 }
+@discardableResult public func posix_spawnattr_destroy(_ attributes: UnsafeMutablePointer<posix_spawnattr_t?>) -> Int32 { 0 }
+@discardableResult public func posix_spawnattr_setsigmask(
+    _ attributes: UnsafeMutablePointer<posix_spawnattr_t?>, _ signals: UnsafePointer<sigset_t>
+) -> Int32 { 0 }
+@discardableResult public func posix_spawnattr_setflags(_ attributes: UnsafeMutablePointer<posix_spawnattr_t?>, _ flags: Int16) -> Int32 { 0 }
 public func posix_spawnp(
     _ process: UnsafeMutablePointer<pid_t>?, _ file: UnsafePointer<CChar>, _ actions: UnsafePointer<posix_spawn_file_actions_t?>?,
     _ attributes: UnsafePointer<posix_spawnattr_t?>?, _ arguments: UnsafePointer<UnsafeMutablePointer<CChar>?>,

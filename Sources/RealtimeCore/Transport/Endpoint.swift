@@ -74,14 +74,28 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
     /// Scheme, host and port: who gets to see a token.
     public var origin: String { "\(self.scheme)://\(self.authority)" }
 
+    /// What keeps it from being used, in words without any of it: only one that was made from parts can have such a host.
+    package var problem: TransportError? {
+        let isUsable = !self.host.isEmpty && self.host.utf8.allSatisfy { (0x21...0x7E).contains($0) && !#"@/?#\"#.utf8.contains($0) }
+        if isUsable { return nil }
+        return TransportError(
+            .invalidURL, "The host is empty or has a character that no host has; send a user name or password as a header field.")
+    }
+
     /// The `Host` header field: the port is in it unless it is the scheme's own.
     package var authority: String {
-        let host = self.host.utf8.contains(0x3A) ? "[\(self.host)]" : self.host
+        // A user name and password have no place there, and would end up in logs.
+        let host = self.host.utf8.contains(0x40) ? String(self.host[self.host.lastIndex(of: "@")!...].dropFirst()) : self.host
+        return self.authority(host)
+    }
+
+    private func authority(_ name: String) -> String {
+        let host = name.utf8.contains(0x3A) ? "[\(name)]" : name
         return self.port == (self.isSecure ? 443 : 80) ? host : "\(host):\(self.port)"
     }
 
     /// The address without its query, which may carry a token.
-    public var description: String { self.origin + self.target.prefix { $0 != "?" } }
+    public var description: String { self.origin + self.target.prefix { $0 != "?" && $0 != "#" } }
 }
 
 extension String {

@@ -280,17 +280,24 @@ package final class SocketStream: Sendable, LoopResident {
             case .wantWrite:
                 return self.state.withLock { $0.inputWantsWrite = true }
             case .closed:
-                let error = self.state.withLock { $0.outputError }
-                if let error { return self.fail(error) }
-                guard self.state.withLock({ $0.inputEnded() }) else { return }
-                let events = self.events
-                self.events = nil
-                events?.ended(self, nil)
-                return
+                return self.inputEnded(nil)
             case .failed(let error):
-                return self.fail(error)
+                return self.inputEnded(error)
             }
         }
+    }
+
+    /// A write that fails takes the socket's error with it, and a read finds no more than an end: then the write's error counts.
+    /// While one is being made it is not known, and the socket, which stays readable, brings the loop here again.
+    private func inputEnded(_ error: TransportError?) {
+        if let error, error.code != .closed { return self.fail(error) }
+        let (isWriting, outputError) = self.state.withLock { ($0.isWriting, $0.outputError) }
+        if isWriting { return }
+        if let error = outputError ?? error { return self.fail(error) }
+        guard self.state.withLock({ $0.inputEnded() }) else { return }
+        let events = self.events
+        self.events = nil
+        events?.ended(self, nil)
     }
 
     /// Ends the stream for a reason of the loop's side.

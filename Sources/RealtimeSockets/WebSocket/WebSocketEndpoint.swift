@@ -221,8 +221,9 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
             case .idle, .ended:
                 return News(socket: .drop)
             case .connecting, .handshaking:
+                // A refusal says more than how its body ended.
                 let why =
-                    error
+                    state.handshake.first?.pendingRefusal ?? error
                     ?? (state.handshake.isEmpty
                         ? TransportError(.closed, "The peer ended the connection.") : state.handshake[0].endOfStream())
                 return News(closed: .transport(why), socket: .drop)

@@ -39,15 +39,13 @@ extension DemoCommand: Command {
 
         let anna = try self.client("anna", server.app, address)
         let bert = try self.client("bert", server.app, address)
-        // Asked for before anything happens, so that no state is missed. A task of its own tells them beside the story;
-        // it ends with the story.
-        let states = anna.states
-        let told = Task { await Self.tell(states, console) }
-        defer { told.cancel() }
+        // Asked for before anything happens, so that no state is missed.
+        var states = anna.states.makeAsyncIterator()
 
         anna.connect()
         bert.connect()
         try await anna.connected()
+        try await self.tell(&states, until: "connected", console)
         let prices = try anna.subscribe("prices")
         let orders = try anna.subscribe("private-orders")
         let room = try anna.subscribe("presence-room")
@@ -83,10 +81,12 @@ extension DemoCommand: Command {
         let subscriptions: [EventSequence<SubscriptionState>] = [prices.states, orders.states, room.states]
         if let socketID = anna.socketID { server.drop(socketID) }
         for states in subscriptions { _ = await states.first { $0 == .subscribed } }
+        try await self.tell(&states, until: "connected", console)
         for channel in [prices, orders, room] { console.say(.subscribed(channel.name)) }
         try await self.hear(prices.events("price"), console) { server.publish("price", to: "prices", data: #"{"value":13.25}"#) }
         anna.disconnect()
         bert.disconnect()
+        try await self.tell(&states, until: "disconnected", console)
     }
 
     private func client(_ user: String, _ app: PusherApp, _ address: ListenerAddress) throws -> PusherClient {
@@ -103,13 +103,18 @@ extension DemoCommand: Command {
         console.say(.event(channel: event.channel ?? "", event: event.name, data: event.data ?? "", userID: event.userID))
     }
 
-    private static func tell(_ states: EventSequence<ConnectionState>, _ console: Console) async {
-        for await state in states {
+    /// Says what states the connection has gone through, up to one that it has reached.
+    private func tell(
+        _ states: inout EventSequence<ConnectionState>.AsyncIterator, until last: String, _ console: Console
+    ) async throws {
+        while let state = await states.next() {
             if case .connected(let socketID) = state {
                 console.say(.state(state.name, detail: "socket \(socketID)", style: .good))
             } else {
                 console.say(.state(state.name))
             }
+            if state.name == last { return }
         }
+        throw ToolFailure("The connection ended before its time.")
     }
 }
