@@ -42,6 +42,25 @@ struct ListenerWebSocketTests {
         }
     }
 
+    @Test func aWebSocketThatItsOwnerClosesAtOnceStillSaysGoodbye() async throws {
+        let handler = TestHandler(onAccepted: { connection, _ in
+            connection.enqueue(.text("go away"))
+            connection.flush()
+            connection.close(CloseCode(rawValue: 4001), reason: "unknown")
+            connection.enqueue(.text("too late"))
+            connection.flush()
+        })
+        try await withListener(handler) { address in
+            let client = try RawClient(address)
+            client.send("\(Self.upgrade)\r\n")
+            let bytes = await client.recorder.until { $0.ended > 0 || $0.bytes.holds(Array("unknown".utf8)) }.bytes
+            #expect(bytes.suffix(20) == [0x81, 7] + Array("go away".utf8) + [0x88, 9, 0x0F, 0xA1] + Array("unknown".utf8))
+            client.stream.send([0x88, 0x82, 0, 0, 0, 0, 0x0F, 0xA1] as [UInt8])
+            #expect(await handler.events.log.wait(2) == ["opened", "closed"])
+            client.close()
+        }
+    }
+
     @Test func theSubprotocolThatWasPickedIsInTheAnswer() async throws {
         let handler = TestHandler(decide: { _ in .accept(subprotocol: "b") })
         try await withListener(handler) { address in

@@ -11,6 +11,12 @@ import RealtimeCore
 final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
     private enum Stage: Sendable { case idle, connecting, handshaking, open, ended }
 
+    /// What the owner wanted before there was a WebSocket.
+    private enum Early: Sendable {
+        case send(WebSocketMessage)
+        case close(CloseCode, String)
+    }
+
     /// Apart from the rest, since it is large and soon over.
     private final class Opening: Sendable {
         let request: WebSocketRequest
@@ -30,8 +36,8 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
         var handshake: [ClientHandshake] = []
         var deadline: Instant?
         var isReadingPaused = false
-        /// What was sent before there was a WebSocket to send it on.
-        var early: [WebSocketMessage] = []
+        /// In its order.
+        var early: [Early] = []
         var machine: WebSocketMachine
     }
 
@@ -110,7 +116,7 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
     func enqueue(_ message: WebSocketMessage) {
         self.state.withLock { state in
             switch state.stage {
-            case .idle, .connecting, .handshaking: state.early.append(message)
+            case .idle, .connecting, .handshaking: state.early.append(.send(message))
             case .open: self.send(message, &state)
             case .ended: break
             }
@@ -140,17 +146,13 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
         let (stream, isOver) = self.state.withLock { state -> (SocketStream?, Bool) in
             switch state.stage {
             case .ended: return (nil, false)
+            case .handshaking where state.opening == nil:
+                // A server's is as good as open: who is refused hears why.
+                state.early.append(.close(code, reason))
+                return (nil, false)
             case .idle, .connecting, .handshaking: return (nil, true)
             case .open:
-                var begins = false
-                state.stream?.enqueue { output in
-                    self.keys.use { keys in
-                        begins = state.machine.close(code, reason: reason, output: &output, keys: &keys, now: self.loop.now)
-                    }
-                }
-                // A close frame has to be read to be answered, whatever the owner thinks of messages.
-                if begins { state.stream?.resumeReading() }
-                self.arm(state)
+                self.close(code, reason, &state)
                 return (state.stream, false)
             }
         }
@@ -261,7 +263,24 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
         state.stage = .open
         let early = state.early
         state.early = []
-        for message in early { self.send(message, &state) }
+        for wish in early {
+            switch wish {
+            case .send(let message): self.send(message, &state)
+            case .close(let code, let reason): self.close(code, reason, &state)
+            }
+        }
+    }
+
+    private func close(_ code: CloseCode, _ reason: String, _ state: inout State) {
+        var begins = false
+        state.stream?.enqueue { output in
+            self.keys.use { keys in
+                begins = state.machine.close(code, reason: reason, output: &output, keys: &keys, now: self.loop.now)
+            }
+        }
+        // A close frame has to be read to be answered, whatever the owner thinks of messages.
+        if begins { state.stream?.resumeReading() }
+        self.arm(state)
     }
 
     private func send(_ message: WebSocketMessage, _ state: inout State) {

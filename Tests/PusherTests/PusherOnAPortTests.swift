@@ -1,0 +1,36 @@
+import PusherChannels
+import PusherServer
+import PusherWire
+import RealtimeSockets
+import TestSupport
+import Testing
+
+/// What is another matter over sockets than in memory.
+@Suite(.usesSockets, .timeLimit(.minutes(5)))
+struct PusherOnAPortTests {
+    private func withServer(_ body: (PusherServer, (_ key: String, Authorizer?) -> PusherClient) async throws -> Void) async throws {
+        let server = PusherServer(app: PusherApp(id: "1", key: "key", secret: "secret"), log: .none)
+        let address = try await server.start(on: SocketListener())
+        do {
+            try await body(server) { key, authorizer in
+                var configuration = PusherConfiguration(key: key, host: address.host, port: address.port, useTLS: false)
+                configuration.authorizer = authorizer
+                configuration.log = .none
+                return PusherClient(configuration)
+            }
+        } catch {
+            await server.stop()
+            throw error
+        }
+        await server.stop()
+    }
+
+    @Test func aWrongKeyIsRefusedWithItsCode() async throws {
+        try await self.withServer { _, makeClient in
+            let client = makeClient("another", nil)
+            client.connect()
+            let error = await #expect(throws: PusherError.self) { try await client.connected() }
+            #expect(error?.code == .refused && error?.serverCode == 4001)
+        }
+    }
+}
