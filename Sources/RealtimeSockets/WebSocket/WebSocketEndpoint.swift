@@ -32,6 +32,8 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
         var isReadingPaused = false
         /// What was sent before there was a WebSocket to send it on.
         var early: [WebSocketMessage] = []
+        /// How a server took its leave before then: one element at most, in an array because hardly anyone has it.
+        var earlyClose: [(code: CloseCode, reason: String)] = []
         var machine: WebSocketMachine
     }
 
@@ -66,15 +68,17 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
 
     /// On the loop's thread: a server's WebSocket begins. `leftover` came in one piece with the request.
     func start(_ events: any WebSocketEvents, leftover: UnsafeRawBufferPointer) {
-        let begins = self.state.withLock { state in
-            guard state.stage == .handshaking else { return false }
+        let begins = self.state.withLock { state -> [(code: CloseCode, reason: String)]? in
+            guard state.stage == .handshaking else { return nil }
             state.events = events
             self.begin(&state)
-            return true
+            defer { state.earlyClose = [] }
+            return state.earlyClose
         }
-        guard begins else { return }
+        guard let earlyClose = begins else { return }
         events.opened(self.id, head: HTTPResponseHead(status: 101))
         self.flush()
+        for (code, reason) in earlyClose { self.close(code, reason: reason) }
         if !leftover.isEmpty { self.receive(leftover) }
     }
 
@@ -110,7 +114,8 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
     func enqueue(_ message: WebSocketMessage) {
         self.state.withLock { state in
             switch state.stage {
-            case .idle, .connecting, .handshaking: state.early.append(message)
+            case .idle, .connecting, .handshaking:
+                if state.earlyClose.isEmpty { state.early.append(message) }
             case .open: self.send(message, &state)
             case .ended: break
             }
@@ -140,6 +145,10 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
         let (stream, isOver) = self.state.withLock { state -> (SocketStream?, Bool) in
             switch state.stage {
             case .ended: return (nil, false)
+            case .handshaking where state.handshake.isEmpty:
+                // A server's: the client learns why once the answer to its upgrade has gone out.
+                if state.earlyClose.isEmpty { state.earlyClose = [(code, reason)] }
+                return (nil, false)
             case .idle, .connecting, .handshaking: return (nil, true)
             case .open:
                 var begins = false
