@@ -38,6 +38,23 @@ import Testing
     }
 
     @Test(arguments: ConformanceBed.available)
+    func aServerThatClosesAsItAcceptsIsHeardOut(bed: ConformanceBed) async throws {
+        let refusal = Behaviour(accepted: { connection in
+            connection.enqueue(.text("why"))
+            connection.close(CloseCode(rawValue: 4001), reason: "not you")
+            connection.enqueue(.text("too late"))
+            connection.flush()
+        })
+        try await bed.with(refusal) { net in
+            let (_, probe) = net.connect()
+            _ = try await probe.opened()
+            try await probe.expect(.text("why"))
+            #expect(await probe.next() == .closed(.peer(CloseCode(rawValue: 4001), "not you")))
+            #expect(await net.server.ends.closed() == .requested)
+        }
+    }
+
+    @Test(arguments: ConformanceBed.available)
     func messagesOfEverySizeArriveWhole(bed: ConformanceBed) async throws {
         try await bed.with(.echo) { net in
             let (connection, probe) = net.connect()

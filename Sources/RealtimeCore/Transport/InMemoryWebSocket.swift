@@ -24,6 +24,8 @@ final class InMemorySocket: WebSocketConnection {
         var outgoing: [WebSocketMessage] = []
         var inbox: [WebSocketMessage] = []
         var isPaused = false
+        /// Told to close: what is enqueued from here on is dropped, though the network comes to it later.
+        var isClosing = false
     }
 
     private enum Phase: Sendable { case new, open, closed }
@@ -49,7 +51,7 @@ final class InMemorySocket: WebSocketConnection {
 
     func enqueue(_ message: WebSocketMessage) {
         self.state.withLock { state in
-            if state.phase != .closed { state.outgoing.append(message) }
+            if state.phase != .closed, !state.isClosing { state.outgoing.append(message) }
         }
     }
 
@@ -70,6 +72,7 @@ final class InMemorySocket: WebSocketConnection {
     func resumeReading() { self.state.withLock { $0.isPaused = false } }
 
     func close(_ code: CloseCode, reason: String) {
+        self.state.withLock { $0.isClosing = true }
         self.flush()
         self.network.submit {
             let peer = self.state.withLock { $0.phase == .open ? $0.peer : nil }
