@@ -20,8 +20,7 @@ public final class PusherClient: Sendable {
     public static let version = "0.1.0"
 
     /// What the client was made with.
-    public var configuration: PusherConfiguration { self.shared.value }
-    private let shared: SharedConfiguration
+    public let configuration: PusherConfiguration
     private let driver: SessionDriver<PusherSession>
 
     /// A client with this configuration. It does nothing until ``connect()`` or ``run()``.
@@ -29,10 +28,10 @@ public final class PusherClient: Sendable {
     /// A configuration that cannot be used makes a client whose every attempt to connect ends as
     /// ``ConnectionState/failed(_:)``, with the reason.
     public init(_ configuration: PusherConfiguration) {
-        self.shared = SharedConfiguration(configuration)
+        self.configuration = configuration
         let transports = configuration.transports
         self.driver = SessionDriver(
-            PusherSession(self.shared, seed: transports.seed()), transport: transports.webSocket, time: transports.time,
+            PusherSession(configuration, seed: transports.seed()), transport: transports.webSocket, time: transports.time,
             log: configuration.log,
             subsystem: "pusher", perform: Self.performer(configuration))
     }
@@ -197,22 +196,20 @@ public final class PusherClient: Sendable {
     // MARK: Authorisation
 
     private static func performer(_ configuration: PusherConfiguration) -> SessionDriver<PusherSession>.Perform {
-        let http = configuration.transports.http
-        let (authorizer, key) = (configuration.authorizer, configuration.key)
         return { work, finished in
             let request = work.request
-            switch authorizer?.kind {
+            switch configuration.authorizer?.kind {
             case nil:
                 finished(.failure(PusherError(.authorizationMissing, "\(request.channel) needs an authorisation.")))
                 return nil
             case .secret(let secret, let userID, let userInfo):
-                finished(.success(ChannelSignature.authorize(request, key: key, secret: secret, userID: userID, userInfo: userInfo)))
+                finished(.success(ChannelSignature.authorize(request, key: configuration.key, secret: secret, userID: userID, userInfo: userInfo)))
                 return nil
             case .endpoint(let endpoint):
                 // A task of its own, since the session has none: it is cancelled when nobody wants its answer any more.
                 let task = Task {
                     do throws(PusherError) {
-                        finished(.success(try await endpoint.authorize(request, over: http)))
+                        finished(.success(try await endpoint.authorize(request, over: configuration.transports.http)))
                     } catch {
                         finished(.failure(error))
                     }

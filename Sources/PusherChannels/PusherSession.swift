@@ -40,6 +40,17 @@ struct PusherSession: ReconnectingSession {
         var memberChanges: Route
     }
 
+    /// What a server complained of. A class, because it is rare and large.
+    final class Complaint: Sendable {
+        let error: ServerError
+        let at: Instant
+
+        init(_ error: ServerError, at: Instant) {
+            self.error = error
+            self.at = at
+        }
+    }
+
     /// What a listener listens to.
     enum Topic: Sendable {
         case states, connectingIn, errors
@@ -50,8 +61,7 @@ struct PusherSession: ReconnectingSession {
     }
 
     var connection: ConnectionStateMachine
-    private let shared: SharedConfiguration
-    var configuration: PusherConfiguration { _read { yield self.shared.value } }
+    let configuration: PusherConfiguration
     var useTLS: Bool
     private(set) var state = ConnectionState.initialized
     var socketID: String?
@@ -59,10 +69,10 @@ struct PusherSession: ReconnectingSession {
     /// When the state becomes `unavailable`.
     var unavailableAt: Instant?
     /// What the server complained of last, and when: some say there why they close.
-    var lastServerError: (error: ServerError, at: Instant)?
+    var lastServerError: Complaint?
     var pingedAt: Instant?
 
-    var indices: [String: Int] = [:]
+    var indices = SmallDictionary<String, Int>()
     var channels: [ChannelRecord?] = []
     var freeChannels: [Int] = []
     /// Of the last event. It is forgotten whenever a channel or a listener comes or goes.
@@ -70,26 +80,25 @@ struct PusherSession: ReconnectingSession {
     /// Channels that were unsubscribed and whose routes are still held.
     var retired: [ChannelRecord] = []
     var subscriptionDeadlines = Deadlines<Int>()
-    var works: [WorkID: Int] = [:]
+    var works = SmallDictionary<WorkID, Int>()
     var generator: SplitMix64
     private var lastWork: UInt64 = 0
 
     var routes = EventRoutes()
-    var topics: [ListenerID: Topic] = [:]
+    var topics = SmallDictionary<ListenerID, Topic>()
     let stateRoute, connectingInRoute, errorRoute: Route
     var globalEvents: ChannelRoutes
 
     var connectWaiters: [WaiterID] = []
     var endWaiters: [WaiterID] = []
 
-    init(_ shared: SharedConfiguration, seed: UInt64) {
-        let configuration = shared.value
+    init(_ configuration: PusherConfiguration, seed: UInt64) {
         var policy = ConnectionPolicy()
         policy.openTimeout = configuration.connectTimeout
         policy.backoff = configuration.backoff
         self.connection = ConnectionStateMachine(policy: policy, generator: SplitMix64(seed: seed))
         self.generator = SplitMix64(seed: ~seed)
-        self.shared = shared
+        self.configuration = configuration
         self.useTLS = configuration.useTLS
         self.stateRoute = self.routes.make()
         self.connectingInRoute = self.routes.make()
@@ -172,11 +181,11 @@ struct PusherSession: ReconnectingSession {
 
     /// Some servers say why in an error event and then close without a code of their own.
     private func meaning(of reason: CloseReason, now: Instant) -> CloseReason {
-        guard let (error, at) = self.lastServerError, let code = error.code, (4000...4299).contains(code) else { return reason }
+        guard let complaint = self.lastServerError, let code = complaint.error.code, (4000...4299).contains(code) else { return reason }
         switch reason {
         case .peer(.normal, _), .peer(.noStatus, _), .peer(.goingAway, _), .transport:
-            guard self.socketID == nil || at.advanced(by: .seconds(1)) >= now else { return reason }
-            return .peer(CloseCode(rawValue: UInt16(code)), error.message)
+            guard self.socketID == nil || complaint.at.advanced(by: .seconds(1)) >= now else { return reason }
+            return .peer(CloseCode(rawValue: UInt16(code)), complaint.error.message)
         default: return reason
         }
     }
@@ -287,17 +296,4 @@ struct PusherSession: ReconnectingSession {
             effects.runs.append(Effects<Self>.Run(route, end: end))
         }
     }
-}
-
-/// The configuration, which is large and never changes: one for the client and its session.
-final class SharedConfiguration: Sendable {
-    let value: PusherConfiguration
-
-    init(_ value: PusherConfiguration) {
-        self.value = value
-    }
-}
-
-extension PusherSession {
-    init(_ configuration: PusherConfiguration, seed: UInt64) { self.init(SharedConfiguration(configuration), seed: seed) }
 }

@@ -2,7 +2,7 @@
 ///
 /// It is the only place with a lock and a timer, it runs any session machine, and it owns no task. The connection
 /// holds the driver until it has ended, so its owner, the public client, stops it when it is dropped.
-package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sleeper {
+package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sleeper, EventSource {
     /// Begins the work on any thread and returns how to cancel it. `finished` may be called on any thread, once.
     package typealias Perform =
         @Sendable (
@@ -22,15 +22,14 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
 
     private struct State: Sendable {
         var effects: Effects<Machine>
-        var connections: [ConnectionID: any WebSocketConnection] = [:]
-        var listeners: [ListenerID: Registered] = [:]
+        var connections = SmallDictionary<ConnectionID, any WebSocketConnection>()
+        var listeners = SmallDictionary<ListenerID, Registered>()
         /// By number, not as a count: a listener may end between its consumer's taking a batch and saying so.
         var fullListeners: Set<ListenerID> = []
         var paused: ConnectionID?
-        var waiters: [WaiterID: Waiter<Outcome>] = [:]
+        var waiters = SmallDictionary<WaiterID, Waiter<Outcome>>()
         var waiterDeadlines = Deadlines<WaiterID>()
-        var waiterLimits: [WaiterID: Duration] = [:]
-        var works: [WorkID: WorkState] = [:]
+        var works = SmallDictionary<WorkID, WorkState>()
         var lastNumber: UInt64 = 0
         var armed: Instant?
         // Last: in unspecialised code what follows a value of generic type has no fixed offset.
@@ -104,15 +103,12 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
     package func ask(
         limit: Duration? = nil, _ question: (inout Machine, WaiterID, Instant, inout Effects<Machine>) -> Void
     ) async throws(Machine.Failure) -> Machine.Answer {
-        let waiter = Waiter<Outcome>()
+        let waiter = Waiter<Outcome>(limit: limit)
         var id = WaiterID(rawValue: 0)
         self.run { state, now in
             id = WaiterID(rawValue: state.nextNumber())
             state.waiters[id] = waiter
-            if let limit {
-                state.waiterDeadlines.set(id, now.advanced(by: limit))
-                state.waiterLimits[id] = limit
-            }
+            if let limit { state.waiterDeadlines.set(id, now.advanced(by: limit)) }
             question(&state.machine, id, now, &state.effects)
         }
         let asked = id
@@ -134,7 +130,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
             register(&state.machine, id, &state.effects)
         }
         let registered = id
-        return EventSequence(EventSequence<Element>.Listener(buffer) { [weak self] in self?.listener(registered, $0) })
+        return EventSequence(EventSequence<Element>.Listener(buffer, registered, of: self))
     }
 
     /// A connection that somebody else made, as a listener does. What it brings comes as for any other.
@@ -186,7 +182,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
         self.run { state, now in
             state.armed = nil
             while let due = state.waiterDeadlines.popDue(now) {
-                let limit = state.waiterLimits.removeValue(forKey: due.key) ?? .zero
+                let limit = state.waiters[due.key]?.limit ?? .zero
                 state.effects.commands.append(.answer(due.key, .failure(Machine.timedOut(after: limit))))
                 state.machine.withdrawn(due.key, now: now, &state.effects)
             }
@@ -219,16 +215,18 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
         if !isWanted { cancel?() }
     }
 
-    private func listener<Element>(_ id: ListenerID, _ signal: EventSequence<Element>.Signal) {
+    package func drained(_ id: ListenerID) {
         self.run { state, now, deferred in
-            guard let registered = state.listeners[id] else { return }
-            if signal == .left {
-                state.listeners[id] = nil
-                state.machine.left(id)
-            } else if registered.listener.isFull {
-                // It filled up again meanwhile, and will be drained again.
-                return
-            }
+            // It may have filled up again meanwhile, and will be drained again.
+            guard let registered = state.listeners[id], !registered.listener.isFull else { return }
+            self.isFullNoLonger(id, &state, now, &deferred)
+        }
+    }
+
+    package func left(_ id: ListenerID) {
+        self.run { state, now, deferred in
+            guard state.listeners.removeValue(forKey: id) != nil else { return }
+            state.machine.left(id)
             self.isFullNoLonger(id, &state, now, &deferred)
         }
     }
@@ -306,18 +304,18 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
                 if case .running(let cancel?) = state.works.removeValue(forKey: id) { deferred.add(.run(cancel)) }
             case .answer(let id, let outcome):
                 state.waiterDeadlines.set(id, nil)
-                state.waiterLimits[id] = nil
                 deferred.wake(state.waiters.removeValue(forKey: id)?.fulfil(outcome))
             case .endListeners(let ids, let reason):
                 for id in ids { self.end(id, reason, &state, now, &deferred) }
             case .finish(let reason):
-                let ending = state.listeners.filter { $0.value.lifetime == .connection }.keys.sorted { $0.rawValue < $1.rawValue }
-                for id in ending { self.end(id, .closed(reason), &state, now, &deferred) }
+                let ending = state.listeners.entries.filter { $0.value.lifetime == .connection }.map(\.key)
+                for id in ending.sorted(by: { $0.rawValue < $1.rawValue }) { self.end(id, .closed(reason), &state, now, &deferred) }
             case .log(let level, let message):
                 deferred.add(.run { [log, subsystem] in log.log(level, subsystem, message) })
             }
         }
-        state.effects.commands.removeAll(keepingCapacity: true)
+        // A server's many are worth their memory; a client's few are not, and it has none for most of the time.
+        state.effects.commands.removeAll(keepingCapacity: state.effects.commands.count > 16)
     }
 
     private func end(_ id: ListenerID, _ reason: EndReason, _ state: inout State, _ now: Instant, _ deferred: inout Deferred) {

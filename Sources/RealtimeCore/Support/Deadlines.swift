@@ -31,7 +31,7 @@ package struct Deadlines<Key: Hashable & Sendable>: Sendable {
         self.lastNumber += 1
         self.numbers[key] = self.lastNumber
         self.insert(Entry(instant: instant, number: self.lastNumber, key: key))
-        if self.heap.count > 64, self.heap.count > 4 * self.numbers.count { self.compact() }
+        if self.heap.count > 64, self.heap.count > 2 * self.numbers.count { self.compact() }
         self.settle()
     }
 
@@ -43,8 +43,12 @@ package struct Deadlines<Key: Hashable & Sendable>: Sendable {
         return (first.instant, first.key)
     }
 
-    /// What is at the top counts, always.
+    /// What is at the top counts, always. Nobody's deadlines need no memory.
     private mutating func settle() {
+        guard !self.numbers.isEmpty else {
+            (self.numbers, self.heap, self.earliest) = ([:], [], nil)
+            return
+        }
         while let first = self.heap.first, self.numbers[first.key] != first.number { self.removeFirst() }
         self.earliest = self.heap.first?.instant
     }
