@@ -30,19 +30,31 @@ public struct PusherConfiguration: Sendable {
     }
 
     /// Never changed, so that all copies can have it, and with them all the clients that are made with one configuration.
-    private final class Shared: Sendable {
+    private final class Storage: Sendable {
         let values: Values
+        let connectionPolicy: Shared<ConnectionPolicy>
+        let surroundings: SessionDriver<PusherSession>.Surroundings
 
         init(_ values: Values) {
             self.values = values
+            var policy = ConnectionPolicy()
+            policy.openTimeout = values.connectTimeout
+            policy.backoff = values.backoff
+            self.connectionPolicy = Shared(policy)
+            self.surroundings = SessionDriver<PusherSession>.Surroundings(
+                transport: values.transports.webSocket, time: values.transports.time, log: values.log, subsystem: "pusher",
+                perform: PusherClient.perform)
         }
     }
 
-    private var shared: Shared
+    private var storage: Storage
     private var values: Values {
-        _read { yield self.shared.values }
-        set { self.shared = Shared(newValue) }
+        _read { yield self.storage.values }
+        set { self.storage = Storage(newValue) }
     }
+
+    var connectionPolicy: Shared<ConnectionPolicy> { self.storage.connectionPolicy }
+    var surroundings: SessionDriver<PusherSession>.Surroundings { self.storage.surroundings }
 
     /// The application's key.
     public var key: String {
@@ -139,7 +151,7 @@ public struct PusherConfiguration: Sendable {
 
     /// An application on a host of your own.
     public init(key: String, host: String, port: Int? = nil, path: String = "", useTLS: Bool = true) {
-        self.shared = Shared(Values(key: key, host: host, port: port, path: path, useTLS: useTLS))
+        self.storage = Storage(Values(key: key, host: host, port: port, path: path, useTLS: useTLS))
     }
 
     /// An application by the address of its server, such as `ws://127.0.0.1:6001`.

@@ -76,7 +76,8 @@ extension PusherSession {
         case .subscribe: self.send(PusherFrames.subscribe(record.name), &effects)
         case .authorize:
             self.works[work] = index
-            effects.commands.append(.work(work, Work(request: AuthorizationRequest(channel: record.name, socketID: socketID))))
+            let request = AuthorizationRequest(channel: record.name, socketID: socketID)
+            effects.commands.append(.work(work, Work(request: request, configuration: self.configuration)))
         }
         self.subscriptionDeadlines.set(index, now.advanced(by: self.configuration.subscriptionTimeout))
         self.announce(index, since: before, &effects)
@@ -92,7 +93,7 @@ extension PusherSession {
     }
 
     mutating func workFinished(_ id: WorkID, _ result: WorkResult, now: Instant, _ effects: inout Effects<Self>) {
-        guard let index = self.works.removeValue(forKey: id), let record = self.channels[index] else { return }
+        guard let index = self.works.take(id), let record = self.channels[index] else { return }
         switch result {
         case .failure(let error): self.subscriptionFailed(index, error, now: now, &effects)
         case .success(let authorization):
@@ -296,7 +297,7 @@ extension PusherSession {
     }
 
     private mutating func cancel(_ work: WorkID, _ effects: inout Effects<Self>) {
-        self.works[work] = nil
+        _ = self.works.take(work)
         effects.commands.append(.cancel(work))
     }
 

@@ -159,7 +159,7 @@ extension PusherSession {
         let only = signed.count == 1 && (server.code == nil || server.code == 4009) ? signed.first : nil
         guard let index = named ?? only else {
             // What is said of no subscription may be why the connection ends.
-            self.lastServerError = Complaint(server, at: now)
+            self.lastServerError = (server, now)
             return
         }
         let refused = "The service refused the subscription to \(self.name(index)): \(server.message)"

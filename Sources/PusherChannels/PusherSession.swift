@@ -20,6 +20,7 @@ struct PusherSession: ReconnectingSession {
 
     struct Work: Sendable {
         var request: AuthorizationRequest
+        var configuration: PusherConfiguration
     }
 
     typealias WorkResult = Result<ChannelAuthorization, PusherError>
@@ -40,17 +41,6 @@ struct PusherSession: ReconnectingSession {
         var memberChanges: Route
     }
 
-    /// What a server complained of. A class, because it is rare and large.
-    final class Complaint: Sendable {
-        let error: ServerError
-        let at: Instant
-
-        init(_ error: ServerError, at: Instant) {
-            self.error = error
-            self.at = at
-        }
-    }
-
     /// What a listener listens to.
     enum Topic: Sendable {
         case states, connectingIn, errors
@@ -62,15 +52,15 @@ struct PusherSession: ReconnectingSession {
 
     var connection: ConnectionStateMachine
     let configuration: PusherConfiguration
-    var useTLS: Bool
     private(set) var state = ConnectionState.initialized
     var socketID: String?
-    var isFirstConnection = true
     /// When the state becomes `unavailable`.
     var unavailableAt: Instant?
     /// What the server complained of last, and when: some say there why they close.
-    var lastServerError: Complaint?
+    @Rare var lastServerError: (error: ServerError, at: Instant)?
     var pingedAt: Instant?
+    var useTLS: Bool
+    var isFirstConnection = true
 
     var indices = SmallDictionary<String, Int>()
     var channels: [ChannelRecord?] = []
@@ -80,7 +70,7 @@ struct PusherSession: ReconnectingSession {
     /// Channels that were unsubscribed and whose routes are still held.
     var retired: [ChannelRecord] = []
     var subscriptionDeadlines = Deadlines<Int>()
-    var works = SmallDictionary<WorkID, Int>()
+    var works: [WorkID: Int] = [:]
     var generator: SplitMix64
     private var lastWork: UInt64 = 0
 
@@ -93,10 +83,7 @@ struct PusherSession: ReconnectingSession {
     var endWaiters: [WaiterID] = []
 
     init(_ configuration: PusherConfiguration, seed: UInt64) {
-        var policy = ConnectionPolicy()
-        policy.openTimeout = configuration.connectTimeout
-        policy.backoff = configuration.backoff
-        self.connection = ConnectionStateMachine(policy: policy, generator: SplitMix64(seed: seed))
+        self.connection = ConnectionStateMachine(policy: configuration.connectionPolicy, generator: SplitMix64(seed: seed))
         self.generator = SplitMix64(seed: ~seed)
         self.configuration = configuration
         self.useTLS = configuration.useTLS
@@ -181,11 +168,11 @@ struct PusherSession: ReconnectingSession {
 
     /// Some servers say why in an error event and then close without a code of their own.
     private func meaning(of reason: CloseReason, now: Instant) -> CloseReason {
-        guard let complaint = self.lastServerError, let code = complaint.error.code, (4000...4299).contains(code) else { return reason }
+        guard let (error, at) = self.lastServerError, let code = error.code, (4000...4299).contains(code) else { return reason }
         switch reason {
         case .peer(.normal, _), .peer(.noStatus, _), .peer(.goingAway, _), .transport:
-            guard self.socketID == nil || complaint.at.advanced(by: .seconds(1)) >= now else { return reason }
-            return .peer(CloseCode(rawValue: UInt16(code)), complaint.error.message)
+            guard self.socketID == nil || at.advanced(by: .seconds(1)) >= now else { return reason }
+            return .peer(CloseCode(rawValue: UInt16(code)), error.message)
         default: return reason
         }
     }

@@ -32,7 +32,9 @@ public final class PusherServer: ListenerHandler {
         self.app = app
         self.unixTime = unixTime ?? { Self.secondsSince1970() }
         let machine = PusherServerMachine(app, asksBeforeSubscribing: hooks.onSubscribe != nil, seed: seed)
-        self.driver = SessionDriver(machine, transport: NoTransport(), time: time, log: log, subsystem: "pusher-server") { work, finished in
+        let surroundings = SessionDriver<PusherServerMachine>.Surroundings(
+            transport: NoTransport(), time: time, log: log, subsystem: "pusher-server"
+        ) { work, finished in
             guard let ask = hooks.onSubscribe else {
                 finished(.accept)
                 return nil
@@ -41,6 +43,7 @@ public final class PusherServer: ListenerHandler {
             let task = Task { finished(await ask(work.attempt)) }
             return { task.cancel() }
         }
+        self.driver = SessionDriver(machine, in: surroundings)
     }
 
     /// A server for clients on the same in-memory network. The network's time is its time.

@@ -3,11 +3,32 @@
 /// It is the only place with a lock and a timer, it runs any session machine, and it owns no task. The connection
 /// holds the driver until it has ended, so its owner, the public client, stops it when it is dropped.
 package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sleeper, EventSource {
-    /// Begins the work on any thread and returns how to cancel it. `finished` may be called on any thread, once.
-    package typealias Perform =
-        @Sendable (
-            Machine.Work, _ finished: @escaping @Sendable (Machine.WorkResult) -> Void
-        ) -> (@Sendable () -> Void)?
+    /// What a driver needs of the world around it. Drivers may share it.
+    package final class Surroundings: Sendable {
+        /// Begins the work on any thread and returns how to cancel it. `finished` may be called on any thread, once.
+        package typealias Perform =
+            @Sendable (
+                Machine.Work, _ finished: @escaping @Sendable (Machine.WorkResult) -> Void
+            ) -> (@Sendable () -> Void)?
+
+        let transport: any WebSocketTransport
+        let time: any TimeSource
+        let log: LogSink
+        let subsystem: String
+        let perform: Perform
+
+        package init(
+            transport: any WebSocketTransport, time: any TimeSource, log: LogSink = .standard, subsystem: String,
+            perform: @escaping Perform = { _, _ in nil }
+        ) {
+            self.transport = transport
+            self.time = time
+            self.log = log
+            self.subsystem = subsystem
+            self.perform = perform
+        }
+    }
+
     private typealias Outcome = Result<Machine.Answer, Machine.Failure>
 
     private enum WorkState: Sendable {
@@ -27,9 +48,9 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
         /// By number, not as a count: a listener may end between its consumer's taking a batch and saying so.
         var fullListeners: Set<ListenerID> = []
         var paused: ConnectionID?
-        var waiters = SmallDictionary<WaiterID, Waiter<Outcome>>()
+        var waiters: [WaiterID: Waiter<Outcome>] = [:]
         var waiterDeadlines = Deadlines<WaiterID>()
-        var works = SmallDictionary<WorkID, WorkState>()
+        var works: [WorkID: WorkState] = [:]
         var lastNumber: UInt64 = 0
         var armed: Instant?
         // Last: in unspecialised code what follows a value of generic type has no fixed offset.
@@ -44,22 +65,13 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
     }
 
     private let state: Lock<State>
-    private let transport: any WebSocketTransport
     private let time: any TimeSource
-    private let log: LogSink
-    private let subsystem: String
-    private let perform: Perform
+    private let surroundings: Surroundings
 
-    package init(
-        _ machine: Machine, transport: any WebSocketTransport, time: any TimeSource, log: LogSink = .standard, subsystem: String,
-        perform: @escaping Perform = { _, _ in nil }
-    ) {
-        self.state = Lock(State(effects: Effects(logLevel: log.minimumLevel), machine: machine))
-        self.transport = transport
-        self.time = time
-        self.log = log
-        self.subsystem = subsystem
-        self.perform = perform
+    package init(_ machine: Machine, in surroundings: Surroundings) {
+        self.state = Lock(State(effects: Effects(logLevel: surroundings.log.minimumLevel), machine: machine))
+        self.time = surroundings.time
+        self.surroundings = surroundings
     }
 
     // MARK: From the user
@@ -201,9 +213,9 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
 
     private func begin(_ id: WorkID, _ work: Machine.Work) {
         guard self.state.withLock({ $0.works[id] != nil }) else { return }
-        let cancel = self.perform(work) { [weak self] result in
+        let cancel = self.surroundings.perform(work) { [weak self] result in
             self?.run { state, now in
-                guard state.works.removeValue(forKey: id) != nil else { return }
+                guard state.works.take(id) != nil else { return }
                 state.machine.workFinished(id, result, now: now, &state.effects)
             }
         }
@@ -281,7 +293,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
         for command in state.effects.commands {
             switch command {
             case .open(let id, let request):
-                let connection = self.transport.makeConnection(request, id: id, events: self)
+                let connection = self.surroundings.transport.makeConnection(request, id: id, events: self)
                 state.connections[id] = connection
                 deferred.add(.open(connection))
             case .send(let id, let message):
@@ -301,17 +313,17 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
                 state.works[id] = .starting
                 deferred.add(.run { self.begin(id, work) })
             case .cancel(let id):
-                if case .running(let cancel?) = state.works.removeValue(forKey: id) { deferred.add(.run(cancel)) }
+                if case .running(let cancel?) = state.works.take(id) { deferred.add(.run(cancel)) }
             case .answer(let id, let outcome):
                 state.waiterDeadlines.set(id, nil)
-                deferred.wake(state.waiters.removeValue(forKey: id)?.fulfil(outcome))
+                deferred.wake(state.waiters.take(id)?.fulfil(outcome))
             case .endListeners(let ids, let reason):
                 for id in ids { self.end(id, reason, &state, now, &deferred) }
             case .finish(let reason):
                 let ending = state.listeners.entries.filter { $0.value.lifetime == .connection }.map(\.key)
                 for id in ending.sorted(by: { $0.rawValue < $1.rawValue }) { self.end(id, .closed(reason), &state, now, &deferred) }
             case .log(let level, let message):
-                deferred.add(.run { [log, subsystem] in log.log(level, subsystem, message) })
+                deferred.add(.run { [surroundings] in surroundings.log.log(level, surroundings.subsystem, message) })
             }
         }
         // A server's many are worth their memory; a client's few are not, and it has none for most of the time.

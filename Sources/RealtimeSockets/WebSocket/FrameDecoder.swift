@@ -24,7 +24,7 @@ package struct FrameDecoder: Sendable {
         case header, payload, ended
     }
 
-    private let role: WebSocketRole
+    let role: WebSocketRole
     private let messageLimit: Int
     private var stage = Stage.header
     /// What is open: FIN and opcode of the frame, and the opcode of the fragmented message, 0 for none.
