@@ -244,49 +244,56 @@ extension PusherSession {
     }
 
     mutating func listen(_ id: ListenerID, to topic: Topic, _ effects: inout Effects<Self>) {
-        self.topics[id] = topic
         self.lastPlace = nil
         switch topic {
-        case .states: self.routes[self.stateRoute].append(id)
-        case .connectingIn: self.routes[self.connectingInRoute].append(id)
-        case .errors: self.routes[self.errorRoute].append(id)
-        case .events(nil, let name): self.globalEvents.add(id, name, &self.routes)
+        case .states:
+            self.routes[self.stateRoute].append(id)
+            self.places[id] = .states
+        case .connectingIn:
+            self.routes[self.connectingInRoute].append(id)
+            self.places[id] = .connectingIn
+        case .errors:
+            self.routes[self.errorRoute].append(id)
+            self.places[id] = .errors
+        case .events(nil, let name):
+            self.globalEvents.add(id, name, &self.routes)
+            self.places[id] = .globalEvents
         case .events(let channel?, let name):
             guard let index = self.indices[channel] else { return self.endAtOnce(id, &effects) }
             self.channels[index]!.events.add(id, name, &self.routes)
+            self.places[id] = .events(index)
         case .subscription(let channel):
-            guard let record = self.record(channel) else { return self.endAtOnce(id, &effects) }
+            guard let index = self.indices[channel], let record = self.channels[index] else { return self.endAtOnce(id, &effects) }
             self.routes[record.states].append(id)
+            self.places[id] = .subscription(index)
         case .members(let channel):
-            guard let record = self.record(channel) else { return self.endAtOnce(id, &effects) }
+            guard let index = self.indices[channel], let record = self.channels[index] else { return self.endAtOnce(id, &effects) }
             self.routes[record.memberChanges].append(id)
+            self.places[id] = .members(index)
         }
     }
 
-    private mutating func endAtOnce(_ id: ListenerID, _ effects: inout Effects<Self>) {
-        self.topics[id] = nil
+    private func endAtOnce(_ id: ListenerID, _ effects: inout Effects<Self>) {
         effects.commands.append(.endListeners([id], .ended))
     }
 
     func listeners(on route: Route) -> [ListenerID] { self.routes[route] }
 
+    /// The channel may be gone, and its place another's, who does not know the listener.
     mutating func left(_ listener: ListenerID) {
-        guard let topic = self.topics.removeValue(forKey: listener) else { return }
+        guard let place = self.places.removeValue(forKey: listener) else { return }
         self.lastPlace = nil
-        switch topic {
+        switch place {
         case .states: self.routes[self.stateRoute].removeAll { $0 == listener }
         case .connectingIn: self.routes[self.connectingInRoute].removeAll { $0 == listener }
         case .errors: self.routes[self.errorRoute].removeAll { $0 == listener }
-        case .events(nil, _): self.globalEvents.remove(listener, &self.routes)
-        case .events(let channel?, _):
-            guard let index = self.indices[channel] else { return }
-            self.channels[index]!.events.remove(listener, &self.routes)
-        case .subscription(let channel):
-            guard let record = self.record(channel) else { return }
-            self.routes[record.states].removeAll { $0 == listener }
-        case .members(let channel):
-            guard let record = self.record(channel) else { return }
-            self.routes[record.memberChanges].removeAll { $0 == listener }
+        case .globalEvents: self.globalEvents.remove(listener, &self.routes)
+        case .events(let index):
+            self.channels[index]?.events.remove(listener, &self.routes)
+        case .subscription(let index):
+            if let record = self.channels[index] { self.routes[record.states].removeAll { $0 == listener } }
+        case .members(let index):
+            if let record = self.channels[index] { self.routes[record.memberChanges].removeAll { $0 == listener } }
         }
     }
 

@@ -50,6 +50,12 @@ struct PusherSession: ReconnectingSession {
         case members(channel: String)
     }
 
+    /// Where a listener is known, by the channel's index.
+    enum ListenerPlace: Sendable {
+        case states, connectingIn, errors, globalEvents
+        case events(Int), subscription(Int), members(Int)
+    }
+
     var connection: ConnectionStateMachine
     let configuration: PusherConfiguration
     private(set) var state = ConnectionState.initialized
@@ -69,13 +75,13 @@ struct PusherSession: ReconnectingSession {
     var lastPlace: EventPlace?
     /// Channels that were unsubscribed and whose routes are still held.
     var retired: [ChannelRecord] = []
-    var subscriptionDeadlines = Deadlines<Int>()
+    var subscriptionDeadlines = Deadlines<Int, Void>()
     var works: [WorkID: Int] = [:]
     var generator: SplitMix64
     private var lastWork: UInt64 = 0
 
     var routes = EventRoutes()
-    var topics = SmallDictionary<ListenerID, Topic>()
+    var places = SmallDictionary<ListenerID, ListenerPlace>()
     let stateRoute, connectingInRoute, errorRoute: Route
     var globalEvents: ChannelRoutes
 

@@ -58,10 +58,10 @@ struct PusherServerMachine: SessionMachine {
     private(set) var connections: [ConnectionID: Connection] = [:]
     private(set) var channels: [String: Channel] = [:]
     private var bySocketID: [String: ConnectionID] = [:]
-    private var heartbeats = Deadlines<ConnectionID>()
+    private var heartbeats = Deadlines<ConnectionID, Void>()
     private var attempts: [WorkID: Attempt] = [:]
     private var delayed: [UInt64: Delayed] = [:]
-    private var delays = Deadlines<UInt64>()
+    private var delays = Deadlines<UInt64, Void>()
     private var lastNumber: UInt64 = 0
     private var generator: SplitMix64
     private var listening: [ListenerID] = []

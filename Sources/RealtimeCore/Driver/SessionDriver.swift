@@ -49,7 +49,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
         var fullListeners: Set<ListenerID> = []
         var paused: ConnectionID?
         var waiters: [WaiterID: Waiter<Outcome>] = [:]
-        var waiterDeadlines = Deadlines<WaiterID>()
+        var waiterDeadlines = Deadlines<WaiterID, Void>()
         var works: [WorkID: WorkState] = [:]
         var lastNumber: UInt64 = 0
         var armed: Instant?
@@ -65,12 +65,11 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
     }
 
     private let state: Lock<State>
-    private let time: any TimeSource
     private let surroundings: Surroundings
+    private var time: any TimeSource { self.surroundings.time }
 
     package init(_ machine: Machine, in surroundings: Surroundings) {
         self.state = Lock(State(effects: Effects(logLevel: surroundings.log.minimumLevel), machine: machine))
-        self.time = surroundings.time
         self.surroundings = surroundings
     }
 
