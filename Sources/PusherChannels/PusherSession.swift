@@ -28,8 +28,8 @@ struct PusherSession: ReconnectingSession {
 
     struct ChannelRecord: Sendable {
         let name: String
-        let kind: ChannelKind
         var machine = PusherChannelStateMachine()
+        let kind: ChannelKind
         var members = Members()
         var userID: String?
         /// In a row, for the waits between attempts to subscribe.

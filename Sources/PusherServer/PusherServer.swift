@@ -46,6 +46,8 @@ public final class PusherServer: ListenerHandler {
         self.driver = SessionDriver(machine, in: surroundings)
     }
 
+    deinit { self.driver.shutDown() }
+
     /// A server for clients on the same in-memory network. The network's time is its time.
     public convenience init(
         app: PusherApp, network: InMemoryNetwork, hooks: PusherServerHooks = PusherServerHooks(), log: LogSink = .standard

@@ -42,6 +42,17 @@ import Testing
         #expect(expected.isEmpty)
     }
 
+    @Test func whatBelongsToADeadlineComesWithIt() {
+        var deadlines = Deadlines<Int, String>()
+        deadlines.set(1, Instant(nanoseconds: 10), "old")
+        deadlines.set(1, Instant(nanoseconds: 20), "new")
+        deadlines.set(2, Instant(nanoseconds: 15), "gone")
+        deadlines.remove(2)
+        #expect(deadlines.earliest == Instant(nanoseconds: 20))
+        #expect(deadlines.popDue(Instant(nanoseconds: 20))?.companion == "new")
+        #expect(deadlines.isEmpty && deadlines.earliest == nil)
+    }
+
     private final class Bell: Sleeper {
         let rings: Recorder<Duration>
         let clock: ManualClock

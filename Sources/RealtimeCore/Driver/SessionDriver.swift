@@ -133,7 +133,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
         register: (inout Machine, ListenerID, inout Effects<Machine>) -> Void
     ) -> EventSequence<Element> {
         let buffer = EventBuffer<Element>(policy)
-        let listener = ConvertingListener(buffer, convert: convert)
+        let listener = ConvertingListener<Machine.Event, Element>(buffer: buffer, convert: convert)
         var id = ListenerID(rawValue: 0)
         self.run { state, _ in
             id = ListenerID(rawValue: state.nextNumber())

@@ -35,7 +35,8 @@ package struct Deadlines<Key: Hashable & Sendable, Companion: Sendable>: Sendabl
         self.lastNumber += 1
         self.current[key] = Current(number: self.lastNumber, companion: companion)
         self.insert(Entry(instant: instant, number: self.lastNumber, key: key))
-        if self.heap.count > 64, self.heap.count > 2 * self.current.count { self.compact() }
+        // A third of the heap may be old, or its memory would be mostly theirs.
+        if self.heap.count > 64, 2 * self.heap.count > 3 * self.current.count { self.compact() }
         self.settle()
     }
 
