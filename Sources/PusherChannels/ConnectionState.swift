@@ -17,9 +17,9 @@ public enum ConnectionState: Hashable, Sendable {
     /// There has been no connection for a while (10 seconds unless configured otherwise). The client goes on trying.
     case unavailable
     /// No connection is possible from here, such as `wss` without a TLS library. The client does not try again by itself.
-    case failed(PusherError)
+    indirect case failed(PusherError)
     /// Ended: as asked (`nil`), or because the service refuses this client. The client does not try again by itself.
-    case disconnected(PusherError?)
+    indirect case disconnected(PusherError?)
 
     /// The documentation's word for the state.
     public var name: String {
@@ -52,5 +52,5 @@ public enum SubscriptionState: Hashable, Sendable {
     case subscribed
     /// Refused, or not answered. It is tried again after a reconnect and when `subscribe` is called; and by itself, with
     /// growing waits, when the application's server was not to be reached or was in trouble.
-    case failed(PusherError)
+    indirect case failed(PusherError)
 }

@@ -6,6 +6,11 @@ struct EventRoutes: Sendable {
     private var sets: [[ListenerID]] = []
     private var free: [Int] = []
 
+    init() {
+        // What a client with one channel and one listener needs.
+        self.sets.reserveCapacity(8)
+    }
+
     mutating func make(_ listeners: [ListenerID] = []) -> Route {
         if let index = self.free.popLast() {
             self.sets[index] = listeners
@@ -41,7 +46,7 @@ struct EventPlace: Sendable {
 struct ChannelRoutes: Sendable {
     /// Who asked, for which name (`nil`: for all), in the order in which they asked.
     private var listeners: [(id: ListenerID, name: String?)] = []
-    private var byName: [String: Route] = [:]
+    private var byName = SmallDictionary<String, Route>()
     /// For names that nobody asked for by name.
     private let others: Route
 
@@ -72,13 +77,13 @@ struct ChannelRoutes: Sendable {
     }
 
     mutating func drop(_ routes: inout EventRoutes) {
-        for route in self.byName.values { routes.drop(route) }
+        for (_, route) in self.byName.entries { routes.drop(route) }
         routes.drop(self.others)
     }
 
     private mutating func update(_ routes: inout EventRoutes) {
         let names = Set(self.listeners.compactMap(\.name))
-        for (name, route) in self.byName where !names.contains(name) {
+        for (name, route) in self.byName.entries where !names.contains(name) {
             routes.drop(route)
             self.byName[name] = nil
         }

@@ -18,7 +18,7 @@ struct PusherChannelStateMachine: Sendable {
         case authorizing(WorkID)
         case subscribing
         case subscribed
-        case failed(PusherError)
+        indirect case failed(PusherError)
     }
 
     private(set) var state: State = .waiting

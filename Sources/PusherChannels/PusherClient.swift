@@ -20,8 +20,7 @@ public final class PusherClient: Sendable {
     public static let version = "0.1.0"
 
     /// What the client was made with.
-    public var configuration: PusherConfiguration { self.shared.value }
-    private let shared: SharedConfiguration
+    public var configuration: PusherConfiguration { self.driver.read { $0.configuration } }
     private let driver: SessionDriver<PusherSession>
 
     /// A client with this configuration. It does nothing until ``connect()`` or ``run()``.
@@ -29,12 +28,8 @@ public final class PusherClient: Sendable {
     /// A configuration that cannot be used makes a client whose every attempt to connect ends as
     /// ``ConnectionState/failed(_:)``, with the reason.
     public init(_ configuration: PusherConfiguration) {
-        self.shared = SharedConfiguration(configuration)
-        let transports = configuration.transports
         self.driver = SessionDriver(
-            PusherSession(self.shared, seed: transports.seed()), transport: transports.webSocket, time: transports.time,
-            log: configuration.log,
-            subsystem: "pusher", perform: Self.performer(configuration))
+            PusherSession(configuration, seed: configuration.transports.seed()), in: configuration.surroundings)
     }
 
     /// A client for an application on one of the service's clusters.
@@ -196,40 +191,39 @@ public final class PusherClient: Sendable {
 
     // MARK: Authorisation
 
-    private static func performer(_ configuration: PusherConfiguration) -> SessionDriver<PusherSession>.Perform {
-        let http = configuration.transports.http
-        let (authorizer, key) = (configuration.authorizer, configuration.key)
-        return { work, finished in
-            let request = work.request
-            switch authorizer?.kind {
-            case nil:
-                finished(.failure(PusherError(.authorizationMissing, "\(request.channel) needs an authorisation.")))
-                return nil
-            case .secret(let secret, let userID, let userInfo):
-                finished(.success(ChannelSignature.authorize(request, key: key, secret: secret, userID: userID, userInfo: userInfo)))
-                return nil
-            case .endpoint(let endpoint):
-                // A task of its own, since the session has none: it is cancelled when nobody wants its answer any more.
-                let task = Task {
-                    do throws(PusherError) {
-                        finished(.success(try await endpoint.authorize(request, over: http)))
-                    } catch {
-                        finished(.failure(error))
-                    }
+    static func perform(
+        _ work: PusherSession.Work, _ finished: @escaping @Sendable (PusherSession.WorkResult) -> Void
+    ) -> (@Sendable () -> Void)? {
+        let (request, configuration) = (work.request, work.configuration)
+        switch configuration.authorizer?.kind {
+        case nil:
+            finished(.failure(PusherError(.authorizationMissing, "\(request.channel) needs an authorisation.")))
+            return nil
+        case .secret(let secret, let userID, let userInfo):
+            let key = configuration.key
+            finished(.success(ChannelSignature.authorize(request, key: key, secret: secret, userID: userID, userInfo: userInfo)))
+            return nil
+        case .endpoint(let endpoint):
+            // A task of its own, since the session has none: it is cancelled when nobody wants its answer any more.
+            let task = Task {
+                do throws(PusherError) {
+                    finished(.success(try await endpoint.authorize(request, over: configuration.transports.http)))
+                } catch {
+                    finished(.failure(error))
                 }
-                return { task.cancel() }
-            case .callback(let authorize):
-                // As above: the application's function needs a task to run in.
-                let task = Task {
-                    do {
-                        finished(.success(try await authorize(request)))
-                    } catch {
-                        let what = "The application's authorisation of \(request.channel) threw an error of the type \(type(of: error))."
-                        finished(.failure(PusherError(.authorizationFailed, what, cause: error)))
-                    }
-                }
-                return { task.cancel() }
             }
+            return { task.cancel() }
+        case .callback(let authorize):
+            // As above: the application's function needs a task to run in.
+            let task = Task {
+                do {
+                    finished(.success(try await authorize(request)))
+                } catch {
+                    let what = "The application's authorisation of \(request.channel) threw an error of the type \(type(of: error))."
+                    finished(.failure(PusherError(.authorizationFailed, what, cause: error)))
+                }
+            }
+            return { task.cancel() }
         }
     }
 }

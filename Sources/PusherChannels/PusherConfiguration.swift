@@ -9,42 +9,140 @@ internal import RealtimeTransports
 /// let client = PusherClient(configuration)
 /// ```
 public struct PusherConfiguration: Sendable {
+    private struct Values: Sendable {
+        var key: String
+        var host: String
+        var port: Int?
+        var path: String
+        var useTLS: Bool
+        var authorizer: Authorizer?
+        var activityTimeout: Duration = .seconds(120)
+        var pongTimeout: Duration = .seconds(30)
+        var connectTimeout: Duration = .seconds(15)
+        var unavailableTimeout: Duration = .seconds(10)
+        var subscriptionTimeout: Duration = .seconds(30)
+        var backoff: Backoff = Backoff(base: .seconds(1), cap: .seconds(60))
+        var messageLimit: Int = 1 << 20
+        var clientEventQueueLimit: Int = 64
+        var headers: HTTPHeaders = [:]
+        var log: LogSink = .standard
+        var transports: Transports = .standard
+    }
+
+    /// Never changed, so that all copies can have it, and with them all the clients that are made with one configuration.
+    private final class Storage: Sendable {
+        let values: Values
+        let connectionPolicy: Shared<ConnectionPolicy>
+        let surroundings: SessionDriver<PusherSession>.Surroundings
+
+        init(_ values: Values) {
+            self.values = values
+            var policy = ConnectionPolicy()
+            policy.openTimeout = values.connectTimeout
+            policy.backoff = values.backoff
+            self.connectionPolicy = Shared(policy)
+            self.surroundings = SessionDriver<PusherSession>.Surroundings(
+                transport: values.transports.webSocket, time: values.transports.time, log: values.log, subsystem: "pusher",
+                perform: PusherClient.perform)
+        }
+    }
+
+    private var storage: Storage
+    private var values: Values {
+        _read { yield self.storage.values }
+        set { self.storage = Storage(newValue) }
+    }
+
+    var connectionPolicy: Shared<ConnectionPolicy> { self.storage.connectionPolicy }
+    var surroundings: SessionDriver<PusherSession>.Surroundings { self.storage.surroundings }
+
     /// The application's key.
-    public var key: String
+    public var key: String {
+        get { self.values.key }
+        set { self.values.key = newValue }
+    }
     /// The host to connect to.
-    public var host: String
+    public var host: String {
+        get { self.values.host }
+        set { self.values.host = newValue }
+    }
     /// The port; `nil` for the scheme's own, 443 or 80.
-    public var port: Int?
+    public var port: Int? {
+        get { self.values.port }
+        set { self.values.port = newValue }
+    }
     /// What stands before `/app/…`, with a leading slash and without one at the end; empty by default.
-    public var path: String
+    public var path: String {
+        get { self.values.path }
+        set { self.values.path = newValue }
+    }
     /// Whether to use TLS. A server that accepts nothing else (close code 4000) is given TLS in any case.
-    public var useTLS: Bool
+    public var useTLS: Bool {
+        get { self.values.useTLS }
+        set { self.values.useTLS = newValue }
+    }
     /// How private and presence channels are authorised; without it they fail.
-    public var authorizer: Authorizer?
+    public var authorizer: Authorizer? {
+        get { self.values.authorizer }
+        set { self.values.authorizer = newValue }
+    }
     /// After so long without a message the client pings. The server's own wish counts when it is shorter. 120 seconds
     /// by default, as the protocol says.
-    public var activityTimeout: Duration = .seconds(120)
+    public var activityTimeout: Duration {
+        get { self.values.activityTimeout }
+        set { self.values.activityTimeout = newValue }
+    }
     /// How long the server may take to answer that ping before the connection is given up. 30 seconds by default.
-    public var pongTimeout: Duration = .seconds(30)
+    public var pongTimeout: Duration {
+        get { self.values.pongTimeout }
+        set { self.values.pongTimeout = newValue }
+    }
     /// How long one attempt may take, from the look-up of the name to the server's greeting. 15 seconds by default.
-    public var connectTimeout: Duration = .seconds(15)
+    public var connectTimeout: Duration {
+        get { self.values.connectTimeout }
+        set { self.values.connectTimeout = newValue }
+    }
     /// After so long without a connection the state is ``ConnectionState/unavailable``. 10 seconds by default.
-    public var unavailableTimeout: Duration = .seconds(10)
+    public var unavailableTimeout: Duration {
+        get { self.values.unavailableTimeout }
+        set { self.values.unavailableTimeout = newValue }
+    }
     /// How long an authorisation and the answer to a subscription may take together. 30 seconds by default.
-    public var subscriptionTimeout: Duration = .seconds(30)
+    public var subscriptionTimeout: Duration {
+        get { self.values.subscriptionTimeout }
+        set { self.values.subscriptionTimeout = newValue }
+    }
     /// The waits between attempts.
-    public var backoff = Backoff(base: .seconds(1), cap: .seconds(60))
+    public var backoff: Backoff {
+        get { self.values.backoff }
+        set { self.values.backoff = newValue }
+    }
     /// The largest message accepted, in bytes; a larger one ends the connection. 1 MiB by default: the service's own
     /// limit is 10 KiB of data for an event.
-    public var messageLimit: Int = 1 << 20
+    public var messageLimit: Int {
+        get { self.values.messageLimit }
+        set { self.values.messageLimit = newValue }
+    }
     /// How many client events wait for a subscription before `trigger` throws. 64 by default.
-    public var clientEventQueueLimit: Int = 64
+    public var clientEventQueueLimit: Int {
+        get { self.values.clientEventQueueLimit }
+        set { self.values.clientEventQueueLimit = newValue }
+    }
     /// More header fields for the WebSocket's upgrade request.
-    public var headers: HTTPHeaders = [:]
+    public var headers: HTTPHeaders {
+        get { self.values.headers }
+        set { self.values.headers = newValue }
+    }
     /// Where log messages go.
-    public var log: LogSink = .standard
+    public var log: LogSink {
+        get { self.values.log }
+        set { self.values.log = newValue }
+    }
     /// What carries the connection.
-    public var transports: Transports = .standard
+    public var transports: Transports {
+        get { self.values.transports }
+        set { self.values.transports = newValue }
+    }
 
     /// An application on one of the service's clusters.
     public init(key: String, cluster: String) {
@@ -53,11 +151,7 @@ public struct PusherConfiguration: Sendable {
 
     /// An application on a host of your own.
     public init(key: String, host: String, port: Int? = nil, path: String = "", useTLS: Bool = true) {
-        self.key = key
-        self.host = host
-        self.port = port
-        self.path = path
-        self.useTLS = useTLS
+        self.storage = Storage(Values(key: key, host: host, port: port, path: path, useTLS: useTLS))
     }
 
     /// An application by the address of its server, such as `ws://127.0.0.1:6001`.

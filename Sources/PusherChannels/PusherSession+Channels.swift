@@ -76,7 +76,8 @@ extension PusherSession {
         case .subscribe: self.send(PusherFrames.subscribe(record.name), &effects)
         case .authorize:
             self.works[work] = index
-            effects.commands.append(.work(work, Work(request: AuthorizationRequest(channel: record.name, socketID: socketID))))
+            let request = AuthorizationRequest(channel: record.name, socketID: socketID)
+            effects.commands.append(.work(work, Work(request: request, configuration: self.configuration)))
         }
         self.subscriptionDeadlines.set(index, now.advanced(by: self.configuration.subscriptionTimeout))
         self.announce(index, since: before, &effects)
@@ -92,7 +93,7 @@ extension PusherSession {
     }
 
     mutating func workFinished(_ id: WorkID, _ result: WorkResult, now: Instant, _ effects: inout Effects<Self>) {
-        guard let index = self.works.removeValue(forKey: id), let record = self.channels[index] else { return }
+        guard let index = self.works.take(id), let record = self.channels[index] else { return }
         switch result {
         case .failure(let error): self.subscriptionFailed(index, error, now: now, &effects)
         case .success(let authorization):
@@ -243,49 +244,56 @@ extension PusherSession {
     }
 
     mutating func listen(_ id: ListenerID, to topic: Topic, _ effects: inout Effects<Self>) {
-        self.topics[id] = topic
         self.lastPlace = nil
         switch topic {
-        case .states: self.routes[self.stateRoute].append(id)
-        case .connectingIn: self.routes[self.connectingInRoute].append(id)
-        case .errors: self.routes[self.errorRoute].append(id)
-        case .events(nil, let name): self.globalEvents.add(id, name, &self.routes)
+        case .states:
+            self.routes[self.stateRoute].append(id)
+            self.places[id] = .states
+        case .connectingIn:
+            self.routes[self.connectingInRoute].append(id)
+            self.places[id] = .connectingIn
+        case .errors:
+            self.routes[self.errorRoute].append(id)
+            self.places[id] = .errors
+        case .events(nil, let name):
+            self.globalEvents.add(id, name, &self.routes)
+            self.places[id] = .globalEvents
         case .events(let channel?, let name):
             guard let index = self.indices[channel] else { return self.endAtOnce(id, &effects) }
             self.channels[index]!.events.add(id, name, &self.routes)
+            self.places[id] = .events(index)
         case .subscription(let channel):
-            guard let record = self.record(channel) else { return self.endAtOnce(id, &effects) }
+            guard let index = self.indices[channel], let record = self.channels[index] else { return self.endAtOnce(id, &effects) }
             self.routes[record.states].append(id)
+            self.places[id] = .subscription(index)
         case .members(let channel):
-            guard let record = self.record(channel) else { return self.endAtOnce(id, &effects) }
+            guard let index = self.indices[channel], let record = self.channels[index] else { return self.endAtOnce(id, &effects) }
             self.routes[record.memberChanges].append(id)
+            self.places[id] = .members(index)
         }
     }
 
-    private mutating func endAtOnce(_ id: ListenerID, _ effects: inout Effects<Self>) {
-        self.topics[id] = nil
+    private func endAtOnce(_ id: ListenerID, _ effects: inout Effects<Self>) {
         effects.commands.append(.endListeners([id], .ended))
     }
 
     func listeners(on route: Route) -> [ListenerID] { self.routes[route] }
 
+    /// The channel may be gone, and its place another's, who does not know the listener.
     mutating func left(_ listener: ListenerID) {
-        guard let topic = self.topics.removeValue(forKey: listener) else { return }
+        guard let place = self.places.removeValue(forKey: listener) else { return }
         self.lastPlace = nil
-        switch topic {
+        switch place {
         case .states: self.routes[self.stateRoute].removeAll { $0 == listener }
         case .connectingIn: self.routes[self.connectingInRoute].removeAll { $0 == listener }
         case .errors: self.routes[self.errorRoute].removeAll { $0 == listener }
-        case .events(nil, _): self.globalEvents.remove(listener, &self.routes)
-        case .events(let channel?, _):
-            guard let index = self.indices[channel] else { return }
-            self.channels[index]!.events.remove(listener, &self.routes)
-        case .subscription(let channel):
-            guard let record = self.record(channel) else { return }
-            self.routes[record.states].removeAll { $0 == listener }
-        case .members(let channel):
-            guard let record = self.record(channel) else { return }
-            self.routes[record.memberChanges].removeAll { $0 == listener }
+        case .globalEvents: self.globalEvents.remove(listener, &self.routes)
+        case .events(let index):
+            self.channels[index]?.events.remove(listener, &self.routes)
+        case .subscription(let index):
+            if let record = self.channels[index] { self.routes[record.states].removeAll { $0 == listener } }
+        case .members(let index):
+            if let record = self.channels[index] { self.routes[record.memberChanges].removeAll { $0 == listener } }
         }
     }
 
@@ -296,7 +304,7 @@ extension PusherSession {
     }
 
     private mutating func cancel(_ work: WorkID, _ effects: inout Effects<Self>) {
-        self.works[work] = nil
+        _ = self.works.take(work)
         effects.commands.append(.cancel(work))
     }
 

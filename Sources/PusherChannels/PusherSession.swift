@@ -20,6 +20,7 @@ struct PusherSession: ReconnectingSession {
 
     struct Work: Sendable {
         var request: AuthorizationRequest
+        var configuration: PusherConfiguration
     }
 
     typealias WorkResult = Result<ChannelAuthorization, PusherError>
@@ -27,8 +28,8 @@ struct PusherSession: ReconnectingSession {
 
     struct ChannelRecord: Sendable {
         let name: String
-        let kind: ChannelKind
         var machine = PusherChannelStateMachine()
+        let kind: ChannelKind
         var members = Members()
         var userID: String?
         /// In a row, for the waits between attempts to subscribe.
@@ -49,47 +50,48 @@ struct PusherSession: ReconnectingSession {
         case members(channel: String)
     }
 
+    /// Where a listener is known, by the channel's index.
+    enum ListenerPlace: Sendable {
+        case states, connectingIn, errors, globalEvents
+        case events(Int), subscription(Int), members(Int)
+    }
+
     var connection: ConnectionStateMachine
-    private let shared: SharedConfiguration
-    var configuration: PusherConfiguration { _read { yield self.shared.value } }
-    var useTLS: Bool
+    let configuration: PusherConfiguration
     private(set) var state = ConnectionState.initialized
     var socketID: String?
-    var isFirstConnection = true
     /// When the state becomes `unavailable`.
     var unavailableAt: Instant?
     /// What the server complained of last, and when: some say there why they close.
-    var lastServerError: (error: ServerError, at: Instant)?
+    @Rare var lastServerError: (error: ServerError, at: Instant)?
     var pingedAt: Instant?
+    var useTLS: Bool
+    var isFirstConnection = true
 
-    var indices: [String: Int] = [:]
+    var indices = SmallDictionary<String, Int>()
     var channels: [ChannelRecord?] = []
     var freeChannels: [Int] = []
     /// Of the last event. It is forgotten whenever a channel or a listener comes or goes.
     var lastPlace: EventPlace?
     /// Channels that were unsubscribed and whose routes are still held.
     var retired: [ChannelRecord] = []
-    var subscriptionDeadlines = Deadlines<Int>()
+    var subscriptionDeadlines = Deadlines<Int, Void>()
     var works: [WorkID: Int] = [:]
     var generator: SplitMix64
     private var lastWork: UInt64 = 0
 
     var routes = EventRoutes()
-    var topics: [ListenerID: Topic] = [:]
+    var places = SmallDictionary<ListenerID, ListenerPlace>()
     let stateRoute, connectingInRoute, errorRoute: Route
     var globalEvents: ChannelRoutes
 
     var connectWaiters: [WaiterID] = []
     var endWaiters: [WaiterID] = []
 
-    init(_ shared: SharedConfiguration, seed: UInt64) {
-        let configuration = shared.value
-        var policy = ConnectionPolicy()
-        policy.openTimeout = configuration.connectTimeout
-        policy.backoff = configuration.backoff
-        self.connection = ConnectionStateMachine(policy: policy, generator: SplitMix64(seed: seed))
+    init(_ configuration: PusherConfiguration, seed: UInt64) {
+        self.connection = ConnectionStateMachine(policy: configuration.connectionPolicy, generator: SplitMix64(seed: seed))
         self.generator = SplitMix64(seed: ~seed)
-        self.shared = shared
+        self.configuration = configuration
         self.useTLS = configuration.useTLS
         self.stateRoute = self.routes.make()
         self.connectingInRoute = self.routes.make()
@@ -307,17 +309,4 @@ struct PusherSession: ReconnectingSession {
             effects.runs.append(Effects<Self>.Run(route, end: end))
         }
     }
-}
-
-/// The configuration, which is large and never changes: one for the client and its session.
-final class SharedConfiguration: Sendable {
-    let value: PusherConfiguration
-
-    init(_ value: PusherConfiguration) {
-        self.value = value
-    }
-}
-
-extension PusherSession {
-    init(_ configuration: PusherConfiguration, seed: UInt64) { self.init(SharedConfiguration(configuration), seed: seed) }
 }

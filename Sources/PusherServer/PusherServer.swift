@@ -34,12 +34,17 @@ public final class PusherServer: ListenerHandler {
         let questions = PusherServerMachine.Questions(
             connections: hooks.onConnect != nil, subscriptions: hooks.onSubscribe != nil, clientEvents: hooks.onClientEvent != nil)
         let machine = PusherServerMachine(app, asks: questions, seed: seed)
-        self.driver = SessionDriver(machine, transport: NoTransport(), time: time, log: log, subsystem: "pusher-server") { work, finished in
+        let surroundings = SessionDriver<PusherServerMachine>.Surroundings(
+            transport: NoTransport(), time: time, log: log, subsystem: "pusher-server"
+        ) { work, finished in
             // A hook needs a task to run in; it is cancelled when its client has gone.
             let task = Task { finished(await hooks.verdict(on: work)) }
             return { task.cancel() }
         }
+        self.driver = SessionDriver(machine, in: surroundings)
     }
+
+    deinit { self.driver.shutDown() }
 
     /// A server for clients on the same in-memory network. The network's time is its time.
     public convenience init(

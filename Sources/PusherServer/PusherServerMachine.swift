@@ -83,10 +83,10 @@ struct PusherServerMachine: SessionMachine {
     var connections: [ConnectionID: Connection] = [:]
     var channels: [String: Channel] = [:]
     private(set) var bySocketID: [String: ConnectionID] = [:]
-    private var heartbeats = Deadlines<ConnectionID>()
+    private var heartbeats = Deadlines<ConnectionID, Void>()
     var pending: [WorkID: Pending] = [:]
     private var delayed: [UInt64: Delayed] = [:]
-    private var delays = Deadlines<UInt64>()
+    private var delays = Deadlines<UInt64, Void>()
     private var lastNumber: UInt64 = 0
     private var generator: SplitMix64
     var listening: [ListenerID] = []

@@ -36,6 +36,12 @@ import Testing
         #expect(RawClient(pusher, target).takeEvents() == ["pusher:connection_established"])
     }
 
+    @Test func itsEventsFinishWhenItIsDropped() async {
+        let events = PusherServer(app: .random(), network: InMemoryNetwork()).events
+        for await _ in events {}
+        #expect(events.endReason == .ended)
+    }
+
     @Test func overTheConnectionLimitIs4004UntilSomebodyLeaves() async throws {
         let pusher = try await InMemoryPusher { $0.connectionLimit = 1 }
         let first = RawClient(pusher)

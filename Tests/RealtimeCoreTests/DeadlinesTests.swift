@@ -4,7 +4,7 @@ import Testing
 
 @Suite struct DeadlinesTests {
     @Test func theyComeInOrderAndThoseOfTheSameInstantByAge() {
-        var deadlines = Deadlines<String>()
+        var deadlines = Deadlines<String, Void>()
         for (key, at) in [("c", 30), ("a", 10), ("b", 10), ("d", 20)] { deadlines.set(key, Instant(nanoseconds: Int64(at))) }
         var order: [String] = []
         while let due = deadlines.popDue(Instant(nanoseconds: 30)) { order.append(due.key) }
@@ -13,7 +13,7 @@ import Testing
     }
 
     @Test func aReplacedOrRemovedDeadlineNeverComes() {
-        var deadlines = Deadlines<Int>()
+        var deadlines = Deadlines<Int, Void>()
         deadlines.set(1, Instant(nanoseconds: 10))
         deadlines.set(1, Instant(nanoseconds: 50))
         deadlines.set(2, Instant(nanoseconds: 20))
@@ -25,7 +25,7 @@ import Testing
 
     @Test func thousandsOfReplacementsKeepTheOrder() {
         var generator = SplitMix64(seed: 3)
-        var deadlines = Deadlines<Int>()
+        var deadlines = Deadlines<Int, Void>()
         var expected: [Int: Int64] = [:]
         for _ in 0..<5_000 {
             let (key, at) = (Int.random(in: 0..<100, using: &generator), Int64.random(in: 0..<1_000, using: &generator))
@@ -40,6 +40,17 @@ import Testing
             last = due.instant.nanoseconds
         }
         #expect(expected.isEmpty)
+    }
+
+    @Test func whatBelongsToADeadlineComesWithIt() {
+        var deadlines = Deadlines<Int, String>()
+        deadlines.set(1, Instant(nanoseconds: 10), "old")
+        deadlines.set(1, Instant(nanoseconds: 20), "new")
+        deadlines.set(2, Instant(nanoseconds: 15), "gone")
+        deadlines.remove(2)
+        #expect(deadlines.earliest == Instant(nanoseconds: 20))
+        #expect(deadlines.popDue(Instant(nanoseconds: 20))?.companion == "new")
+        #expect(deadlines.isEmpty && deadlines.earliest == nil)
     }
 
     private final class Bell: Sleeper {

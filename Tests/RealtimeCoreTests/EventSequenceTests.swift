@@ -2,15 +2,30 @@ import RealtimeCore
 import RealtimeTesting
 import Testing
 
+private enum Signal { case drained, left }
+
+/// What a sequence tells its source.
+private final class Signals: EventSource {
+    private let recorder = Recorder<Signal>()
+    var all: [Signal] { self.recorder.all }
+
+    func drained(_ listener: ListenerID) { self.recorder.record(.drained) }
+    func left(_ listener: ListenerID) { self.recorder.record(.left) }
+
+    func sequence(of buffer: EventBuffer<Int> = EventBuffer(.standard)) -> EventSequence<Int> {
+        EventSequence(EventSequence<Int>.Listener(buffer, ListenerID(rawValue: 1), of: self))
+    }
+}
+
 /// A buffer with a sequence on it, and what the sequence signals.
 private struct Source {
     let buffer: EventBuffer<Int>
-    let signals = Recorder<EventSequence<Int>.Signal>()
+    let signals = Signals()
     let events: EventSequence<Int>
 
     init(_ policy: BufferPolicy = .standard) {
         self.buffer = EventBuffer(policy)
-        self.events = EventSequence(EventSequence<Int>.Listener(self.buffer) { [signals] in signals.record($0) })
+        self.events = self.signals.sequence(of: self.buffer)
     }
 
     /// What a producer does: appends under its lock, and wakes afterwards.
@@ -162,8 +177,8 @@ private struct Source {
     }
 
     @Test func theListenerHasLeftWhenTheLastCopyIsDropped() {
-        let signals = Recorder<EventSequence<Int>.Signal>()
-        var events: EventSequence<Int>? = EventSequence(EventSequence<Int>.Listener(EventBuffer(.standard)) { signals.record($0) })
+        let signals = Signals()
+        var events: EventSequence<Int>? = signals.sequence()
         var copy = events
         events = nil
         #expect(signals.all == [] && copy != nil)
@@ -172,10 +187,9 @@ private struct Source {
     }
 
     @Test func anIteratorKeepsTheListenerAlive() async {
-        let signals = Recorder<EventSequence<Int>.Signal>()
+        let signals = Signals()
         let buffer = EventBuffer<Int>(.standard)
-        var iterator: EventSequence<Int>.AsyncIterator? = EventSequence(EventSequence<Int>.Listener(buffer) { signals.record($0) })
-            .makeAsyncIterator()
+        var iterator: EventSequence<Int>.AsyncIterator? = signals.sequence(of: buffer).makeAsyncIterator()
         _ = buffer.append { $0 += [1, 2] }
         #expect(await iterator?.next() == 1)
         #expect(signals.all == [])
@@ -192,7 +206,7 @@ private struct Source {
     #if os(Linux) || os(macOS)
     @Test func twoConsumersAtATimeStopTheProgram() async {
         await #expect(processExitsWith: .failure) {
-            let events = EventSequence(EventSequence<Int>.Listener(EventBuffer(.standard)) { _ in })
+            let events = Signals().sequence()
             let first = events.makeAsyncIterator()
             let second = events.makeAsyncIterator()
             withExtendedLifetime((first, second)) {}

@@ -228,11 +228,11 @@ final class Toy: Sendable {
     init(
         log: LogSink = .none, whenFlushed: @escaping @Sendable (HandConnection) -> Void = { _ in },
         policy: (inout ConnectionPolicy) -> Void = { _ in },
-        perform: @escaping SessionDriver<ToySession>.Perform = { _, _ in nil }
+        perform: @escaping SessionDriver<ToySession>.Surroundings.Perform = { _, _ in nil }
     ) {
         self.transport = HandTransport(whenFlushed: whenFlushed)
         self.driver = SessionDriver(
-            ToySession(policy), transport: self.transport, time: self.time, log: log, subsystem: "toy", perform: perform)
+            ToySession(policy), in: .init(transport: self.transport, time: self.time, log: log, subsystem: "toy", perform: perform))
     }
 
     /// A connection that is left open would keep the driver, and the driver it.

@@ -61,7 +61,7 @@ struct PusherSimulation {
     private var random: SplitMix64
     private var now = Self.start
     private var happenings: [Int: Happening] = [:]
-    private var queue = Deadlines<Int>()
+    private var queue = Deadlines<Int, Void>()
     private var lastNumber = 0
 
     private var client: PusherSession

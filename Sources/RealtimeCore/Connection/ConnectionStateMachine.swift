@@ -45,14 +45,19 @@ package struct ConnectionStateMachine: Sendable {
     }
 
     package private(set) var state: State = .idle
-    package let policy: ConnectionPolicy
+    private let sharedPolicy: Shared<ConnectionPolicy>
+    package var policy: ConnectionPolicy { _read { yield self.sharedPolicy.value } }
     private var generator: SplitMix64
     private var lastAttempt: UInt64 = 0
     private var failures = 0
     private var immediateReconnects = 0
 
     package init(policy: ConnectionPolicy = ConnectionPolicy(), generator: SplitMix64) {
-        self.policy = policy
+        self.init(policy: Shared(policy), generator: generator)
+    }
+
+    package init(policy: Shared<ConnectionPolicy>, generator: SplitMix64) {
+        self.sharedPolicy = policy
         self.generator = generator
     }
 

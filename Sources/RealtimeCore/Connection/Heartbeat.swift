@@ -18,24 +18,25 @@ package struct HeartbeatPolicy: Sendable, Hashable {
 package struct Heartbeat: Sendable {
     package enum Action: Equatable, Sendable { case none, sendPing, declareDead }
 
-    private let probeAfter, deadAfter, pingAfter: Int64?
+    /// In nanoseconds; `.max` for never.
+    private let probeAfter, deadAfter, pingAfter: Int64
     private var lastReceived, lastSent: Instant
     private var isProbed = false
     private var isReadingPaused = false
 
     package init(_ policy: HeartbeatPolicy, now: Instant) {
-        self.probeAfter = policy.probeAfterSilence?.nanoseconds
-        self.deadAfter = policy.deadAfterSilence?.nanoseconds
-        self.pingAfter = policy.pingAfterNotSending?.nanoseconds
+        self.probeAfter = policy.probeAfterSilence?.nanoseconds ?? .max
+        self.deadAfter = policy.deadAfterSilence?.nanoseconds ?? .max
+        self.pingAfter = policy.pingAfterNotSending?.nanoseconds ?? .max
         self.lastReceived = now
         self.lastSent = now
     }
 
     private var probeDeadline: Instant? {
-        self.isProbed || self.isReadingPaused ? nil : self.probeAfter.map { self.lastReceived + $0 }
+        self.isProbed || self.isReadingPaused || self.probeAfter == .max ? nil : self.lastReceived + self.probeAfter
     }
-    private var deadDeadline: Instant? { self.isReadingPaused ? nil : self.deadAfter.map { self.lastReceived + $0 } }
-    private var pingDeadline: Instant? { self.pingAfter.map { self.lastSent + $0 } }
+    private var deadDeadline: Instant? { self.isReadingPaused || self.deadAfter == .max ? nil : self.lastReceived + self.deadAfter }
+    private var pingDeadline: Instant? { self.pingAfter == .max ? nil : self.lastSent + self.pingAfter }
 
     package var nextDeadline: Instant? { .earliest(.earliest(self.probeDeadline, self.deadDeadline), self.pingDeadline) }
 
@@ -55,7 +56,7 @@ package struct Heartbeat: Sendable {
     /// Asks the peer for a sign of life now, as after the network has changed, and gives it `patience` to answer.
     package mutating func probe(patience: Duration, now: Instant) -> Action {
         guard !self.isProbed, !self.isReadingPaused else { return .none }
-        if let deadAfter { self.lastReceived = min(self.lastReceived, now + (patience.nanoseconds - deadAfter)) }
+        if self.deadAfter != .max { self.lastReceived = min(self.lastReceived, now + (patience.nanoseconds - self.deadAfter)) }
         self.isProbed = true
         self.lastSent = now
         return .sendPing

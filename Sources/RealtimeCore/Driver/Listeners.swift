@@ -7,7 +7,7 @@ package enum ListenerLifetime: Sendable {
 }
 
 /// A listener as the driver sees it: something that takes the machine's events.
-package protocol EventListener<Event>: AnyObject, Sendable {
+package protocol EventListener<Event>: Sendable {
     associatedtype Event
     var isFull: Bool { get }
     func append(_ events: ArraySlice<Event>) -> Appended
@@ -16,16 +16,11 @@ package protocol EventListener<Event>: AnyObject, Sendable {
 
 /// Turns a machine's events into those of one sequence, a batch at a time: `convert` is compiled where both types
 /// are known.
-final class ConvertingListener<Event: Sendable, Element: Sendable>: EventListener {
+struct ConvertingListener<Event: Sendable, Element: Sendable>: EventListener {
     typealias Convert = @Sendable (ArraySlice<Event>, inout [Element]) -> Void
 
     let buffer: EventBuffer<Element>
-    private let convert: Convert
-
-    init(_ buffer: EventBuffer<Element>, convert: @escaping Convert) {
-        self.buffer = buffer
-        self.convert = convert
-    }
+    let convert: Convert
 
     var isFull: Bool { self.buffer.isFull }
 

@@ -2,12 +2,33 @@
 ///
 /// It is the only place with a lock and a timer, it runs any session machine, and it owns no task. The connection
 /// holds the driver until it has ended, so its owner, the public client, stops it when it is dropped.
-package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sleeper {
-    /// Begins the work on any thread and returns how to cancel it. `finished` may be called on any thread, once.
-    package typealias Perform =
-        @Sendable (
-            Machine.Work, _ finished: @escaping @Sendable (Machine.WorkResult) -> Void
-        ) -> (@Sendable () -> Void)?
+package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sleeper, EventSource {
+    /// What a driver needs of the world around it. Drivers may share it.
+    package final class Surroundings: Sendable {
+        /// Begins the work on any thread and returns how to cancel it. `finished` may be called on any thread, once.
+        package typealias Perform =
+            @Sendable (
+                Machine.Work, _ finished: @escaping @Sendable (Machine.WorkResult) -> Void
+            ) -> (@Sendable () -> Void)?
+
+        let transport: any WebSocketTransport
+        let time: any TimeSource
+        let log: LogSink
+        let subsystem: String
+        let perform: Perform
+
+        package init(
+            transport: any WebSocketTransport, time: any TimeSource, log: LogSink = .standard, subsystem: String,
+            perform: @escaping Perform = { _, _ in nil }
+        ) {
+            self.transport = transport
+            self.time = time
+            self.log = log
+            self.subsystem = subsystem
+            self.perform = perform
+        }
+    }
+
     private typealias Outcome = Result<Machine.Answer, Machine.Failure>
 
     private enum WorkState: Sendable {
@@ -22,14 +43,13 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
 
     private struct State: Sendable {
         var effects: Effects<Machine>
-        var connections: [ConnectionID: any WebSocketConnection] = [:]
-        var listeners: [ListenerID: Registered] = [:]
+        var connections = SmallDictionary<ConnectionID, any WebSocketConnection>()
+        var listeners = SmallDictionary<ListenerID, Registered>()
         /// By number, not as a count: a listener may end between its consumer's taking a batch and saying so.
         var fullListeners: Set<ListenerID> = []
         var paused: ConnectionID?
         var waiters: [WaiterID: Waiter<Outcome>] = [:]
-        var waiterDeadlines = Deadlines<WaiterID>()
-        var waiterLimits: [WaiterID: Duration] = [:]
+        var waiterDeadlines = Deadlines<WaiterID, Void>()
         var works: [WorkID: WorkState] = [:]
         var lastNumber: UInt64 = 0
         var armed: Instant?
@@ -45,22 +65,12 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
     }
 
     private let state: Lock<State>
-    private let transport: any WebSocketTransport
-    private let time: any TimeSource
-    private let log: LogSink
-    private let subsystem: String
-    private let perform: Perform
+    private let surroundings: Surroundings
+    private var time: any TimeSource { self.surroundings.time }
 
-    package init(
-        _ machine: Machine, transport: any WebSocketTransport, time: any TimeSource, log: LogSink = .standard, subsystem: String,
-        perform: @escaping Perform = { _, _ in nil }
-    ) {
-        self.state = Lock(State(effects: Effects(logLevel: log.minimumLevel), machine: machine))
-        self.transport = transport
-        self.time = time
-        self.log = log
-        self.subsystem = subsystem
-        self.perform = perform
+    package init(_ machine: Machine, in surroundings: Surroundings) {
+        self.state = Lock(State(effects: Effects(logLevel: surroundings.log.minimumLevel), machine: machine))
+        self.surroundings = surroundings
     }
 
     // MARK: From the user
@@ -104,15 +114,12 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
     package func ask(
         limit: Duration? = nil, _ question: (inout Machine, WaiterID, Instant, inout Effects<Machine>) -> Void
     ) async throws(Machine.Failure) -> Machine.Answer {
-        let waiter = Waiter<Outcome>()
+        let waiter = Waiter<Outcome>(limit: limit)
         var id = WaiterID(rawValue: 0)
         self.run { state, now in
             id = WaiterID(rawValue: state.nextNumber())
             state.waiters[id] = waiter
-            if let limit {
-                state.waiterDeadlines.set(id, now.advanced(by: limit))
-                state.waiterLimits[id] = limit
-            }
+            if let limit { state.waiterDeadlines.set(id, now.advanced(by: limit)) }
             question(&state.machine, id, now, &state.effects)
         }
         let asked = id
@@ -126,7 +133,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
         register: (inout Machine, ListenerID, inout Effects<Machine>) -> Void
     ) -> EventSequence<Element> {
         let buffer = EventBuffer<Element>(policy)
-        let listener = ConvertingListener(buffer, convert: convert)
+        let listener = ConvertingListener<Machine.Event, Element>(buffer: buffer, convert: convert)
         var id = ListenerID(rawValue: 0)
         self.run { state, _ in
             id = ListenerID(rawValue: state.nextNumber())
@@ -134,7 +141,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
             register(&state.machine, id, &state.effects)
         }
         let registered = id
-        return EventSequence(EventSequence<Element>.Listener(buffer) { [weak self] in self?.listener(registered, $0) })
+        return EventSequence(EventSequence<Element>.Listener(buffer, registered, of: self))
     }
 
     /// A connection that somebody else made, as a listener does. What it brings comes as for any other.
@@ -186,7 +193,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
         self.run { state, now in
             state.armed = nil
             while let due = state.waiterDeadlines.popDue(now) {
-                let limit = state.waiterLimits.removeValue(forKey: due.key) ?? .zero
+                let limit = state.waiters[due.key]?.limit ?? .zero
                 state.effects.commands.append(.answer(due.key, .failure(Machine.timedOut(after: limit))))
                 state.machine.withdrawn(due.key, now: now, &state.effects)
             }
@@ -205,9 +212,9 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
 
     private func begin(_ id: WorkID, _ work: Machine.Work) {
         guard self.state.withLock({ $0.works[id] != nil }) else { return }
-        let cancel = self.perform(work) { [weak self] result in
+        let cancel = self.surroundings.perform(work) { [weak self] result in
             self?.run { state, now in
-                guard state.works.removeValue(forKey: id) != nil else { return }
+                guard state.works.take(id) != nil else { return }
                 state.machine.workFinished(id, result, now: now, &state.effects)
             }
         }
@@ -219,16 +226,18 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
         if !isWanted { cancel?() }
     }
 
-    private func listener<Element>(_ id: ListenerID, _ signal: EventSequence<Element>.Signal) {
+    package func drained(_ id: ListenerID) {
         self.run { state, now, deferred in
-            guard let registered = state.listeners[id] else { return }
-            if signal == .left {
-                state.listeners[id] = nil
-                state.machine.left(id)
-            } else if registered.listener.isFull {
-                // It filled up again meanwhile, and will be drained again.
-                return
-            }
+            // It may have filled up again meanwhile, and will be drained again.
+            guard let registered = state.listeners[id], !registered.listener.isFull else { return }
+            self.isFullNoLonger(id, &state, now, &deferred)
+        }
+    }
+
+    package func left(_ id: ListenerID) {
+        self.run { state, now, deferred in
+            guard state.listeners.removeValue(forKey: id) != nil else { return }
+            state.machine.left(id)
             self.isFullNoLonger(id, &state, now, &deferred)
         }
     }
@@ -283,7 +292,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
         for command in state.effects.commands {
             switch command {
             case .open(let id, let request):
-                let connection = self.transport.makeConnection(request, id: id, events: self)
+                let connection = self.surroundings.transport.makeConnection(request, id: id, events: self)
                 state.connections[id] = connection
                 deferred.add(.open(connection))
             case .send(let id, let message):
@@ -303,21 +312,21 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
                 state.works[id] = .starting
                 deferred.add(.run { self.begin(id, work) })
             case .cancel(let id):
-                if case .running(let cancel?) = state.works.removeValue(forKey: id) { deferred.add(.run(cancel)) }
+                if case .running(let cancel?) = state.works.take(id) { deferred.add(.run(cancel)) }
             case .answer(let id, let outcome):
                 state.waiterDeadlines.set(id, nil)
-                state.waiterLimits[id] = nil
-                deferred.wake(state.waiters.removeValue(forKey: id)?.fulfil(outcome))
+                deferred.wake(state.waiters.take(id)?.fulfil(outcome))
             case .endListeners(let ids, let reason):
                 for id in ids { self.end(id, reason, &state, now, &deferred) }
             case .finish(let reason):
-                let ending = state.listeners.filter { $0.value.lifetime == .connection }.keys.sorted { $0.rawValue < $1.rawValue }
-                for id in ending { self.end(id, .closed(reason), &state, now, &deferred) }
+                let ending = state.listeners.entries.filter { $0.value.lifetime == .connection }.map(\.key)
+                for id in ending.sorted(by: { $0.rawValue < $1.rawValue }) { self.end(id, .closed(reason), &state, now, &deferred) }
             case .log(let level, let message):
-                deferred.add(.run { [log, subsystem] in log.log(level, subsystem, message) })
+                deferred.add(.run { [surroundings] in surroundings.log.log(level, surroundings.subsystem, message) })
             }
         }
-        state.effects.commands.removeAll(keepingCapacity: true)
+        // A server's many are worth their memory; a client's few are not, and it has none for most of the time.
+        state.effects.commands.removeAll(keepingCapacity: state.effects.commands.count > 16)
     }
 
     private func end(_ id: ListenerID, _ reason: EndReason, _ state: inout State, _ now: Instant, _ deferred: inout Deferred) {

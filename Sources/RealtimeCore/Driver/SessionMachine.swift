@@ -12,8 +12,11 @@ package struct ListenerID: Hashable, Sendable {
 
 /// Where an event goes: a number under which the machine knows a set of listeners.
 package struct Route: Hashable, Sendable {
-    package var rawValue: Int
-    package init(rawValue: Int) { self.rawValue = rawValue }
+    /// Half a word: a channel has several.
+    @usableFromInline let number: UInt32
+
+    @inlinable package var rawValue: Int { Int(self.number) }
+    @inlinable package init(rawValue: Int) { self.number = UInt32(rawValue) }
 }
 
 /// Work that the machine asked for and that takes its time: an authorisation, a negotiation.

@@ -50,10 +50,10 @@ package final class EventBuffer<Element: Sendable>: Sendable {
     private struct State: Sendable {
         var pending = Batch()
         var dropped = 0
+        @Rare var ended: EndReason?
+        var waiting: WakeUp?
         var isFull = false
         var isBeingRead = false
-        var ended: EndReason?
-        var waiting: WakeUp?
     }
 
     private let policy: BufferPolicy

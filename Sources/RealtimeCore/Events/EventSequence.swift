@@ -1,3 +1,11 @@
+/// Who fills the buffers of sequences, and hears of what becomes of them. Called on the consumers' threads.
+package protocol EventSource: AnyObject, Sendable {
+    /// The listener's buffer had been full, and was emptied.
+    func drained(_ listener: ListenerID)
+    /// The last copy of the listener's sequence was dropped.
+    func left(_ listener: ListenerID)
+}
+
 /// Events as they come, in order.
 ///
 /// A listener exists from the moment the sequence is asked for, not from the first `next()`: nothing that happens
@@ -15,22 +23,22 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
     /// It does not throw.
     public typealias Failure = Never
 
-    package enum Signal: Sendable { case drained, left }
-
-    /// Told to whoever fills the buffer.
+    /// The consumer's end of a buffer.
     @usableFromInline
     package final class Listener: Sendable {
         @usableFromInline package let buffer: EventBuffer<Element>
-        private let signal: @Sendable (Signal) -> Void
+        private let id: ListenerID
+        private let source: any EventSource
 
-        package init(_ buffer: EventBuffer<Element>, signal: @escaping @Sendable (Signal) -> Void) {
+        package init(_ buffer: EventBuffer<Element>, _ id: ListenerID, of source: any EventSource) {
             self.buffer = buffer
-            self.signal = signal
+            self.id = id
+            self.source = source
         }
 
-        func drained() { self.signal(.drained) }
+        func drained() { self.source.drained(self.id) }
 
-        deinit { self.signal(.left) }
+        deinit { self.source.left(self.id) }
     }
 
     @usableFromInline package let listener: Listener

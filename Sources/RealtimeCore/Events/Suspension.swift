@@ -24,9 +24,13 @@ package final class Waiter<Value: Sendable>: Sendable {
         var waiting: WakeUp?
     }
 
+    /// How long the caller waits; `nil` for as long as it takes.
+    package let limit: Duration?
     private let state = Lock(State())
 
-    package init() {}
+    package init(limit: Duration? = nil) {
+        self.limit = limit
+    }
 
     /// The first answer counts. The caller is to be woken outside of all locks.
     package func fulfil(_ value: Value) -> WakeUp? {

@@ -1,9 +1,11 @@
-/// One deadline for each key: a heap, since there may be ten thousand of them.
+/// One deadline for each key, and what belongs to it: a heap, since there may be ten thousand of them.
 ///
 /// A deadline that was replaced or removed stays in the heap until it comes to the top, where its old number gives it away.
-package struct Deadlines<Key: Hashable & Sendable>: Sendable {
-    private struct Entry: Sendable {
-        var instant: Instant
+/// Without deadlines it has no memory of its own.
+package struct Deadlines<Key: Hashable & Sendable, Companion: Sendable>: Sendable {
+    @usableFromInline
+    struct Entry: Sendable {
+        @usableFromInline var instant: Instant
         var number: UInt64
         var key: Key
 
@@ -12,45 +14,54 @@ package struct Deadlines<Key: Hashable & Sendable>: Sendable {
         }
     }
 
-    /// The next one. It is kept, since it is asked for after every step.
-    package private(set) var earliest: Instant?
+    private struct Current: Sendable {
+        var number: UInt64
+        var companion: Companion
+    }
+
     private var lastNumber: UInt64 = 0
-    private var numbers: [Key: UInt64] = [:]
-    private var heap: [Entry] = []
+    private var current: [Key: Current] = [:]
+    @usableFromInline var heap: [Entry] = []
 
     package init() {}
 
-    package var isEmpty: Bool { self.numbers.isEmpty }
+    package var isEmpty: Bool { self.current.isEmpty }
 
-    /// Replaces the key's deadline; `nil` removes it.
-    package mutating func set(_ key: Key, _ instant: Instant?) {
-        guard let instant else {
-            if self.numbers.removeValue(forKey: key) != nil { self.settle() }
-            return
-        }
+    /// The next one. Inlinable, since it is asked for after every step.
+    @inlinable package var earliest: Instant? { self.heap.first?.instant }
+
+    /// Replaces the key's deadline.
+    package mutating func set(_ key: Key, _ instant: Instant, _ companion: Companion) {
         self.lastNumber += 1
-        self.numbers[key] = self.lastNumber
+        self.current[key] = Current(number: self.lastNumber, companion: companion)
         self.insert(Entry(instant: instant, number: self.lastNumber, key: key))
-        if self.heap.count > 64, self.heap.count > 4 * self.numbers.count { self.compact() }
+        // A third of the heap may be old, or its memory would be mostly theirs.
+        if self.heap.count > 64, 2 * self.heap.count > 3 * self.current.count { self.compact() }
         self.settle()
     }
 
+    package mutating func remove(_ key: Key) {
+        if self.current.removeValue(forKey: key) != nil { self.settle() }
+    }
+
     /// Takes out the first one that is due: by instant, then by age, so that a test runs the same way each time.
-    package mutating func popDue(_ now: Instant) -> (instant: Instant, key: Key)? {
-        guard let first = self.heap.first, first.instant <= now else { return nil }
-        self.numbers[first.key] = nil
+    package mutating func popDue(_ now: Instant) -> (instant: Instant, key: Key, companion: Companion)? {
+        guard let first = self.heap.first, first.instant <= now, let due = self.current.removeValue(forKey: first.key) else { return nil }
         self.settle()
-        return (first.instant, first.key)
+        return (first.instant, first.key, due.companion)
     }
 
     /// What is at the top counts, always.
     private mutating func settle() {
-        while let first = self.heap.first, self.numbers[first.key] != first.number { self.removeFirst() }
-        self.earliest = self.heap.first?.instant
+        guard !self.current.isEmpty else {
+            (self.current, self.heap) = ([:], [])
+            return
+        }
+        while let first = self.heap.first, self.current[first.key]?.number != first.number { self.removeFirst() }
     }
 
     private mutating func compact() {
-        let live = self.heap.filter { self.numbers[$0.key] == $0.number }
+        let live = self.heap.filter { self.current[$0.key]?.number == $0.number }
         self.heap.removeAll(keepingCapacity: true)
         for entry in live { self.insert(entry) }
     }
@@ -79,5 +90,12 @@ package struct Deadlines<Key: Hashable & Sendable>: Sendable {
             self.heap.swapAt(parent, first)
             parent = first
         }
+    }
+}
+
+extension Deadlines where Companion == Void {
+    /// Replaces the key's deadline; `nil` removes it.
+    package mutating func set(_ key: Key, _ instant: Instant?) {
+        if let instant { self.set(key, instant, ()) } else { self.remove(key) }
     }
 }

@@ -9,47 +9,86 @@ import Musl
 private typealias Primitive = pthread_mutex_t
 #endif
 
-/// A value that only one thread touches at a time.
+/// A value that only one thread touches at a time. The value and the system's lock share one block of memory.
 ///
 /// `Synchronization.Mutex` would be faster, but wants iOS 18, and ThreadSanitizer does not see it: its runs
 /// matter more than a few nanoseconds.
 ///
 /// `@unchecked Sendable`: the value is reached through `withLock` alone, and the lock orders every access to it.
 package struct Lock<Value: Sendable>: ~Copyable, @unchecked Sendable {
-    private let primitive: UnsafeMutablePointer<Primitive>
-    private let value: UnsafeMutablePointer<Value>
+    /// The system's lock lies in front of it.
+    @usableFromInline let value: UnsafeMutablePointer<Value>
 
     package init(_ value: consuming Value) {
-        self.primitive = .allocate(capacity: 1)
-        self.primitive.initialize(to: Primitive())
-        #if !canImport(Darwin)
-        precondition(pthread_mutex_init(self.primitive, nil) == 0, "no memory for a lock")
-        #endif
-        self.value = .allocate(capacity: 1)
+        precondition(MemoryLayout<Value>.alignment <= LockPrimitive.alignment, "the value would not lie where it has to")
+        let size = LockPrimitive.size + MemoryLayout<Value>.size
+        let block = UnsafeMutableRawPointer.allocate(byteCount: size, alignment: LockPrimitive.alignment)
+        self.value = (block + LockPrimitive.size).bindMemory(to: Value.self, capacity: 1)
         self.value.initialize(to: value)
+        LockPrimitive.initialize(before: self.value)
     }
 
     deinit {
         self.value.deinitialize(count: 1)
-        self.value.deallocate()
-        #if !canImport(Darwin)
-        pthread_mutex_destroy(self.primitive)
-        #endif
-        self.primitive.deallocate()
+        LockPrimitive.deinitialize(before: self.value)
+        (UnsafeMutableRawPointer(self.value) - LockPrimitive.size).deallocate()
     }
 
     /// Runs `body` alone. Not recursive: `body` calls no foreign code.
+    ///
+    /// Inlinable, because a lock of another module's value that is not specialised for it costs four times as much.
+    @inlinable
     @inline(__always)
     package borrowing func withLock<Result: ~Copyable, Failure: Error>(
         _ body: (inout Value) throws(Failure) -> Result
     ) throws(Failure) -> Result {
-        #if canImport(Darwin)
-        os_unfair_lock_lock(self.primitive)
-        defer { os_unfair_lock_unlock(self.primitive) }
-        #else
-        pthread_mutex_lock(self.primitive)
-        defer { pthread_mutex_unlock(self.primitive) }
-        #endif
+        LockPrimitive.acquire(before: self.value)
+        defer { LockPrimitive.release(before: self.value) }
         return try body(&self.value.pointee)
+    }
+}
+
+/// The system's lock in front of a value. Apart from ``Lock``, so that nobody but this file has to know the system's module.
+@usableFromInline
+enum LockPrimitive {
+    static let alignment = 8
+    /// Up to the value.
+    static var size: Int { (MemoryLayout<Primitive>.size + Self.alignment - 1) & ~(Self.alignment - 1) }
+
+    static func initialize(before value: UnsafeMutableRawPointer) {
+        let primitive = (value - Self.size).bindMemory(to: Primitive.self, capacity: 1)
+        primitive.initialize(to: Primitive())
+        #if !canImport(Darwin)
+        precondition(pthread_mutex_init(primitive, nil) == 0, "no memory for a lock")
+        #endif
+    }
+
+    static func deinitialize(before value: UnsafeMutableRawPointer) {
+        #if !canImport(Darwin)
+        pthread_mutex_destroy(Self.primitive(before: value))
+        #endif
+    }
+
+    @usableFromInline
+    static func acquire(before value: UnsafeMutableRawPointer) {
+        #if canImport(Darwin)
+        os_unfair_lock_lock(Self.primitive(before: value))
+        #else
+        pthread_mutex_lock(Self.primitive(before: value))
+        #endif
+    }
+
+    @usableFromInline
+    static func release(before value: UnsafeMutableRawPointer) {
+        #if canImport(Darwin)
+        os_unfair_lock_unlock(Self.primitive(before: value))
+        #else
+        pthread_mutex_unlock(Self.primitive(before: value))
+        #endif
+    }
+
+    @inline(__always)
+    private static func primitive(before value: UnsafeMutableRawPointer) -> UnsafeMutablePointer<Primitive> {
+        (value - Self.size).assumingMemoryBound(to: Primitive.self)
     }
 }

@@ -20,8 +20,7 @@ package struct WakeList: Sendable {
         weak var sleeper: (any Sleeper)?
     }
 
-    private var deadlines = Deadlines<ObjectIdentifier>()
-    private var sleepers: [ObjectIdentifier: Reference] = [:]
+    private var deadlines = Deadlines<ObjectIdentifier, Reference>()
 
     package init() {}
 
@@ -31,13 +30,15 @@ package struct WakeList: Sendable {
 
     package mutating func set(_ sleeper: any Sleeper, _ instant: Instant?) {
         let key = ObjectIdentifier(sleeper)
-        self.deadlines.set(key, instant)
-        self.sleepers[key] = instant == nil ? nil : Reference(sleeper: sleeper)
+        if let instant {
+            self.deadlines.set(key, instant, Reference(sleeper: sleeper))
+        } else {
+            self.deadlines.remove(key)
+        }
     }
 
     /// Takes out the first wish that is due. The sleeper is `nil` when it is gone.
     package mutating func popDue(_ now: Instant) -> (instant: Instant, sleeper: (any Sleeper)?)? {
-        guard let due = self.deadlines.popDue(now) else { return nil }
-        return (due.instant, self.sleepers.removeValue(forKey: due.key)?.sleeper)
+        self.deadlines.popDue(now).map { ($0.instant, $0.companion.sleeper) }
     }
 }

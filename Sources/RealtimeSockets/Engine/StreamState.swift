@@ -77,7 +77,7 @@ struct StreamState: Sendable {
 
     var writes: UInt32 = 0
     var security: SecurityGate?
-    var outputError: TransportError?
+    @Rare var outputError: TransportError?
     var turnEnd = Instant(nanoseconds: 0)
     /// What was appended since `sending` began to go out.
     private var appended: [UInt8] = []

@@ -24,8 +24,8 @@ package struct FrameDecoder: Sendable {
         case header, payload, ended
     }
 
-    private let role: WebSocketRole
     private let messageLimit: Int
+    let role: WebSocketRole
     private var stage = Stage.header
     /// What is open: FIN and opcode of the frame, and the opcode of the fragmented message, 0 for none.
     private var frame: UInt8 = 0

@@ -29,12 +29,12 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
     }
 
     private struct State: Sendable {
-        var stage: Stage
         var events: (any WebSocketEvents)?
         var stream: SocketStream?
         var opening: Opening?
         var handshake: [ClientHandshake] = []
         var deadline: Instant?
+        var stage: Stage
         var isReadingPaused = false
         /// In its order.
         var early: [Early] = []
@@ -59,7 +59,7 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
         self.loop = connector.loop
         self.keys = connector.keys
         let machine = WebSocketMachine(role: .client, messageLimit: request.messageLimit)
-        self.state = Lock(State(stage: .idle, events: events, opening: Opening(request, connector), machine: machine))
+        self.state = Lock(State(events: events, opening: Opening(request, connector), stage: .idle, machine: machine))
     }
 
     /// Of a server: the handshake has been answered, and the answer is on its way.
@@ -67,7 +67,7 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
         self.id = id
         self.loop = stream.loop
         self.keys = EndpointKeys.unused
-        self.state = Lock(State(stage: .handshaking, stream: stream, machine: WebSocketMachine(role: .server, messageLimit: messageLimit)))
+        self.state = Lock(State(stream: stream, stage: .handshaking, machine: WebSocketMachine(role: .server, messageLimit: messageLimit)))
     }
 
     /// On the loop's thread: a server's WebSocket begins. `leftover` came in one piece with the request.
@@ -197,6 +197,7 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
                 state.opening = nil
                 state.deadline = nil
                 self.begin(&state)
+                self.arm(state)
                 return (head, state.events)
             }
             guard let (head, events) = opened else { return }

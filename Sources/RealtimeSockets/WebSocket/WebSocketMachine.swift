@@ -50,7 +50,7 @@ package struct WebSocketMachine: Sendable {
     /// A pong is not written behind more than this: a peer that pings and reads nothing would fill the memory.
     private static let pongBacklog = SocketStream.highWater
 
-    private let role: WebSocketRole
+    private var role: WebSocketRole { self.decoder.role }
     private let closeTimeout: Int64
     private let lingerTimeout: Int64
     private var state = State.open
@@ -63,7 +63,6 @@ package struct WebSocketMachine: Sendable {
     package init(
         role: WebSocketRole, messageLimit: Int, closeTimeout: Duration = .seconds(5), lingerTimeout: Duration = .seconds(1)
     ) {
-        self.role = role
         self.closeTimeout = closeTimeout.nanoseconds
         self.lingerTimeout = lingerTimeout.nanoseconds
         self.decoder = FrameDecoder(role: role, messageLimit: messageLimit)

@@ -37,7 +37,7 @@ struct BenchBed: Sendable {
 
     /// A client of the load, connected.
     func client(useTLS: Bool = false, transports: Transports? = nil) async throws(ToolFailure) -> PusherClient {
-        let client = self.makeClient(useTLS: useTLS, transports: transports)
+        let client = PusherClient(self.configuration(useTLS: useTLS, transports: transports))
         client.connect()
         do throws(PusherError) {
             try await client.connected()
@@ -47,7 +47,8 @@ struct BenchBed: Sendable {
         return client
     }
 
-    func makeClient(useTLS: Bool = false, transports: Transports? = nil) -> PusherClient {
+    /// How clients come to the load.
+    func configuration(useTLS: Bool = false, transports: Transports? = nil) -> PusherConfiguration {
         var configuration = PusherConfiguration(key: "bench", host: "127.0.0.1", port: self.port, useTLS: useTLS)
         configuration.authorizer = .secret("secret")
         configuration.log = .none
@@ -56,7 +57,7 @@ struct BenchBed: Sendable {
             .seconds(600), .seconds(600), .seconds(600)
         )
         if let transports { configuration.transports = transports }
-        return PusherClient(configuration)
+        return configuration
     }
 
     /// A channel that is subscribed.

@@ -11,7 +11,8 @@ struct IdleBench {
     private static let group = 250
 
     let bed: BenchBed
-    let transports: Transports?
+    /// All clients are made with it, as a program with many of them has it.
+    let configuration: PusherConfiguration
     let kind: String
     let goal: Double
 
@@ -19,13 +20,14 @@ struct IdleBench {
         self.bed = bed
         self.kind = tls ? "TLS" : "plain"
         self.goal = tls ? 32 : 4
-        var configuration = TLSConfiguration()
-        configuration.verification = .dangerouslyAcceptAnyCertificate
-        self.transports =
+        var security = TLSConfiguration()
+        security.verification = .dangerouslyAcceptAnyCertificate
+        let transports =
             tls
             ? Transports(
-                webSocket: SocketTransport(tls: configuration), http: InMemoryNetwork(time: EventLoop.shared).http, time: EventLoop.shared)
+                webSocket: SocketTransport(tls: security), http: InMemoryNetwork(time: EventLoop.shared).http, time: EventLoop.shared)
             : nil
+        self.configuration = bed.configuration(useTLS: tls, transports: transports)
     }
 
     func callAsFunction(_ count: Int) async throws(ToolFailure) {
@@ -62,9 +64,7 @@ struct IdleBench {
     private func open(_ count: Int, _ clients: inout [PusherClient], _ listeners: inout [Task<Void, Never>]) async throws(ToolFailure) {
         var left = count
         while left > 0 {
-            let group = (0..<min(left, Self.group)).map { _ in
-                self.bed.makeClient(useTLS: self.transports != nil, transports: self.transports)
-            }
+            let group = (0..<min(left, Self.group)).map { _ in PusherClient(self.configuration) }
             left -= group.count
             for client in group { client.connect() }
             for client in group {
