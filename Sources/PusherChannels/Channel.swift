@@ -66,7 +66,7 @@ public final class Channel: Sendable {
         guard size <= EventName.maximumDataSize else {
             throw PusherError(.dataTooLarge, "The data of \(event) has \(size) bytes; the service takes \(EventName.maximumDataSize).")
         }
-        try self.client.trigger(PusherFrames.endClientEvent(bytes), channel: self.name, hint: self.place)
+        try self.client.trigger(PusherFrames.endClientEvent(&bytes), channel: self.name, hint: self.place)
     }
 
     // MARK: The subscription

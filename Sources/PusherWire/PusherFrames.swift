@@ -40,7 +40,7 @@ package enum PusherFrames {
     package static func clientEvent(_ name: String, channel: String, data: [UInt8]) -> WebSocketMessage {
         var bytes = self.beginClientEvent(name, channel: channel, room: data.count)
         bytes += data
-        return self.endClientEvent(bytes)
+        return self.endClientEvent(&bytes)
     }
 
     /// A client's event up to its data, which is JSON and which the caller adds. ``endClientEvent(_:)`` makes the message of it.
@@ -57,7 +57,7 @@ package enum PusherFrames {
         return bytes
     }
 
-    package static func endClientEvent(_ bytes: consuming [UInt8]) -> WebSocketMessage {
+    package static func endClientEvent(_ bytes: inout [UInt8]) -> WebSocketMessage {
         bytes.append(UInt8(ascii: "}"))
         return WebSocketMessage(.text, bytes)
     }

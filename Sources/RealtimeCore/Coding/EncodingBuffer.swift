@@ -57,14 +57,14 @@ final class EncodingBuffer {
             swap(&buffer.bytes, &bytes)
             // A value that kept its encoder may still write to it: then this one is lost to others.
             if isKnownUniquelyReferenced(&buffer) {
-                buffer.settings.userInfo = [:]
+                if !settings.userInfo.isEmpty { buffer.settings.userInfo = [:] }
                 Self.spare.withLock { $0.buffer = buffer }
             }
         }
         do {
             buffer.start(.value)
             try buffer.appendOutermost(value)
-            buffer.bytes = buffer.finish()
+            buffer.finish()
         } catch {
             buffer.rollBack(to: mark, frames: 0)
             buffer.inserts = []
@@ -113,20 +113,20 @@ final class EncodingBuffer {
         self.basePath + self.frames.prefix(frame + 1).compactMap(\.key)
     }
 
-    /// Everything is encoded: the bytes with those of the nested containers in their places.
-    func finish() -> [UInt8] {
+    /// Everything is encoded: puts the bytes of the nested containers in their places.
+    func finish() {
         while !self.frames.isEmpty { self.pop() }
-        if self.inserts.isEmpty { return self.bytes }
+        if self.inserts.isEmpty { return }
         var whole: [UInt8] = []
         var start = 0
         for insert in self.inserts {
             whole += self.bytes[start..<insert.offset]
-            whole += insert.buffer.finish()
+            insert.buffer.finish()
+            whole += insert.buffer.bytes
             start = insert.offset
         }
         whole += self.bytes[start...]
         (self.bytes, self.inserts) = (whole, [])
-        return whole
     }
 
     /// Whether nothing was written to the outermost value.
