@@ -11,21 +11,36 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 int realtime_epoll_create(void) {
     return epoll_create1(EPOLL_CLOEXEC);
 }
 
-int realtime_bell_create(int epoll, uint64_t token) {
-    int bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (bell < 0) return -1;
+static int add_edge_triggered(int epoll, int descriptor, uint64_t token) {
+    if (descriptor < 0) return -1;
     struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.u64 = token};
-    if (epoll_ctl(epoll, EPOLL_CTL_ADD, bell, &event) == 0) return bell;
+    if (epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) == 0) return descriptor;
     int number = errno;
-    close(bell);
+    close(descriptor);
     errno = number;
     return -1;
+}
+
+int realtime_bell_create(int epoll, uint64_t token) {
+    return add_edge_triggered(epoll, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), token);
+}
+
+int realtime_timer_create(int epoll, uint64_t token) {
+    return add_edge_triggered(epoll, timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK), token);
+}
+
+void realtime_timer_set(int timer, int64_t nanoseconds) {
+    // Zero would mean never.
+    if (nanoseconds < 1) nanoseconds = 1;
+    struct itimerspec time = {.it_value = {.tv_sec = nanoseconds / 1000000000, .tv_nsec = nanoseconds % 1000000000}};
+    timerfd_settime(timer, 0, &time, NULL);
 }
 
 void realtime_bell_ring(int bell) {

@@ -9,12 +9,16 @@ public final class Channel: Sendable {
     /// Its name.
     public let name: String
     /// What the name says about it.
-    public var kind: ChannelKind { ChannelName.kind(of: self.name) }
+    public let kind: ChannelKind
     private let client: PusherClient
+    /// Where the client has it, as long as it is wanted without a break.
+    private let place: Int
 
-    init(_ name: String, _ client: PusherClient) {
+    init(_ name: String, _ client: PusherClient, place: Int) {
         self.name = name
+        self.kind = ChannelName.kind(of: name)
         self.client = client
+        self.place = place
     }
 
     // MARK: Events
@@ -50,18 +54,20 @@ public final class Channel: Sendable {
             throw PusherError(.invalidEventName, "The names of clients' events begin with client-, as in client-\(event).")
         }
         if let problem = EventName.problem(event) { throw PusherError(.invalidEventName, problem) }
-        let bytes: [UInt8]
+        // Straight into the message, outside of any lock: `data` is encoded by its own code.
+        var bytes = PusherFrames.beginClientEvent(event, channel: self.name, room: 192)
+        let start = bytes.count
         do {
-            bytes = try ValueEncoder().encode(data)
+            try ValueEncoder().encode(data, to: &bytes)
         } catch {
             let what = "The data of \(event) could not be put into JSON: its encoding threw an error of the type \(type(of: error))."
             throw PusherError(.encodingFailed, what, cause: error)
         }
-        guard bytes.count <= EventName.maximumDataSize else {
-            throw PusherError(
-                .dataTooLarge, "The data of \(event) has \(bytes.count) bytes; the service takes \(EventName.maximumDataSize).")
+        let size = bytes.count - start
+        guard size <= EventName.maximumDataSize else {
+            throw PusherError(.dataTooLarge, "The data of \(event) has \(size) bytes; the service takes \(EventName.maximumDataSize).")
         }
-        try self.client.trigger(event, channel: self.name, data: bytes)
+        try self.client.trigger(PusherFrames.endClientEvent(&bytes), channel: self.name, hint: self.place)
     }
 
     // MARK: The subscription

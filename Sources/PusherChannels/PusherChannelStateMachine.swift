@@ -31,6 +31,8 @@ struct PusherChannelStateMachine: Sendable {
         }
     }
 
+    var isSubscribed: Bool { if case .subscribed = self.state { true } else { false } }
+
     /// Whether the server was asked for the channel: what it says of any other is an answer to nothing.
     var isAsked: Bool {
         switch self.state {

@@ -124,8 +124,9 @@ public final class PusherClient: Sendable {
     @discardableResult
     public func subscribe(_ name: String) throws(PusherError) -> Channel {
         if let problem = ChannelName.problem(name) { throw PusherError(.invalidChannelName, problem) }
-        self.driver.step { $0.subscribe(name, now: $1, &$2) }
-        return Channel(name, self)
+        var place = 0
+        self.driver.step { place = $0.subscribe(name, now: $1, &$2) }
+        return Channel(name, self, place: place)
     }
 
     /// Gives the channel up. Its sequences finish.
@@ -135,7 +136,7 @@ public final class PusherClient: Sendable {
 
     /// A channel that is wanted; `nil` when it is not.
     public func channel(_ name: String) -> Channel? {
-        self.driver.read { $0.indices[name] != nil } ? Channel(name, self) : nil
+        self.driver.read { $0.indices[name] }.map { Channel(name, self, place: $0) }
     }
 
     /// The names of the channels that are wanted.
@@ -185,8 +186,8 @@ public final class PusherClient: Sendable {
         self.driver.read { body($0.record(name)) }
     }
 
-    func trigger(_ event: String, channel: String, data: [UInt8]) throws(PusherError) {
-        try self.driver.send { session throws(PusherError) in try session.trigger(event, channel: channel, data: data) }
+    func trigger(_ message: WebSocketMessage, channel: String, hint: Int) throws(PusherError) {
+        try self.driver.send { session throws(PusherError) in try session.trigger(message, channel: channel, hint: hint) }
     }
 
     // MARK: Authorisation

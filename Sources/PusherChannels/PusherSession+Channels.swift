@@ -7,10 +7,12 @@ extension PusherSession {
 
     func record(_ name: String) -> ChannelRecord? { self.indices[name].flatMap { self.channels[$0] } }
 
-    /// Wants the channel from now on. One that was refused is tried again; for any other nothing changes.
-    mutating func subscribe(_ name: String, now: Instant, _ effects: inout Effects<Self>) {
+    /// Wants the channel from now on, and returns its place. One that was refused is tried again; for any other nothing changes.
+    @discardableResult
+    mutating func subscribe(_ name: String, now: Instant, _ effects: inout Effects<Self>) -> Int {
         let index = self.indices[name] ?? self.makeChannel(name)
         self.beginSubscription(index, now: now, &effects)
+        return index
     }
 
     private mutating func makeChannel(_ name: String) -> Int {
@@ -198,25 +200,29 @@ extension PusherSession {
 
     // MARK: Client events
 
-    /// Sends the event, or keeps it until the channel is subscribed.
+    /// Where the channel is. A handle knows where it was when it was made, which saves most look-ups.
+    @inline(__always)
+    private func index(of name: String, hint: Int) -> Int? {
+        guard hint < self.channels.count, self.channels[hint]?.name == name else { return self.indices[name] }
+        return hint
+    }
+
+    /// Sends the event's message, or keeps it until the channel is subscribed.
     mutating func trigger(
-        _ event: String, channel name: String, data: [UInt8]
+        _ message: WebSocketMessage, channel name: String, hint: Int
     ) throws(PusherError) -> (ConnectionID, WebSocketMessage)? {
-        guard let index = self.indices[name], let record = self.channels[index] else {
+        guard let index = self.index(of: name, hint: hint), self.channels[index] != nil else {
             throw PusherError(.notSubscribed, "The channel \(name) is not subscribed; subscribe to it before sending events.")
         }
-        let message = PusherFrames.clientEvent(event, channel: name, data: data)
-        switch record.machine.state {
-        case .subscribed: return self.connection.connected.map { ($0, message) }
-        case .failed(let error): throw error
-        case .waiting, .authorizing, .subscribing:
-            guard record.unsent.count < self.configuration.clientEventQueueLimit else {
-                let hint = "wait for subscribed(), or raise the configuration's clientEventQueueLimit."
-                throw PusherError(.queueFull, "\(record.unsent.count) events wait for the subscription to \(name) already: \(hint)")
-            }
-            self.channels[index]!.unsent.append(message)
-            return nil
+        if self.channels[index]!.machine.isSubscribed { return self.connection.connected.map { ($0, message) } }
+        if case .failed(let error) = self.channels[index]!.machine.state { throw error }
+        let count = self.channels[index]!.unsent.count
+        guard count < self.configuration.clientEventQueueLimit else {
+            let hint = "wait for subscribed(), or raise the configuration's clientEventQueueLimit."
+            throw PusherError(.queueFull, "\(count) events wait for the subscription to \(name) already: \(hint)")
         }
+        self.channels[index]!.unsent.append(message)
+        return nil
     }
 
     // MARK: Callers and listeners

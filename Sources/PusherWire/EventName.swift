@@ -19,10 +19,23 @@ package enum EventName {
     /// What a client or a publisher may send at most as an event's data.
     package static let maximumDataSize = 10 << 10
 
-    package static func isClientEvent(_ name: String) -> Bool { name.hasPrefix("client-") }
+    package static func isClientEvent(_ name: String) -> Bool { self.begins(name, "client-") }
 
     /// Names that the service keeps to itself.
-    package static func isReserved(_ name: String) -> Bool { name.hasPrefix("pusher:") || name.hasPrefix("pusher_internal:") }
+    package static func isReserved(_ name: String) -> Bool { self.begins(name, "pusher:") || self.begins(name, "pusher_internal:") }
+
+    /// Byte by byte, as servers compare. `hasPrefix` compares characters, which takes several times as long.
+    @inline(__always)
+    private static func begins(_ name: String, _ prefix: StaticString) -> Bool {
+        var name = name
+        return name.withUTF8 { $0.count >= prefix.utf8CodeUnitCount && self.isEqual($0, prefix) }
+    }
+
+    @inline(__always)
+    private static func isEqual(_ bytes: UnsafeBufferPointer<UInt8>, _ prefix: StaticString) -> Bool {
+        for index in 0..<prefix.utf8CodeUnitCount where bytes[index] != prefix.utf8Start[index] { return false }
+        return true
+    }
 
     /// What is wrong with the name of an event to publish; `nil` when nothing is.
     package static func problem(_ name: String) -> String? {

@@ -38,10 +38,28 @@ package enum PusherFrames {
 
     /// - Parameter data: JSON.
     package static func clientEvent(_ name: String, channel: String, data: [UInt8]) -> WebSocketMessage {
-        self.frame(name, channel: channel, room: data.count + channel.utf8.count) { json in
-            json.key("data")
-            json.raw(data)
-        }
+        var bytes = self.beginClientEvent(name, channel: channel, room: data.count)
+        bytes += data
+        return self.endClientEvent(&bytes)
+    }
+
+    /// A client's event up to its data, which is JSON and which the caller adds. ``endClientEvent(_:)`` makes the message of it.
+    ///
+    /// - Parameter room: how many bytes the data may have without another allocation.
+    package static func beginClientEvent(_ name: String, channel: String, room: Int) -> [UInt8] {
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(32 &+ name.utf8.count &+ channel.utf8.count &+ room)
+        JSONWriter.append(word: #"{"event":"#, to: &bytes)
+        JSONWriter.append(name, to: &bytes)
+        JSONWriter.append(word: #","channel":"#, to: &bytes)
+        JSONWriter.append(channel, to: &bytes)
+        JSONWriter.append(word: #","data":"#, to: &bytes)
+        return bytes
+    }
+
+    package static func endClientEvent(_ bytes: inout [UInt8]) -> WebSocketMessage {
+        bytes.append(UInt8(ascii: "}"))
+        return WebSocketMessage(.text, bytes)
     }
 
     // MARK: Server to client

@@ -428,6 +428,24 @@ private struct Price: Codable, Equatable {
         #expect(code { () throws(PusherError) in try secret.trigger("client-a", 1) } == .notSubscribed)
     }
 
+    @Test func anOldHandleSendsToItsOwnChannelWhereverThatIsNow() async throws {
+        let pusher = try await InMemoryPusher()
+        let (client, other) = (pusher.client(), pusher.client())
+        client.connect()
+        other.connect()
+        let old = try client.subscribe("private-one")
+        let (atOne, atTwo) = (try other.subscribe("private-one").events("client-a"), try other.subscribe("private-two").events("client-a"))
+        old.unsubscribe()
+        // It takes the place that the other one had.
+        let two = try client.subscribe("private-two")
+        #expect(throws: PusherError.self) { try old.trigger("client-a", 1) }
+        _ = try client.subscribe("private-one")
+        try old.trigger("client-a", 2)
+        try two.trigger("client-a", 3)
+        #expect(await atOne.pending().map(\.data) == ["2"])
+        #expect(await atTwo.pending().map(\.data) == ["3"])
+    }
+
     @Test func whatTheServerRejectsComesAsAnError() async throws {
         let pusher = try await InMemoryPusher { $0.allowsClientEvents = false }
         let client = pusher.client()

@@ -154,6 +154,23 @@ struct EventLoopTests {
         loop.shutdown()
     }
 
+    @Test func streamsThatAreDueLaterCostOneWakeUpAndAreLetGoAtTheEnd() async throws {
+        let loop = try EventLoop()
+        await loop.turn()
+        weak var last: SocketStream?
+        do {
+            let streams = (0..<10).map { _ in SocketStream(loop: loop, events: Recorder()) }
+            last = streams.last
+            let before = loop.counters.wakeUps
+            for stream in streams { #expect(loop.attend(to: stream, at: loop.now.advanced(by: .seconds(3600)))) }
+            #expect(loop.counters.wakeUps - before <= 1)
+        }
+        #expect(last != nil)
+        loop.shutdown()
+        #expect(last == nil)
+        #expect(!loop.attend(to: SocketStream(loop: loop, events: Recorder()), at: loop.now))
+    }
+
     @Test func afterShutdownNothingRunsAnyMore() async throws {
         let loop = try EventLoop()
         loop.shutdown()

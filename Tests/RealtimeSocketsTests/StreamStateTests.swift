@@ -25,6 +25,7 @@ struct StreamStateTests {
         switch step {
         case .write(let write): "write \(write.bytes.count - write.start)"
         case .callLoop: "call"
+        case .callLoopAt(let instant): "call at \(instant.nanoseconds)"
         case .none: "none"
         }
     }
@@ -62,6 +63,51 @@ struct StreamStateTests {
         _ = state.wrote(.done(10))
         #expect(state.received() == true)
         #expect(self.send(&state, 10, at: 101) == "write 10")
+    }
+
+    /// A turn with a direct write and so many sends that gather; the loop then writes those.
+    private func turn(_ state: inout StreamState, gathering count: Int, at now: Int64) -> [String] {
+        var steps = [self.send(&state, 10, at: now)]
+        _ = state.wrote(.done(10))
+        for _ in 0..<count { steps.append(self.send(&state, 10, at: now + 1)) }
+        if case .write(let write) = state.nextStep() {
+            steps.append("loop writes \(write.bytes.count)")
+            _ = state.wrote(.done(write.bytes.count))
+        }
+        return steps
+    }
+
+    @Test func aSenderOfBurstsIsLeftToItUntilTheTurnEnds() {
+        let quiet = Array(repeating: "none", count: 62)
+        var state = self.open()
+        #expect(self.turn(&state, gathering: 63, at: 0) == ["write 10", "call"] + quiet + ["loop writes 630"])
+        #expect(self.turn(&state, gathering: 63, at: 1000) == ["write 10", "call at 1100"] + quiet + ["loop writes 630"])
+        #expect(self.turn(&state, gathering: 63, at: 2000) == ["write 10", "call at 2100"] + quiet + ["loop writes 630"])
+    }
+
+    @Test(arguments: [1, 7])
+    func forAFewSendsTheLoopIsCalledAtOnce(_ few: Int) {
+        let quiet = Array(repeating: "none", count: few - 1)
+        var state = self.open()
+        #expect(self.turn(&state, gathering: few, at: 0)[1] == "call")
+        #expect(self.turn(&state, gathering: few, at: 1000) == ["write 10", "call"] + quiet + ["loop writes \(few * 10)"])
+    }
+
+    @Test func oneTurnWithoutABurstEndsThePatience() {
+        var state = self.open()
+        _ = self.turn(&state, gathering: 8, at: 0)
+        #expect(self.turn(&state, gathering: 1, at: 1000)[1] == "call at 1100")
+        #expect(self.turn(&state, gathering: 1, at: 2000)[1] == "call")
+    }
+
+    @Test func whatIsUrgentDoesNotWaitForTheEndOfTheTurn() {
+        var state = self.open()
+        _ = self.turn(&state, gathering: 8, at: 0)
+        #expect(self.send(&state, 10, at: 1000) == "write 10")
+        _ = state.wrote(.done(10))
+        #expect(self.send(&state, 20, at: 1001) == "call at 1100")
+        #expect(self.name(state.finish()) == "call")
+        #expect(self.name(state.nextStep()) == "write 20")
     }
 
     @Test func whileOneThreadWritesTheOthersLeaveItTheirs() {

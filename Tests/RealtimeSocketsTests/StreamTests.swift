@@ -61,6 +61,33 @@ struct StreamTests {
         }
     }
 
+    @Test func furtherBurstsAreGatheredThoughTheLoopSleeps() async throws {
+        try await withPair(turnLimit: .seconds(3600)) { pair in
+            let blockade = Blockade(pair.loop)
+            for number in 0..<64 { pair.client.send(pattern(195, seed: number)) }
+            blockade.lift()
+            _ = await pair.atServer.bytes(64 * 195)
+            await pair.loop.turn()
+            let writes = pair.client.writes
+            for number in 64..<128 { pair.client.send(pattern(195, seed: number)) }
+            // Nobody holds the loop up: it has nothing to do with the stream for an hour.
+            #expect(pair.client.writes - writes == 1)
+            #expect(pair.client.bufferedBytes == 63 * 195)
+            pair.client.finishWriting()
+            #expect(await pair.atServer.bytes(128 * 195) == (0..<128).flatMap { pattern(195, seed: $0) })
+            #expect(pair.client.writes - writes == 2)
+        }
+    }
+
+    @Test func whatGatheredGoesOutWhenTheTurnEnds() async throws {
+        try await withPair(turnLimit: .milliseconds(1)) { pair in
+            for burst in 1...20 {
+                for _ in 0..<64 { pair.client.send(pattern(195)) }
+                #expect(await pair.atServer.bytes(burst * 64 * 195).count == burst * 64 * 195)
+            }
+        }
+    }
+
     @Test func aRequestAfterItsAnswerIsWrittenAtOnce() async throws {
         try await withPair(turnLimit: .seconds(3600), server: Self.echo()) { pair in
             for number in 1...100 {

@@ -309,7 +309,8 @@ struct PusherSimulation {
         default:
             try self.user("trigger on \(name)") { session, _, effects in
                 // What is not subscribed or over its queue's limit throws, as it should.
-                let sent = try? session.trigger("client-a", channel: name, data: Array("1".utf8))
+                let message = PusherFrames.clientEvent("client-a", channel: name, data: Array("1".utf8))
+                let sent = try? session.trigger(message, channel: name, hint: Self.names.count / 2)
                 if let (id, message) = sent { effects.commands.append(.send(id, message)) }
             }
         }

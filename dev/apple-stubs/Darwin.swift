@@ -146,9 +146,12 @@ public func kevent64(
 ) -> Int32 { 0 }
 public var EVFILT_READ: Int32 { -1 }
 public var EVFILT_WRITE: Int32 { -2 }
+public var EVFILT_TIMER: Int32 { -7 }
 public var EVFILT_USER: Int32 { -10 }
 public var EV_ADD: Int32 { 1 }
 public var EV_DELETE: Int32 { 2 }
+public var EV_ONESHOT: Int32 { 0x10 }
 public var EV_CLEAR: Int32 { 0x20 }
+public var NOTE_NSECONDS: Int32 { 4 }
 public var NOTE_TRIGGER: Int32 { 0x0100_0000 }
 public let OPEN_MAX: Int32 = 10240

@@ -26,6 +26,11 @@ int realtime_epoll_create(void);
 int realtime_bell_create(int epoll, uint64_t token);
 void realtime_bell_ring(int bell);
 
+/// A timerfd that is in `epoll` under this token, or -1 with errno. It is edge triggered as the bell is, and counts from when it is
+/// set, once.
+int realtime_timer_create(int epoll, uint64_t token);
+void realtime_timer_set(int timer, int64_t nanoseconds);
+
 /// Changes what a descriptor is waited for, level triggered; nothing takes it out. Returns 0, or -1 with errno.
 int realtime_epoll_change(int epoll, int descriptor, uint64_t token, uint32_t before, uint32_t after);
 

@@ -16,7 +16,8 @@ extension EncodingBuffer {
         let buffer = EncodingBuffer(settings: ValueEncoder())
         buffer.start(.value)
         try value.encode(to: buffer.outermostEncoder)
-        return buffer.finish()
+        buffer.finish()
+        return buffer.bytes
     }
 
     private func appendDate<Value: Encodable>(_ value: Value, _ key: (any CodingKey)?) throws {

@@ -23,7 +23,7 @@ final class EncodingBuffer {
         var key: (any CodingKey)?
     }
 
-    let settings: ValueEncoder
+    private(set) var settings: ValueEncoder
     private let basePath: [any CodingKey]
     // The checks at run time that nobody else is writing take a third of the time to encode. They are not needed: none of the
     // changes here calls foreign code.
@@ -35,7 +35,41 @@ final class EncodingBuffer {
     init(settings: ValueEncoder, basePath: [any CodingKey] = []) {
         self.settings = settings
         self.basePath = basePath
-        self.bytes.reserveCapacity(128)
+    }
+
+    // MARK: Use again
+
+    /// One that nobody uses at the moment. `@unchecked Sendable`: nobody but the lock's owner holds it.
+    private struct Spare: @unchecked Sendable {
+        var buffer: EncodingBuffer?
+    }
+
+    private static let spare = Lock(Spare())
+
+    /// Encodes a value behind what is in `bytes`, which stays as it was when that throws. The buffer is used again for the next
+    /// value: making one takes longer than encoding most messages.
+    static func encode<Value: Encodable>(_ value: Value, _ settings: ValueEncoder, to bytes: inout [UInt8]) throws {
+        var buffer = Self.spare.withLock { $0.buffer.take() } ?? EncodingBuffer(settings: settings)
+        buffer.settings = settings
+        let mark = bytes.count
+        swap(&buffer.bytes, &bytes)
+        defer {
+            swap(&buffer.bytes, &bytes)
+            // A value that kept its encoder may still write to it: then this one is lost to others.
+            if isKnownUniquelyReferenced(&buffer) {
+                if !settings.userInfo.isEmpty { buffer.settings.userInfo = [:] }
+                Self.spare.withLock { $0.buffer = buffer }
+            }
+        }
+        do {
+            buffer.start(.value)
+            try buffer.appendOutermost(value)
+            buffer.finish()
+        } catch {
+            buffer.rollBack(to: mark, frames: 0)
+            buffer.inserts = []
+            throw error
+        }
     }
 
     // MARK: Frames
@@ -79,20 +113,20 @@ final class EncodingBuffer {
         self.basePath + self.frames.prefix(frame + 1).compactMap(\.key)
     }
 
-    /// Everything is encoded: the bytes with those of the nested containers in their places.
-    func finish() -> [UInt8] {
+    /// Everything is encoded: puts the bytes of the nested containers in their places.
+    func finish() {
         while !self.frames.isEmpty { self.pop() }
-        if self.inserts.isEmpty { return self.bytes }
+        if self.inserts.isEmpty { return }
         var whole: [UInt8] = []
         var start = 0
         for insert in self.inserts {
             whole += self.bytes[start..<insert.offset]
-            whole += insert.buffer.finish()
+            insert.buffer.finish()
+            whole += insert.buffer.bytes
             start = insert.offset
         }
         whole += self.bytes[start...]
         (self.bytes, self.inserts) = (whole, [])
-        return whole
     }
 
     /// Whether nothing was written to the outermost value.
@@ -234,12 +268,17 @@ final class EncodingBuffer {
     /// The last type that needed no treatment of its own, since the elements of an array ask again and again.
     @exclusivity(unchecked) private var plainType: ObjectIdentifier?
 
+    @inline(__always)
+    private func foreign<Value>(_ type: Value.Type) -> ForeignType? {
+        let identifier = ObjectIdentifier(type)
+        if identifier == self.plainType { return nil }
+        if let foreign = ForeignType(type) { return foreign }
+        self.plainType = identifier
+        return nil
+    }
+
     private func appendOther<Value: Encodable>(_ value: Value, _ key: (any CodingKey)?) throws {
-        let identifier = ObjectIdentifier(Value.self)
-        if identifier != self.plainType {
-            if let foreign = ForeignType(Value.self) { return try self.append(foreign, value, key) }
-            self.plainType = identifier
-        }
+        if let foreign = self.foreign(Value.self) { return try self.append(foreign, value, key) }
         self.push(key: key, keepsKeys: self.settings.keys != .useDefaultKeys && value is any StringKeyedDictionary)
         try self.encodeIntoFrame(value)
         self.pop()
@@ -252,7 +291,7 @@ final class EncodingBuffer {
 
     /// The outermost value, whose type may write nothing at all only further inside.
     func appendOutermost<Value: Encodable>(_ value: Value) throws {
-        if ForeignType(Value.self) != nil || Value.self == JSONValue.self {
+        if Value.self == JSONValue.self || self.foreign(Value.self) != nil {
             try self.append(value)
             self.frames[0].shape = .done
         } else {

@@ -28,11 +28,18 @@ public struct ValueEncoder: Sendable {
     /// The value as compact JSON in UTF-8. Throws `EncodingError` for numbers that are not finite and values that write nothing,
     /// and whatever the value's own `encode(to:)` throws.
     public func encode<Value: Encodable>(_ value: Value) throws -> [UInt8] {
-        let buffer = EncodingBuffer(settings: self)
-        buffer.start(.value)
-        try buffer.appendOutermost(value)
-        let bytes = buffer.finish()
-        return self.sortsKeys ? try Self.sorted(bytes) : bytes
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(128)
+        try self.encode(value, to: &bytes)
+        return bytes
+    }
+
+    /// The value behind what is in `bytes` already, which stays as it was when this throws.
+    package func encode<Value: Encodable>(_ value: Value, to bytes: inout [UInt8]) throws {
+        guard self.sortsKeys else { return try EncodingBuffer.encode(value, self, to: &bytes) }
+        var unsorted: [UInt8] = []
+        try EncodingBuffer.encode(value, self, to: &unsorted)
+        bytes += try Self.sorted(unsorted)
     }
 
     /// The value as compact JSON.

@@ -2,6 +2,7 @@
 ///
 /// It is the only place with a lock and a timer, it runs any session machine, and it owns no task. The connection
 /// holds the driver until it has ended, so its owner, the public client, stops it when it is dropped.
+@usableFromInline
 package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sleeper, EventSource {
     /// What a driver needs of the world around it. Drivers may share it.
     package final class Surroundings: Sendable {
@@ -29,32 +30,33 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
         }
     }
 
-    private typealias Outcome = Result<Machine.Answer, Machine.Failure>
+    fileprivate typealias Outcome = Result<Machine.Answer, Machine.Failure>
 
-    private enum WorkState: Sendable {
+    fileprivate enum WorkState: Sendable {
         case starting
         case running(cancel: (@Sendable () -> Void)?)
     }
 
-    private struct Registered: Sendable {
+    fileprivate struct Registered: Sendable {
         var listener: any EventListener<Machine.Event>
         var lifetime: ListenerLifetime
     }
 
-    private struct State: Sendable {
+    @usableFromInline
+    struct State: Sendable {
         var effects: Effects<Machine>
-        var connections = SmallDictionary<ConnectionID, any WebSocketConnection>()
-        var listeners = SmallDictionary<ListenerID, Registered>()
+        @usableFromInline var connections = Connections()
+        fileprivate var listeners = SmallDictionary<ListenerID, Registered>()
         /// By number, not as a count: a listener may end between its consumer's taking a batch and saying so.
         var fullListeners: Set<ListenerID> = []
         var paused: ConnectionID?
-        var waiters: [WaiterID: Waiter<Outcome>] = [:]
+        fileprivate var waiters: [WaiterID: Waiter<Outcome>] = [:]
         var waiterDeadlines = Deadlines<WaiterID, Void>()
-        var works: [WorkID: WorkState] = [:]
+        fileprivate var works: [WorkID: WorkState] = [:]
         var lastNumber: UInt64 = 0
         var armed: Instant?
         // Last: in unspecialised code what follows a value of generic type has no fixed offset.
-        var machine: Machine
+        @usableFromInline var machine: Machine
 
         mutating func nextNumber() -> UInt64 {
             self.lastNumber += 1
@@ -64,7 +66,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
         var nextDeadline: Instant? { .earliest(self.machine.nextDeadline, self.waiterDeadlines.earliest) }
     }
 
-    private let state: Lock<State>
+    @usableFromInline let state: Lock<State>
     private let surroundings: Surroundings
     private var time: any TimeSource { self.surroundings.time }
 
@@ -85,14 +87,12 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
     }
 
     /// A command that sends one message at most, and has no other effect and moves no deadline: the short way for what
-    /// programs do most.
+    /// programs do most. Inlinable, so that it is specialised for the machine where that is known.
+    @inlinable
     package func send(_ input: (inout Machine) throws(Machine.Failure) -> (ConnectionID, WebSocketMessage)?) throws(Machine.Failure) {
         let connection = try self.state.withLock { state throws(Machine.Failure) -> (any WebSocketConnection)? in
-            guard let (id, message) = try input(&state.machine), let connection = state.connections[id] else { return nil }
-            state.effects.counters.messagesSent += 1
-            state.effects.counters.bytesSent += message.bytes.count
-            connection.enqueue(message)
-            return connection
+            guard let (id, message) = try input(&state.machine) else { return nil }
+            return state.connections.enqueue(message, on: id)
         }
         connection?.flush()
     }
@@ -103,7 +103,11 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
     }
 
     package var counters: Counters {
-        self.state.withLock { $0.effects.counters }
+        self.state.withLock { state in
+            var counters = state.effects.counters
+            (counters.messagesSent, counters.bytesSent) = (state.connections.messagesSent, state.connections.bytesSent)
+            return counters
+        }
     }
 
     package var nextDeadline: Instant? { self.state.withLock { $0.nextDeadline } }
@@ -165,10 +169,12 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
 
     // MARK: From the transport, the clock, the workers and the listeners
 
+    @usableFromInline
     package func opened(_ id: ConnectionID, head: HTTPResponseHead) {
         self.step { $0.opened(id, head: head, now: $1, &$2) }
     }
 
+    @usableFromInline
     package func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
         var deferred = Deferred()
         self.state.withLock { state in
@@ -181,6 +187,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
         deferred.run()
     }
 
+    @usableFromInline
     package func closed(_ id: ConnectionID, _ reason: CloseReason) {
         self.run {
             $0.connections[id] = nil
@@ -296,18 +303,14 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
                 state.connections[id] = connection
                 deferred.add(.open(connection))
             case .send(let id, let message):
-                guard let connection = state.connections[id] else { continue }
-                state.effects.counters.messagesSent += 1
-                state.effects.counters.bytesSent += message.bytes.count
-                connection.enqueue(message)
-                deferred.flush(connection)
+                if let connection = state.connections.enqueue(message, on: id) { deferred.flush(connection) }
             case .close(let id, let code, let reason):
                 guard let connection = state.connections[id] else { continue }
                 deferred.forgetFlushes()
                 deferred.add(.close(connection, code, reason))
             case .abandon(let id):
                 if state.paused == id { state.paused = nil }
-                if let connection = state.connections.removeValue(forKey: id) { deferred.add(.abandon(connection)) }
+                if let connection = state.connections.remove(id) { deferred.add(.abandon(connection)) }
             case .work(let id, let work):
                 state.works[id] = .starting
                 deferred.add(.run { self.begin(id, work) })

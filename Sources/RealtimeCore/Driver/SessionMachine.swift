@@ -1,16 +1,19 @@
 /// A caller that waits for an answer.
+@usableFromInline
 package struct WaiterID: Hashable, Sendable {
     package var rawValue: UInt64
     package init(rawValue: UInt64) { self.rawValue = rawValue }
 }
 
 /// A listener that was asked for.
+@usableFromInline
 package struct ListenerID: Hashable, Sendable {
     package var rawValue: UInt64
     package init(rawValue: UInt64) { self.rawValue = rawValue }
 }
 
 /// Where an event goes: a number under which the machine knows a set of listeners.
+@usableFromInline
 package struct Route: Hashable, Sendable {
     /// Half a word: a channel has several.
     @usableFromInline let number: UInt32
@@ -20,12 +23,14 @@ package struct Route: Hashable, Sendable {
 }
 
 /// Work that the machine asked for and that takes its time: an authorisation, a negotiation.
+@usableFromInline
 package struct WorkID: Hashable, Sendable {
     package var rawValue: UInt64
     package init(rawValue: UInt64) { self.rawValue = rawValue }
 }
 
 /// What a machine wants done. Every command names its connection, so the driver never guesses.
+@usableFromInline
 package struct Effects<Machine: SessionMachine>: Sendable {
     package enum Command: Sendable {
         case open(ConnectionID, WebSocketRequest)
@@ -84,6 +89,7 @@ package struct Effects<Machine: SessionMachine>: Sendable {
 ///
 /// `received` takes what one read brought: the loop over messages lies in the machine's module, because a call per
 /// message into another module is not specialised and costs ten times the work itself.
+@usableFromInline
 package protocol SessionMachine: Sendable {
     associatedtype Event: Sendable
     associatedtype Answer: Sendable

@@ -115,41 +115,78 @@ package struct JSONWriter {
 }
 
 extension JSONWriter {
-    static func append(word: StaticString, to output: inout [UInt8]) {
+    /// Bytes as they are.
+    package static func append(word: StaticString, to output: inout [UInt8]) {
         output.append(contentsOf: UnsafeBufferPointer(start: word.utf8Start, count: word.utf8CodeUnitCount))
     }
 
-    static func append(_ value: String, to output: inout [UInt8]) {
+    /// A string with its quotes.
+    package static func append(_ value: String, to output: inout [UInt8]) {
         var value = value
         value.withUTF8 { self.append(UnsafeRawBufferPointer($0), to: &output) }
     }
 
     /// A string with its quotes.
     static func append(_ utf8: UnsafeRawBufferPointer, to output: inout [UInt8]) {
-        output.append(UInt8(ascii: "\""))
-        if let base = utf8.baseAddress?.assumingMemoryBound(to: UInt8.self) {
-            let end = utf8.count
-            var start = 0
-            var index = 0
-            while index < end {
-                if index &+ 8 <= end {
-                    let stops = JSONBytes.stops(JSONBytes.load(base + index), beyondASCII: false)
-                    guard stops != 0 else {
-                        index &+= 8
-                        continue
-                    }
-                    index &+= stops.trailingZeroBitCount &>> 3
-                } else if base[index] >= 0x20, base[index] != UInt8(ascii: "\""), base[index] != UInt8(ascii: "\\") {
-                    index &+= 1
+        var copied = 0
+        output.append(addingCapacity: utf8.count &+ 2) { span in
+            span.withUnsafeMutableBufferPointer { buffer, initialized in
+                guard let target = UnsafeMutableRawPointer(buffer.baseAddress) else { return }
+                target.storeBytes(of: UInt8(ascii: "\""), as: UInt8.self)
+                copied = self.copyPlain(utf8, to: target + 1)
+                initialized = copied &+ 1
+                guard copied == utf8.count else { return }
+                target.storeBytes(of: UInt8(ascii: "\""), toByteOffset: initialized, as: UInt8.self)
+                initialized &+= 1
+            }
+        }
+        if copied < utf8.count { self.append(restOf: utf8, from: copied, to: &output) }
+    }
+
+    /// Copies up to the first byte that has to be escaped, and returns how many that were. There is room for all of them.
+    @inline(__always)
+    private static func copyPlain(_ utf8: UnsafeRawBufferPointer, to target: UnsafeMutableRawPointer) -> Int {
+        guard let base = utf8.baseAddress?.assumingMemoryBound(to: UInt8.self) else { return 0 }
+        let end = utf8.count
+        var index = 0
+        while index &+ 8 <= end {
+            let word = JSONBytes.load(base + index)
+            let stops = JSONBytes.stops(word, beyondASCII: false)
+            target.storeBytes(of: word.littleEndian, toByteOffset: index, as: UInt64.self)
+            guard stops == 0 else { return index &+ stops.trailingZeroBitCount &>> 3 }
+            index &+= 8
+        }
+        while index < end, base[index] >= 0x20, base[index] != UInt8(ascii: "\""), base[index] != UInt8(ascii: "\\") {
+            target.storeBytes(of: base[index], toByteOffset: index, as: UInt8.self)
+            index &+= 1
+        }
+        return index
+    }
+
+    /// The rest of a string, from a byte that has to be escaped, and the quote behind it.
+    private static func append(restOf utf8: UnsafeRawBufferPointer, from first: Int, to output: inout [UInt8]) {
+        guard let base = utf8.baseAddress?.assumingMemoryBound(to: UInt8.self) else { return }
+        let end = utf8.count
+        var start = first
+        var index = first
+        while index < end {
+            if index &+ 8 <= end {
+                let stops = JSONBytes.stops(JSONBytes.load(base + index), beyondASCII: false)
+                guard stops != 0 else {
+                    index &+= 8
                     continue
                 }
-                output.append(contentsOf: UnsafeBufferPointer(start: base + start, count: index &- start))
-                self.append(escaping: base[index], to: &output)
+                index &+= stops.trailingZeroBitCount &>> 3
+            } else if base[index] >= 0x20, base[index] != UInt8(ascii: "\""), base[index] != UInt8(ascii: "\\") {
                 index &+= 1
-                start = index
+                continue
             }
-            output.append(contentsOf: UnsafeBufferPointer(start: base + start, count: end &- start))
+            output.append(contentsOf: UnsafeBufferPointer(start: base + start, count: index &- start))
+            self.append(escaping: base[index], to: &output)
+            index &+= 1
+            start = index
         }
+        output.append(contentsOf: UnsafeBufferPointer(start: base + start, count: end &- start))
         output.append(UInt8(ascii: "\""))
     }
 

@@ -1,6 +1,7 @@
 /// A point on the monotonic clock. Machines know no other kind of time.
 ///
 /// It is concrete on purpose: generic over a clock, nothing that holds time is specialised across modules.
+@usableFromInline
 package struct Instant: Comparable, Hashable, Sendable {
     package var nanoseconds: Int64
 
@@ -8,6 +9,7 @@ package struct Instant: Comparable, Hashable, Sendable {
         self.nanoseconds = nanoseconds
     }
 
+    @usableFromInline
     package static func < (lhs: Self, rhs: Self) -> Bool { lhs.nanoseconds < rhs.nanoseconds }
 
     package func advanced(by duration: Duration) -> Self { self + duration.nanoseconds }

@@ -15,6 +15,7 @@ private typealias Primitive = pthread_mutex_t
 /// matter more than a few nanoseconds.
 ///
 /// `@unchecked Sendable`: the value is reached through `withLock` alone, and the lock orders every access to it.
+@usableFromInline
 package struct Lock<Value: Sendable>: ~Copyable, @unchecked Sendable {
     /// The system's lock lies in front of it.
     @usableFromInline let value: UnsafeMutablePointer<Value>
@@ -36,7 +37,8 @@ package struct Lock<Value: Sendable>: ~Copyable, @unchecked Sendable {
 
     /// Runs `body` alone. Not recursive: `body` calls no foreign code.
     ///
-    /// Inlinable, because a lock of another module's value that is not specialised for it costs four times as much.
+    /// Inlinable, with `@usableFromInline` on the type, without which that has no effect: in the modules that use it, it would else
+    /// not be specialised for their values.
     @inlinable
     @inline(__always)
     package borrowing func withLock<Result: ~Copyable, Failure: Error>(

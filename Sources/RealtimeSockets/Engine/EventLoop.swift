@@ -29,7 +29,7 @@ protocol LoopResident: AnyObject, Sendable {
 package final class EventLoop: TimeSource {
     /// The loop of all clients, started by whoever comes first. It is never shut down.
     ///
-    /// It ends the process when the system refuses the three descriptors or the thread: nothing could be done without.
+    /// It ends the process when the system refuses the descriptors or the thread: nothing could be done without.
     package static let shared: EventLoop = {
         do throws(TransportError) {
             return try EventLoop("realtime")
@@ -60,6 +60,11 @@ package final class EventLoop: TimeSource {
         var thread: PlainThread?
         var jobs: [@Sendable () -> Void] = []
         var streams: [SocketStream] = []
+        /// Those to look after at `laterDue`, which is when the first of them is due.
+        var laterStreams: [SocketStream] = []
+        var laterDue: Instant?
+        /// The poller wakes the loop then.
+        var isTimerSet = false
         var wakes = WakeList()
         /// It waits, and nobody has woken it yet. Until then whatever is noted here is seen without a wake-up.
         var isAsleep = false
@@ -72,6 +77,13 @@ package final class EventLoop: TimeSource {
             self.isAsleep = false
             self.counters.wakeUps += 1
             return true
+        }
+
+        /// The streams whose time has come go to those that are looked after.
+        mutating func takeLaterStreams() {
+            self.streams += self.laterStreams
+            self.laterStreams.removeAll(keepingCapacity: self.laterStreams.count < 1024)
+            (self.laterDue, self.isTimerSet) = (nil, false)
         }
     }
 
@@ -97,7 +109,7 @@ package final class EventLoop: TimeSource {
     /// Starts the thread.
     ///
     /// - Parameter turnLimit: a stream's first send is written at once and the next ones gather until the loop has
-    ///   dealt with the stream, or until this has passed since.
+    ///   dealt with the stream, or until this has passed since. It is called for that at once, and for bursts at the end.
     package init(_ name: String = "realtime-loop", turnLimit: Duration = .microseconds(100)) throws(TransportError) {
         self.poller = try Poller()
         self.turnLimit = turnLimit.nanoseconds
@@ -149,6 +161,23 @@ package final class EventLoop: TimeSource {
             guard shared.stage != .stopped else { return false }
             shared.streams.append(stream)
             if shared.mustRing() { self.poller.wake() }
+            return true
+        }
+    }
+
+    /// The same, not before `instant`, unless it has something to do with the stream anyway.
+    ///
+    /// It is for times that are too short for ``wake(_:at:)``. They are all alike, so the first to come is the first to be due.
+    func attend(to stream: SocketStream, at instant: Instant) -> Bool {
+        self.shared.withLock { shared in
+            guard shared.stage != .stopped else { return false }
+            shared.laterStreams.append(stream)
+            if shared.laterDue == nil { shared.laterDue = instant }
+            if shared.isAsleep, !shared.isTimerSet {
+                shared.isTimerSet = true
+                shared.counters.wakeUps += 1
+                self.poller.wake(after: self.now.nanosecondsUntil(instant))
+            }
             return true
         }
     }
@@ -244,6 +273,12 @@ package final class EventLoop: TimeSource {
             guard shared.stage == .running else { return nil }
             shared.counters.turns += 1
             guard shared.jobs.isEmpty, shared.streams.isEmpty else { return 0 }
+            if let due = shared.laterDue, !shared.isTimerSet {
+                let wait = self.now.nanosecondsUntil(due)
+                guard wait > 0 else { return 0 }
+                shared.isTimerSet = true
+                self.poller.wake(after: wait)
+            }
             shared.sleepsUntil = shared.wakes.earliest
             let limit = shared.sleepsUntil.map { max(0, self.now.nanosecondsUntil($0)) } ?? -1
             shared.isAsleep = limit != 0
@@ -254,6 +289,7 @@ package final class EventLoop: TimeSource {
     /// Those that are there now: what they add has to wait until the sockets had their turn.
     private func runJobs() {
         let any = self.shared.withLock { shared -> Bool in
+            if let due = shared.laterDue, due <= self.now { shared.takeLaterStreams() }
             guard !(shared.jobs.isEmpty && shared.streams.isEmpty) else { return false }
             swap(&shared.jobs, &self.runningJobs)
             swap(&shared.streams, &self.runningStreams)
@@ -296,6 +332,7 @@ package final class EventLoop: TimeSource {
         self.runJobs()
         let rest = self.shared.withLock { shared -> Shared in
             shared.stage = .stopped
+            shared.takeLaterStreams()
             self.poller.close()
             defer {
                 shared.jobs = []

@@ -2,31 +2,36 @@
 internal import CRealtimeSystem
 internal import RealtimeCore
 
-/// epoll, level triggered, and an eventfd that wakes it.
+/// epoll, level triggered, and an eventfd and a timerfd that wake it.
 ///
-/// `@unchecked Sendable`: `wake` needs a number only; everything else, the event buffer too, belongs to the loop's thread.
+/// `@unchecked Sendable`: `wake` and `wake(after:)` need a number only; everything else, the event buffer too, belongs to the loop's thread.
 struct Poller: @unchecked Sendable {
     private static let wakeToken = UInt64.max
 
     private let descriptor: Int32
     private let bell: Int32
+    private let timer: Int32
     private let events: UnsafeMutablePointer<realtime_event>
 
     init() throws(TransportError) {
         let descriptor = realtime_epoll_create()
         guard descriptor >= 0 else { throw .system(SystemError.last.number, "make an event loop") }
         let bell = realtime_bell_create(descriptor, Self.wakeToken)
-        guard bell >= 0 else {
+        let timer = bell < 0 ? -1 : realtime_timer_create(descriptor, Self.wakeToken)
+        guard timer >= 0 else {
             let number = SystemError.last.number
+            if bell >= 0 { Descriptor.close(bell) }
             Descriptor.close(descriptor)
             throw .system(number, "make an event loop")
         }
         self.descriptor = descriptor
         self.bell = bell
+        self.timer = timer
         self.events = .allocate(capacity: Int(realtime_events_per_wait))
     }
 
     func close() {
+        Descriptor.close(self.timer)
         Descriptor.close(self.bell)
         Descriptor.close(self.descriptor)
         self.events.deallocate()
@@ -34,6 +39,9 @@ struct Poller: @unchecked Sendable {
 
     /// Ends the wait that is going on, or the next one. From any thread.
     func wake() { realtime_bell_ring(self.bell) }
+
+    /// As `wake()`, in a while that may be shorter than what `wait` can count. The latest call counts. From any thread.
+    func wake(after nanoseconds: Int64) { realtime_timer_set(self.timer, nanoseconds) }
 
     /// Changes what is waited for; nothing means the poller forgets the descriptor.
     func change(_ target: Int32, token: UInt64, from old: Readiness, to new: Readiness) -> Bool {
@@ -46,7 +54,7 @@ struct Poller: @unchecked Sendable {
         return max(0, Int(realtime_epoll_wait(self.descriptor, self.events, Int32(milliseconds))))
     }
 
-    /// `nil` when it was only the bell.
+    /// `nil` when it was only the bell or the timer.
     @inline(__always)
     func event(_ index: Int) -> (token: UInt64, readiness: Readiness)? {
         let event = self.events[index]

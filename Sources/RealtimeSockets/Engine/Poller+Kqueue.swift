@@ -2,9 +2,9 @@
 internal import Darwin
 internal import RealtimeCore
 
-/// kqueue, level triggered, and a user event that wakes it.
+/// kqueue, level triggered, and a user event and a timer that wake it.
 ///
-/// `@unchecked Sendable`: `wake` needs a number only; everything else, the event buffer too, belongs to the loop's thread.
+/// `@unchecked Sendable`: `wake` and `wake(after:)` need a number only; everything else, the event buffer too, belongs to the loop's thread.
 struct Poller: @unchecked Sendable {
     private static let capacity = 256
     private static let wakeToken = UInt64.max
@@ -42,6 +42,17 @@ struct Poller: @unchecked Sendable {
         _ = kevent64(self.descriptor, &bell, 1, nil, 0, 0, nil)
     }
 
+    /// As `wake()`, in a while. The latest call counts. From any thread.
+    func wake(after nanoseconds: Int64) {
+        var timer = kevent64_s()
+        timer.filter = Int16(EVFILT_TIMER)
+        timer.flags = UInt16(EV_ADD | EV_ONESHOT)
+        timer.fflags = UInt32(NOTE_NSECONDS)
+        timer.data = max(1, nanoseconds)
+        timer.udata = Self.wakeToken
+        _ = kevent64(self.descriptor, &timer, 1, nil, 0, 0, nil)
+    }
+
     /// Changes what is waited for; nothing means the poller forgets the descriptor.
     func change(_ target: Int32, token: UInt64, from old: Readiness, to new: Readiness) -> Bool {
         for (part, filter) in [(Readiness.read, EVFILT_READ), (.write, EVFILT_WRITE)] where old.contains(part) != new.contains(part) {
@@ -63,7 +74,7 @@ struct Poller: @unchecked Sendable {
         return max(0, Int(kevent64(self.descriptor, nil, 0, self.events, Int32(Self.capacity), 0, &time)))
     }
 
-    /// `nil` when it was only the bell.
+    /// `nil` when it was only the bell or the timer.
     @inline(__always)
     func event(_ index: Int) -> (token: UInt64, readiness: Readiness)? {
         let event = self.events[index]

@@ -87,7 +87,8 @@ package final class SocketStream: Sendable, LoopResident {
 
     /// Sends what was enqueued, without waiting.
     ///
-    /// If there was no write in this turn of the loop, it is made here. Else the bytes gather and go out together.
+    /// If there was no write in this turn of the loop, it is made here. Else the bytes gather and go out together: soon, or, from
+    /// a sender of bursts, when the turn ends.
     package func flush() {
         self.carryOn(self.state.withLock { $0.flush(turnLimit: self.loop.turnLimit, now: self.loop.now) })
     }
@@ -132,10 +133,14 @@ package final class SocketStream: Sendable, LoopResident {
             let outcome = Self.perform(write)
             step = self.state.withLock { $0.wrote(outcome) }
         }
-        if case .callLoop = step, !self.loop.attend(to: self) {
-            // The thread is gone, and with it everybody else who could close the descriptor.
-            self.closeDescriptor()
-        }
+        let isRunning =
+            switch step {
+            case .write, .none: true
+            case .callLoop: self.loop.attend(to: self)
+            case .callLoopAt(let instant): self.loop.attend(to: self, at: instant)
+            }
+        // The thread is gone, and with it everybody else who could close the descriptor.
+        if !isRunning { self.closeDescriptor() }
     }
 
     private static func perform(_ write: consuming StreamState.Write) -> TLSOutcome {

@@ -27,6 +27,8 @@ struct StreamState: Sendable {
     enum SendStep: Sendable {
         case write(Write)
         case callLoop
+        /// The loop has to look after the stream then, and need not before.
+        case callLoopAt(Instant)
         case none
     }
 
@@ -46,6 +48,8 @@ struct StreamState: Sendable {
     static let highWater = 256 << 10
     /// An empty buffer as small as this is kept for the next message.
     static let keptCapacity = 128
+    /// So many sends in one turn are a burst.
+    static let burst: UInt32 = 8
 
     var descriptor: Int32 = -1
     var stage = Stage.idle
@@ -66,6 +70,11 @@ struct StreamState: Sendable {
     var isBlocked = false
     /// There was a write in this turn of the loop: what comes now waits for its end.
     var isGathering = false
+    /// Many sends gathered in the turn before. Such a sender is left to it until the turn ends: an earlier look would cost the loop
+    /// some writes and a sleep more. For whoever sends two or three the loop is called at once.
+    private var isBursty = false
+    /// How many sends gathered in this turn.
+    private var gathered: UInt32 = 0
     var isFlushWanted = false
     var isFinishWanted = false
     var isFinished = false
@@ -101,13 +110,17 @@ struct StreamState: Sendable {
         guard self.stage == .open, self.outputError == nil, self.bufferedBytes > 0 else { return .none }
         if self.isWriting || self.isBlocked || self.isFlushWanted {
             self.isFlushWanted = true
+            self.gathered &+= 1
             return .none
         }
         let now = now()
         if self.isGathering, now < self.turnEnd {
             self.isFlushWanted = true
-            return self.callLoop()
+            self.gathered = 1
+            return self.isBursty ? .callLoopAt(self.turnEnd) : self.callLoop()
         }
+        self.isBursty = self.gathered >= Self.burst
+        self.gathered = 0
         self.isGathering = true
         self.turnEnd = now + turnLimit
         return self.beginWrite().map { .write($0) } ?? .none
