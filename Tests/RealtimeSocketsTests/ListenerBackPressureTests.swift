@@ -112,13 +112,13 @@ struct ListenerBackPressureTests {
     @Test func severalTasksThatWaitAllSend() async throws {
         try await self.withSlowClient { client, responder in
             let sending = (0..<4).map { _ in
-                Task { for _ in 0..<100 { try await responder.send(Self.piece) } }
+                Task { for _ in 0..<60 { try await responder.send(Self.piece) } }
             }
             await responder.waited()
             client.stream.resumeReading()
             for task in sending { try await task.value }
             responder.end()
-            #expect(await self.bodyCount(client) == Self.bodyCount(400))
+            #expect(await self.bodyCount(client) == Self.bodyCount(240))
         }
     }
 
@@ -164,7 +164,7 @@ struct ListenerBackPressureTests {
 extension ServerExchange {
     /// Returns when a task waits in `send`. It looks again and again, with time for the others in between.
     fileprivate func waited() async {
-        while !self.hasWaitingSenders {
+        while !self.hasWaitingSenders, !Task.isCancelled {
             let pause = Completion()
             EventLoop.shared.wake(pause, at: EventLoop.shared.now.advanced(by: .milliseconds(1)))
             await pause.wait()
