@@ -4,6 +4,20 @@ import RealtimeTesting
 import Testing
 
 @Suite struct ConnectionTests {
+    /// Not of the heartbeat, nor of a wait that nobody waits any more.
+    @Test func aClientAndAServerThatAreOverAreNotToBeWoken() async throws {
+        let pusher = try await InMemoryPusher()
+        let clients = [pusher.client(), pusher.client { $0.port = 1 }]
+        for client in clients {
+            client.connect()
+            try client.subscribe("prices")
+        }
+        #expect(pusher.clock.untilNextDeadline != nil)
+        for client in clients { client.disconnect() }
+        await pusher.server.stop()
+        #expect(pusher.clock.untilNextDeadline == nil)
+    }
+
     @Test func theFirstConnectionGoesThroughTheDocumentedStates() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()

@@ -155,6 +155,70 @@ struct ListenerStopTests {
         #expect(answered.entries.allSatisfy { $0 })
     }
 
+    /// A wish that is left would wake the loop for nobody, and keep a little memory until then.
+    @Test func nobodyIsToBeWokenAnyMore() async throws {
+        let loop = try EventLoop("test")
+        let listener = SocketListener(limits: .forTests.with { $0.stopTime = .milliseconds(50) }, on: [loop])
+        let handler = TestHandler()
+        let address = try await listener.start(handler)
+        // Clients that have said nothing, a part of a request, a request; that have ended; and WebSockets of all kinds.
+        let (silent, partial, idle) = (try RawClient(address), try RawClient(address), try RawClient(address))
+        partial.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n12")
+        idle.request()
+        await idle.text(until: "GET / ")
+        let (done, cut) = (try RawClient(address), try RawClient(address))
+        done.request("/", "Connection: close")
+        #expect(await done.whole().status == 200)
+        cut.request()
+        await cut.text(until: "GET / ")
+        cut.close()
+        let sockets = try (0..<3).map { _ in try RawClient(address) }
+        for client in sockets { client.send("\(ListenerWebSocketTests.upgrade)\r\n") }
+        await handler.events.log.wait(3)
+        sockets[0].stream.send([0x88, 0x82, 0, 0, 0, 0, 0x03, 0xE8])
+        sockets[1].close()
+        await handler.events.log.wait(5)
+        // An open WebSocket needs nobody to look after it by the clock: what is waited for are the others' requests.
+        await listener.stop()
+        await loop.turn()
+        #expect(loop.sleepers == 0)
+        for client in [silent, partial, idle] + sockets { client.close() }
+        loop.shutdown()
+    }
+
+    @Test func aClientThatIsDoneIsNotToBeWokenEither() async throws {
+        let (loop, handler) = (try EventLoop("test"), TestHandler())
+        try await withListener(handler) { address in
+            let transport = SocketTransport(loop: loop)
+            let request = WebSocketRequest(Endpoint(scheme: "ws", host: address.host, port: address.port))
+            let events = SocketEvents()
+            let connections = (0..<3).map { transport.makeConnection(request, id: ConnectionID(rawValue: $0), events: events) }
+            for connection in connections { connection.open() }
+            await events.log.wait(3)
+            connections[0].close(.normal, reason: "")
+            await events.log.wait(4)
+            handler.events.connections.withLock { $0.last }?.close(.normal, reason: "")
+            await events.log.wait(5)
+            for connection in connections { connection.abandon() }
+            await loop.turn()
+            #expect(loop.sleepers == 0)
+        }
+        loop.shutdown()
+    }
+
+    @Test func aWebSocketHasNoTimeLimitOfItsRequestLeft() async throws {
+        let loop = try EventLoop("test")
+        let (listener, handler) = (SocketListener(limits: .forTests, on: [loop]), TestHandler())
+        let client = try RawClient(try await listener.start(handler))
+        client.send("\(ListenerWebSocketTests.upgrade)\r\n")
+        await handler.events.log.wait(1)
+        await loop.turn()
+        #expect(loop.sleepers == 0)
+        client.close()
+        await listener.stop()
+        loop.shutdown()
+    }
+
     @Test func loopsOfSomebodyElseLiveOn() async throws {
         let loop = try EventLoop("test")
         let listener = SocketListener(on: [loop])

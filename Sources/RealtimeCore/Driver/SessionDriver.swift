@@ -355,7 +355,12 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
     /// Lazy: a deadline that moves later, as with every message received, costs nothing. The old wake-up comes,
     /// finds nothing due and arms again. Under the lock, or two threads could leave the later of two wishes standing.
     private func arm(_ state: inout State) {
-        guard let next = state.nextDeadline, state.armed.map({ next < $0 }) ?? true else { return }
+        guard let next = state.nextDeadline else {
+            // At the end nothing is left behind.
+            if state.armed.take() != nil { self.time.wake(self, at: nil) }
+            return
+        }
+        guard state.armed.map({ next < $0 }) ?? true else { return }
         state.armed = next
         self.time.wake(self, at: next)
     }

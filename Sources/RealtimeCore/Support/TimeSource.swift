@@ -26,6 +26,9 @@ package struct WakeList: Sendable {
 
     package var isEmpty: Bool { self.deadlines.isEmpty }
 
+    /// How many wishes there are.
+    package var count: Int { self.sleepers.count }
+
     package var earliest: Instant? { self.deadlines.earliest }
 
     package mutating func set(_ sleeper: any Sleeper, _ instant: Instant?) {

@@ -139,6 +139,9 @@ package final class EventLoop: TimeSource {
 
     package var isOnLoop: Bool { EventLoop.current === self }
 
+    /// How many wait to be woken: for tests and measurements.
+    package var sleepers: Int { self.shared.withLock { $0.wakes.count } }
+
     package var counters: Counters { self.shared.withLock { $0.counters } }
 
     /// Runs `job` on the loop's thread, after the events that are being dealt with. Jobs run in order.

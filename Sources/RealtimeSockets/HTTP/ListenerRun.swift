@@ -25,9 +25,10 @@ final class ListenerRun: Sendable {
 
         func remove(_ stream: SocketStream) {
             // The connection is let go outside the lock.
-            let (_, emptied) = self.state.withLock { state -> (ServerConnection?, Completion?) in
+            let (gone, emptied) = self.state.withLock { state -> (ServerConnection?, Completion?) in
                 (state.all.removeValue(forKey: ObjectIdentifier(stream)), state.all.isEmpty ? state.emptied : nil)
             }
+            gone?.forgetLimits()
             emptied?.fulfil()
         }
 

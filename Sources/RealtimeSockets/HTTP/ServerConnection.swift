@@ -212,6 +212,7 @@ final class ServerConnection: StreamEvents, Sleeper {
         let id = ConnectionID.next()
         let endpoint = WebSocketEndpoint(accepted: self.stream, id: id, messageLimit: self.limits.messageBytes)
         self.phase = .upgraded(endpoint)
+        self.forgetLimits()
         let frames = input
         input = UnsafeRawBufferPointer(rebasing: input.suffix(0))
         self.resume()
@@ -340,6 +341,12 @@ final class ServerConnection: StreamEvents, Sleeper {
     private func setLimit(_ duration: Duration?) {
         let loop = self.stream.loop
         if let wish = self.deadline.move(to: duration.map { loop.now.advanced(by: $0) }) { loop.wake(self, at: wish) }
+    }
+
+    /// On the stream's loop: there will be no limit any more, so the clock need not wait for one.
+    func forgetLimits() {
+        self.deadline = LazyDeadline()
+        self.stream.loop.wake(self, at: nil)
     }
 
     func wakeUp() {
