@@ -37,7 +37,7 @@ import Testing
     }
 
     @Test func itsEventsFinishWhenItIsDropped() async {
-        let events = PusherServer(app: .random(), network: InMemoryNetwork()).events
+        let events = PusherServer(app: .random(), network: InMemoryNetwork(clock: ManualClock())).events
         for await _ in events {}
         #expect(events.endReason == .ended)
     }
