@@ -8,7 +8,7 @@ struct EventRoutes: Sendable {
 
     init() {
         // What a client with one channel and one listener needs.
-        self.sets.reserveCapacity(8)
+        self.sets.reserveCapacity(7)
     }
 
     mutating func make(_ listeners: [ListenerID] = []) -> Route {

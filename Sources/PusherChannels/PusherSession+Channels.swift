@@ -262,7 +262,9 @@ extension PusherSession {
             self.routes[self.errorRoute].append(id)
             self.places[id] = .errors
         case .events(nil, let name):
-            self.globalEvents.add(id, name, &self.routes)
+            var routes = self.globalEvents ?? ChannelRoutes(&self.routes)
+            routes.add(id, name, &self.routes)
+            self.globalEvents = routes
             self.places[id] = .globalEvents
         case .events(let channel?, let name):
             guard let index = self.indices[channel] else { return self.endAtOnce(id, &effects) }
@@ -293,7 +295,10 @@ extension PusherSession {
         case .states: self.routes[self.stateRoute].removeAll { $0 == listener }
         case .connectingIn: self.routes[self.connectingInRoute].removeAll { $0 == listener }
         case .errors: self.routes[self.errorRoute].removeAll { $0 == listener }
-        case .globalEvents: self.globalEvents.remove(listener, &self.routes)
+        case .globalEvents:
+            var routes = self.globalEvents
+            routes?.remove(listener, &self.routes)
+            self.globalEvents = routes
         case .events(let index):
             self.channels[index]?.events.remove(listener, &self.routes)
         case .subscription(let index):

@@ -42,9 +42,9 @@ extension PusherSession {
             if frame.channel.kind.isString {
                 // An event that was under way when its channel was left is no fault.
                 effects.counters.messagesIgnored += 1
-            } else if !self.globalEvents.isEmpty {
+            } else if let globalEvents, !globalEvents.isEmpty {
                 let name = frame.eventName
-                self.deliver(.event(Self.event(name, nil, frame, &texts)), self.globalEvents.route(name), &effects)
+                self.deliver(.event(Self.event(name, nil, frame, &texts)), globalEvents.route(name), &effects)
             }
             return
         }
@@ -70,7 +70,7 @@ extension PusherSession {
         let name = frame.eventName
         // Through `!` and a mutating call, or the whole record would be copied.
         let route = self.channels[index]!.events.find(name)
-        let globalRoute = self.globalEvents.isEmpty ? nil : self.globalEvents.route(name)
+        let globalRoute = self.globalEvents.flatMap { $0.isEmpty ? nil : $0.route(name) }
         let place = EventPlace(name: name, channel: channel, route: route, globalRoute: globalRoute)
         self.lastPlace = place
         return place

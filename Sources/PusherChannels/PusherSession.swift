@@ -83,7 +83,8 @@ struct PusherSession: ReconnectingSession {
     var routes = EventRoutes()
     var places = SmallDictionary<ListenerID, ListenerPlace>()
     let stateRoute, connectingInRoute, errorRoute: Route
-    var globalEvents: ChannelRoutes
+    /// Of those who listen to all channels; absent until somebody does.
+    @Rare var globalEvents: ChannelRoutes?
 
     var connectWaiters: [WaiterID] = []
     var endWaiters: [WaiterID] = []
@@ -96,7 +97,6 @@ struct PusherSession: ReconnectingSession {
         self.stateRoute = self.routes.make()
         self.connectingInRoute = self.routes.make()
         self.errorRoute = self.routes.make()
-        self.globalEvents = ChannelRoutes(&self.routes)
     }
 
     static let cancelled = PusherError.cancelledByTask
