@@ -197,6 +197,21 @@ import Testing
         }
     }
 
+    @Test(arguments: [
+        (Duration.seconds(Int64.max), Duration.seconds(Int64.max)), (.seconds(Int64.max), .seconds(60)), (.seconds(1), .seconds(Int64.max)),
+        (.seconds(Int64.min), .seconds(Int64.min)), (.zero, .zero), (.seconds(-1), .seconds(60)), (.seconds(60), .seconds(-1)),
+    ])
+    func waitsOfAnyLengthAreDrawn(base: Duration, cap: Duration) {
+        var generator = SplitMix64(seed: 1)
+        for failures in [0, 1, 2, 17, Int.max] {
+            for minimum in [Duration.zero, .seconds(1), .seconds(Int64.max), .seconds(Int64.min)] {
+                let delay = Backoff(base: base, cap: cap).delay(failures: failures, minimum: minimum, using: &generator)
+                #expect(delay > .zero && delay >= .nanoseconds(minimum.nanoseconds))
+                #expect(delay <= max(cap, minimum, .nanoseconds(1)))
+            }
+        }
+    }
+
     @Test func theSameSeedGivesTheSameWaits() {
         var (first, second) = (SplitMix64(seed: 7), SplitMix64(seed: 7))
         for failures in 1...20 {
