@@ -47,6 +47,18 @@ import Testing
         guard case .backingOff = machine.state else { return #expect(Bool(false), "it should back off") }
     }
 
+    @Test(arguments: [Duration.zero, .seconds(-1), .seconds(Int64.min)])
+    func aTimeLimitOfNothingIsOverAfterTheAttemptAndNotBefore(limit: Duration) throws {
+        var machine = self.machine { $0.openTimeout = limit }
+        _ = machine.start(now: Self.zero)
+        let deadline = try #require(machine.nextDeadline)
+        #expect(deadline > Self.zero && deadline < self.after(1))
+        #expect(machine.timeout(now: deadline) == .abandon(ConnectionID(rawValue: 1), .openTimeout))
+        let next = try #require(machine.nextDeadline)
+        #expect(machine.timeout(now: next) == .open(ConnectionID(rawValue: 2)))
+        #expect(try #require(machine.nextDeadline) > next)
+    }
+
     @Test func newsOfAnotherAttemptChangeNothing() {
         var (machine, id) = self.connected()
         let stale = ConnectionID(rawValue: 7)
