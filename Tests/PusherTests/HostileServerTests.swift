@@ -5,6 +5,19 @@ import Testing
 
 /// What a server may do, on purpose or not, that must not bring a client off its way.
 @Suite struct HostileServerTests {
+    @Test func aPresenceChannelThatIsRefusedLaterHasNoMembersLeft() async throws {
+        let pusher = try await RawPusher()
+        let room = try pusher.client.subscribe("presence-room")
+        pusher.client.connect()
+        #expect(room.members.map(\.id) == ["me"])
+        pusher.server.send(#"{"event":"pusher:subscription_error","channel":"presence-room","data":{"status":403}}"#)
+        guard case .failed = room.state else {
+            Issue.record("the state is \(room.state)")
+            return
+        }
+        #expect(room.members.isEmpty && room.members.me == nil)
+    }
+
     @Test(arguments: ["activityTimeout", "pongTimeout", "connectTimeout", "subscriptionTimeout"])
     func aTimeLimitOfNothingIsNoConfiguration(name: String) async throws {
         let pusher = try await InMemoryPusher()
