@@ -5,6 +5,23 @@ import Testing
 
 /// What a server may do, on purpose or not, that must not bring a client off its way.
 @Suite struct HostileServerTests {
+    @Test func whatFollowsAGreetingThatCannotBeUsedBelongsToNoConnection() async throws {
+        let pusher = try await RawPusher(greeting: [
+            #"{"event":"pusher:connection_established","data":"{}"}"#,
+            #"{"event":"pusher:error","data":{"code":4001,"message":"no such application"}}"#,
+            #"{"event":"news","channel":"prices","data":"1"}"#,
+        ])
+        let events = try pusher.client.subscribe("prices").events()
+        pusher.client.connect()
+        #expect(pusher.client.state == .connecting)
+        #expect(await events.pending().isEmpty)
+        // The next attempt fails for a reason of its own, which is not that of the error before it.
+        pusher.network.condition = .down
+        pusher.clock.advance(by: .seconds(2))
+        #expect(pusher.server.accepted == 1)
+        #expect(pusher.client.state == .connecting)
+    }
+
     @Test func aPresenceChannelThatIsRefusedLaterHasNoMembersLeft() async throws {
         let pusher = try await RawPusher()
         let room = try pusher.client.subscribe("presence-room")
