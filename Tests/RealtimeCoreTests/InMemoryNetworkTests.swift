@@ -138,6 +138,15 @@ private final class Street: Sendable {
         #expect(house.notes.all.all.isEmpty && events == nil)
     }
 
+    @Test func aListenerThatNeverStartedTakesNobodysAddressAway() async throws {
+        let street = try await Street()
+        let second = street.network.listener(host: street.address.host, port: street.address.port)
+        await #expect(throws: TransportError.self) { try await second.start(House()) }
+        await second.stop()
+        street.connection().open()
+        #expect(street.notes.all.all == [.opened(subprotocol: nil)])
+    }
+
     @Test func messagesArriveInOneBatchPerFlushAndInOrder() async throws {
         let street = try await Street()
         let connection = street.open()
