@@ -55,4 +55,27 @@ import Testing
             #expect(error.message.contains(name))
         }
     }
+
+    @Test func whoWaitsAfterADisconnectIsAnsweredByTheNext() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = pusher.client()
+        let channel = try client.subscribe("prices")
+        client.connect()
+        client.disconnect()
+        let connected = Task { () -> PusherError.Code? in
+            do throws(PusherError) { try await client.connected(within: .seconds(1000)) } catch { return error.code }
+            return nil
+        }
+        let subscribed = Task { () -> PusherError.Code? in
+            do throws(PusherError) { try await channel.subscribed(within: .seconds(1000)) } catch { return error.code }
+            return nil
+        }
+        while client.waitingCallers < 2 { await Task.yield() }
+        client.disconnect()
+        #expect(client.waitingCallers == 0)
+        // Whatever came of that, nobody is left waiting here.
+        pusher.clock.advance(by: .seconds(1000))
+        #expect(await connected.value == .disconnected)
+        #expect(await subscribed.value == .disconnected)
+    }
 }
