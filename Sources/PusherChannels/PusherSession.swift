@@ -217,7 +217,7 @@ struct PusherSession: ReconnectingSession {
             self.deliver(.error(.lost(reason, wasConnected: wasConnected)), self.errorRoute, &effects)
             self.deliver(.connectingIn(now.duration(to: until)), self.connectingInRoute, &effects)
         case .opening:
-            break
+            self.deliver(.error(.lost(reason, wasConnected: wasConnected)), self.errorRoute, &effects)
         default:
             self.finish(reason, &effects)
         }

@@ -35,6 +35,17 @@ import Testing
         #expect(room.members.isEmpty && room.members.me == nil)
     }
 
+    @Test func aLossThatIsMendedAtOnceIsToldOfToo() async throws {
+        let pusher = try await RawPusher()
+        pusher.client.connect()
+        let errors = pusher.client.errors
+        pusher.server.close(CloseCode(rawValue: 4200), "again, please")
+        #expect(pusher.client.state.name == "connected" && pusher.server.accepted == 2)
+        let lost = await errors.pending()
+        #expect(lost.map(\.code) == [.connectionLost])
+        #expect(lost.first?.message.contains("again, please") == true)
+    }
+
     @Test(arguments: ["activityTimeout", "pongTimeout", "connectTimeout", "subscriptionTimeout"])
     func aTimeLimitOfNothingIsNoConfiguration(name: String) async throws {
         let pusher = try await InMemoryPusher()
