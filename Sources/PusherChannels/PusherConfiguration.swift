@@ -197,6 +197,11 @@ public struct PusherConfiguration: Sendable {
         if !self.path.isEmpty, !self.path.hasPrefix("/") || self.path.hasSuffix("/") {
             return "The path has to begin with a slash and not to end with one."
         }
+        let limits = [
+            ("activityTimeout", self.activityTimeout), ("pongTimeout", self.pongTimeout), ("connectTimeout", self.connectTimeout),
+            ("subscriptionTimeout", self.subscriptionTimeout),
+        ]
+        for (name, limit) in limits where limit <= .zero { return "The \(name) has to be longer than nothing." }
         return nil
     }
 }

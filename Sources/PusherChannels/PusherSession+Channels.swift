@@ -155,6 +155,7 @@ extension PusherSession {
         self.deliver(.error(error), self.errorRoute, &effects)
         self.answerWaiters(index, .failure(error), &effects)
         self.channels[index]!.unsent = []
+        self.channels[index]!.members = Members()
     }
 
     /// In nanoseconds; as between attempts to connect.

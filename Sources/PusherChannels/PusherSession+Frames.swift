@@ -9,7 +9,9 @@ extension PusherSession {
         batch.bytes.withUnsafeBytes { bytes in
             for entry in batch.entries {
                 switch entry.kind {
-                case .text: self.received(UnsafeRawBufferPointer(rebasing: bytes[entry.range]), on: id, now: now, &texts, &effects)
+                case .text:
+                    let text = UnsafeRawBufferPointer(rebasing: bytes[entry.range])
+                    guard self.received(text, on: id, now: now, &texts, &effects) else { return }
                 // The protocol has no binary messages: a receiver ignores them.
                 case .binary: effects.counters.messagesIgnored += 1
                 case .ping, .pong: break
@@ -18,9 +20,10 @@ extension PusherSession {
         }
     }
 
+    /// False: the connection was given up for it, and what follows on it is not read.
     private mutating func received(
         _ text: UnsafeRawBufferPointer, on id: ConnectionID, now: Instant, _ texts: inout EventTextWriter, _ effects: inout Effects<Self>
-    ) {
+    ) -> Bool {
         do throws(PusherFrameError) {
             let frame = try PusherFrame(scanning: text)
             if frame.isReserved {
@@ -28,11 +31,13 @@ extension PusherSession {
             } else {
                 self.deliver(frame, &texts, &effects)
             }
+            return true
         } catch {
             effects.counters.messagesIgnored += 1
             let what = "The server sent a frame of \(text.count) bytes that was dropped: \(error)."
             effects.log(.warning, what)
             self.deliver(.error(PusherError(.invalidFrame, what)), self.errorRoute, &effects)
+            return self.connection.current == id
         }
     }
 

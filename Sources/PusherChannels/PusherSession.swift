@@ -217,7 +217,7 @@ struct PusherSession: ReconnectingSession {
             self.deliver(.error(.lost(reason, wasConnected: wasConnected)), self.errorRoute, &effects)
             self.deliver(.connectingIn(now.duration(to: until)), self.connectingInRoute, &effects)
         case .opening:
-            break
+            self.deliver(.error(.lost(reason, wasConnected: wasConnected)), self.errorRoute, &effects)
         default:
             self.finish(reason, &effects)
         }
@@ -235,14 +235,22 @@ struct PusherSession: ReconnectingSession {
             effects.log(.error, error.message)
             self.deliver(.error(error), self.errorRoute, &effects)
         }
-        for waiter in self.connectWaiters { effects.commands.append(.answer(waiter, .failure(error))) }
-        self.connectWaiters = []
         for waiter in self.endWaiters {
             effects.commands.append(.answer(waiter, reason == .requested ? .success(.none) : .failure(error)))
         }
         self.endWaiters = []
+        self.sendAway(error, &effects)
+    }
+
+    /// Everybody who waits for a connection, or for what a connection brings.
+    private mutating func sendAway(_ error: PusherError, _ effects: inout Effects<Self>) {
+        for waiter in self.connectWaiters { effects.commands.append(.answer(waiter, .failure(error))) }
+        self.connectWaiters = []
         for index in self.channels.indices { self.answerWaiters(index, .failure(error), &effects) }
     }
+
+    /// Those who came after the end wait for another beginning.
+    mutating func stoppedAgain(_ effects: inout Effects<Self>) { self.sendAway(.ended(.requested), &effects) }
 
     /// There is nothing to connect to.
     mutating func misconfigured(_ problem: String, _ effects: inout Effects<Self>) {

@@ -156,7 +156,8 @@ extension PusherServerMachine {
             return reject("Client event rejected: the connection is not subscribed to \(name)")
         }
         if let problem = EventName.problem(event) { return reject(problem) }
-        guard frame.data.length <= 2 * EventName.maximumDataSize, frame.dataBytes.count <= EventName.maximumDataSize else {
+        // An escape has up to six bytes for one.
+        guard frame.data.length <= 6 * EventName.maximumDataSize, frame.dataBytes.count <= EventName.maximumDataSize else {
             return reject("The data of a client event has at most \(EventName.maximumDataSize) bytes")
         }
         let second = now.nanoseconds / 1_000_000_000

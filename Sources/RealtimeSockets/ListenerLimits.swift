@@ -28,6 +28,9 @@ public struct ListenerLimits: Sendable, Hashable {
     /// How long a client may read nothing while more than ``unsentBytes``, or the rest of a whole answer, wait for it:
     /// 30 seconds unless set. Then it is cut off. One that reads slowly is not.
     public var stallTime = Duration.seconds(30)
+    /// How many bytes of messages may wait for the client of a WebSocket, 64 MiB unless set. A client that reads too little
+    /// for too long, so that there would be more, is cut off. A single message may be as long as it likes.
+    public var backlogBytes = 64 << 20
     /// How long ``SocketListener/stop()`` waits for answers and for WebSockets' last words, 5 seconds unless set. Then
     /// they are cut off.
     public var stopTime = Duration.seconds(5)

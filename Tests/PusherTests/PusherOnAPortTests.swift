@@ -33,4 +33,24 @@ struct PusherOnAPortTests {
             #expect(error?.code == .refused && error?.serverCode == 4001)
         }
     }
+
+    @Test func theDeepestUserThatIsTakenFitsTheStackOfALoop() async throws {
+        let info = String(repeating: "[", count: 500) + String(repeating: "]", count: 500)
+        let channelData = #"{"user_id":"deep","user_info":\#(info)}"#
+        try await self.withServer { server, makeClient in
+            let client = makeClient(
+                "key",
+                .callback { request in
+                    let auth = ChannelSignature.token(
+                        key: "key", secret: "secret", socketID: request.socketID, channel: request.channel, channelData: channelData)
+                    return ChannelAuthorization(auth: auth, channelData: channelData)
+                })
+            client.connect()
+            let room = try client.subscribe("presence-room")
+            try await room.subscribed()
+            #expect(room.members.map(\.id) == ["deep"])
+            #expect(room.members.me?.info?.description == info)
+            client.disconnect()
+        }
+    }
 }

@@ -371,6 +371,20 @@ import Testing
         #expect(heard.dropFirst().first == #"{"event":"client-b","channel":"private-one","data":"text"}"# && heard.count == 4)
     }
 
+    @Test func dataIsMeasuredWithoutItsEscapes() async throws {
+        let pusher = try await InMemoryPusher()
+        let sender = RawClient(pusher)
+        sender.send(PusherFrames.subscribe("private-one", auth: self.auth(pusher, "private-one")))
+        #expect(sender.takeEvents().last == "pusher_internal:subscription_succeeded")
+        func send(_ data: String) { sender.send(#"{"event":"client-a","channel":"private-one","data":"\#(data)"}"#) }
+        send(String(repeating: #"\u00e9"#, count: 5_120))
+        send(String(repeating: #"\u0078"#, count: 10_240))
+        #expect(sender.take().isEmpty)
+        send(String(repeating: #"\u0078"#, count: 10_241))
+        send(String(repeating: #"\u00e9"#, count: 5_121))
+        #expect(sender.takeErrors() == [4301, 4301])
+    }
+
     @Test func aWatcherOfTheServerSeesEverythingInOrder() async throws {
         let pusher = try await InMemoryPusher()
         let events = pusher.server.events

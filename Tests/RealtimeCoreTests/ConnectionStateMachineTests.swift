@@ -47,6 +47,18 @@ import Testing
         guard case .backingOff = machine.state else { return #expect(Bool(false), "it should back off") }
     }
 
+    @Test(arguments: [Duration.zero, .seconds(-1), .seconds(Int64.min)])
+    func aTimeLimitOfNothingIsOverAfterTheAttemptAndNotBefore(limit: Duration) throws {
+        var machine = self.machine { $0.openTimeout = limit }
+        _ = machine.start(now: Self.zero)
+        let deadline = try #require(machine.nextDeadline)
+        #expect(deadline > Self.zero && deadline < self.after(1))
+        #expect(machine.timeout(now: deadline) == .abandon(ConnectionID(rawValue: 1), .openTimeout))
+        let next = try #require(machine.nextDeadline)
+        #expect(machine.timeout(now: next) == .open(ConnectionID(rawValue: 2)))
+        #expect(try #require(machine.nextDeadline) > next)
+    }
+
     @Test func newsOfAnotherAttemptChangeNothing() {
         var (machine, id) = self.connected()
         let stale = ConnectionID(rawValue: 7)
@@ -194,6 +206,21 @@ import Testing
             #expect(delays.allSatisfy { $0 > .zero && $0 <= .seconds(ceiling) })
             #expect(delays.min()! < .seconds(ceiling) * 0.1)
             #expect(delays.max()! > .seconds(ceiling) * 0.9)
+        }
+    }
+
+    @Test(arguments: [
+        (Duration.seconds(Int64.max), Duration.seconds(Int64.max)), (.seconds(Int64.max), .seconds(60)), (.seconds(1), .seconds(Int64.max)),
+        (.seconds(Int64.min), .seconds(Int64.min)), (.zero, .zero), (.seconds(-1), .seconds(60)), (.seconds(60), .seconds(-1)),
+    ])
+    func waitsOfAnyLengthAreDrawn(base: Duration, cap: Duration) {
+        var generator = SplitMix64(seed: 1)
+        for failures in [0, 1, 2, 17, Int.max] {
+            for minimum in [Duration.zero, .seconds(1), .seconds(Int64.max), .seconds(Int64.min)] {
+                let delay = Backoff(base: base, cap: cap).delay(failures: failures, minimum: minimum, using: &generator)
+                #expect(delay > .zero && delay >= .nanoseconds(minimum.nanoseconds))
+                #expect(delay <= max(cap, minimum, .nanoseconds(1)))
+            }
         }
     }
 

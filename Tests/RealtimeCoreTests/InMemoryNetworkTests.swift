@@ -55,6 +55,20 @@ private final class House: ListenerHandler {
     }
 }
 
+/// A server during whose decision the client goes, as another thread's `abandon` might.
+private final class DroppingHouse: ListenerHandler {
+    let notes = Notes()
+    let dropped = Lock<(any WebSocketConnection)?>(nil)
+
+    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
+        self.dropped.withLock { $0 }?.abandon()
+        return .accept(subprotocol: nil)
+    }
+
+    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents { self.notes }
+    func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {}
+}
+
 private final class Street: Sendable {
     let clock = ManualClock()
     let network: InMemoryNetwork
@@ -104,6 +118,33 @@ private final class Street: Sendable {
         let request = try #require(street.house.requests.all.first)
         #expect(request.path == "/chat" && request.query == "a=b")
         #expect(request.headers["x-test"] == "1" && request.headers["Sec-WebSocket-Protocol"] == "one, two")
+    }
+
+    @Test func aConnectionThatIsDroppedWhileItIsBeingAcceptedIsNotJoined() async throws {
+        let network = InMemoryNetwork(clock: ManualClock())
+        let house = DroppingHouse()
+        let address = try await network.listener().start(house)
+        weak var events: Notes?
+        do {
+            let notes = Notes()
+            events = notes
+            let request = WebSocketRequest(Endpoint(scheme: "ws", host: address.host, port: address.port))
+            let connection = network.webSocket.makeConnection(request, id: ConnectionID(rawValue: 1), events: notes)
+            house.dropped.withLock { $0 = connection }
+            connection.open()
+            house.dropped.withLock { $0 = nil }
+            #expect(notes.all.all.isEmpty)
+        }
+        #expect(house.notes.all.all.isEmpty && events == nil)
+    }
+
+    @Test func aListenerThatNeverStartedTakesNobodysAddressAway() async throws {
+        let street = try await Street()
+        let second = street.network.listener(host: street.address.host, port: street.address.port)
+        await #expect(throws: TransportError.self) { try await second.start(House()) }
+        await second.stop()
+        street.connection().open()
+        #expect(street.notes.all.all == [.opened(subprotocol: nil)])
     }
 
     @Test func messagesArriveInOneBatchPerFlushAndInOrder() async throws {

@@ -61,6 +61,43 @@ struct ListenerWebSocketTests {
         }
     }
 
+    @Test func aClientThatReadsNothingIsCutOffBeforeItFillsTheMemory() async throws {
+        let handler = TestHandler()
+        try await withListener(handler, limits: .forTests.with { $0.backlogBytes = 1 << 20 }) { address in
+            let client = try RawClient(address)
+            client.send("\(Self.upgrade)\r\n")
+            await handler.events.log.wait(1)
+            client.stream.pauseReading()
+            let connection = try #require(handler.events.connections.withLock { $0.first })
+            let message = WebSocketMessage.binary([UInt8](repeating: 7, count: 64 << 10))
+            // More than the system's own buffers take, by far.
+            for _ in 0..<1024 {
+                connection.enqueue(message)
+                connection.flush()
+            }
+            #expect(await handler.events.log.wait(2) == ["opened", "closed"])
+            connection.enqueue(message)
+            connection.flush()
+            client.close()
+        }
+    }
+
+    @Test func oneMessageMayBeLargerThanWhatMayWait() async throws {
+        let handler = TestHandler()
+        try await withListener(handler, limits: .forTests.with { $0.backlogBytes = 1000 }) { address in
+            let client = try RawClient(address)
+            client.send("\(Self.upgrade)\r\n")
+            await handler.events.log.wait(1)
+            let connection = try #require(handler.events.connections.withLock { $0.first })
+            connection.enqueue(.binary([UInt8](repeating: 7, count: 16 << 20)))
+            connection.flush()
+            await client.recorder.until { $0.ended > 0 || $0.bytes.count > 16 << 20 }
+            #expect(client.recorder.seen.ended == 0)
+            client.close()
+            #expect(await handler.events.log.wait(2) == ["opened", "closed"])
+        }
+    }
+
     @Test func theSubprotocolThatWasPickedIsInTheAnswer() async throws {
         let handler = TestHandler(decide: { _ in .accept(subprotocol: "b") })
         try await withListener(handler) { address in

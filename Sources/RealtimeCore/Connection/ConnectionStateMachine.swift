@@ -235,7 +235,8 @@ package struct ConnectionStateMachine: Sendable {
     private mutating func open(now: Instant) -> ConnectionID {
         self.lastAttempt += 1
         let id = ConnectionID(rawValue: self.lastAttempt)
-        self.state = .opening(id, deadline: now.advanced(by: self.policy.openTimeout))
+        // A deadline that is over already would wake its owner again and again.
+        self.state = .opening(id, deadline: now.advanced(by: max(.nanoseconds(1), self.policy.openTimeout)))
         return id
     }
 

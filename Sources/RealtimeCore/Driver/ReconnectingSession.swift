@@ -11,6 +11,8 @@ package protocol ReconnectingSession: SessionMachine {
     mutating func lost(_ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>)
     /// A ping was sent.
     mutating func pinged(now: Instant)
+    /// It was stopped while it was over already: whoever has begun to wait since wants an answer.
+    mutating func stoppedAgain(_ effects: inout Effects<Self>)
 }
 
 extension ReconnectingSession {
@@ -26,7 +28,7 @@ extension ReconnectingSession {
 
     package mutating func stop(now: Instant, _ effects: inout Effects<Self>) {
         switch self.connection.stop(now: now) {
-        case .none: return
+        case .none: return self.stoppedAgain(&effects)
         case .finishAndClose(let id): effects.commands.append(.close(id, .normal, reason: ""))
         case .finishAndAbandon(let id): effects.commands.append(.abandon(id))
         case .finish: break
@@ -53,6 +55,8 @@ extension ReconnectingSession {
             effects.commands.append(.finish(reason))
         }
     }
+
+    package mutating func stoppedAgain(_ effects: inout Effects<Self>) {}
 
     /// What is due on the connection itself.
     package mutating func connectionTimeout(now: Instant, _ effects: inout Effects<Self>) {

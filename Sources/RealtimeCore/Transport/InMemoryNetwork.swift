@@ -100,7 +100,9 @@ public final class InMemoryNetwork: Sendable {
         }
     }
 
-    func remove(at address: Address) { self.state.withLock { $0.listeners[address] = nil } }
+    func remove(_ listener: InMemoryListener, at address: Address) {
+        self.state.withLock { if $0.listeners[address] === listener { $0.listeners[address] = nil } }
+    }
 
     func listener(at endpoint: Endpoint) -> InMemoryListener? {
         self.state.withLock { $0.listeners[Address(host: endpoint.host, port: endpoint.port)] }
@@ -157,7 +159,7 @@ public final class InMemoryListener: Listener {
 
     /// Gives the address free and closes every WebSocket with 1001.
     public func stop() async {
-        self.state.withLock { $0.network }?.remove(at: self.address)
+        self.state.withLock { $0.network }?.remove(self, at: self.address)
         let sockets = self.accepted.withLock { $0.values.sorted { $0.id < $1.id } }
         for socket in sockets { socket.close(.goingAway, reason: "The server stops.") }
         self.letGo()

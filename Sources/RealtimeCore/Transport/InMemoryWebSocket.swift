@@ -120,9 +120,9 @@ final class InMemorySocket: WebSocketConnection {
             self.end(.transport(error))
         case .accept(let subprotocol):
             let server = InMemorySocket(self.network, self.network.nextConnectionID(), nil, role: .server(listener))
+            guard self.join(server) else { return }
             listener.add(server)
-            self.join(server)
-            server.join(self)
+            _ = server.join(self)
             let serverEvents = handler.accepted(server, id: server.id, request: head)
             server.state.withLock { $0.events = serverEvents }
             serverEvents.opened(server.id, head: HTTPResponseHead(status: 101))
@@ -133,12 +133,17 @@ final class InMemorySocket: WebSocketConnection {
         }
     }
 
-    private func join(_ peer: InMemorySocket) {
-        self.state.withLock { state in
-            state.peer = peer
-            if state.phase == .new { state.phase = .open }
-        }
+    /// False: it was abandoned meanwhile, by another thread.
+    private func join(_ peer: InMemorySocket) -> Bool {
         self.network.add(self)
+        let isJoined = self.state.withLock { state in
+            guard state.phase == .new else { return false }
+            state.phase = .open
+            state.peer = peer
+            return true
+        }
+        if !isJoined { self.network.remove(self) }
+        return isJoined
     }
 
     private func arrived(_ messages: [WebSocketMessage]) {

@@ -144,7 +144,7 @@ public protocol WebSocketConnection: AnyObject, Sendable {
     /// Begins to connect. After `close` or `abandon` it does nothing. On a server's connection it does nothing.
     func open()
     /// Adds a message to what is sent with the next ``flush()``. Before the connection is open it is kept;
-    /// after its end it is dropped.
+    /// after its end it is dropped. A transport may end the connection when very much waits for a peer that reads too little.
     func enqueue(_ message: WebSocketMessage)
     /// Sends what was enqueued, in as few writes as possible. Does not wait.
     func flush()

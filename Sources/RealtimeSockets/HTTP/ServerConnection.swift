@@ -210,7 +210,8 @@ final class ServerConnection: StreamEvents, Sleeper {
         }
         self.stream.enqueue { $0.append(contentsOf: answer) }
         let id = ConnectionID.next()
-        let endpoint = WebSocketEndpoint(accepted: self.stream, id: id, messageLimit: self.limits.messageBytes)
+        let endpoint = WebSocketEndpoint(
+            accepted: self.stream, id: id, messageLimit: self.limits.messageBytes, backlogLimit: self.limits.backlogBytes)
         self.phase = .upgraded(endpoint)
         self.forgetLimits()
         let frames = input

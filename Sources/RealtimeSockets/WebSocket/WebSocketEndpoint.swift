@@ -36,6 +36,8 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
         var deadline: Instant?
         var stage: Stage
         var isReadingPaused = false
+        /// More waits than may, and the end is on its way.
+        var isCutOff = false
         /// In its order.
         var early: [Early] = []
         var machine: WebSocketMachine
@@ -48,9 +50,13 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
         var socket = WebSocketMachine.SocketAction.keep
     }
 
+    /// For clients: what would take minutes on a slow network.
+    private static let clientBacklog = 64 << 20
+
     let id: ConnectionID
     private let loop: EventLoop
     private let keys: EndpointKeys
+    private let backlogLimit: Int
     private let state: Lock<State>
 
     /// Of a client. Nothing happens before ``open()``.
@@ -58,15 +64,17 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
         self.id = id
         self.loop = connector.loop
         self.keys = connector.keys
+        self.backlogLimit = Self.clientBacklog
         let machine = WebSocketMachine(role: .client, messageLimit: request.messageLimit)
         self.state = Lock(State(events: events, opening: Opening(request, connector), stage: .idle, machine: machine))
     }
 
     /// Of a server: the handshake has been answered, and the answer is on its way.
-    init(accepted stream: SocketStream, id: ConnectionID, messageLimit: Int) {
+    init(accepted stream: SocketStream, id: ConnectionID, messageLimit: Int, backlogLimit: Int) {
         self.id = id
         self.loop = stream.loop
         self.keys = EndpointKeys.unused
+        self.backlogLimit = backlogLimit
         self.state = Lock(State(stream: stream, stage: .handshaking, machine: WebSocketMachine(role: .server, messageLimit: messageLimit)))
     }
 
@@ -285,9 +293,19 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
     }
 
     private func send(_ message: WebSocketMessage, _ state: inout State) {
+        var isTooMuch = false
         state.stream?.enqueue { output in
+            isTooMuch = output.count > self.backlogLimit
+            guard !isTooMuch else { return }
             // After a close frame nothing may follow: the owner hears of the end in its turn.
             self.keys.use { keys in _ = state.machine.send(message, output: &output, keys: &keys) }
+        }
+        guard isTooMuch, !state.isCutOff else { return }
+        state.isCutOff = true
+        // Not from within: the owner may hold a lock.
+        self.loop.execute {
+            let what = "The peer reads too little: more than \(self.backlogLimit) bytes wait to be sent to it."
+            self.end(.transport(TransportError(.tooLarge, what)))
         }
     }
 
