@@ -38,7 +38,7 @@ extension PusherSession {
         case .cancel(let work): self.cancel(work, &effects)
         }
         self.subscriptionDeadlines.set(index, nil)
-        self.deliver(.subscription(.unsubscribed), record.states, &effects)
+        self.tell(.subscription(channel: name, .unsubscribed), record.states, &effects)
         self.answerWaiters(index, .failure(PusherError(.disconnected, "The channel \(name) was unsubscribed.")), &effects)
         let listeners = record.events.ids + self.routes[record.states] + self.routes[record.memberChanges]
         effects.commands.append(.endListeners(listeners, .ended))
@@ -124,7 +124,7 @@ extension PusherSession {
                 self.channels[index]!.members = Members([], myID: record.userID)
             }
             let members = self.channels[index]!.members
-            self.deliver(.members(.subscribed(members)), record.memberChanges, &effects)
+            self.tell(.members(channel: record.name, .subscribed(members)), record.memberChanges, &effects)
         }
         if self.channels[index]!.machine.succeeded() {
             self.subscriptionDeadlines.set(index, nil)
@@ -149,7 +149,7 @@ extension PusherSession {
         self.subscriptionDeadlines.set(index, error.mayPass ? now + self.retryDelay(index) : nil)
         effects.log(.warning, error.message)
         self.announce(index, since: before, &effects)
-        self.deliver(.error(error), self.errorRoute, &effects)
+        self.tell(.error(error), self.errorRoute, &effects)
         self.answerWaiters(index, .failure(error), &effects)
         self.channels[index]!.unsent = []
     }
@@ -187,12 +187,12 @@ extension PusherSession {
 
     mutating func memberAdded(_ index: Int, _ member: Member, _ effects: inout Effects<Self>) {
         guard let record = self.channels[index], self.channels[index]!.members.add(member) else { return }
-        self.deliver(.members(.joined(member)), record.memberChanges, &effects)
+        self.tell(.members(channel: record.name, .joined(member)), record.memberChanges, &effects)
     }
 
     mutating func memberRemoved(_ index: Int, id: String, _ effects: inout Effects<Self>) {
         guard let record = self.channels[index], let member = self.channels[index]!.members.remove(id: id) else { return }
-        self.deliver(.members(.left(member)), record.memberChanges, &effects)
+        self.tell(.members(channel: record.name, .left(member)), record.memberChanges, &effects)
     }
 
     // MARK: Client events
@@ -249,6 +249,9 @@ extension PusherSession {
         case .states: self.routes[self.stateRoute].append(id)
         case .connectingIn: self.routes[self.connectingInRoute].append(id)
         case .errors: self.routes[self.errorRoute].append(id)
+        case .everything:
+            self.routes[self.everythingRoute].append(id)
+            self.globalEvents.add(id, nil, &self.routes)
         case .events(nil, let name): self.globalEvents.add(id, name, &self.routes)
         case .events(let channel?, let name):
             guard let index = self.indices[channel] else { return self.endAtOnce(id, &effects) }
@@ -276,6 +279,9 @@ extension PusherSession {
         case .states: self.routes[self.stateRoute].removeAll { $0 == listener }
         case .connectingIn: self.routes[self.connectingInRoute].removeAll { $0 == listener }
         case .errors: self.routes[self.errorRoute].removeAll { $0 == listener }
+        case .everything:
+            self.routes[self.everythingRoute].removeAll { $0 == listener }
+            self.globalEvents.remove(listener, &self.routes)
         case .events(nil, _): self.globalEvents.remove(listener, &self.routes)
         case .events(let channel?, _):
             guard let index = self.indices[channel] else { return }
@@ -302,6 +308,6 @@ extension PusherSession {
 
     private mutating func announce(_ index: Int, since before: SubscriptionState, _ effects: inout Effects<Self>) {
         guard let record = self.channels[index], record.machine.publicState != before else { return }
-        self.deliver(.subscription(record.machine.publicState), record.states, &effects)
+        self.tell(.subscription(channel: record.name, record.machine.publicState), record.states, &effects)
     }
 }
