@@ -79,7 +79,7 @@ public final class Channel: Sendable {
     /// for good.
     public var states: EventSequence<SubscriptionState> {
         self.client.listen(.subscription(channel: self.name), .standard, .connection) {
-            if case .subscription(let state) = $0 { state } else { nil }
+            if case .subscription(_, let state) = $0 { state } else { nil }
         }
     }
 
@@ -105,7 +105,7 @@ public final class Channel: Sendable {
     /// many connections that user has.
     public var memberChanges: EventSequence<MemberChange> {
         self.client.listen(.members(channel: self.name), .standard, .connection) {
-            if case .members(let change) = $0 { change } else { nil }
+            if case .members(_, let change) = $0 { change } else { nil }
         }
     }
 }

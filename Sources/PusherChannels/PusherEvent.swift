@@ -42,8 +42,8 @@ public struct PusherEvent: Sendable {
 
     /// Reads the data as JSON into a type of your own. The work is done here, on the caller's thread.
     ///
-    /// It throws ``PusherError/Code/noData`` when there is no data, and `DecodingError`, with the place of the fault,
-    /// when the data is no JSON or does not fit. Nothing else is lost by that.
+    /// It throws ``PusherError/Code/noData`` when there is no data, `JSONError` when the data is no JSON, and
+    /// `DecodingError` when it does not fit, both with the place of the fault. Nothing else is lost by that.
     public func decode<Value: Decodable>(_ type: Value.Type = Value.self, with decoder: ValueDecoder = ValueDecoder()) throws -> Value {
         guard let text else {
             throw PusherError(.noData, "The event \"\(self.name)\" carries no data to decode.")

@@ -40,7 +40,7 @@ extension PusherSession {
         case .cancel(let work): self.cancel(work, &effects)
         }
         self.subscriptionDeadlines.set(index, nil)
-        self.deliver(.subscription(.unsubscribed), record.states, &effects)
+        self.tell(.subscription(channel: name, .unsubscribed), record.states, &effects)
         self.answerWaiters(index, .failure(PusherError(.disconnected, "The channel \(name) was unsubscribed.")), &effects)
         let listeners = record.events.ids + self.routes[record.states] + self.routes[record.memberChanges]
         effects.commands.append(.endListeners(listeners, .ended))
@@ -127,7 +127,7 @@ extension PusherSession {
                 self.channels[index]!.members = Members([], myID: record.userID)
             }
             let members = self.channels[index]!.members
-            self.deliver(.members(.subscribed(members)), record.memberChanges, &effects)
+            self.tell(.members(channel: record.name, .subscribed(members)), record.memberChanges, &effects)
         }
         if self.channels[index]!.machine.succeeded() {
             self.subscriptionDeadlines.set(index, nil)
@@ -152,7 +152,7 @@ extension PusherSession {
         self.subscriptionDeadlines.set(index, error.mayPass ? now + self.retryDelay(index) : nil)
         effects.log(.warning, error.message)
         self.announce(index, since: before, &effects)
-        self.deliver(.error(error), self.errorRoute, &effects)
+        self.tell(.error(error), self.errorRoute, &effects)
         self.answerWaiters(index, .failure(error), &effects)
         self.channels[index]!.unsent = []
         self.channels[index]!.members = Members()
@@ -191,12 +191,12 @@ extension PusherSession {
 
     mutating func memberAdded(_ index: Int, _ member: Member, _ effects: inout Effects<Self>) {
         guard let record = self.channels[index], self.channels[index]!.members.add(member) else { return }
-        self.deliver(.members(.joined(member)), record.memberChanges, &effects)
+        self.tell(.members(channel: record.name, .joined(member)), record.memberChanges, &effects)
     }
 
     mutating func memberRemoved(_ index: Int, id: String, _ effects: inout Effects<Self>) {
         guard let record = self.channels[index], let member = self.channels[index]!.members.remove(id: id) else { return }
-        self.deliver(.members(.left(member)), record.memberChanges, &effects)
+        self.tell(.members(channel: record.name, .left(member)), record.memberChanges, &effects)
     }
 
     // MARK: Client events
@@ -250,6 +250,18 @@ extension PusherSession {
         self.channels[index]!.waiters = []
     }
 
+    private mutating func listenToAllChannels(_ id: ListenerID, _ name: String?) {
+        var routes = self.globalEvents ?? ChannelRoutes(&self.routes)
+        routes.add(id, name, &self.routes)
+        self.globalEvents = routes
+    }
+
+    private mutating func leaveAllChannels(_ id: ListenerID) {
+        var routes = self.globalEvents
+        routes?.remove(id, &self.routes)
+        self.globalEvents = routes
+    }
+
     mutating func listen(_ id: ListenerID, to topic: Topic, _ effects: inout Effects<Self>) {
         self.lastPlace = nil
         switch topic {
@@ -262,10 +274,12 @@ extension PusherSession {
         case .errors:
             self.routes[self.errorRoute].append(id)
             self.places[id] = .errors
+        case .everything:
+            self.routes[self.everythingRoute].append(id)
+            self.listenToAllChannels(id, nil)
+            self.places[id] = .everything
         case .events(nil, let name):
-            var routes = self.globalEvents ?? ChannelRoutes(&self.routes)
-            routes.add(id, name, &self.routes)
-            self.globalEvents = routes
+            self.listenToAllChannels(id, name)
             self.places[id] = .globalEvents
         case .events(let channel?, let name):
             guard let index = self.indices[channel] else { return self.endAtOnce(id, &effects) }
@@ -296,10 +310,10 @@ extension PusherSession {
         case .states: self.routes[self.stateRoute].removeAll { $0 == listener }
         case .connectingIn: self.routes[self.connectingInRoute].removeAll { $0 == listener }
         case .errors: self.routes[self.errorRoute].removeAll { $0 == listener }
-        case .globalEvents:
-            var routes = self.globalEvents
-            routes?.remove(listener, &self.routes)
-            self.globalEvents = routes
+        case .everything:
+            self.routes[self.everythingRoute].removeAll { $0 == listener }
+            self.leaveAllChannels(listener)
+        case .globalEvents: self.leaveAllChannels(listener)
         case .events(let index):
             self.channels[index]?.events.remove(listener, &self.routes)
         case .subscription(let index):
@@ -322,6 +336,6 @@ extension PusherSession {
 
     private mutating func announce(_ index: Int, since before: SubscriptionState, _ effects: inout Effects<Self>) {
         guard let record = self.channels[index], record.machine.publicState != before else { return }
-        self.deliver(.subscription(record.machine.publicState), record.states, &effects)
+        self.tell(.subscription(channel: record.name, record.machine.publicState), record.states, &effects)
     }
 }

@@ -36,7 +36,7 @@ extension PusherSession {
             effects.counters.messagesIgnored += 1
             let what = "The server sent a frame of \(text.count) bytes that was dropped: \(error)."
             effects.log(.warning, what)
-            self.deliver(.error(PusherError(.invalidFrame, what)), self.errorRoute, &effects)
+            self.tell(.error(PusherError(.invalidFrame, what)), self.errorRoute, &effects)
             return self.connection.current == id
         }
     }
@@ -152,7 +152,7 @@ extension PusherSession {
         server.message = self.repeatable(server.message)
         let error = PusherError(.server, "The service reported an error: \(server.message)", serverCode: server.code)
         effects.log(.warning, error.message)
-        self.deliver(.error(error), self.errorRoute, &effects)
+        self.tell(.error(error), self.errorRoute, &effects)
         // It does not say for which subscription it is meant, so it is given to the one it names, or to the only one
         // that waits for an answer with a signature.
         if server.words.hasPrefix("Existing subscription") { return }

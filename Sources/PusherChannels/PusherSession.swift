@@ -4,14 +4,7 @@ import RealtimeCore
 /// Everything the protocol means to a client, as a value: the connection, the channels that are wanted on it, and
 /// who waits for what. The files beside it hold its parts.
 struct PusherSession: ReconnectingSession {
-    enum Event: Sendable {
-        case event(PusherEvent)
-        case state(ConnectionState)
-        case connectingIn(Duration)
-        case error(PusherError)
-        case subscription(SubscriptionState)
-        case members(MemberChange)
-    }
+    typealias Event = PusherHappening
 
     enum Answer: Sendable {
         case none
@@ -48,11 +41,12 @@ struct PusherSession: ReconnectingSession {
         case events(channel: String?, name: String?)
         case subscription(channel: String)
         case members(channel: String)
+        case everything
     }
 
     /// Where a listener is known, by the channel's index.
     enum ListenerPlace: Sendable {
-        case states, connectingIn, errors, globalEvents
+        case states, connectingIn, errors, globalEvents, everything
         case events(Int), subscription(Int), members(Int)
     }
 
@@ -82,7 +76,7 @@ struct PusherSession: ReconnectingSession {
 
     var routes = EventRoutes()
     var places = SmallDictionary<ListenerID, ListenerPlace>()
-    let stateRoute, connectingInRoute, errorRoute: Route
+    let stateRoute, connectingInRoute, errorRoute, everythingRoute: Route
     /// Of those who listen to all channels; absent until somebody does.
     @Rare var globalEvents: ChannelRoutes?
 
@@ -97,6 +91,7 @@ struct PusherSession: ReconnectingSession {
         self.stateRoute = self.routes.make()
         self.connectingInRoute = self.routes.make()
         self.errorRoute = self.routes.make()
+        self.everythingRoute = self.routes.make()
     }
 
     static let cancelled = PusherError.cancelledByTask
@@ -214,10 +209,10 @@ struct PusherSession: ReconnectingSession {
         switch self.connection.state {
         case .backingOff(let until):
             if self.state != .unavailable { self.enterConnecting(now: now, &effects) }
-            self.deliver(.error(.lost(reason, wasConnected: wasConnected)), self.errorRoute, &effects)
-            self.deliver(.connectingIn(now.duration(to: until)), self.connectingInRoute, &effects)
+            self.tell(.error(.lost(reason, wasConnected: wasConnected)), self.errorRoute, &effects)
+            self.tell(.connectingIn(now.duration(to: until)), self.connectingInRoute, &effects)
         case .opening:
-            self.deliver(.error(.lost(reason, wasConnected: wasConnected)), self.errorRoute, &effects)
+            self.tell(.error(.lost(reason, wasConnected: wasConnected)), self.errorRoute, &effects)
         default:
             self.finish(reason, &effects)
         }
@@ -233,7 +228,7 @@ struct PusherSession: ReconnectingSession {
         }
         if error.code != .disconnected {
             effects.log(.error, error.message)
-            self.deliver(.error(error), self.errorRoute, &effects)
+            self.tell(.error(error), self.errorRoute, &effects)
         }
         for waiter in self.endWaiters {
             effects.commands.append(.answer(waiter, reason == .requested ? .success(.none) : .failure(error)))
@@ -268,7 +263,7 @@ struct PusherSession: ReconnectingSession {
     private mutating func setState(_ state: ConnectionState, _ effects: inout Effects<Self>) {
         guard state != self.state else { return }
         self.state = state
-        self.deliver(.state(state), self.stateRoute, &effects)
+        self.tell(.state(state), self.stateRoute, &effects)
     }
 
     mutating func timeout(now: Instant, _ effects: inout Effects<Self>) {
@@ -305,6 +300,12 @@ struct PusherSession: ReconnectingSession {
     }
 
     // MARK: Delivery
+
+    /// News that are no events of a channel: for those who asked for them, and for those who asked for everything.
+    mutating func tell(_ news: Event, _ route: Route, _ effects: inout Effects<Self>) {
+        self.deliver(news, route, &effects)
+        self.deliver(news, self.everythingRoute, &effects)
+    }
 
     /// In this module, where the compiler knows the event's type: it is called for every message.
     mutating func deliver(_ event: consuming Event, _ route: Route, _ effects: inout Effects<Self>) {

@@ -46,20 +46,21 @@ struct CommandRun {
             }
             preconditionFailure("the command ended without an outcome")
         }
-        return self.status(failure, wasStopped: wasStopped)
+        return Self.status(self.console, failure, wasStopped: wasStopped)
     }
 
-    private func status(_ failure: ToolFailure?, wasStopped: Bool) -> ToolStatus {
-        if case .failed(let code) = self.console.outputEnding {
-            self.console.complain("The output cannot be written (\(String(cString: strerror(code)))).")
+    /// What a command ends with that has said all it had to say; whoever waits is told why it failed.
+    static func status(_ console: Console, _ failure: ToolFailure?, wasStopped: Bool = false) -> ToolStatus {
+        if case .failed(let code) = console.outputEnding {
+            console.complain("The output cannot be written (\(String(cString: strerror(code)))).")
             return .failed
         }
-        if self.console.outputEnding == .nobodyReads { return .done }
+        if console.outputEnding == .nobodyReads { return .done }
         guard let failure else { return .done }
         // Whoever stopped it needs no explanation.
         if wasStopped { return .failed }
-        if self.console.isJSON { self.console.say(.error(failure.sentence)) }
-        self.console.complain(failure.sentence)
+        if console.isJSON { console.say(.error(failure.sentence)) }
+        console.complain(failure.sentence)
         return .failed
     }
 

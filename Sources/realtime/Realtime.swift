@@ -31,6 +31,7 @@ enum Realtime {
 
     /// Not `async`: that would run on a thread of the tasks, and signals have to be caught on the first thread of all.
     static func main() {
+        Output.holdStandardDescriptors()
         Output.ignoreBrokenPipes()
         let signals = Signals.catching()
         // Detached, since this thread only waits. It ends the process, so nobody has to wait for it.
@@ -44,10 +45,10 @@ enum Realtime {
             switch try self.table.parse(words) {
             case .help(let path):
                 plain.print(Help(table: self.table).text(for: path))
-                return .done
+                return CommandRun.status(plain, nil)
             case .version:
                 plain.print("realtime \(self.version)\n")
-                return .done
+                return CommandRun.status(plain, nil)
             case .run(let arguments):
                 guard let type = self.commands.first(where: { $0.spec.path == arguments.path }) else {
                     preconditionFailure("the table is made from the commands")

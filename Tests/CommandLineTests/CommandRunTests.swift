@@ -28,16 +28,16 @@ import Testing
         _ format: Console.Format = .json(terminal: false), signals: Signals = Signals(), closingReader: Bool = false,
         _ body: @escaping @Sendable (Console) async -> ToolFailure?
     ) async throws -> (status: ToolStatus, output: String, errors: String) {
-        let (output, errors) = (Pipe(), Pipe())
+        let (output, errors) = (ClosedPipe(), ClosedPipe())
         Output.ignoreBrokenPipes()
-        if closingReader { try output.fileHandleForReading.close() }
+        if closingReader { try output.reading.close() }
         let console = Console(
-            format, output: Output(output.fileHandleForWriting.fileDescriptor), errors: Output(errors.fileHandleForWriting.fileDescriptor))
+            format, output: Output(output.writing.fileDescriptor), errors: Output(errors.writing.fileDescriptor))
         let status = await CommandRun(command: Fake(body), console: console, signals: signals)()
-        try output.fileHandleForWriting.close()
-        try errors.fileHandleForWriting.close()
-        let written = closingReader ? Data() : try output.fileHandleForReading.readToEnd() ?? Data()
-        let complaints = try errors.fileHandleForReading.readToEnd() ?? Data()
+        try output.writing.close()
+        try errors.writing.close()
+        let written = closingReader ? Data() : try output.reading.readToEnd() ?? Data()
+        let complaints = try errors.reading.readToEnd() ?? Data()
         return (status, String(decoding: written, as: UTF8.self), String(decoding: complaints, as: UTF8.self))
     }
 
@@ -98,18 +98,18 @@ import Testing
 
     @Test func anOutputThatCannotBeWrittenIsAFailure() async throws {
         let full = try #require(FileHandle(forWritingAtPath: "/dev/full"))
-        let errors = Pipe()
+        let errors = ClosedPipe()
         let console = Console(
-            .json(terminal: false), output: Output(full.fileDescriptor), errors: Output(errors.fileHandleForWriting.fileDescriptor))
+            .json(terminal: false), output: Output(full.fileDescriptor), errors: Output(errors.writing.fileDescriptor))
         let status = await CommandRun(
             command: Fake { console in
                 console.say(.state("connected"))
                 await Self.untilCancelled()
                 return nil
             }, console: console, signals: Signals())()
-        try errors.fileHandleForWriting.close()
+        try errors.writing.close()
         #expect(status == .failed)
-        let complaint = String(decoding: try errors.fileHandleForReading.readToEnd() ?? Data(), as: UTF8.self)
+        let complaint = String(decoding: try errors.reading.readToEnd() ?? Data(), as: UTF8.self)
         #expect(complaint.hasPrefix("realtime: The output cannot be written"))
     }
 
@@ -122,22 +122,40 @@ import Testing
 
     @Test func linesOfManyThreadsDoNotMix() async throws {
         let line = Line.state(String(repeating: "x", count: 3000))
-        let pipe = Pipe()
-        let console = Console(.json(terminal: false), output: Output(pipe.fileHandleForWriting.fileDescriptor))
+        let pipe = ClosedPipe()
+        let console = Console(.json(terminal: false), output: Output(pipe.writing.fileDescriptor))
         // Who reads must not wait for a thread of the tasks: those who write hold them all.
         let (results, continuation) = AsyncStream<Data>.makeStream()
         Thread.detachNewThread {
-            continuation.yield((try? pipe.fileHandleForReading.readToEnd()) ?? Data())
+            continuation.yield((try? pipe.reading.readToEnd()) ?? Data())
             continuation.finish()
         }
         await withTaskGroup(of: Void.self) { group in
             for _ in 0..<20 { group.addTask { for _ in 0..<10 { console.say(line) } } }
         }
-        try pipe.fileHandleForWriting.close()
+        try pipe.writing.close()
         var written = Data()
         for await data in results { written = data }
         let lines = String(decoding: written, as: UTF8.self).split(separator: "\n")
         #expect(lines.count == 200)
         #expect(Set(lines).count == 1)
+    }
+}
+
+/// Not Foundation's `Pipe`, which children inherit: one that another test starts meanwhile would hold it open, and what
+/// reads to its end would wait for that child's.
+private struct ClosedPipe {
+    let reading, writing: FileHandle
+
+    init() {
+        var ends: [Int32] = [0, 0]
+        #if os(Linux)
+        precondition(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0, &ends) == 0)
+        #else
+        precondition(socketpair(AF_UNIX, SOCK_STREAM, 0, &ends) == 0)
+        for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+        #endif
+        self.reading = FileHandle(fileDescriptor: ends[0], closeOnDealloc: true)
+        self.writing = FileHandle(fileDescriptor: ends[1], closeOnDealloc: true)
     }
 }

@@ -120,6 +120,8 @@ import Testing
                 ["ws://host", "a", "--key", "k", "--auth-endpoint", "http://x", "--secret", "s"],
                 "Give either --secret or --auth-endpoint, not both"
             ),
+            (["ws://host", "a", "private-b", "--key", "k"], "private-b needs a signature; give --secret or --auth-endpoint"),
+            (["--cluster", "eu", "presence-a", "--key", "k"], "presence-a needs a signature; give --secret or --auth-endpoint"),
         ] as [([String], String)])
     func subscribeRefusesWhatDoesNotGoTogether(_ words: [String], _ message: String) {
         #expect(throws: UsageError(["pusher", "subscribe"], message)) {

@@ -310,4 +310,36 @@ import Testing
         pusher.clock.advance(by: .seconds(60))
         #expect(client.state.name == "connected")
     }
+
+    @Test func oneSequenceHasEverythingInTheOrderInWhichItHappened() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = pusher.client(user: "anna")
+        let happenings = client.happenings()
+        let prices = try client.subscribe("prices")
+        let room = try client.subscribe("presence-room")
+        client.connect()
+        pusher.server.publish("price", to: "prices", data: "1")
+        pusher.network.cut()
+        pusher.clock.advance(by: .seconds(1))
+        pusher.server.publish("price", to: "prices", data: "2")
+        room.unsubscribe()
+        client.disconnect()
+        let words = await happenings.pending().map { happening in
+            switch happening {
+            case .event(let event): "\(event.name) \(event.data ?? "")"
+            case .state(let state): state.name
+            case .connectingIn: "waiting"
+            case .error(let error): "\(error.code)"
+            case .subscription(let channel, let state): "\(channel) \(state)"
+            case .members(let channel, .subscribed(let members)): "\(channel) has \(members.map(\.id))"
+            case .members(let channel, let change): "\(channel) \(change)"
+            }
+        }
+        let arrival = ["connected", "prices subscribed", "presence-room has [\"anna\"]", "presence-room subscribed"]
+        let loss = ["prices pending", "presence-room pending", "connecting", "connectionLost", "waiting"]
+        #expect(
+            words == ["connecting"] + arrival + ["price 1"] + loss + arrival
+                + ["price 2", "presence-room unsubscribed", "prices pending", "disconnected"])
+        #expect(happenings.endReason == .closed(.requested) && prices.state == .pending)
+    }
 }

@@ -27,6 +27,8 @@ package struct Deadlines<Key: Hashable & Sendable, Companion: Sendable>: Sendabl
 
     package var isEmpty: Bool { self.current.isEmpty }
 
+    package var count: Int { self.current.count }
+
     /// The next one. Inlinable, since it is asked for after every step.
     @inlinable package var earliest: Instant? { self.heap.first?.instant }
 

@@ -27,7 +27,7 @@ package struct WakeList: Sendable {
     package var isEmpty: Bool { self.deadlines.isEmpty }
 
     /// How many wishes there are.
-    package var count: Int { self.sleepers.count }
+    package var count: Int { self.deadlines.count }
 
     package var earliest: Instant? { self.deadlines.earliest }
 

@@ -39,54 +39,39 @@ extension DemoCommand: Command {
 
         let anna = try self.client("anna", server.app, address)
         let bert = try self.client("bert", server.app, address)
-        // Asked for before anything happens, so that no state is missed.
-        var states = anna.states.makeAsyncIterator()
+        // All that is told of anna comes from this one sequence, so that it is told in the order in which it happened.
+        let happenings = anna.happenings()
+        let channels = ["prices", "private-orders", "presence-room"]
 
         anna.connect()
         bert.connect()
-        try await anna.connected()
-        try await self.tell(&states, until: "connected", console)
-        let prices = try anna.subscribe("prices")
-        let orders = try anna.subscribe("private-orders")
-        let room = try anna.subscribe("presence-room")
-        for channel in [prices, orders, room] {
-            try await channel.subscribed()
-            console.say(.subscribed(channel.name))
-        }
+        try await self.tell(happenings, console) { if case .state(.connected) = $0 { true } else { false } }
+        for name in channels { try anna.subscribe(name) }
+        try await self.tellSubscriptions(channels.count, happenings, console)
 
         console.remark("Somebody publishes over the HTTP API.")
         let publisher = PusherPublisher(
             appID: server.app.id, key: server.app.key, secret: server.app.secret,
             endpoint: Endpoint(scheme: "http", host: address.host, port: address.port))
-        try await self.hear(prices.events("price"), console) {
-            try await publisher.publish("price", to: ["prices"], data: #"{"value":12.5}"#)
-        }
-        try await self.hear(orders.events("order"), console) {
-            try await publisher.publish("order", to: ["private-orders"], data: #"{"id":7,"state":"paid"}"#)
-        }
+        try await publisher.publish("price", to: ["prices"], data: #"{"value":12.5}"#)
+        try await self.tellEvent(happenings, console)
+        try await publisher.publish("order", to: ["private-orders"], data: #"{"id":7,"state":"paid"}"#)
+        try await self.tellEvent(happenings, console)
 
         console.remark("Another client comes into the room and types.")
-        let changes = room.memberChanges
-        let bertsRoom = try bert.subscribe("presence-room")
-        try await bertsRoom.subscribed()
-        if case .joined(let member)? = await changes.first(where: { if case .joined = $0 { true } else { false } }) {
-            console.say(
-                Line(
-                    [.init(member.id, .name), " is in ", .init(room.name, .name)],
-                    ["type": "joined", "channel": .string(room.name), "id": .string(member.id)]))
-        }
-        try await self.hear(room.events("client-typing"), console) { try bertsRoom.trigger("client-typing", ["on": true]) }
+        let room = try bert.subscribe("presence-room")
+        try await self.tell(happenings, console) { if case .members(_, .joined) = $0 { true } else { false } }
+        try room.trigger("client-typing", ["on": true])
+        try await self.tellEvent(happenings, console)
 
         console.remark("The connection is cut, and comes back by itself with everything on it.")
-        let subscriptions: [EventSequence<SubscriptionState>] = [prices.states, orders.states, room.states]
         if let socketID = anna.socketID { server.drop(socketID) }
-        for states in subscriptions { _ = await states.first { $0 == .subscribed } }
-        try await self.tell(&states, until: "connected", console)
-        for channel in [prices, orders, room] { console.say(.subscribed(channel.name)) }
-        try await self.hear(prices.events("price"), console) { server.publish("price", to: "prices", data: #"{"value":13.25}"#) }
+        try await self.tellSubscriptions(channels.count, happenings, console)
+        server.publish("price", to: "prices", data: #"{"value":13.25}"#)
+        try await self.tellEvent(happenings, console)
         anna.disconnect()
         bert.disconnect()
-        try await self.tell(&states, until: "disconnected", console)
+        try await self.tell(happenings, console) { if case .state(.disconnected) = $0 { true } else { false } }
     }
 
     private func client(_ user: String, _ app: PusherApp, _ address: ListenerAddress) throws -> PusherClient {
@@ -96,25 +81,38 @@ extension DemoCommand: Command {
         return PusherClient(configuration)
     }
 
-    /// Sets something off, and says what is heard of it.
-    private func hear(_ events: EventSequence<PusherEvent>, _ console: Console, _ cause: () async throws -> Void) async throws {
-        try await cause()
-        guard let event = await events.first(where: { _ in true }) else { throw ToolFailure("An event that was published did not arrive.") }
-        console.say(.event(channel: event.channel ?? "", event: event.name, data: event.data ?? "", userID: event.userID))
+    private func tellSubscriptions(_ count: Int, _ happenings: EventSequence<PusherHappening>, _ console: Console) async throws {
+        var left = count
+        try await self.tell(happenings, console) { happening in
+            if case .subscription(_, .subscribed) = happening { left -= 1 }
+            return left == 0
+        }
     }
 
-    /// Says what states the connection has gone through, up to one that it has reached.
+    private func tellEvent(_ happenings: EventSequence<PusherHappening>, _ console: Console) async throws {
+        try await self.tell(happenings, console) { if case .event = $0 { true } else { false } }
+    }
+
+    /// Says what happens, up to what is waited for.
     private func tell(
-        _ states: inout EventSequence<ConnectionState>.AsyncIterator, until last: String, _ console: Console
+        _ happenings: EventSequence<PusherHappening>, _ console: Console, until isLast: (PusherHappening) -> Bool
     ) async throws {
-        while let state = await states.next() {
-            if case .connected(let socketID) = state {
-                console.say(.state(state.name, detail: "socket \(socketID)", style: .good))
-            } else {
-                console.say(.state(state.name))
+        for await happening in happenings {
+            switch happening {
+            case .state(.connected(let socketID)): console.say(.state("connected", detail: "socket \(socketID)", style: .good))
+            case .state(let state): console.say(.state(state.name))
+            case .subscription(let channel, .subscribed): console.say(.subscribed(channel))
+            case .event(let event):
+                console.say(.event(channel: event.channel ?? "", event: event.name, data: event.data ?? "", userID: event.userID))
+            case .members(let channel, .joined(let member)):
+                console.say(
+                    Line(
+                        [.init(member.id, .name), " is in ", .init(channel, .name)],
+                        ["type": "joined", "channel": .string(channel), "id": .string(member.id)]))
+            case .subscription, .members, .connectingIn, .error: break
             }
-            if state.name == last { return }
+            if isLast(happening) { return }
         }
-        throw ToolFailure("The connection ended before its time.")
+        throw ToolFailure("The connection ended before the demo did.")
     }
 }

@@ -30,3 +30,13 @@ enum PusherPlace: Sendable, Equatable {
         self = .endpoint(endpoint)
     }
 }
+
+extension PusherPlace: CustomStringConvertible {
+    /// For messages.
+    var description: String {
+        switch self {
+        case .endpoint(let endpoint): endpoint.origin
+        case .cluster(let name): "the cluster \(name)"
+        }
+    }
+}

@@ -1,3 +1,4 @@
+internal import PusherWire
 internal import RealtimeCore
 
 /// `realtime pusher subscribe`
@@ -51,6 +52,11 @@ struct PusherSubscribeCommand: Sendable, Equatable {
             }
             guard self.secret == nil else { throw arguments.wrong("Give either --secret or --auth-endpoint, not both") }
             self.authEndpoint = endpoint
+        }
+        if self.secret == nil, self.authEndpoint == nil,
+            let name = self.channels.first(where: { ChannelName.kind(of: $0).needsAuthorization })
+        {
+            throw arguments.wrong("\(name) needs a signature; give --secret or --auth-endpoint")
         }
         self.events = arguments.texts("event")
         self.count = arguments.integer("count")

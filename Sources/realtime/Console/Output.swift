@@ -100,4 +100,13 @@ final class Output: Sendable {
 
     /// A reader that goes makes `write` fail with EPIPE instead of ending the process.
     static func ignoreBrokenPipes() { signal(SIGPIPE, SIG_IGN) }
+
+    /// Puts something in the place of a standard descriptor that is closed (`realtime … >&-`), on which using it fails.
+    /// Otherwise the next socket would get its number, and lines of output would go to a stranger.
+    static func holdStandardDescriptors() {
+        for descriptor in STDIN_FILENO...STDERR_FILENO where fcntl(descriptor, F_GETFD) == -1 {
+            // The lowest free number is the one that was found closed.
+            _ = open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY)
+        }
+    }
 }
