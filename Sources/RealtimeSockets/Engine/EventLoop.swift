@@ -258,7 +258,11 @@ package final class EventLoop: TimeSource {
         blockBrokenPipeSignal()
         while let limit = self.fallAsleep() {
             let count = self.poller.wait(nanoseconds: limit < 0 ? nil : limit)
-            self.shared.withLock { $0.isAsleep = false }
+            self.shared.withLock { shared in
+                shared.isAsleep = false
+                // It may have gone off, and by another clock than ours a little too early: it is set again where it is still wanted.
+                shared.isTimerSet = false
+            }
             for index in 0..<count {
                 guard let event = self.poller.event(index) else { continue }
                 self.resident(event.token)?.ready(event.readiness)
