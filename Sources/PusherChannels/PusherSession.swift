@@ -61,6 +61,8 @@ struct PusherSession: ReconnectingSession {
     /// What the server complained of last, and when: some say there why they close.
     var lastServerError: (error: ServerError, at: Instant)?
     var pingedAt: Instant?
+    /// The last one, while there is no connection.
+    var losses: [PusherError] = []
 
     var indices: [String: Int] = [:]
     var channels: [ChannelRecord?] = []
@@ -99,8 +101,19 @@ struct PusherSession: ReconnectingSession {
 
     static let cancelled = PusherError.cancelledByTask
 
-    static func timedOut(after limit: Duration) -> PusherError {
-        PusherError(.timedOut, "No answer came within \(limit). The client goes on trying; wait longer, or look at its state.")
+    func timedOut(after limit: Duration) -> PusherError {
+        switch self.state {
+        case .initialized, .disconnected, .failed:
+            PusherError(.timedOut, "Nothing happened within \(limit), because the client is not told to connect: call connect() first.")
+        case .connecting, .unavailable:
+            if let loss = self.losses.last {
+                PusherError(.timedOut, "There was no connection within \(limit); the client goes on trying. \(loss.message)", cause: loss)
+            } else {
+                PusherError(.timedOut, "There was no connection within \(limit); the client goes on trying. Wait longer.")
+            }
+        case .connected:
+            PusherError(.timedOut, "No answer came within \(limit). The client goes on trying; wait longer, or look at its state.")
+        }
     }
 
     var nextDeadline: Instant? {
@@ -141,9 +154,12 @@ struct PusherSession: ReconnectingSession {
         let greeting = try ConnectionEstablished(data)
         let silence = min(
             self.configuration.activityTimeout, greeting.activityTimeout.map { .seconds($0) } ?? self.configuration.activityTimeout)
-        let heartbeat = HeartbeatPolicy(probeAfterSilence: silence, deadAfterSilence: silence + self.configuration.pongTimeout)
+        // The sum of two that mean never means it too.
+        let death = Instant(nanoseconds: silence.nanoseconds).advanced(by: self.configuration.pongTimeout)
+        let heartbeat = HeartbeatPolicy(probeAfterSilence: silence, deadAfterSilence: .nanoseconds(death.nanoseconds))
         guard self.connection.ready(id, heartbeat, now: now) == .announceConnected else { return }
         self.socketID = greeting.socketID
+        self.losses = []
         self.unavailableAt = nil
         if !self.isFirstConnection { effects.counters.reconnects += 1 }
         self.isFirstConnection = false
@@ -212,7 +228,9 @@ struct PusherSession: ReconnectingSession {
         switch self.connection.state {
         case .backingOff(let until):
             if self.state != .unavailable { self.enterConnecting(now: now, &effects) }
-            self.deliver(.error(.lost(reason, wasConnected: wasConnected)), self.errorRoute, &effects)
+            let loss = PusherError.lost(reason, wasConnected: wasConnected)
+            self.losses = [loss]
+            self.deliver(.error(loss), self.errorRoute, &effects)
             self.deliver(.connectingIn(now.duration(to: until)), self.connectingInRoute, &effects)
         case .opening:
             break
@@ -222,8 +240,12 @@ struct PusherSession: ReconnectingSession {
     }
 
     private mutating func finish(_ reason: CloseReason, _ effects: inout Effects<Self>) {
+        self.finish(reason, .ended(reason), &effects)
+    }
+
+    private mutating func finish(_ reason: CloseReason, _ error: PusherError, _ effects: inout Effects<Self>) {
         self.unavailableAt = nil
-        let error = PusherError.ended(reason)
+        self.losses = []
         switch error.code {
         case .disconnected: self.setState(.disconnected(nil), &effects)
         case .refused: self.setState(.disconnected(error), &effects)
@@ -244,8 +266,9 @@ struct PusherSession: ReconnectingSession {
 
     /// There is nothing to connect to.
     mutating func misconfigured(_ problem: String, _ effects: inout Effects<Self>) {
-        let reason = CloseReason.transport(TransportError(.invalidURL, "The client's configuration cannot be used: \(problem)"))
-        self.finish(reason, &effects)
+        let what = "The client's configuration cannot be used: \(problem)"
+        let reason = CloseReason.transport(TransportError(.invalidURL, what))
+        self.finish(reason, PusherError(.invalidConfiguration, what), &effects)
         effects.commands.append(.finish(reason))
     }
 

@@ -73,6 +73,7 @@ enum ConformanceBed: String, CaseIterable, Sendable, CustomTestStringConvertible
 /// What a server of the suite does.
 struct Behaviour: Sendable {
     var upgrade: @Sendable (HTTPRequestHead) -> UpgradeDecision = { _ in .accept(subprotocol: nil) }
+    var accepted: @Sendable (any WebSocketConnection) -> Void = { _ in }
     var opened: @Sendable (any WebSocketConnection) -> Void = { _ in }
     var received: @Sendable (any WebSocketConnection, WebSocketMessage) -> Void = { _, _ in }
 
@@ -101,7 +102,8 @@ final class BehavingServer: ListenerHandler {
     }
 
     func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
-        Session(self, connection)
+        self.behaviour.accepted(connection)
+        return Session(self, connection)
     }
 
     private final class Session: WebSocketEvents {

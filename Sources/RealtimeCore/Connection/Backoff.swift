@@ -18,7 +18,8 @@ public struct Backoff: Sendable, Hashable {
     package func delay(failures: Int, minimum: Duration, using generator: inout some RandomNumberGenerator) -> Duration {
         // Clamped: unclamped, 1 << failures overflows one day.
         let exponent = min(max(failures - 1, 0), 16)
-        let ceiling = min(self.cap, self.base * (1 << exponent)).nanoseconds
+        let (longest, overflow) = self.base.nanoseconds.multipliedReportingOverflow(by: 1 << exponent)
+        let ceiling = min(self.cap.nanoseconds, overflow ? .max : longest)
         let floor = max(1, minimum.nanoseconds)
         return .nanoseconds(Int64.random(in: floor...max(floor, ceiling), using: &generator))
     }

@@ -114,6 +114,11 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
                 state.waiterLimits[id] = limit
             }
             question(&state.machine, id, now, &state.effects)
+            // Who has no time to wait hears at once what there is, also where a test holds the clock.
+            if let limit, limit <= .zero {
+                state.effects.commands.append(.answer(id, .failure(state.machine.timedOut(after: limit))))
+                state.machine.withdrawn(id, now: now, &state.effects)
+            }
         }
         let asked = id
         return try await waiter.value { self.withdraw(asked) }.get()
@@ -187,7 +192,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
             state.armed = nil
             while let due = state.waiterDeadlines.popDue(now) {
                 let limit = state.waiterLimits.removeValue(forKey: due.key) ?? .zero
-                state.effects.commands.append(.answer(due.key, .failure(Machine.timedOut(after: limit))))
+                state.effects.commands.append(.answer(due.key, .failure(state.machine.timedOut(after: limit))))
                 state.machine.withdrawn(due.key, now: now, &state.effects)
             }
             if let deadline = state.machine.nextDeadline, deadline <= now { state.machine.timeout(now: now, &state.effects) }
