@@ -64,8 +64,8 @@ public final class PusherClient: Sendable {
     /// Connects, and returns when the connection has ended for good: after ``disconnect()``. When the task is
     /// cancelled it disconnects and returns.
     ///
-    /// It throws ``PusherError/Code/refused`` when the service will not have this client, and
-    /// ``PusherError/Code/failed`` when no connection is possible. It does not throw for losses that can be mended.
+    /// It throws ``PusherError/Code/refused`` when the service will not have this client,
+    /// ``PusherError/Code/invalidConfiguration``, and ``PusherError/Code/failed`` when no connection is possible. It does not throw for losses that can be mended.
     public func run() async throws(PusherError) {
         self.connect()
         do throws(PusherError) {
@@ -78,8 +78,8 @@ public final class PusherClient: Sendable {
 
     /// Waits until the client is connected, and returns the socket ID.
     ///
-    /// It throws when the connection has ended for good, when the time is up and when the task is cancelled. It does
-    /// not connect by itself.
+    /// It throws when the connection has ended for good, when the task is cancelled, and when the time is up: with the last
+    /// attempt's error as the ``PusherError/cause``, if one has failed. It does not connect by itself.
     @discardableResult
     public func connected(within limit: Duration = .seconds(30)) async throws(PusherError) -> String {
         guard case .connected(let socketID) = try await self.driver.ask(limit: limit, { $0.awaitConnected($1, &$3) }) else {

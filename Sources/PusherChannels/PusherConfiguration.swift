@@ -201,7 +201,11 @@ public struct PusherConfiguration: Sendable {
             ("activityTimeout", self.activityTimeout), ("pongTimeout", self.pongTimeout), ("connectTimeout", self.connectTimeout),
             ("subscriptionTimeout", self.subscriptionTimeout),
         ]
-        for (name, limit) in limits where limit <= .zero { return "The \(name) has to be longer than nothing." }
+        for (name, limit) in limits where limit <= .zero { return "The \(name) has to be longer than zero." }
+        if self.unavailableTimeout < .zero { return "The unavailableTimeout cannot be below zero." }
+        if self.backoff.base < .zero || self.backoff.cap < .zero { return "The waits of the backoff cannot be below zero." }
+        if self.messageLimit <= 0 { return "The messageLimit has to be one byte at least." }
+        if self.clientEventQueueLimit < 0 { return "The clientEventQueueLimit cannot be below zero." }
         return nil
     }
 }

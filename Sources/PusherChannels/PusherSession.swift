@@ -61,6 +61,8 @@ struct PusherSession: ReconnectingSession {
     var pingedAt: Instant?
     var useTLS: Bool
     var isFirstConnection = true
+    /// The last one, while there is no connection.
+    @Rare var lastLoss: PusherError?
 
     var indices = SmallDictionary<String, Int>()
     var channels: [ChannelRecord?] = []
@@ -96,8 +98,19 @@ struct PusherSession: ReconnectingSession {
 
     static let cancelled = PusherError.cancelledByTask
 
-    static func timedOut(after limit: Duration) -> PusherError {
-        PusherError(.timedOut, "No answer came within \(limit). The client goes on trying; wait longer, or look at its state.")
+    func timedOut(after limit: Duration) -> PusherError {
+        switch self.state {
+        case .initialized, .disconnected, .failed:
+            PusherError(.timedOut, "Nothing happened within \(limit), because the client is not told to connect: call connect() first.")
+        case .connecting, .unavailable:
+            if let loss = self.lastLoss {
+                PusherError(.timedOut, "There was no connection within \(limit); the client goes on trying. \(loss.message)", cause: loss)
+            } else {
+                PusherError(.timedOut, "There was no connection within \(limit); the client goes on trying. Wait longer.")
+            }
+        case .connected:
+            PusherError(.timedOut, "No answer came within \(limit). The client goes on trying; wait longer, or look at its state.")
+        }
     }
 
     var nextDeadline: Instant? {
@@ -138,9 +151,12 @@ struct PusherSession: ReconnectingSession {
         let greeting = try ConnectionEstablished(data)
         let silence = min(
             self.configuration.activityTimeout, greeting.activityTimeout.map { .seconds($0) } ?? self.configuration.activityTimeout)
-        let heartbeat = HeartbeatPolicy(probeAfterSilence: silence, deadAfterSilence: silence + self.configuration.pongTimeout)
+        // The sum of two that mean never means it too.
+        let death = Instant(nanoseconds: silence.nanoseconds).advanced(by: self.configuration.pongTimeout)
+        let heartbeat = HeartbeatPolicy(probeAfterSilence: silence, deadAfterSilence: .nanoseconds(death.nanoseconds))
         guard self.connection.ready(id, heartbeat, now: now) == .announceConnected else { return }
         self.socketID = greeting.socketID
+        self.lastLoss = nil
         self.unavailableAt = nil
         if !self.isFirstConnection { effects.counters.reconnects += 1 }
         self.isFirstConnection = false
@@ -209,18 +225,28 @@ struct PusherSession: ReconnectingSession {
         switch self.connection.state {
         case .backingOff(let until):
             if self.state != .unavailable { self.enterConnecting(now: now, &effects) }
-            self.tell(.error(.lost(reason, wasConnected: wasConnected)), self.errorRoute, &effects)
+            self.tellLoss(reason, wasConnected: wasConnected, &effects)
             self.tell(.connectingIn(now.duration(to: until)), self.connectingInRoute, &effects)
         case .opening:
-            self.tell(.error(.lost(reason, wasConnected: wasConnected)), self.errorRoute, &effects)
+            self.tellLoss(reason, wasConnected: wasConnected, &effects)
         default:
             self.finish(reason, &effects)
         }
     }
 
+    private mutating func tellLoss(_ reason: CloseReason, wasConnected: Bool, _ effects: inout Effects<Self>) {
+        let loss = PusherError.lost(reason, wasConnected: wasConnected)
+        self.lastLoss = loss
+        self.tell(.error(loss), self.errorRoute, &effects)
+    }
+
     private mutating func finish(_ reason: CloseReason, _ effects: inout Effects<Self>) {
+        self.finish(reason, .ended(reason), &effects)
+    }
+
+    private mutating func finish(_ reason: CloseReason, _ error: PusherError, _ effects: inout Effects<Self>) {
         self.unavailableAt = nil
-        let error = PusherError.ended(reason)
+        self.lastLoss = nil
         switch error.code {
         case .disconnected: self.setState(.disconnected(nil), &effects)
         case .refused: self.setState(.disconnected(error), &effects)
@@ -249,8 +275,9 @@ struct PusherSession: ReconnectingSession {
 
     /// There is nothing to connect to.
     mutating func misconfigured(_ problem: String, _ effects: inout Effects<Self>) {
-        let reason = CloseReason.transport(TransportError(.invalidURL, "The client's configuration cannot be used: \(problem)"))
-        self.finish(reason, &effects)
+        let what = "The client's configuration cannot be used: \(problem)"
+        let reason = CloseReason.transport(TransportError(.invalidURL, what))
+        self.finish(reason, PusherError(.invalidConfiguration, what), &effects)
         effects.commands.append(.finish(reason))
     }
 

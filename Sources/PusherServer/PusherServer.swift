@@ -54,10 +54,21 @@ public final class PusherServer: ListenerHandler {
     }
 
     /// Begins to accept clients. A server listens in one place at a time.
+    ///
+    /// It throws what the listener throws, such as `addressInUse`, and `unsupported` when the server listens already.
     public func start(on listener: any Listener) async throws(TransportError) -> ListenerAddress {
-        let address = try await listener.start(self)
-        self.listener.withLock { $0 = listener }
-        return address
+        let isFree = self.listener.withLock { current -> Bool in
+            guard current == nil else { return false }
+            current = listener
+            return true
+        }
+        guard isFree else { throw TransportError(.unsupported, "This server listens already: stop it first, or make another one.") }
+        do throws(TransportError) {
+            return try await listener.start(self)
+        } catch {
+            self.listener.withLock { $0 = nil }
+            throw error
+        }
     }
 
     /// Tells every client to come back soon (4200), and returns when all connections have ended.

@@ -98,7 +98,7 @@ struct PusherServerMachine: SessionMachine {
     }
 
     static var cancelled: Failure { .cancelled }
-    static func timedOut(after limit: Duration) -> Failure { .cancelled }
+    func timedOut(after limit: Duration) -> Failure { .cancelled }
 
     var nextDeadline: Instant? { .earliest(self.heartbeats.earliest, self.delays.earliest) }
 
@@ -155,7 +155,7 @@ struct PusherServerMachine: SessionMachine {
     /// When the socket is open and nobody has to be asked any more.
     mutating func greet(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         guard let connection = self.connections[id], connection.isOpen, !connection.isRefused, connection.greeting == nil else { return }
-        let seconds = max(1, Int(self.app.activityTimeout.components.seconds))
+        let seconds = max(1, Int(self.app.activityTimeout.nanoseconds / 1_000_000_000))
         self.connections[id]!.isGreeted = true
         self.send(PusherFrames.connectionEstablished(socketID: connection.socketID, activityTimeout: seconds), to: id, now: now, &effects)
         self.heartbeats.set(id, now.advanced(by: self.app.activityTimeout))

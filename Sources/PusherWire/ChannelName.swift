@@ -32,7 +32,8 @@ package enum ChannelName {
         if name.isEmpty { return "A channel's name cannot be empty." }
         if name.utf8.count > self.maximumLength { return "A channel's name has at most \(self.maximumLength) characters." }
         for byte in name.utf8 where !self.isAllowed(byte) {
-            return "The channel name \"\(name)\" holds a character that is not allowed; use letters, digits and _ - = @ , . ;"
+            let quoted = String(reflecting: name)
+            return "The channel name \(quoted) holds a character that is not allowed; use letters, digits and _ - = @ , . ;"
         }
         return nil
     }

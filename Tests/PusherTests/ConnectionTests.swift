@@ -288,6 +288,71 @@ import Testing
         #expect(error.message.contains("key is empty"))
     }
 
+    struct Mistake: Sendable, CustomTestStringConvertible {
+        let word: String
+        let make: @Sendable (inout PusherConfiguration) -> Void
+        var testDescription: String { self.word }
+
+        init(_ word: String, _ make: @escaping @Sendable (inout PusherConfiguration) -> Void) {
+            self.word = word
+            self.make = make
+        }
+    }
+
+    @Test(arguments: [
+        Mistake("activityTimeout") { $0.activityTimeout = .zero }, Mistake("activityTimeout") { $0.activityTimeout = .seconds(-1) },
+        Mistake("pongTimeout") { $0.pongTimeout = .zero }, Mistake("connectTimeout") { $0.connectTimeout = .zero },
+        Mistake("subscriptionTimeout") { $0.subscriptionTimeout = .seconds(-1) },
+        Mistake("unavailableTimeout") { $0.unavailableTimeout = .seconds(-1) },
+        Mistake("backoff") { $0.backoff = Backoff(base: .seconds(-1), cap: .seconds(1)) },
+        Mistake("messageLimit") { $0.messageLimit = 0 }, Mistake("clientEventQueueLimit") { $0.clientEventQueueLimit = -1 },
+        Mistake("port") { $0.port = 70_000 }, Mistake("port") { $0.port = 0 }, Mistake("host") { $0.host = "ws://example.org" },
+        Mistake("host") { $0.host = "anna:secret@example.org" }, Mistake("path") { $0.path = "app" },
+    ])
+    func aConfigurationThatNoClientCanHaveIsRefusedByName(_ mistake: Mistake) async throws {
+        let pusher = try await InMemoryPusher()
+        let client = pusher.client(mistake.make)
+        client.connect()
+        let error = try await #require(throws: PusherError.self) { try await client.connected() }
+        #expect(error.code == .invalidConfiguration && error.message.contains(mistake.word), "\(error)")
+        await #expect(throws: error) { try await client.run() }
+        #expect(pusher.server.socketIDs.isEmpty && pusher.clock.untilNextDeadline == nil)
+    }
+
+    /// Each of them means never, alone and added to another.
+    @Test func timeLimitsMayBeAsLongAsCanBeSaid() async throws {
+        let pusher = try await InMemoryPusher()
+        for limit in [Duration.seconds(Int64.max), .seconds(Int64.max) * 18] {
+            let client = pusher.client {
+                $0.activityTimeout = limit
+                $0.pongTimeout = limit
+                $0.connectTimeout = limit
+                $0.subscriptionTimeout = limit
+                $0.unavailableTimeout = limit
+                $0.backoff = Backoff(base: limit, cap: limit)
+            }
+            client.connect()
+            let channel = try client.subscribe("private-one")
+            try await channel.subscribed(within: limit)
+            pusher.server.drop(try #require(client.socketID))
+            #expect(client.state == .connecting)
+            client.disconnect()
+        }
+    }
+
+    @Test func whoWaitsInVainIsToldWhy() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = pusher.client { $0.port = 1 }
+        let idle = try await #require(throws: PusherError.self) { try await client.connected(within: .zero) }
+        #expect(idle.code == .timedOut && idle.message.contains("connect()") && idle.cause == nil)
+        client.connect()
+        let failed = try await #require(throws: PusherError.self) { try await client.connected(within: .zero) }
+        #expect(failed.code == .timedOut && failed.message.contains("Nothing listens"))
+        let loss = try #require(failed.cause as? PusherError)
+        #expect(loss.code == .connectionLost && (loss.cause as? TransportError)?.code == .refused)
+        client.disconnect()
+    }
+
     @Test func aClientThatIsDroppedClosesItsConnectionAndEndsItsSequences() async throws {
         let pusher = try await InMemoryPusher()
         var client: PusherClient? = pusher.client()

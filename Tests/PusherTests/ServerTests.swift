@@ -84,6 +84,20 @@ import Testing
         #expect(client.take().isEmpty && client.endings.all.isEmpty)
     }
 
+    @Test func aServerListensInOnePlaceAtATime() async throws {
+        let pusher = try await InMemoryPusher()
+        let error = await #expect(throws: TransportError.self) { try await pusher.server.start(on: pusher.network.listener()) }
+        #expect(error?.code == .unsupported)
+        await pusher.server.stop()
+        let address = try await pusher.server.start(on: pusher.network.listener())
+        await pusher.server.stop()
+        // One that could not start is none that listens.
+        let taken = pusher.network.listener(port: address.port)
+        _ = try await taken.start(ApplicationServer { _, _ in HTTPResponse(status: 200) })
+        await #expect(throws: TransportError.self) { try await pusher.server.start(on: pusher.network.listener(port: address.port)) }
+        _ = try await pusher.server.start(on: pusher.network.listener())
+    }
+
     // MARK: Pings
 
     @Test func aSilentClientIsPingedAndClosedWith4201() async throws {

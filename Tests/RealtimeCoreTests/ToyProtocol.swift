@@ -38,7 +38,7 @@ struct ToySession: ReconnectingSession {
     }
 
     static let cancelled = Failure.cancelled
-    static func timedOut(after limit: Duration) -> Failure { .timedOut(limit) }
+    func timedOut(after limit: Duration) -> Failure { .timedOut(limit) }
 
     var nextDeadline: Instant? { self.connection.nextDeadline }
     var isConnected: Bool { self.connection.connected != nil }

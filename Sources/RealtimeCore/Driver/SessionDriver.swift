@@ -125,6 +125,11 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
             state.waiters[id] = waiter
             if let limit { state.waiterDeadlines.set(id, now.advanced(by: limit)) }
             question(&state.machine, id, now, &state.effects)
+            // Who has no time to wait hears at once what there is, also where a test holds the clock.
+            if let limit, limit <= .zero {
+                state.effects.commands.append(.answer(id, .failure(state.machine.timedOut(after: limit))))
+                state.machine.withdrawn(id, now: now, &state.effects)
+            }
         }
         let asked = id
         return try await waiter.value { self.withdraw(asked) }.get()
@@ -201,7 +206,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
             state.armed = nil
             while let due = state.waiterDeadlines.popDue(now) {
                 let limit = state.waiters[due.key]?.limit ?? .zero
-                state.effects.commands.append(.answer(due.key, .failure(Machine.timedOut(after: limit))))
+                state.effects.commands.append(.answer(due.key, .failure(state.machine.timedOut(after: limit))))
                 state.machine.withdrawn(due.key, now: now, &state.effects)
             }
             if let deadline = state.machine.nextDeadline, deadline <= now { state.machine.timeout(now: now, &state.effects) }

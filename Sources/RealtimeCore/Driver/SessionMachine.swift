@@ -118,5 +118,5 @@ package protocol SessionMachine: Sendable {
     mutating func left(_ listener: ListenerID)
 
     static var cancelled: Failure { get }
-    static func timedOut(after: Duration) -> Failure
+    func timedOut(after: Duration) -> Failure
 }

@@ -32,10 +32,10 @@ package struct Instant: Comparable, Hashable, Sendable {
 extension Duration {
     /// Saturates. It divides a 128-bit number: convert once and keep the result where messages pass.
     package var nanoseconds: Int64 {
+        // As many seconds as an `Int64` holds nanoseconds of. `components` traps when there are more than it holds seconds of.
+        guard self < .seconds(9_223_372_036) else { return .max }
+        guard self > .seconds(-9_223_372_036) else { return .min }
         let (seconds, attoseconds) = self.components
-        let (whole, overflow) = seconds.multipliedReportingOverflow(by: 1_000_000_000)
-        if overflow { return seconds < 0 ? .min : .max }
-        let (sum, carried) = whole.addingReportingOverflow(attoseconds / 1_000_000_000)
-        return carried ? (seconds < 0 ? .min : .max) : sum
+        return seconds * 1_000_000_000 + attoseconds / 1_000_000_000
     }
 }
