@@ -122,7 +122,9 @@ extension PusherError {
         var cause: TransportError?
         if case .transport(let error) = reason { cause = error }
         let what = wasConnected ? "The connection was lost" : "The connection could not be made"
-        return PusherError(.connectionLost, "\(what): \(reason)", status: cause?.status, cause: cause)
+        let why = reason.description
+        let stop = why.hasSuffix(".") ? "" : "."
+        return PusherError(.connectionLost, "\(what): \(why)\(stop)", status: cause?.status, cause: cause)
     }
 
     /// Why a connection is over for good.

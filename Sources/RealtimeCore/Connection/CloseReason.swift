@@ -52,7 +52,7 @@ extension CloseReason: CustomStringConvertible {
     public var description: String {
         switch self {
         case .requested: "closed as asked"
-        case .openTimeout: "the connection was not ready in time"
+        case .openTimeout: "the server did not say in time that it is ready"
         case .heartbeatTimeout: "the server was silent for too long"
         case .peer(.noStatus, _): "the server closed without a code"
         case .peer(let code, ""): "the server closed with code \(code)"

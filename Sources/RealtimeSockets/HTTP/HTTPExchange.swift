@@ -154,7 +154,9 @@ final class HTTPExchange: StreamEvents, Sleeper {
     func opened(_ stream: SocketStream) {
         self.state.withLock { state in
             state.isOpen = true
-            state.unsent = stream.bufferedBytes
+            // A small request goes out at once. Taking that for a sign of life would give a silent server the idle time twice.
+            let unsent = stream.bufferedBytes
+            state.unsent = unsent > SocketStream.highWater ? unsent : 0
             self.expectSigns(&state)
         }
         stream.flush()
@@ -198,7 +200,12 @@ final class HTTPExchange: StreamEvents, Sleeper {
         }
     }
 
-    func drained(_ stream: SocketStream) {}
+    func drained(_ stream: SocketStream) {
+        self.state.withLock { state in
+            state.unsent = 0
+            self.expectSigns(&state)
+        }
+    }
 
     func ended(_ stream: SocketStream, _ error: TransportError?) {
         if let error {
