@@ -1,6 +1,35 @@
 #if !canImport(CryptoKit)
-/// What MD5, SHA-1 and SHA-256 have in common: 64-byte blocks, and a last block with a one bit, zeros and the length.
-struct BlockHash: Sendable {
+/// What MD5, SHA-1 and SHA-256 have in common: 64-byte blocks that change a state of 32-bit words, which is the hash in the end.
+protocol BlockHash: HashFunction {
+    associatedtype State: BitwiseCopyable & Sendable
+
+    var state: State { get set }
+    var blocks: Blocks { get set }
+    /// How numbers are written down: the length in the last block, and the words of the hash.
+    static var isBigEndian: Bool { get }
+    static func compress(_ block: UnsafeRawPointer, _ state: inout State)
+}
+
+extension BlockHash {
+    package mutating func update(_ bytes: UnsafeRawBufferPointer) {
+        var state = self.state
+        self.blocks.update(bytes) { Self.compress($0, &state) }
+        self.state = state
+    }
+
+    /// The hash. The value is used up by it.
+    package mutating func finalize() -> [UInt8] {
+        var state = self.state
+        self.blocks.finish(bigEndianLength: Self.isBigEndian) { Self.compress($0, &state) }
+        return withUnsafeBytes(of: state) { words in
+            // The first byte of a big-endian word is the last one in memory.
+            words.indices.map { words[Self.isBigEndian == (1.bigEndian == 1) ? $0 : $0 ^ 3] }
+        }
+    }
+}
+
+/// Bytes that come as they like, cut into blocks of 64, and a last block with a one bit, zeros and the length.
+struct Blocks: Sendable {
     private var pending: [UInt8] = []
     private var length: UInt64 = 0
 

@@ -2,7 +2,7 @@
 private import CryptoKit
 
 /// The system's own hashes, with the names and the API of ours.
-package struct SHA1: Sendable {
+package struct SHA1: HashFunction {
     private var hash = CryptoKit.Insecure.SHA1()
 
     package init() {}
@@ -12,7 +12,7 @@ package struct SHA1: Sendable {
     package mutating func finalize() -> [UInt8] { Array(self.hash.finalize()) }
 }
 
-package struct SHA256: Sendable {
+package struct SHA256: HashFunction {
     private var hash = CryptoKit.SHA256()
 
     package init() {}
@@ -22,7 +22,7 @@ package struct SHA256: Sendable {
     package mutating func finalize() -> [UInt8] { Array(self.hash.finalize()) }
 }
 
-package struct MD5: Sendable {
+package struct MD5: HashFunction {
     private var hash = CryptoKit.Insecure.MD5()
 
     package init() {}

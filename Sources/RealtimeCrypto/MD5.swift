@@ -1,27 +1,15 @@
 #if !canImport(CryptoKit)
 /// MD5 (RFC 1321): for protocols that ask for a checksum of this kind, and for nothing that has to be safe.
-package struct MD5: Sendable {
-    private typealias State = (UInt32, UInt32, UInt32, UInt32)
+package struct MD5: BlockHash {
+    typealias State = (UInt32, UInt32, UInt32, UInt32)
 
-    private var state: State = (0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476)
-    private var blocks = BlockHash()
+    var state: State = (0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476)
+    var blocks = Blocks()
+    static let isBigEndian = false
 
     package init() {}
 
-    package mutating func update(_ bytes: UnsafeRawBufferPointer) {
-        var state = self.state
-        self.blocks.update(bytes) { Self.compress($0, &state) }
-        self.state = state
-    }
-
-    /// The 16 bytes of the hash. The value is used up by it.
-    package mutating func finalize() -> [UInt8] {
-        var state = self.state
-        self.blocks.finish(bigEndianLength: false) { Self.compress($0, &state) }
-        return [state.0, state.1, state.2, state.3].flatMap { word in withUnsafeBytes(of: word.littleEndian, Array.init) }
-    }
-
-    private static func compress(_ block: UnsafeRawPointer, _ state: inout State) {
+    static func compress(_ block: UnsafeRawPointer, _ state: inout State) {
         var (a, b, c, d) = state
         Self.constants.withUnsafeBufferPointer { constants in
             Self.shifts.withUnsafeBufferPointer { shifts in

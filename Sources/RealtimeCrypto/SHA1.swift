@@ -1,27 +1,15 @@
 #if !canImport(CryptoKit)
 /// SHA-1 (FIPS 180-4): for the WebSocket handshake, which asks for it, and for nothing that has to be safe.
-package struct SHA1: Sendable {
-    private typealias State = (UInt32, UInt32, UInt32, UInt32, UInt32)
+package struct SHA1: BlockHash {
+    typealias State = (UInt32, UInt32, UInt32, UInt32, UInt32)
 
-    private var state: State = (0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0)
-    private var blocks = BlockHash()
+    var state: State = (0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0)
+    var blocks = Blocks()
+    static let isBigEndian = true
 
     package init() {}
 
-    package mutating func update(_ bytes: UnsafeRawBufferPointer) {
-        var state = self.state
-        self.blocks.update(bytes) { Self.compress($0, &state) }
-        self.state = state
-    }
-
-    /// The 20 bytes of the hash. The value is used up by it.
-    package mutating func finalize() -> [UInt8] {
-        var state = self.state
-        self.blocks.finish(bigEndianLength: true) { Self.compress($0, &state) }
-        return [state.0, state.1, state.2, state.3, state.4].flatMap { word in withUnsafeBytes(of: word.bigEndian, Array.init) }
-    }
-
-    private static func compress(_ block: UnsafeRawPointer, _ state: inout State) {
+    static func compress(_ block: UnsafeRawPointer, _ state: inout State) {
         withUnsafeTemporaryAllocation(of: UInt32.self, capacity: 80) { words in
             for index in 0..<16 {
                 words[index] = UInt32(bigEndian: block.loadUnaligned(fromByteOffset: 4 * index, as: UInt32.self))

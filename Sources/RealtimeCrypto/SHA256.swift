@@ -1,32 +1,18 @@
 #if !canImport(CryptoKit)
 /// SHA-256 (FIPS 180-4).
-package struct SHA256: Sendable {
-    private typealias State = (UInt32, UInt32, UInt32, UInt32, UInt32, UInt32, UInt32, UInt32)
+package struct SHA256: BlockHash {
+    typealias State = (UInt32, UInt32, UInt32, UInt32, UInt32, UInt32, UInt32, UInt32)
 
-    private var state: State = (
+    var state: State = (
         0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a,
         0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19
     )
-    private var blocks = BlockHash()
+    var blocks = Blocks()
+    static let isBigEndian = true
 
     package init() {}
 
-    package mutating func update(_ bytes: UnsafeRawBufferPointer) {
-        var state = self.state
-        self.blocks.update(bytes) { Self.compress($0, &state) }
-        self.state = state
-    }
-
-    /// The 32 bytes of the hash. The value is used up by it.
-    package mutating func finalize() -> [UInt8] {
-        var state = self.state
-        self.blocks.finish(bigEndianLength: true) { Self.compress($0, &state) }
-        return [state.0, state.1, state.2, state.3, state.4, state.5, state.6, state.7].flatMap { word in
-            withUnsafeBytes(of: word.bigEndian, Array.init)
-        }
-    }
-
-    private static func compress(_ block: UnsafeRawPointer, _ state: inout State) {
+    static func compress(_ block: UnsafeRawPointer, _ state: inout State) {
         withUnsafeTemporaryAllocation(of: UInt32.self, capacity: 64) { words in
             for index in 0..<16 {
                 words[index] = UInt32(bigEndian: block.loadUnaligned(fromByteOffset: 4 * index, as: UInt32.self))
