@@ -151,10 +151,6 @@ final class WebSocketEndpoint: WebSocketConnection, StreamEvents, Sleeper {
     }
 
     func close(_ code: CloseCode, reason: String) {
-        // A server's owner may refuse a client before the handshake's answer has gone out: that goes first. The job comes
-        // after the beginning, since both are of the loop's thread.
-        let isEarly = self.state.withLock { $0.stage == .handshaking && $0.opening == nil }
-        if isEarly, self.loop.execute({ self.close(code, reason: reason) }) { return }
         let (stream, isOver) = self.state.withLock { state -> (SocketStream?, Bool) in
             switch state.stage {
             case .ended: return (nil, false)
