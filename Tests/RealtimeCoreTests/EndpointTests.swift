@@ -113,6 +113,13 @@ import Testing
         #expect(!headers.contains("Upgrade", token: "upgrade"))
     }
 
+    @Test(arguments: ["me:password@\u{301}example.org", "@\u{301}", "a@b@\u{20DD}c", "@", "me@"])
+    func aUserNameIsNotShownWhateverFollowsIt(host: String) {
+        let endpoint = Endpoint(scheme: "ws", host: host, port: 80)
+        #expect(!endpoint.description.utf8.contains(UInt8(ascii: "@")) && !endpoint.description.contains("me"))
+        #expect(endpoint.problem?.code == .invalidURL)
+    }
+
     @Test(arguments: [
         ("/", "/", ""), ("/a?b=c", "/a", "b=c"), ("/a?", "/a", ""), ("?x", "", "x"), ("/a?b?c", "/a", "b?c"), ("", "", ""),
         ("/%3F?%3F", "/%3F", "%3F"),

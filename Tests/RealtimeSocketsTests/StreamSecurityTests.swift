@@ -112,6 +112,35 @@ private final class MoodySession: StreamSecurity {
     }
 }
 
+/// Reads the peer's end just when another thread has begun to write.
+private final class EndingSession: StreamSecurity {
+    private let descriptor: Int32
+    private let stream: SocketStream
+    private let hasEnded = Lock(false)
+
+    init(_ descriptor: Int32, _ stream: SocketStream) {
+        self.descriptor = descriptor
+        self.stream = stream
+    }
+
+    func handshake() -> TLSOutcome { .done(0) }
+    func shutdown() -> TLSOutcome { .done(0) }
+    func write(_ bytes: UnsafeRawBufferPointer) -> TLSOutcome { Descriptor.send(self.descriptor, bytes) }
+
+    func read(into buffer: UnsafeMutableRawBufferPointer) -> TLSOutcome {
+        if self.hasEnded.withLock({ $0 }) { return .closed }
+        let outcome = Descriptor.receive(self.descriptor, into: buffer)
+        guard case .done = outcome else { return outcome }
+        self.hasEnded.withLock { $0 = true }
+        let (stream, before) = (self.stream, self.stream.writes)
+        let writer = PlainThread("test-writer") { stream.send([1]) }
+        writer?.detach()
+        // The writer waits for this call to return.
+        while stream.writes == before { sched_yield() }
+        return .closed
+    }
+}
+
 @Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct StreamSecurityTests {
     private final class Sessions: Sendable {
@@ -280,6 +309,25 @@ struct StreamSecurityTests {
         let error = await recorder.ended()
         #expect(error?.code == .timedOut)
         #expect(error?.message.contains("127.0.0.1:\(port)") == true)
+        loop.shutdown()
+        listener.close()
+    }
+
+    @Test func anEndThatIsReadWhileSomebodyWritesIsToldAfterwards() async throws {
+        let (listener, port) = try RawSocket.listening()
+        let loop = try EventLoop()
+        let recorder = Recorder()
+        let stream = SocketStream(loop: loop, events: recorder)
+        let options = ConnectOptions(timeout: .seconds(600), security: { EndingSession($0, stream) })
+        stream.connect(to: "127.0.0.1", port: port, options)
+        await recorder.opened()
+        // It stays connected, as a peer may that waits for our end: the socket has nothing more to tell.
+        let peer = try listener.accepted()
+        peer.send([0])
+        let seen = await recorder.until { $0.ended > 0 }
+        #expect(seen.ended == 1 && seen.error == nil)
+        stream.close()
+        peer.close()
         loop.shutdown()
         listener.close()
     }

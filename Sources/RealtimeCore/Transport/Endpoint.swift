@@ -85,8 +85,9 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
     /// The `Host` header field: the port is in it unless it is the scheme's own.
     package var authority: String {
         // A user name and password have no place there, and would end up in logs.
-        let host = self.host.utf8.contains(0x40) ? String(self.host[self.host.lastIndex(of: "@")!...].dropFirst()) : self.host
-        return self.authority(host)
+        // By bytes: the at sign and what follows it may make one character.
+        let bytes = self.host.utf8
+        return self.authority(bytes.lastIndex(of: 0x40).map { String(decoding: bytes[$0...].dropFirst(), as: UTF8.self) } ?? self.host)
     }
 
     private func authority(_ name: String) -> String {

@@ -293,10 +293,13 @@ package final class SocketStream: Sendable, LoopResident {
     }
 
     /// A write that fails takes the socket's error with it, and a read finds no more than an end: then the write's error counts.
-    /// While one is being made it is not known, and the socket, which stays readable, brings the loop here again.
+    /// While one is being made it is not known, and its end brings the loop here again.
     private func inputEnded(_ error: TransportError?) {
         if let error, error.code != .closed { return self.fail(error) }
-        let (isWriting, outputError) = self.state.withLock { ($0.isWriting, $0.outputError) }
+        let (isWriting, outputError) = self.state.withLock { state in
+            state.readsAfterWrite = state.isWriting
+            return (state.isWriting, state.outputError)
+        }
         if isWriting { return }
         if let error = outputError ?? error { return self.fail(error) }
         guard self.state.withLock({ $0.inputEnded() }) else { return }

@@ -66,6 +66,8 @@ struct StreamState: Sendable {
     var mustReadAgain = false
 
     var isWriting = false
+    /// What was read counts once the write that was going on has ended.
+    var readsAfterWrite = false
     /// The socket takes no more for now.
     var isBlocked = false
     /// There was a write in this turn of the loop: what comes now waits for its end.
@@ -163,7 +165,7 @@ struct StreamState: Sendable {
             }
             if self.isDrainedDue || self.isFinishWanted { return self.callLoop() }
         }
-        return .none
+        return self.readsAfterWrite ? self.callLoop() : .none
     }
 
     private mutating func beginWrite() -> Write? {
@@ -306,8 +308,9 @@ struct StreamState: Sendable {
             self.stage = .closed
             return .tearDown
         }
-        if self.mustReadAgain || (self.isInputParked && self.security != nil), self.canRead {
+        if self.mustReadAgain || (self.isInputParked && self.security != nil) || (self.readsAfterWrite && !self.isWriting), self.canRead {
             self.mustReadAgain = false
+            self.readsAfterWrite = false
             self.isInputParked = false
             return .read
         }
