@@ -48,6 +48,7 @@ extension PusherSession {
         self.channels[index] = nil
         self.freeChannels.append(index)
         self.retired.append(record)
+        self.beginQueuedAuthorizations(now: now, &effects)
     }
 
     /// Gives the routes of channels that are gone to others: not before what was delivered on them has gone out.
@@ -71,6 +72,7 @@ extension PusherSession {
             let error = PusherError(.authorizationMissing, "\(record.name) needs an authorisation: \(hint)")
             return self.refuse(index, error, now: now, &effects)
         }
+        if record.kind.needsAuthorization, self.works.count >= Self.authorizationsAtOnce { return self.queueAuthorization(index) }
         let before = record.machine.publicState
         let work = self.nextWork()
         switch self.channels[index]!.machine.begin(authorizing: record.kind.needsAuthorization ? work : nil) {
@@ -85,6 +87,23 @@ extension PusherSession {
         self.announce(index, since: before, &effects)
     }
 
+    private mutating func queueAuthorization(_ index: Int) {
+        guard !self.channels[index]!.isQueued else { return }
+        self.channels[index]!.isQueued = true
+        self.authorizationQueue.append(index)
+    }
+
+    /// As many as there is room for, now that one is over.
+    private mutating func beginQueuedAuthorizations(now: Instant, _ effects: inout Effects<Self>) {
+        while self.works.count < Self.authorizationsAtOnce, let index = self.authorizationQueue.popFirst() {
+            // It may have been unsubscribed meanwhile, or be another channel's place.
+            guard self.channels[index]?.isQueued == true else { continue }
+            self.channels[index]!.isQueued = false
+            self.beginSubscription(index, now: now, &effects)
+        }
+        if self.authorizationQueue.isEmpty { self.authorizationQueue = [] }
+    }
+
     /// A subscription that cannot even be asked for.
     private mutating func refuse(_ index: Int, _ error: PusherError, now: Instant, _ effects: inout Effects<Self>) {
         if case .failed = self.channels[index]?.machine.state {
@@ -96,6 +115,7 @@ extension PusherSession {
 
     mutating func workFinished(_ id: WorkID, _ result: WorkResult, now: Instant, _ effects: inout Effects<Self>) {
         guard let index = self.works.take(id), let record = self.channels[index] else { return }
+        defer { self.beginQueuedAuthorizations(now: now, &effects) }
         switch result {
         case .failure(let error): self.subscriptionFailed(index, error, now: now, &effects)
         case .success(let authorization):
@@ -156,6 +176,7 @@ extension PusherSession {
         self.answerWaiters(index, .failure(error), &effects)
         self.channels[index]!.unsent = []
         self.channels[index]!.members = Members()
+        self.beginQueuedAuthorizations(now: now, &effects)
     }
 
     /// In nanoseconds; as between attempts to connect.
@@ -185,6 +206,7 @@ extension PusherSession {
         case .cancel(let work): self.cancel(work, &effects)
         }
         self.channels[index]!.members = Members()
+        self.channels[index]!.isQueued = false
     }
 
     // MARK: Presence

@@ -27,6 +27,8 @@ struct PusherSession: ReconnectingSession {
         var userID: String?
         /// In a row, for the waits between attempts to subscribe.
         var failures = 0
+        /// Its authorisation waits for others to be over.
+        var isQueued = false
         var waiters: [WaiterID] = []
         var unsent: [WebSocketMessage] = []
         var events: ChannelRoutes
@@ -73,6 +75,11 @@ struct PusherSession: ReconnectingSession {
     var retired: [ChannelRecord] = []
     var subscriptionDeadlines = Deadlines<Int, Void>()
     var works: [WorkID: Int] = [:]
+    /// Each may be a request to the application's server, on a connection of its own: a thousand private channels after a
+    /// reconnect would be a thousand at once.
+    static let authorizationsAtOnce = 10
+    /// Channels whose authorisation waits until there is room.
+    var authorizationQueue: ArraySlice<Int> = []
     var generator: SplitMix64
     private var lastWork: UInt64 = 0
 
@@ -221,6 +228,7 @@ struct PusherSession: ReconnectingSession {
         self.socketID = nil
         self.pingedAt = nil
         self.lastServerError = nil
+        self.authorizationQueue = []
         for index in self.channels.indices { self.subscriptionLost(index, &effects) }
         switch self.connection.state {
         case .backingOff(let until):

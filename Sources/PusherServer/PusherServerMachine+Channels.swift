@@ -106,7 +106,7 @@ extension PusherServerMachine {
         }
         channel.subscribers.append(id)
         self.channels[name] = channel
-        self.connections[id]!.channels.append(name)
+        self.connections[id]!.channels.insert(name)
         if attempt.user != nil {
             let members = channel.users.map { (id: $0.user.id, info: $0.user.info) }
             self.send(PusherFrames.subscriptionSucceeded(name, members: members), to: id, now: now, &effects)
@@ -120,8 +120,7 @@ extension PusherServerMachine {
         if let work = self.connections[id]?.pending.removeValue(forKey: name) {
             self.withdraw(work, &effects)
         }
-        guard let index = self.connections[id]?.channels.firstIndex(of: name), let connection = self.connections[id] else { return }
-        self.connections[id]!.channels.remove(at: index)
+        guard let connection = self.connections[id], self.connections[id]!.channels.remove(name) != nil else { return }
         self.connections[id]!.users[name] = nil
         self.leave(name, id, connection, now: now, &effects)
     }

@@ -32,7 +32,7 @@ struct PusherServerMachine: SessionMachine {
 
     struct Connection: Sendable {
         let socketID: String
-        var channels: [String] = []
+        var channels: Set<String> = []
         /// By channel.
         var users: [String: PresenceUser] = [:]
         var pending: [String: WorkID] = [:]
@@ -169,7 +169,7 @@ struct PusherServerMachine: SessionMachine {
         for work in Array(connection.pending.values) + [connection.greeting, connection.clientEventQuestion].compactMap({ $0 }) {
             self.withdraw(work, &effects)
         }
-        for channel in connection.channels { self.leave(channel, id, connection, now: now, &effects) }
+        for channel in connection.channels.sorted() { self.leave(channel, id, connection, now: now, &effects) }
         if connection.isGreeted { self.deliver(.disconnected(socketID: connection.socketID, reason), &effects) }
     }
 

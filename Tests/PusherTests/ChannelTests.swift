@@ -241,6 +241,34 @@ private struct Price: Codable, Equatable {
 }
 
 @Suite struct AuthorizationTests {
+    @Test func tenAreAskedForAtOnceAndTheOthersWaitTheirTurn() async throws {
+        let pusher = try await InMemoryPusher()
+        let gate = AuthorizationGate()
+        let client = pusher.client { $0.authorizer = .callback { await gate.ask($0) } }
+        client.connect()
+        let names = (0..<25).map { "private-\($0)" }
+        let channels = try names.map { try client.subscribe($0) }
+        var open: [AuthorizationGate.Asked] = []
+        for _ in 0..<10 { open.append(await gate.next()) }
+        #expect(Set(open.map(\.question.channel)) == Set(names[..<10]) && gate.asking == 10)
+        // One that is not wanted any more makes room, and one that waits and is not wanted is left out.
+        channels[24].unsubscribe()
+        channels[0].unsubscribe()
+        let eleventh = await gate.next()
+        #expect(eleventh.question.channel == names[10] && gate.asking == 11)
+        // A loss begins anew, with ten.
+        pusher.network.cut()
+        pusher.clock.advance(by: .seconds(1))
+        for asked in open + [eleventh] { asked.answer(pusher.signed(asked.question)) }
+        for _ in 1..<24 {
+            let asked = await gate.next()
+            #expect(asked.question.socketID == client.socketID)
+            asked.answer(pusher.signed(asked.question))
+        }
+        for channel in channels[1..<24] { try await channel.subscribed() }
+        #expect(gate.most <= 21)
+    }
+
     @Test func theAnswerToALostConnectionsAuthorisationIsNotUsed() async throws {
         let pusher = try await InMemoryPusher()
         let gate = AuthorizationGate()

@@ -86,7 +86,17 @@ final class Gate<Question: Sendable, Answer: Sendable>: Sendable {
     /// How many of those who asked were cancelled before they had their answer.
     let cancelled = Recorder<Question>()
 
+    private let counts = Lock((now: 0, most: 0))
+
+    /// How many wait for an answer.
+    var asking: Int { self.counts.withLock { $0.now } }
+
+    /// How many ever waited at once.
+    var most: Int { self.counts.withLock { $0.most } }
+
     func ask(_ question: Question) async -> Answer {
+        self.counts.withLock { $0 = ($0.now + 1, max($0.most, $0.now + 1)) }
+        defer { self.counts.withLock { $0.now -= 1 } }
         let waiter = Waiter<Answer>()
         self.asked.continuation.yield(Asked(question: question, waiter: waiter))
         return await waiter.value { self.cancelled.record(question) }
