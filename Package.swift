@@ -79,12 +79,12 @@ let package = Package(
             ],
             swiftSettings: settings),
 
-        .target(name: "TestSupport", dependencies: ["Processes"], path: "Tests/TestSupport", swiftSettings: settings),
-        tests("RealtimeCoreTests", ["RealtimeCore", "RealtimeTesting"]),
+        .target(name: "TestSupport", dependencies: ["Processes", "RealtimeCore"], path: "Tests/TestSupport", swiftSettings: settings),
+        tests("RealtimeCoreTests", ["RealtimeCore", "RealtimeTesting", "TestSupport"]),
         tests("RealtimeCryptoTests", ["RealtimeCrypto", "Processes"]),
         tests("RealtimeSocketsTests", ["RealtimeSockets", "RealtimeCore", "CRealtimeSystem", "TestSupport"]),
         tests("TransportConformanceTests", ["RealtimeSockets", "RealtimeCore", "RealtimeTesting", "TestSupport"]),
-        tests("SimulationTests", ["RealtimeCore", "PusherChannels", "PusherServer", "PusherWire"]),
+        tests("SimulationTests", ["RealtimeCore", "PusherChannels", "PusherServer", "PusherWire", "TestSupport"]),
         tests(
             "PusherTests",
             ["PusherChannels", "PusherServer", "PusherWire", "RealtimeTesting", "RealtimeCore", "RealtimeSockets", "TestSupport"]),

@@ -1,5 +1,6 @@
 import PusherChannels
 import RealtimeTesting
+import TestSupport
 import Testing
 
 /// What a server sends and must not: each is told of or counted, and its neighbours do not suffer.

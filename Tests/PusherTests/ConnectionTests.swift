@@ -1,6 +1,7 @@
 import PusherChannels
 import PusherServer
 import RealtimeTesting
+import TestSupport
 import Testing
 
 @Suite struct ConnectionTests {

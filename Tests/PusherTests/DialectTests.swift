@@ -1,5 +1,6 @@
 import PusherChannels
 import RealtimeTesting
+import TestSupport
 import Testing
 
 /// How the frames of one server differ from those of the others.

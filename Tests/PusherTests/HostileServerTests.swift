@@ -1,6 +1,7 @@
 import PusherChannels
 import PusherServer
 import RealtimeTesting
+import TestSupport
 import Testing
 
 /// What a server may do, on purpose or not, that must not bring a client off its way.

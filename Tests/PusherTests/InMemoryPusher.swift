@@ -32,20 +32,6 @@ struct InMemoryPusher {
     }
 }
 
-extension EventSequence {
-    /// What is there now, without waiting for more: the sequence's end is not needed, because in memory everything
-    /// that was to come has come. A cancelled task does not wait.
-    func pending() async -> [Element] {
-        let task = Task { [self] in
-            withUnsafeCurrentTask { $0?.cancel() }
-            var elements: [Element] = []
-            for await element in self { elements.append(element) }
-            return elements
-        }
-        return await task.value
-    }
-}
-
 extension InMemoryPusher {
     /// What the application's server would answer.
     var signed: @Sendable (AuthorizationRequest) -> ChannelAuthorization {

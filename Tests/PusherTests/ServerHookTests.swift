@@ -3,6 +3,7 @@ import PusherServer
 import PusherWire
 import RealtimeCore
 import RealtimeTesting
+import TestSupport
 import Testing
 
 @Suite struct ServerHookTests {

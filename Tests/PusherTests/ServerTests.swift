@@ -2,6 +2,7 @@ import PusherServer
 import PusherWire
 import RealtimeCore
 import RealtimeTesting
+import TestSupport
 import Testing
 
 /// The server before raw frames, without the package's client.

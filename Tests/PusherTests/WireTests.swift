@@ -1,12 +1,12 @@
 import Foundation
 import PusherWire
 import RealtimeCore
+import TestSupport
 import Testing
 
 @Suite struct WireTests {
     private static func vectors(_ name: String) throws -> [JSONValue] {
-        let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-        let bytes = Array(try Data(contentsOf: folder.appendingPathComponent("Vectors/pusher/\(name).json")))
+        let bytes = Array(try Data(contentsOf: URL(fileURLWithPath: Vectors.path("pusher/\(name).json"))))
         return try #require(try JSONValue(parsing: bytes).array)
     }
 

@@ -1,5 +1,6 @@
 import RealtimeCore
 import RealtimeTesting
+import TestSupport
 import Testing
 
 private enum Signal { case drained, left }

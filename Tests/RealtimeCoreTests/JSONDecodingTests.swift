@@ -1,5 +1,6 @@
 import Foundation
 import RealtimeCore
+import TestSupport
 import Testing
 
 /// The decoder beside Foundation's: the same values, the same kinds of error, the same coding paths.

@@ -1,5 +1,6 @@
 import Foundation
 import RealtimeCore
+import TestSupport
 import Testing
 
 /// Generated documents and values through this package's JSON and Foundation's.

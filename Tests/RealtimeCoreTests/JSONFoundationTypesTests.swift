@@ -1,5 +1,6 @@
 import Foundation
 import RealtimeCore
+import TestSupport
 import Testing
 
 /// `Date`, `Data`, `URL` and `Decimal` through coders that do not know Foundation, beside those that do.

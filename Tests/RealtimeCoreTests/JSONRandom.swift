@@ -87,21 +87,6 @@ struct JSONRandom {
     }
 }
 
-/// How many of something a test runs: fewer with `REALTIME_TEST_SCALE=10` (percent), as under the sanitizers.
-func scaled(_ count: Int) -> Int {
-    let scale = ProcessInfo.processInfo.environment["REALTIME_TEST_SCALE"].flatMap { Int($0) } ?? 100
-    return max(1, count * scale / 100)
-}
-
-/// Only the given seed when `REALTIME_TEST_SEED` names one.
-func seeds(_ count: Int) -> Range<UInt64> {
-    if let seed = ProcessInfo.processInfo.environment["REALTIME_TEST_SEED"].flatMap({ UInt64($0) }) { return seed..<seed + 1 }
-    return 0..<UInt64(scaled(count))
-}
-
-/// Words for a failure that say how to see it again.
-func replay(_ seed: UInt64) -> String { "seen again with REALTIME_TEST_SEED=\(seed)" }
-
 /// The task pool has as many threads as there are cores, and other tests want them too.
 func giveWay(_ seed: UInt64) async {
     if seed % 32 == 0 { await Task.yield() }

@@ -1,5 +1,6 @@
 import Foundation
 import RealtimeCore
+import TestSupport
 import Testing
 
 @Suite struct JSONValueTests {

@@ -1,5 +1,6 @@
 @testable import RealtimeCore
 import RealtimeTesting
+import TestSupport
 import Testing
 
 @Suite struct SessionDriverTests {

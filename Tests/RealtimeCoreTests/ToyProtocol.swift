@@ -273,16 +273,3 @@ final class Toy: Sendable {
         return task
     }
 }
-
-extension EventSequence {
-    /// What is there now: a cancelled task does not wait for more.
-    func pending() async -> [Element] {
-        let task = Task { [self] in
-            withUnsafeCurrentTask { $0?.cancel() }
-            var elements: [Element] = []
-            for await element in self { elements.append(element) }
-            return elements
-        }
-        return await task.value
-    }
-}

@@ -12,30 +12,6 @@ import Glibc
 import Musl
 #endif
 
-#if os(Linux)
-/// The memory in use, in whole pages: the C library's own count is not visible from Swift.
-private func residentBytes() -> Int {
-    guard let file = fopen("/proc/self/statm", "r") else { return 0 }
-    defer { fclose(file) }
-    var line = [CChar](repeating: 0, count: 256)
-    guard fgets(&line, 256, file) != nil else { return 0 }
-    let fields = line.split(separator: 32)
-    let pages = fields[1].reduce(0) { $0 * 10 + Int($1) - 48 }
-    return pages * sysconf(Int32(_SC_PAGESIZE))
-}
-
-private func openDescriptors() -> Int {
-    guard let directory = opendir("/proc/self/fd") else { return 0 }
-    defer { closedir(directory) }
-    var count = 0
-    while readdir(directory) != nil { count += 1 }
-    return count
-}
-
-/// A sanitizer's own memory would be counted as ours.
-private let hasSanitizer = dlsym(nil, "__tsan_init") != nil || dlsym(nil, "__asan_init") != nil
-#endif
-
 /// What looks at the whole process runs in a process of its own.
 @Suite(.usesSockets, .needsOpenSSL) struct TLSProcessTests {
     @Test func writingToAPeerThatHasGoneRaisesNoSignal() async {
@@ -79,7 +55,7 @@ private let hasSanitizer = dlsym(nil, "__tsan_init") != nil || dlsym(nil, "__asa
     }
 
     #if os(Linux)
-    @Test(.disabled(if: hasSanitizer, "a sanitizer takes memory of its own"))
+    @Test(.disabled(if: ProcessUsage.hasSanitizer, "a sanitizer takes memory of its own"))
     func thousandsOfSessionsLeaveNoDescriptorAndNoMemory() async {
         await #expect(processExitsWith: .success) {
             let contexts = (client: try TLSContext.client(.trustingTestRoot), server: try TLSContext.server(.test))
@@ -99,24 +75,24 @@ private let hasSanitizer = dlsym(nil, "__tsan_init") != nil || dlsym(nil, "__asa
                 }
             }
             try run(100)
-            let before = residentBytes()
-            let descriptors = openDescriptors()
+            let before = ProcessUsage.now().residentKiB << 10
+            let descriptors = ProcessUsage.now().descriptors
             try run(2_000)
-            let growth = residentBytes() - before
+            let growth = ProcessUsage.now().residentKiB << 10 - before
             // A few more or less may be the test runner's.
-            let more = openDescriptors() - descriptors
+            let more = ProcessUsage.now().descriptors - descriptors
             #expect(more < 10, "\(more) descriptors more are open")
             #expect(growth < 2 << 20, "\(growth) bytes more are in use")
         }
     }
 
-    @Test(.disabled(if: hasSanitizer, "a sanitizer takes memory of its own"))
+    @Test(.disabled(if: ProcessUsage.hasSanitizer, "a sanitizer takes memory of its own"))
     func anIdleConnectionIsSmall() async {
         await #expect(processExitsWith: .success) {
             let contexts = (client: try TLSContext.client(.trustingTestRoot), server: try TLSContext.server(.test))
             var pairs = try (0..<20).map { _ in try TLSPair(contexts: contexts) }
             for pair in pairs { pair.handshake() }
-            let before = residentBytes()
+            let before = ProcessUsage.now().residentKiB << 10
             let more = try (0..<300).map { _ in try TLSPair(contexts: contexts) }
             for pair in more {
                 pair.handshake()
@@ -125,7 +101,7 @@ private let hasSanitizer = dlsym(nil, "__tsan_init") != nil || dlsym(nil, "__asa
                 _ = pair.client.read()
             }
             pairs += more
-            let bytes = (residentBytes() - before) / more.count
+            let bytes = (ProcessUsage.now().residentKiB << 10 - before) / more.count
             // OpenSSL 3.0 takes 34 KB, 3.5 with its keys for post-quantum exchange 65 KB; unreleased buffers would add 64 KB.
             #expect(bytes < 80 << 10, "a client's and a server's end take \(bytes) bytes")
         }

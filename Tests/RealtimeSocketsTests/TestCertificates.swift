@@ -1,11 +1,9 @@
 import RealtimeSockets
+import TestSupport
 
 /// What `dev/certificates` made; Tests/Vectors/certificates/README.md says what each one is.
 enum TestCertificates {
-    static func path(_ name: String) -> String {
-        let sources = #filePath.split(separator: "/", omittingEmptySubsequences: false).dropLast(2).joined(separator: "/")
-        return "\(sources)/Vectors/certificates/\(name).pem"
-    }
+    static func path(_ name: String) -> String { Vectors.path("certificates/\(name).pem") }
 
     static func pem(_ name: String) -> PEM { .file(Self.path(name)) }
 

@@ -1,29 +1,23 @@
-#if canImport(Darwin)
-import Darwin
-#elseif canImport(Glibc)
-import Glibc
-#endif
+import TestSupport
 import Testing
 
 @Suite struct SimulationTests {
-    /// `REALTIME_TEST_SEED=n` replays one seed with a trace; `REALTIME_TEST_SCALE=p` runs p percent of the seeds.
-    private static func environment(_ name: String) -> UInt64? { getenv(name).flatMap { UInt64(String(cString: $0)) } }
-
+    /// A seed that was chosen is run with a trace.
     @Test(arguments: [0, 1] as [UInt64])
     func clientAndServerComeRightAfterEveryStorm(half: UInt64) async {
-        if let seed = Self.environment("REALTIME_TEST_SEED") {
+        if let seed = chosenSeed {
             guard seed % 2 == half else { return }
             var simulation = PusherSimulation(seed: seed, isTracing: true)
             do throws(Violation) { try simulation.run() } catch { Issue.record("seed \(seed): \(error)") }
             return
         }
-        let seeds = 10_000 * (Self.environment("REALTIME_TEST_SCALE") ?? 100) / 100
+        let seeds = UInt64(scaled(10_000))
         var sum = PusherSimulation.Totals()
         var failures: [String] = []
         for seed in stride(from: half, to: seeds, by: 2) where failures.count < 5 {
             var simulation = PusherSimulation(seed: seed)
             do throws(Violation) { try simulation.run() } catch {
-                failures.append("seed \(seed): \(error). Replay it with REALTIME_TEST_SEED=\(seed) swift test --filter SimulationTests")
+                failures.append("\(error), \(replay(seed))")
             }
             sum.add(simulation.totals)
             // The task pool has as many threads as there are cores, and other tests want them too.

@@ -1,5 +1,4 @@
 #if canImport(Glibc)
-import Glibc
 import RealtimeCore
 import RealtimeSockets
 import RealtimeTesting
@@ -20,7 +19,6 @@ import Testing
 
 /// Opens and ends connections one after the other, and looks at what the process holds before and after.
 private func churn(_ wire: Wire, cycles: Int) async throws {
-    let scale = getenv("REALTIME_TEST_SCALE").flatMap { Int(String(cString: $0)) } ?? 100
     let listener = try wire.listener()
     let address = try await listener.start(BehavingServer(.echo))
     let transport = wire.transport()
@@ -44,43 +42,15 @@ private func churn(_ wire: Wire, cycles: Int) async throws {
     }
 
     for number in 0..<200 { try await cycle(number) }
-    let before = Usage.now()
-    for number in 0..<cycles * scale / 100 { try await cycle(number) }
+    let before = ProcessUsage.now()
+    for number in 0..<scaled(cycles) { try await cycle(number) }
     await listener.stop()
-    let after = Usage.now()
+    let after = ProcessUsage.now()
     precondition(after.descriptors <= before.descriptors, "descriptors: \(before) \(after)")
     precondition(after.threads <= before.threads + 2, "threads: \(before) \(after)")
     // Memory may settle a little higher; what leaks a thousand bytes for each connection (with TLS, five thousand) is found
-    // all the same. A sanitizer keeps what was freed, and would be counted as ours.
-    if dlsym(nil, "__tsan_init") != nil || dlsym(nil, "__asan_init") != nil { return }
+    // all the same.
+    if ProcessUsage.hasSanitizer { return }
     precondition(after.residentKiB <= before.residentKiB + 8 << 10, "memory: \(before) \(after)")
-}
-
-/// What a process holds.
-struct Usage: CustomStringConvertible {
-    var descriptors, threads, residentKiB: Int
-
-    static func now() -> Usage {
-        Usage(descriptors: Self.entries("/proc/self/fd"), threads: Self.entries("/proc/self/task"), residentKiB: Self.resident())
-    }
-
-    var description: String { "\(self.descriptors) descriptors, \(self.threads) threads, \(self.residentKiB) KiB" }
-
-    private static func entries(_ path: String) -> Int {
-        guard let folder = opendir(path) else { return 0 }
-        defer { closedir(folder) }
-        var count = 0
-        while readdir(folder) != nil { count += 1 }
-        return count
-    }
-
-    private static func resident() -> Int {
-        guard let file = fopen("/proc/self/statm", "r") else { return 0 }
-        defer { fclose(file) }
-        var line = [CChar](repeating: 0, count: 256)
-        guard fgets(&line, 256, file) != nil else { return 0 }
-        let text = String(decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
-        return Int(text.split(separator: " ")[1]).map { $0 * 4 } ?? 0
-    }
 }
 #endif

@@ -152,22 +152,6 @@ import Testing
         }
     }
 
-    /// As a server does that looks at the request and will not have its client, with a code that says why.
-    @Test(arguments: ConformanceBed.available)
-    func aServerMayCloseWhatItHasJustAccepted(bed: ConformanceBed) async throws {
-        let refusing = Behaviour(accepted: { connection in
-            connection.enqueue(.text("not you"))
-            connection.flush()
-            connection.close(CloseCode(rawValue: 4001), reason: "unknown")
-        })
-        try await bed.with(refusing) { net in
-            let (_, probe) = net.connect()
-            _ = try await probe.opened()
-            try await probe.expect(.text("not you"))
-            #expect(await probe.closed() == .peer(CloseCode(rawValue: 4001), "unknown"))
-        }
-    }
-
     @Test(arguments: ConformanceBed.available)
     func anAbandonedConnectionIsNoticedByTheServerAndSaysNoMore(bed: ConformanceBed) async throws {
         try await bed.with(.echo) { net in

@@ -186,9 +186,9 @@ import Testing
                 await EventLoop.shared.settle()
             }
             try await runAll()
-            let before = Usage.now()
+            let before = ProcessUsage.now()
             for _ in 0..<5 { try await runAll() }
-            let after = Usage.now()
+            let after = ProcessUsage.now()
             precondition(after.descriptors <= before.descriptors, "descriptors: \(before) \(after)")
             precondition(after.threads <= before.threads + 2, "threads: \(before) \(after)")
         }

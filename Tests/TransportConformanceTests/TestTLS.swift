@@ -1,12 +1,10 @@
 import RealtimeCore
 import RealtimeSockets
+import TestSupport
 
 /// Certificates of our own, made by `dev/certificates`.
 enum TestTLS {
-    private static func file(_ name: String) -> PEM {
-        let tests = #filePath.split(separator: "/").dropLast(2).joined(separator: "/")
-        return .file("/\(tests)/Vectors/certificates/\(name)")
-    }
+    private static func file(_ name: String) -> PEM { .file(Vectors.path("certificates/\(name)")) }
 
     static let isAvailable: Bool = {
         do throws(TransportError) {

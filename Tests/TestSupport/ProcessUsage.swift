@@ -1,0 +1,35 @@
+#if canImport(Glibc)
+import Glibc
+
+/// What this process holds: for tests that run in one of their own.
+package struct ProcessUsage: Sendable, CustomStringConvertible {
+    package let descriptors, threads, residentKiB: Int
+
+    package static func now() -> ProcessUsage {
+        ProcessUsage(descriptors: self.entries("/proc/self/fd"), threads: self.entries("/proc/self/task"), residentKiB: self.resident())
+    }
+
+    /// A sanitizer keeps what was freed, and its own memory would be counted as ours.
+    package static let hasSanitizer = dlsym(nil, "__tsan_init") != nil || dlsym(nil, "__asan_init") != nil
+
+    package var description: String { "\(self.descriptors) descriptors, \(self.threads) threads, \(self.residentKiB) KiB" }
+
+    private static func entries(_ path: String) -> Int {
+        guard let folder = opendir(path) else { return 0 }
+        defer { closedir(folder) }
+        var count = 0
+        while readdir(folder) != nil { count += 1 }
+        return count
+    }
+
+    /// In whole pages: the C library's own count is not visible from Swift.
+    private static func resident() -> Int {
+        guard let file = fopen("/proc/self/statm", "r") else { return 0 }
+        defer { fclose(file) }
+        var line = [CChar](repeating: 0, count: 256)
+        guard fgets(&line, 256, file) != nil else { return 0 }
+        let pages = line.split(separator: 0x20)[1].reduce(0) { $0 * 10 + Int($1) - 0x30 }
+        return pages * sysconf(Int32(_SC_PAGESIZE)) >> 10
+    }
+}
+#endif
