@@ -3,13 +3,11 @@ import RealtimeCore
 /// Who listens where: numbers for sets of listeners, so that an event needs one look-up however many channels and
 /// names there are.
 struct EventRoutes: Sendable {
-    private var sets: [[ListenerID]] = []
-    private var free: [Int] = []
+    /// Where nobody listens. What nobody has ever listened to has no route of its own.
+    static let nowhere = Route(rawValue: 0)
 
-    init() {
-        // What a client with one channel and one listener needs.
-        self.sets.reserveCapacity(7)
-    }
+    private var sets: [[ListenerID]] = [[]]
+    private var free: [Int] = []
 
     mutating func make(_ listeners: [ListenerID] = []) -> Route {
         if let index = self.free.popLast() {
@@ -21,16 +19,28 @@ struct EventRoutes: Sendable {
     }
 
     mutating func drop(_ route: Route) {
+        guard route != Self.nowhere else { return }
         self.sets[route.rawValue] = []
         self.free.append(route.rawValue)
     }
 
-    subscript(route: Route) -> [ListenerID] {
-        get { self.sets[route.rawValue] }
-        set { self.sets[route.rawValue] = newValue }
-    }
+    /// Who listens there.
+    subscript(route: Route) -> [ListenerID] { self.sets[route.rawValue] }
 
     func isEmpty(_ route: Route) -> Bool { self.sets[route.rawValue].isEmpty }
+
+    /// These and nobody else listen there from now on. It becomes a route of its own with the first of them.
+    mutating func set(_ route: inout Route, to listeners: [ListenerID]) {
+        if route != Self.nowhere {
+            self.sets[route.rawValue] = listeners
+        } else if !listeners.isEmpty {
+            route = self.make(listeners)
+        }
+    }
+
+    mutating func add(_ listener: ListenerID, to route: inout Route) { self.set(&route, to: self[route] + [listener]) }
+
+    mutating func remove(_ listener: ListenerID, from route: Route) { self.sets[route.rawValue].removeAll { $0 == listener } }
 }
 
 /// Where the events of one name on one channel go.
@@ -48,11 +58,7 @@ struct ChannelRoutes: Sendable {
     private var listeners: [(id: ListenerID, name: String?)] = []
     private var byName = SmallDictionary<String, Route>()
     /// For names that nobody asked for by name.
-    private let others: Route
-
-    init(_ routes: inout EventRoutes) {
-        self.others = routes.make()
-    }
+    private var others = EventRoutes.nowhere
 
     func route(_ name: String) -> Route {
         self.byName.isEmpty ? self.others : self.byName[name] ?? self.others
@@ -87,10 +93,12 @@ struct ChannelRoutes: Sendable {
             routes.drop(route)
             self.byName[name] = nil
         }
-        routes[self.others] = self.listeners.filter { $0.name == nil }.map(\.id)
+        routes.set(&self.others, to: self.listeners.filter { $0.name == nil }.map(\.id))
         for name in names {
             let wanted = self.listeners.filter { $0.name == nil || $0.name == name }.map(\.id)
-            if let route = self.byName[name] { routes[route] = wanted } else { self.byName[name] = routes.make(wanted) }
+            var route = self.byName[name] ?? EventRoutes.nowhere
+            routes.set(&route, to: wanted)
+            self.byName[name] = route
         }
     }
 }

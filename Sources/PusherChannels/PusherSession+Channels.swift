@@ -17,9 +17,7 @@ extension PusherSession {
 
     private mutating func makeChannel(_ name: String) -> Int {
         self.reuseRoutes()
-        let record = ChannelRecord(
-            name: name, kind: ChannelName.kind(of: name), events: ChannelRoutes(&self.routes), states: self.routes.make(),
-            memberChanges: self.routes.make())
+        let record = ChannelRecord(name: name, kind: ChannelName.kind(of: name))
         let index: Int
         if let free = self.freeChannels.popLast() {
             index = free
@@ -273,7 +271,7 @@ extension PusherSession {
     }
 
     private mutating func listenToAllChannels(_ id: ListenerID, _ name: String?) {
-        var routes = self.globalEvents ?? ChannelRoutes(&self.routes)
+        var routes = self.globalEvents ?? ChannelRoutes()
         routes.add(id, name, &self.routes)
         self.globalEvents = routes
     }
@@ -288,16 +286,16 @@ extension PusherSession {
         self.lastPlace = nil
         switch topic {
         case .states:
-            self.routes[self.stateRoute].append(id)
+            self.routes.add(id, to: &self.stateRoute)
             self.places[id] = .states
         case .connectingIn:
-            self.routes[self.connectingInRoute].append(id)
+            self.routes.add(id, to: &self.connectingInRoute)
             self.places[id] = .connectingIn
         case .errors:
-            self.routes[self.errorRoute].append(id)
+            self.routes.add(id, to: &self.errorRoute)
             self.places[id] = .errors
         case .everything:
-            self.routes[self.everythingRoute].append(id)
+            self.routes.add(id, to: &self.everythingRoute)
             self.listenToAllChannels(id, nil)
             self.places[id] = .everything
         case .events(nil, let name):
@@ -308,12 +306,12 @@ extension PusherSession {
             self.channels[index]!.events.add(id, name, &self.routes)
             self.places[id] = .events(index)
         case .subscription(let channel):
-            guard let index = self.indices[channel], let record = self.channels[index] else { return self.endAtOnce(id, &effects) }
-            self.routes[record.states].append(id)
+            guard let index = self.indices[channel] else { return self.endAtOnce(id, &effects) }
+            self.routes.add(id, to: &self.channels[index]!.states)
             self.places[id] = .subscription(index)
         case .members(let channel):
-            guard let index = self.indices[channel], let record = self.channels[index] else { return self.endAtOnce(id, &effects) }
-            self.routes[record.memberChanges].append(id)
+            guard let index = self.indices[channel] else { return self.endAtOnce(id, &effects) }
+            self.routes.add(id, to: &self.channels[index]!.memberChanges)
             self.places[id] = .members(index)
         }
     }
@@ -329,19 +327,19 @@ extension PusherSession {
         guard let place = self.places.removeValue(forKey: listener) else { return }
         self.lastPlace = nil
         switch place {
-        case .states: self.routes[self.stateRoute].removeAll { $0 == listener }
-        case .connectingIn: self.routes[self.connectingInRoute].removeAll { $0 == listener }
-        case .errors: self.routes[self.errorRoute].removeAll { $0 == listener }
+        case .states: self.routes.remove(listener, from: self.stateRoute)
+        case .connectingIn: self.routes.remove(listener, from: self.connectingInRoute)
+        case .errors: self.routes.remove(listener, from: self.errorRoute)
         case .everything:
-            self.routes[self.everythingRoute].removeAll { $0 == listener }
+            self.routes.remove(listener, from: self.everythingRoute)
             self.leaveAllChannels(listener)
         case .globalEvents: self.leaveAllChannels(listener)
         case .events(let index):
             self.channels[index]?.events.remove(listener, &self.routes)
         case .subscription(let index):
-            if let record = self.channels[index] { self.routes[record.states].removeAll { $0 == listener } }
+            if let record = self.channels[index] { self.routes.remove(listener, from: record.states) }
         case .members(let index):
-            if let record = self.channels[index] { self.routes[record.memberChanges].removeAll { $0 == listener } }
+            if let record = self.channels[index] { self.routes.remove(listener, from: record.memberChanges) }
         }
     }
 

@@ -31,9 +31,9 @@ struct PusherSession: ReconnectingSession {
         var isQueued = false
         var waiters: [WaiterID] = []
         var unsent: [WebSocketMessage] = []
-        var events: ChannelRoutes
-        var states: Route
-        var memberChanges: Route
+        var events = ChannelRoutes()
+        var states = EventRoutes.nowhere
+        var memberChanges = EventRoutes.nowhere
     }
 
     /// What a listener listens to.
@@ -85,7 +85,10 @@ struct PusherSession: ReconnectingSession {
 
     var routes = EventRoutes()
     var places = SmallDictionary<ListenerID, ListenerPlace>()
-    let stateRoute, connectingInRoute, errorRoute, everythingRoute: Route
+    var stateRoute = EventRoutes.nowhere
+    var connectingInRoute = EventRoutes.nowhere
+    var errorRoute = EventRoutes.nowhere
+    var everythingRoute = EventRoutes.nowhere
     /// Of those who listen to all channels; absent until somebody does.
     @Rare var globalEvents: ChannelRoutes?
 
@@ -97,10 +100,6 @@ struct PusherSession: ReconnectingSession {
         self.generator = SplitMix64(seed: ~seed)
         self.configuration = configuration
         self.useTLS = configuration.useTLS
-        self.stateRoute = self.routes.make()
-        self.connectingInRoute = self.routes.make()
-        self.errorRoute = self.routes.make()
-        self.everythingRoute = self.routes.make()
     }
 
     static let cancelled = PusherError.cancelledByTask
