@@ -16,7 +16,10 @@ struct PlainThread: @unchecked Sendable {
     private let handle: pthread_t
 
     /// `nil` when the system has no thread left.
-    init?(_ name: String, stackSize: Int = 512 << 10, _ body: @escaping @Sendable () -> Void) {
+    ///
+    /// - Parameter stackSize: room for the deepest JSON that is taken, also with a sanitizer's large frames. Only what is used of it
+    ///   takes memory.
+    init?(_ name: String, stackSize: Int = 2 << 20, _ body: @escaping @Sendable () -> Void) {
         var attributes = pthread_attr_t()
         guard pthread_attr_init(&attributes) == 0 else { return nil }
         defer { pthread_attr_destroy(&attributes) }
