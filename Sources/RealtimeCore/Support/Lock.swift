@@ -22,7 +22,9 @@ package struct Lock<Value: Sendable>: ~Copyable, @unchecked Sendable {
 
     package init(_ value: consuming Value) {
         precondition(MemoryLayout<Value>.alignment <= LockPrimitive.alignment, "the value would not lie where it has to")
-        let size = LockPrimitive.size + MemoryLayout<Value>.size
+        // A byte at least, even for a value without any: a pointer behind the block's end would look to a leak checker as if nobody
+        // held the block.
+        let size = LockPrimitive.size + max(1, MemoryLayout<Value>.size)
         let block = UnsafeMutableRawPointer.allocate(byteCount: size, alignment: LockPrimitive.alignment)
         self.value = (block + LockPrimitive.size).bindMemory(to: Value.self, capacity: 1)
         self.value.initialize(to: value)
