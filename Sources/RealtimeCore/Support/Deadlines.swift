@@ -2,6 +2,7 @@
 ///
 /// A deadline that was replaced or removed stays in the heap until it comes to the top, where its old number gives it away.
 /// Without deadlines it has no memory of its own.
+@usableFromInline
 package struct Deadlines<Key: Hashable & Sendable, Companion: Sendable>: Sendable {
     @usableFromInline
     struct Entry: Sendable {

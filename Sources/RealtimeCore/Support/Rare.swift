@@ -1,14 +1,17 @@
 /// A value that is large and mostly absent. It has a block of memory of its own while it is there, and takes no more than a
 /// pointer's room while it is not.
 @propertyWrapper
+@usableFromInline
 package enum Rare<Value> {
     case absent
     indirect case present(Value)
 
+    @inlinable
     package init(wrappedValue: Value?) {
         self = wrappedValue.map { .present($0) } ?? .absent
     }
 
+    @inlinable
     package var wrappedValue: Value? {
         get {
             if case .present(let value) = self { value } else { nil }

@@ -2,6 +2,10 @@
 ///
 /// A client has one connection, often one channel and one listener. With dictionaries for these, an idle connection would be mostly
 /// dictionaries of one entry; and comparing with that entry is quicker than hashing.
+///
+/// `@usableFromInline`, as other generic types here: without it on the type, `@inlinable` members of a type that is not public are
+/// not specialised in other modules, and a look-up takes several times as long.
+@usableFromInline
 package struct SmallDictionary<Key: Hashable, Value> {
     /// Filled when there is no other one, so that a key is in one of the two places only.
     @usableFromInline var first: (key: Key, value: Value)?
