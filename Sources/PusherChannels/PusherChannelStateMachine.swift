@@ -10,6 +10,8 @@ import RealtimeCore
 ///      └────────────────────── connection lost, from every state ──────────────┘
 ///   failed ──the user asks, or it may have passed──▶ as from waiting
 /// ```
+/// It also waits, with the connection there, until there is room for one more authorisation: the session sees to that.
+///
 /// An authorisation carries the number of its work: the answer to an older one, made for another socket ID, matches
 /// nothing. Both states that wait for somebody have a deadline.
 struct PusherChannelStateMachine: Sendable {

@@ -117,7 +117,7 @@ extension PusherError {
         }
     }
 
-    /// Why there is no connection for now.
+    /// Why there is no connection at the moment; the client is trying to get one again.
     static func lost(_ reason: CloseReason, wasConnected: Bool) -> PusherError {
         var cause: TransportError?
         if case .transport(let error) = reason { cause = error }

@@ -5,9 +5,10 @@ import RealtimeCore
 ///
 /// A connection's life:
 /// ```
-///   accepted ──opened──▶ greeted ──subscribe, events, pings──▶ greeted ──closed──▶ gone
-///       └── refused ──▶ told why and closed; what it still says is not read
+///   accepted ──opened, and the hook accepts it──▶ greeted ──subscribe, events, pings──▶ greeted ──closed──▶ gone
+///       └── refused, at once or by the hook ──▶ told why and closed; what it still says is not read
 /// ```
+/// What it says before it is greeted is counted and not answered.
 struct PusherServerMachine: SessionMachine {
     typealias Event = PusherServerEvent
     typealias Answer = Never
