@@ -1,7 +1,6 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-/// Every target is Swift 6 with these; a new target takes them too.
 let settings: [SwiftSetting] = [
     .swiftLanguageMode(.v6),
     .enableUpcomingFeature("ExistentialAny"),
@@ -10,38 +9,120 @@ let settings: [SwiftSetting] = [
     .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
 ]
 
-/// Where the client speaks through the system's own URLSession.
-let urlSessionPlatforms: [Platform] = [.iOS, .macOS, .tvOS, .watchOS, .visionOS, .macCatalyst]
-/// Where the package brings its own sockets.
-let socketPlatforms: [Platform] = [.linux, .macOS]
-
-func library(_ name: String, _ dependencies: [Target.Dependency] = []) -> Target {
-    .target(name: name, dependencies: dependencies, swiftSettings: settings)
+/// A library in the folder of its layer.
+func library(_ name: String, in folder: String, _ dependencies: [Target.Dependency] = []) -> Target {
+    .target(name: name, dependencies: dependencies, path: "\(folder)/\(name)", swiftSettings: settings)
 }
 
-func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
-    .testTarget(name: name, dependencies: dependencies, swiftSettings: settings)
+func tool(_ name: String, in folder: String, _ dependencies: [Target.Dependency]) -> Target {
+    .executableTarget(name: name, dependencies: dependencies, path: "\(folder)/\(name)", swiftSettings: settings)
 }
 
-/// Programs for libFuzzer, one for each decoder. They have no `main` of their own, so they are here only when asked for:
-/// `FUZZ=1 swift build -c release --sanitize=fuzzer --sanitize=address --scratch-path .build-fuzz --product FuzzJSON`
+func tests(_ name: String, in folder: String, _ dependencies: [Target.Dependency]) -> Target {
+    .testTarget(name: name, dependencies: dependencies, path: "Tests/\(folder)/\(name)", swiftSettings: settings)
+}
+
+/// A libFuzzer program. libFuzzer brings `main`, so these targets exist only when the environment variable `FUZZ` is set; see
+/// `dev/check fuzz`.
 func fuzzer(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
     .executableTarget(
         name: "Fuzz\(name)", dependencies: dependencies, path: "Fuzz/\(name)",
         swiftSettings: settings + [.unsafeFlags(["-parse-as-library"])])
 }
 
-let fuzzers: [Target] =
-    Context.environment["FUZZ"] == nil
-    ? []
-    : [
-        fuzzer("JSON", ["RealtimeCore"]),
-        fuzzer("HTTPHead", ["RealtimeSockets", "RealtimeCore"]),
-        fuzzer("ChunkedBody", ["RealtimeSockets", "RealtimeCore"]),
-        fuzzer("WebSocketFrames", ["RealtimeSockets", "RealtimeCore"]),
-        fuzzer("PusherFrames", ["PusherWire", "RealtimeCore"]),
-        fuzzer("PusherSession", ["PusherChannels", "PusherServer", "RealtimeCore", "RealtimeTesting"]),
-    ]
+// A folder imports only folders above it in this file.
+
+let core: [Target] = [
+    library("RealtimeSystem", in: "Sources/Core"),
+    library("RealtimeEncoding", in: "Sources/Core"),
+    library("RealtimeCrypto", in: "Sources/Core"),
+    library("RealtimeJSON", in: "Sources/Core", ["RealtimeEncoding", "RealtimeSystem"]),
+    library("RealtimeCore", in: "Sources/Core", ["RealtimeSystem"]),
+    library("RealtimeTesting", in: "Sources/Core", ["RealtimeCore", "RealtimeSystem"]),
+
+    library("TestSupport", in: "Tests/Support", ["RealtimeCore", "RealtimeSystem", "Processes"]),
+    library("PeerSupport", in: "Tests/Support", ["RealtimeCore", "RealtimeJSON", "RealtimeSystem", "Processes"]),
+    tests("RealtimeEncodingTests", in: "Core", ["RealtimeEncoding"]),
+    tests("RealtimeCryptoTests", in: "Core", ["RealtimeCrypto", "RealtimeEncoding", "Processes"]),
+    tests("RealtimeJSONTests", in: "Core", ["RealtimeJSON", "TestSupport"]),
+    tests("RealtimeCoreTests", in: "Core", ["RealtimeCore", "RealtimeSystem", "RealtimeTesting", "TestSupport"]),
+]
+
+let network: [Target] = [
+    .target(name: "CRealtimeSystem", path: "Sources/Network/CRealtimeSystem"),
+    library(
+        "RealtimeSockets", in: "Sources/Network",
+        ["RealtimeCore", "RealtimeCrypto", "RealtimeEncoding", "RealtimeSystem", "CRealtimeSystem"]),
+    library("RealtimeURLSession", in: "Sources/Network", ["RealtimeCore", "RealtimeSystem"]),
+    library("RealtimeTransports", in: "Sources/Network", ["RealtimeCore", onApple("RealtimeURLSession"), onLinux("RealtimeSockets")]),
+
+    tests(
+        "RealtimeSocketsTests", in: "Network",
+        ["RealtimeSockets", "RealtimeCore", "RealtimeSystem", "CRealtimeSystem", "Processes", "TestSupport"]),
+    tests("RealtimeURLSessionTests", in: "Network", ["RealtimeURLSession", "RealtimeSockets", "RealtimeCore", "TestSupport"]),
+    tests(
+        "TransportConformanceTests", in: "Network",
+        ["RealtimeSockets", "RealtimeCore", "RealtimeSystem", "RealtimeTesting", "Processes", "TestSupport"]),
+]
+
+let pusher: [Target] = [
+    library("PusherWire", in: "Sources/Pusher", ["RealtimeCore", "RealtimeJSON", "RealtimeCrypto", "RealtimeEncoding"]),
+    library(
+        "PusherChannels", in: "Sources/Pusher", ["PusherWire", "RealtimeTransports", "RealtimeCore", "RealtimeJSON", "RealtimeSystem"]),
+    library("PusherServer", in: "Sources/Pusher", ["PusherWire", "RealtimeTransports", "RealtimeCore", "RealtimeJSON", "RealtimeSystem"]),
+
+    tests(
+        "PusherTests", in: "Pusher",
+        [
+            "PusherChannels", "PusherServer", "PusherWire", "RealtimeTesting", "RealtimeSockets", "RealtimeCore", "RealtimeJSON",
+            "RealtimeSystem", "TestSupport",
+        ]),
+    tests(
+        "PusherSimulationTests", in: "Pusher",
+        ["PusherChannels", "PusherServer", "PusherWire", "RealtimeCore", "RealtimeJSON", "RealtimeSystem", "TestSupport"]),
+    tests(
+        "PusherPeerTests", in: "Pusher",
+        ["PusherChannels", "PusherServer", "RealtimeSockets", "RealtimeCore", "RealtimeJSON", "PeerSupport", "TestSupport"]),
+]
+
+let commandLine: [Target] = [
+    library("Processes", in: "Sources/Tool", ["RealtimeSystem"]),
+    library("CommandLineSupport", in: "Sources/Tool", ["RealtimeCore", "RealtimeSystem"]),
+    library(
+        "RealtimeBenchmarks", in: "Benchmarks",
+        [
+            "PusherChannels", "PusherServer", "PusherWire", "RealtimeCore", "RealtimeCrypto", "RealtimeSockets", "RealtimeSystem",
+            "CRealtimeSystem", "CommandLineSupport", "Processes",
+        ]),
+    tool(
+        "realtime", in: "Sources/Tool",
+        [
+            "PusherChannels", "PusherServer", "RealtimeCore", "RealtimeJSON", "RealtimeSockets", "RealtimeSystem", "CommandLineSupport",
+            "RealtimeBenchmarks",
+        ]),
+
+    tests(
+        "CommandLineTests", in: "Tool",
+        ["realtime", "CommandLineSupport", "RealtimeBenchmarks", "RealtimeCore", "RealtimeJSON", "Processes", "TestSupport"]),
+    tests(
+        "SnippetTests", in: "Documentation",
+        ["PusherChannels", "PusherServer", "RealtimeTesting", "RealtimeSockets", "RealtimeCore", "TestSupport"]),
+]
+
+let fuzzers: [Target] = [
+    fuzzer("JSON", ["RealtimeJSON"]),
+    fuzzer("HTTPHead", ["RealtimeSockets", "RealtimeCore"]),
+    fuzzer("ChunkedBody", ["RealtimeSockets", "RealtimeCore"]),
+    fuzzer("WebSocketFrames", ["RealtimeSockets", "RealtimeCore"]),
+    fuzzer("PusherFrames", ["PusherWire", "RealtimeCore", "RealtimeJSON"]),
+    fuzzer("PusherSession", ["PusherChannels", "PusherServer", "RealtimeCore", "RealtimeJSON", "RealtimeTesting"]),
+]
+
+func onApple(_ name: String) -> Target.Dependency {
+    .target(name: name, condition: .when(platforms: [.iOS, .macOS, .tvOS, .watchOS, .visionOS, .macCatalyst]))
+}
+
+func onLinux(_ name: String) -> Target.Dependency { .target(name: name, condition: .when(platforms: [.linux])) }
 
 let package = Package(
     name: "swift-realtime",
@@ -50,47 +131,10 @@ let package = Package(
         .library(name: "PusherChannels", targets: ["PusherChannels"]),
         .library(name: "PusherServer", targets: ["PusherServer"]),
         .library(name: "RealtimeCore", targets: ["RealtimeCore"]),
+        .library(name: "RealtimeJSON", targets: ["RealtimeJSON"]),
         .library(name: "RealtimeSockets", targets: ["RealtimeSockets"]),
         .library(name: "RealtimeTesting", targets: ["RealtimeTesting"]),
         .executable(name: "realtime", targets: ["realtime"]),
     ],
-    targets: [
-        .target(name: "CRealtimeSystem"),
-        library("RealtimeCore"),
-        library("RealtimeCrypto"),
-        library("RealtimeSockets", ["RealtimeCore", "RealtimeCrypto", "CRealtimeSystem"]),
-        library("RealtimeURLSession", ["RealtimeCore"]),
-        library(
-            "RealtimeTransports",
-            [
-                "RealtimeCore",
-                .target(name: "RealtimeURLSession", condition: .when(platforms: urlSessionPlatforms)),
-                .target(name: "RealtimeSockets", condition: .when(platforms: [.linux])),
-            ]),
-        library("PusherWire", ["RealtimeCore", "RealtimeCrypto"]),
-        library("PusherChannels", ["PusherWire", "RealtimeTransports", "RealtimeCore"]),
-        library("PusherServer", ["PusherWire", "RealtimeTransports", "RealtimeCore"]),
-        library("RealtimeTesting", ["RealtimeCore", "PusherChannels", "PusherServer"]),
-        library("Processes", ["RealtimeCore"]),
-        .executableTarget(
-            name: "realtime",
-            dependencies: [
-                "PusherChannels", "PusherServer", "PusherWire", "RealtimeCore", "RealtimeSockets", "RealtimeCrypto", "Processes",
-            ],
-            swiftSettings: settings),
-
-        .target(name: "TestSupport", dependencies: ["Processes", "RealtimeCore"], path: "Tests/TestSupport", swiftSettings: settings),
-        tests("RealtimeCoreTests", ["RealtimeCore", "RealtimeTesting", "TestSupport"]),
-        tests("RealtimeCryptoTests", ["RealtimeCrypto", "Processes"]),
-        tests("RealtimeSocketsTests", ["RealtimeSockets", "RealtimeCore", "CRealtimeSystem", "TestSupport"]),
-        tests("TransportConformanceTests", ["RealtimeSockets", "RealtimeCore", "RealtimeTesting", "TestSupport"]),
-        tests("SimulationTests", ["RealtimeCore", "PusherChannels", "PusherServer", "PusherWire", "TestSupport"]),
-        tests(
-            "PusherTests",
-            ["PusherChannels", "PusherServer", "PusherWire", "RealtimeTesting", "RealtimeCore", "RealtimeSockets", "TestSupport"]),
-        tests("PeerTests", ["PusherChannels", "PusherServer", "RealtimeSockets", "RealtimeCore", "Processes", "TestSupport"]),
-        tests("RealtimeURLSessionTests", ["RealtimeURLSession", "RealtimeSockets", "RealtimeCore", "TestSupport"]),
-        tests("CommandLineTests", ["realtime", "RealtimeCore", "Processes", "TestSupport"]),
-        tests("SnippetTests", ["PusherChannels", "PusherServer", "RealtimeTesting", "RealtimeSockets", "RealtimeCore", "TestSupport"]),
-    ] + fuzzers
+    targets: core + network + pusher + commandLine + (Context.environment["FUZZ"] == nil ? [] : fuzzers)
 )

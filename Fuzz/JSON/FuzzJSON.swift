@@ -1,3 +1,4 @@
+import RealtimeJSON
 import RealtimeCore
 
 /// Any bytes through all readers of JSON: they agree on what is JSON, and what they read survives being written.

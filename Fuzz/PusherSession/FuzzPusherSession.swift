@@ -1,3 +1,4 @@
+import RealtimeSystem
 import Dispatch
 import PusherChannels
 import PusherServer

@@ -1,0 +1,45 @@
+import RealtimeEncoding
+import Processes
+import Foundation
+import RealtimeCrypto
+import Testing
+
+/// Python's hashlib as the second opinion.
+@Suite struct HashlibComparisonTests {
+    private static let script = """
+        import hashlib, hmac, sys
+        for line in sys.stdin.readlines():
+            key, data = (bytes.fromhex(word[1:]) for word in line.split())
+            print(hashlib.md5(data).hexdigest(), hashlib.sha1(data).hexdigest(), hashlib.sha256(data).hexdigest(),
+                  hmac.new(key, data, hashlib.sha256).hexdigest())
+        """
+
+    private static let python = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":")
+        .map { "\($0)/python3" }
+        .first { FileManager.default.isExecutableFile(atPath: $0) }
+
+    @Test(.enabled(if: python != nil, "python3 is not on the PATH, so there is nothing to compare with"))
+    func hashesOfRandomLengthsAreThoseOfHashlib() throws {
+        var generator = SystemRandomNumberGenerator()
+        let inputs = (0..<300).map { index -> (key: [UInt8], data: [UInt8]) in
+            let keyLength = Int.random(in: 0...150, using: &generator)
+            let length = index < 150 ? index : Int.random(in: 0...5000, using: &generator)
+            return ((0..<keyLength).map { _ in generator.next() }, (0..<length).map { _ in generator.next() })
+        }
+        let python = try ChildProcess([try #require(Self.python), "-c", Self.script])
+        // A letter before each word keeps the empty ones apart.
+        for input in inputs { python.write("k\(Hex.encode(input.key)) d\(Hex.encode(input.data))") }
+        python.endInput()
+        let answer = python.readOutput()
+        #expect(python.waitForEnd() == 0)
+
+        let lines = answer.split(separator: "\n")
+        try #require(lines.count == inputs.count)
+        for (input, line) in zip(inputs, lines) {
+            let ours = [
+                MD5.hash(input.data), SHA1.hash(input.data), SHA256.hash(input.data), HMACSHA256.code(for: input.data, key: input.key),
+            ]
+            #expect(ours.map(Hex.encode).joined(separator: " ") == line, "for \(input.data.count) bytes")
+        }
+    }
+}

@@ -1,0 +1,197 @@
+import RealtimeJSON
+import Foundation
+import RealtimeCore
+import TestSupport
+import Testing
+
+@Suite struct JSONValueTests {
+    // MARK: Numbers
+
+    @Test(arguments: [
+        ("0", "0"), ("-0", "-0"), ("-0.0", "-0"), ("1.0", "1"), ("1e2", "100"), ("1.50", "1.5"),
+        ("9223372036854775807", "9223372036854775807"),
+        ("9223372036854775808", "9223372036854775808"), ("18446744073709551615", "18446744073709551615"),
+        ("-9223372036854775808", "-9223372036854775808"),
+        ("18446744073709551616", "18446744073709551616"), ("-9223372036854775809", "-9223372036854775809"), ("0.1", "0.1"),
+        ("1e400", "1e400"), ("1e-400", "1e-400"),
+        ("0.10000000000000000000000000000001", "0.10000000000000000000000000000001"),
+        ("123456789012345678901234567890", "123456789012345678901234567890"),
+        ("1e22", "1e+22"), ("100000000000000000000000", "1e+23"), ("0.30000000000000004", "0.30000000000000004"),
+        ("9007199254740993.0", "9007199254740993.0"),
+        ("5e-324", "5e-324"), ("4.94e-324", "4.94e-324"), ("0e99999999999", "0"),
+    ])
+    func numbersLoseNothing(_ text: String, _ written: String) throws {
+        let value = try JSONValue(parsing: text)
+        #expect(value.description == written)
+        #expect(try JSONValue(parsing: written) == value)
+        #expect(value.double?.bitPattern == Double(text)?.bitPattern)
+    }
+
+    @Test func numbersAreEqualByTheirValue() throws {
+        for twins in [
+            ["1", "1.0", "1e0", "10e-1", "1.00000000000000000000000000"], ["0", "0.0", "0e5"], ["-0", "-0.0"], ["1.5", "15e-1", "1.50"],
+            ["1e22", "10e21", "10000000000000000000000"],
+        ] {
+            let values = try twins.map { try JSONValue(parsing: $0) }
+            #expect(Set(values).count == 1, "\(twins)")
+        }
+        #expect(try JSONValue(parsing: "0") != JSONValue(parsing: "-0"))
+        #expect(try JSONValue(parsing: "0.1") != JSONValue(parsing: "0.1000000000000000055511151231257827"))
+    }
+
+    @Test func numbersConvertOnlyWithoutLoss() throws {
+        let value = { (text: String) in try #require(try JSONValue(parsing: text).number) }
+        #expect(try value("9223372036854775808").int64 == nil)
+        #expect(try value("9223372036854775808").uint64 == 9_223_372_036_854_775_808)
+        #expect(try value("-1").uint64 == nil)
+        #expect(try value("1.5").int64 == nil)
+        #expect(try value("-0").int64 == 0)
+        #expect(try value("1e17").int64 == 100_000_000_000_000_000)
+        #expect(try value("9007199254740993.0").int64 == 9_007_199_254_740_993)
+        #expect(try value("300").integer(as: UInt8.self) == nil)
+        #expect(try value("255").integer(as: UInt8.self) == 255)
+        #expect(JSONNumber(.nan) == nil && JSONNumber(.infinity) == nil && JSONNumber(-.infinity) == nil)
+        #expect(JSONNumber(UInt64.max).description == "18446744073709551615")
+        #expect(JSONNumber(1.0) == JSONNumber(1))
+        #expect(JSONNumber(0.0) == JSONNumber(0))
+    }
+
+    @Test func everyDoubleSurvives() throws {
+        for seed in seeds(20_000) {
+            var random = SplitMix64(seed: seed)
+            let double = Double(bitPattern: random.next())
+            guard double.isFinite, let number = JSONNumber(double) else { continue }
+            let again = try JSONValue(parsing: number.description)
+            #expect(again == .number(number), "\(replay(seed))")
+            #expect(again.double?.bitPattern == double.bitPattern, "\(replay(seed))")
+        }
+    }
+
+    // MARK: Objects
+
+    @Test func membersKeepTheirOrderAndAreFoundByName() throws {
+        let value = try JSONValue(parsing: #"{"z":1,"a":[true,null,"x"],"m":{"n":1.5}}"#)
+        #expect(value.object?.keys == ["z", "a", "m"])
+        #expect(value["z"]?.int == 1)
+        #expect(value["a"]?[0]?.bool == true)
+        #expect(value["a"]?[1]?.isNull == true)
+        #expect(value["a"]?[2]?.string == "x")
+        #expect(value["a"]?[3] == nil && value["a"]?[-1] == nil && value["a"]?["b"] == nil && value[0] == nil)
+        #expect(value["m"]?["n"]?.double == 1.5)
+        #expect(value["q"] == nil)
+        #expect(value.description == #"{"z":1,"a":[true,null,"x"],"m":{"n":1.5}}"#)
+    }
+
+    @Test(arguments: [3, 15, 16, 17, 100]) func theLastOfSeveralMembersCountsInTheFirstOnesPlace(_ count: Int) throws {
+        let names = (0..<count).map { "\"k\($0)\":\($0)" }
+        let value = try JSONValue(parsing: "{\(names.joined(separator: ",")),\"k1\":\"last\"}")
+        #expect(value.object?.count == count)
+        #expect(value["k1"]?.string == "last")
+        #expect(value.object?.keys == (0..<count).map { "k\($0)" })
+    }
+
+    @Test func membersAreSetAndRemoved() {
+        var object = JSONObject()
+        for index in 0..<40 { object["k\(index)"] = .number(JSONNumber(index)) }
+        #expect(object.count == 40 && object["k39"]?.int == 39)
+        for index in 0..<30 { object["k\(index)"] = nil }
+        #expect(object.keys == (30..<40).map { "k\($0)" })
+        #expect(object["k0"] == nil && object["k35"]?.int == 35)
+        object["k35"] = "changed"
+        object["missing"] = nil
+        #expect(object[5].key == "k35" && object[5].value == "changed")
+        var value: JSONValue = nil
+        value["a"] = [1, 2.5, "x", true, nil, ["b": [:]]]
+        #expect(value == ["a": [1, 2.5, "x", true, nil, ["b": [:]]]])
+        value["a"] = nil
+        #expect(value == [:])
+        var number: JSONValue = 1
+        number["a"] = 1
+        #expect(number == 1)
+    }
+
+    @Test func objectsAreEqualInAnyOrder() throws {
+        let one = try JSONValue(parsing: #"{"a":1,"b":[2]}"#)
+        let other = try JSONValue(parsing: #"{"b":[2.0],"a":1e0}"#)
+        #expect(one == other && one.hashValue == other.hashValue)
+        #expect(one != ["a": 1])
+        #expect(one != ["a": 1, "b": [2], "c": nil])
+    }
+
+    // MARK: Writing
+
+    @Test(arguments: [
+        ("", "\"\""), ("a", "\"a\""), ("\"\\/", #""\"\\/""#), ("\u{8}\u{C}\n\r\t", #""\b\f\n\r\t""#),
+        ("\u{0}\u{1}\u{F}\u{10}\u{1F}", #""\u0000\u0001\u000f\u0010\u001f""#),
+        ("\u{7F}é😀", "\"\u{7F}é😀\""), ("12345678\n12345678", #""12345678\n12345678""#), ("1234567\"", #""1234567\"""#),
+        ("\n\n", #""\n\n""#),
+    ])
+    func stringsAreEscapedWhereTheyMustBe(_ text: String, _ expected: String) throws {
+        #expect(JSONValue.string(text).description == expected)
+        #expect(try JSONValue(parsing: expected) == .string(text))
+    }
+
+    @Test func theWriterPutsCommasWhereTheyBelong() throws {
+        var writer = JSONWriter(Array("data: ".utf8))
+        writer.beginObject()
+        writer.key("event" as StaticString)
+        writer.value("a\"b")
+        writer.key("x\n" as String)
+        writer.beginArray()
+        writer.value(1)
+        writer.value(Int64.min)
+        writer.value(UInt64.max)
+        try writer.value(1.5)
+        writer.value(true)
+        writer.null()
+        writer.beginArray()
+        writer.endArray()
+        writer.beginObject()
+        writer.endObject()
+        writer.raw(Array("[0]".utf8))
+        writer.value(["k": 1] as JSONValue)
+        Array("é\u{1}".utf8).withUnsafeBytes { writer.string($0) }
+        Array("{}".utf8).withUnsafeBytes { writer.raw($0) }
+        writer.endArray()
+        writer.key("last" as StaticString)
+        writer.null()
+        writer.endObject()
+        let expected =
+            #"data: {"event":"a\"b","x\n":[1,-9223372036854775808,18446744073709551615,1.5,true,null,[],{},[0],{"k":1},"é\u0001",{}],"last":null}"#
+        #expect(String(decoding: writer.bytes, as: UTF8.self) == expected)
+    }
+
+    @Test func numbersThatAreNotFiniteCannotBeWritten() {
+        for value in [Double.nan, .infinity, -.infinity] {
+            var writer = JSONWriter()
+            let error = #expect(throws: JSONError.self) { try writer.value(value) }
+            #expect(error?.code == .notFinite)
+            #expect(writer.bytes.isEmpty)
+        }
+    }
+
+    @Test(arguments: [
+        (0.0, "0"), (-0.0, "-0"), (1, "1"), (-1.5, "-1.5"), (1e15, "1000000000000000"), (1e16, "1e+16"), (0.1, "0.1"), (1e-5, "1e-05"),
+        (Double.leastNonzeroMagnitude, "5e-324"),
+    ])
+    func doublesAreWrittenShort(_ value: Double, _ expected: String) throws {
+        var writer = JSONWriter()
+        try writer.value(value)
+        #expect(String(decoding: writer.bytes, as: UTF8.self) == expected)
+    }
+
+    // MARK: Codable
+
+    @Test func treesPassThroughAnyCoder() throws {
+        let value: JSONValue = [
+            "a": [1, -2, 2.5, "x", true, false, nil, [:], []], "b": ["c": 18_446_744], "big": .number(JSONNumber(UInt64.max)),
+        ]
+        #expect(try ValueDecoder().decode(JSONValue.self, from: ValueEncoder().encode(value)) == value)
+        #expect(try JSONDecoder().decode(JSONValue.self, from: JSONEncoder().encode(value)) == value)
+        #expect(try ValueDecoder().decode([JSONValue].self, from: ValueEncoder().encode([value])) == [value])
+        let digits = try JSONValue(parsing: "[123456789012345678901234567890.5,1e999]")
+        #expect(try ValueEncoder().encodeToString(["n": digits]) == #"{"n":[123456789012345678901234567890.5,1e999]}"#)
+        #expect(
+            try ValueDecoder().decode([String: JSONValue].self, from: #"{"n":[123456789012345678901234567890.5,1e999]}"#) == ["n": digits])
+    }
+}

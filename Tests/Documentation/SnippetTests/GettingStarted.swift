@@ -1,0 +1,132 @@
+import RealtimeJSON
+import PusherChannels
+
+// What GettingStarted shows, in its order. It talks to a service that is not there, so it is compiled and not run; what
+// it does is tested in memory in TestingInMemory.swift and with the other tests of the client.
+
+struct Order: Codable {
+    let id: Int
+    let state: String
+}
+
+func connectingSnippets() throws {
+    // snippet:start-cluster
+    let client = PusherClient(key: "app-key", cluster: "eu")
+    client.connect()
+    // end
+    // snippet:start-host
+    let own = PusherClient(key: "app-key", host: "127.0.0.1", port: 6001, useTLS: false)
+    // end
+    own.connect()
+}
+
+func subscribingSnippets(_ client: PusherClient) async throws {
+    // snippet:start-subscribe
+    let prices = try client.subscribe("prices")
+    let updates = prices.events("price")
+    for await event in updates {
+        print(event.name, event.data ?? "")
+    }
+    // end
+    // snippet:start-decode
+    for await event in prices.events("price") {
+        do {
+            let price = try event.decode(Price.self)
+            print(price.symbol, price.value)
+        } catch {
+            print("not a price:", error)
+        }
+    }
+    // end
+    // snippet:start-subscribed
+    do {
+        try await prices.subscribed(within: .seconds(10))
+    } catch {
+        switch error.code {
+        case .timedOut: print("Still trying: \(client.state.name)")
+        default: print(error.message)
+        }
+    }
+    // end
+}
+
+func stateSnippets(_ client: PusherClient) async {
+    // snippet:start-states
+    for await state in client.states {
+        switch state {
+        case .connected(let socketID): print("connected as \(socketID)")
+        case .unavailable: print("no connection for a while; the client goes on trying")
+        case .failed(let error), .disconnected(let error?): print("over: \(error.message)")
+        case .initialized, .connecting, .disconnected(nil): print(state.name)
+        }
+    }
+    // end
+    // snippet:start-errors
+    for await error in client.errors {
+        print(error.code, error.message)
+    }
+    // end
+}
+
+func privateSnippets() async throws {
+    let token = "token"
+    // snippet:start-endpoint
+    var configuration = PusherConfiguration(key: "app-key", cluster: "eu")
+    configuration.authorizer = try .endpoint("https://example.org/pusher/auth", headers: ["Authorization": "Bearer \(token)"])
+    let client = PusherClient(configuration)
+    client.connect()
+    let orders = try client.subscribe("private-orders")
+    // end
+    try orders.trigger("client-seen", ["id": 7])
+}
+
+func callbackSnippets(_ sign: @escaping @Sendable (String, String) async throws -> String) {
+    var configuration = PusherConfiguration(key: "app-key", cluster: "eu")
+    // snippet:start-callback
+    configuration.authorizer = .callback { request in
+        ChannelAuthorization(auth: try await sign(request.socketID, request.channel))
+    }
+    // end
+    _ = configuration
+}
+
+func presenceSnippets(_ client: PusherClient) async throws {
+    // snippet:start-presence
+    let room = try client.subscribe("presence-room")
+    for await change in room.memberChanges {
+        switch change {
+        case .subscribed(let members): print("here:", members.map(\.id))
+        case .joined(let member): print("\(member.id) came")
+        case .left(let member): print("\(member.id) went")
+        }
+    }
+    // end
+    // snippet:start-trigger
+    try room.trigger("client-typing", ["on": true])
+    // end
+}
+
+func publishingSnippets() async throws {
+    // snippet:start-publish
+    let publisher = PusherPublisher(appID: "1", key: "app-key", secret: "app-secret", cluster: "eu")
+    try await publisher.publish("price", to: ["prices"], data: #"{"symbol":"ACME","value":12.5}"#)
+    // end
+    let order = Order(id: 7, state: "paid")
+    // snippet:start-publish-codable
+    let data = try ValueEncoder().encodeToString(order)
+    try await publisher.publish("order", to: ["private-orders"], data: data)
+    // end
+}
+
+func lifetimeSnippets(_ client: PusherClient, _ prices: Channel) async throws {
+    // snippet:start-run
+    try await withThrowingTaskGroup(of: Void.self) { group in
+        group.addTask { try await client.run() }
+        group.addTask {
+            for await event in prices.events("price") { print(event.data ?? "") }
+        }
+        try await group.next()
+        group.cancelAll()
+    }
+    // end
+}

@@ -1,0 +1,42 @@
+import TestSupport
+import Testing
+
+/// The Swift code in the documentation is code of this target: each block is a copy of a snippet, and each snippet is
+/// shown somewhere. A block that fits none is changed together with its snippet, or gets one.
+@Suite(.usesSockets) struct SnippetTests {
+    @Test func everySwiftBlockOfTheDocumentationIsASnippetOfThisTarget() throws {
+        let known = Set(try Snippets.ofThisTarget().map(\.text))
+        let blocks = try Snippets.ofTheDocumentation()
+        #expect(blocks.count > 20)
+        for block in blocks where !known.contains(block.text) {
+            Issue.record("\(block.place): no snippet in Tests/Documentation/SnippetTests reads like this:\n\(block.text)")
+        }
+    }
+
+    @Test func everySnippetIsShown() throws {
+        let shown = Set(try Snippets.ofTheDocumentation().map(\.text))
+        for snippet in try Snippets.ofThisTarget() where !shown.contains(snippet.text) {
+            Issue.record("\(snippet.place): nothing in the documentation shows this snippet:\n\(snippet.text)")
+        }
+    }
+
+    @Test func indentationIsTakenOffAndKeptInside() {
+        let text = """
+                /// ```swift
+                ///     if it {
+                ///         fits()
+                ///
+                ///     }
+                /// ```
+            """
+        #expect(Snippets.blocks(in: text, place: "here", isSwift: true).map(\.text) == ["if it {\n    fits()\n\n}"])
+    }
+
+    @Test func aBlockThatIsNeverClosedIsFound() {
+        #expect(Snippets.blocks(in: "```swift\nrun()\n", place: "here", isSwift: false).map(\.text) == ["run()"])
+    }
+
+    @Test func blocksInOtherLanguagesAreNotLookedAt() {
+        #expect(Snippets.blocks(in: "```sh\nswift test\n```\n```\nplain\n```", place: "here", isSwift: false).isEmpty)
+    }
+}

@@ -1,0 +1,214 @@
+import RealtimeSystem
+import RealtimeCore
+import TestSupport
+import Testing
+
+@testable import RealtimeSockets
+
+@Suite(.usesSockets, .timeLimit(.minutes(5)))
+struct EventLoopTests {
+    private final class Alarm: Sleeper {
+        private let name: String
+        private let book: Book
+        init(_ name: String, _ book: Book) {
+            self.name = name
+            self.book = book
+        }
+        func wakeUp() { self.book.note(self.name) }
+    }
+
+    private final class Book: Sendable {
+        private let state = Lock<[String]>([])
+        let stream: AsyncStream<String>
+        private let continuation: AsyncStream<String>.Continuation
+        init() { (self.stream, self.continuation) = AsyncStream.makeStream() }
+        func note(_ name: String) {
+            self.state.withLock { $0.append(name) }
+            self.continuation.yield(name)
+        }
+        var names: [String] { self.state.withLock { $0 } }
+    }
+
+    private func first(_ count: Int, of book: Book) async -> [String] {
+        var names: [String] = []
+        for await name in book.stream {
+            names.append(name)
+            if names.count == count { break }
+        }
+        return names
+    }
+
+    @Test func jobsRunInOrderOnTheLoopsThread() async throws {
+        let loop = try EventLoop()
+        let order = Lock<[Int]>([])
+        let onLoop = Lock<[Bool]>([])
+        for number in 0..<1000 {
+            loop.execute {
+                order.withLock { $0.append(number) }
+                onLoop.withLock { $0.append(loop.isOnLoop) }
+            }
+        }
+        loop.shutdown()
+        #expect(order.withLock { $0 } == Array(0..<1000))
+        #expect(onLoop.withLock { $0 }.allSatisfy { $0 })
+        #expect(!loop.isOnLoop)
+    }
+
+    @Test func jobsOfABusyLoopNeedNoWakeUp() async throws {
+        let loop = try EventLoop()
+        let blockade = Blockade(loop)
+        let before = loop.counters.wakeUps
+        let count = Lock(0)
+        for _ in 0..<10_000 { loop.execute { count.withLock { $0 += 1 } } }
+        #expect(loop.counters.wakeUps == before)
+        blockade.lift()
+        await loop.turn()
+        #expect(count.withLock { $0 } == 10_000)
+        loop.shutdown()
+    }
+
+    @Test func aJobThatAddsJobsForEverLeavesTimeForTheOthers() async throws {
+        let loop = try EventLoop()
+        let stop = Lock(false)
+        @Sendable func again() {
+            if !stop.withLock({ $0 }) { loop.execute(again) }
+        }
+        loop.execute(again)
+        let book = Book()
+        let alarm = Alarm("rang", book)
+        loop.wake(alarm, at: loop.now)
+        #expect(await self.first(1, of: book) == ["rang"])
+        stop.withLock { $0 = true }
+        loop.shutdown()
+    }
+
+    @Test func sleepersAreWokenByTimeAndThenByAge() async throws {
+        let loop = try EventLoop()
+        let book = Book()
+        let alarms = ["third", "second", "first", "also first"].map { Alarm($0, book) }
+        let blockade = Blockade(loop)
+        let now = loop.now
+        for (alarm, delay) in zip(alarms, [3, 2, 1, 1]) { loop.wake(alarm, at: now.advanced(by: .milliseconds(delay))) }
+        blockade.lift()
+        #expect(await self.first(4, of: book) == ["first", "also first", "second", "third"])
+        loop.shutdown()
+    }
+
+    @Test func aWishThatWasReplacedOrTakenBackIsForgotten() async throws {
+        let loop = try EventLoop()
+        let book = Book()
+        let (moved, withdrawn, last) = (Alarm("moved", book), Alarm("withdrawn", book), Alarm("last", book))
+        let blockade = Blockade(loop)
+        let now = loop.now
+        loop.wake(moved, at: now.advanced(by: .seconds(3600)))
+        loop.wake(moved, at: now.advanced(by: .milliseconds(1)))
+        loop.wake(withdrawn, at: now)
+        loop.wake(withdrawn, at: nil)
+        loop.wake(last, at: now.advanced(by: .milliseconds(2)))
+        blockade.lift()
+        #expect(await self.first(2, of: book) == ["moved", "last"])
+        await loop.turn()
+        #expect(book.names == ["moved", "last"])
+        loop.shutdown()
+    }
+
+    @Test func onlyAnEarlierWishWakesASleepingLoop() async throws {
+        let loop = try EventLoop()
+        let book = Book()
+        let (early, late) = (Alarm("early", book), Alarm("late", book))
+        loop.wake(early, at: loop.now.advanced(by: .seconds(1800)))
+        await loop.turn()
+        // Its thread may still be on its way to sleep; from here on there are no others to wake it.
+        let before = loop.counters.wakeUps
+        loop.wake(late, at: loop.now.advanced(by: .seconds(3600)))
+        #expect(loop.counters.wakeUps == before)
+        loop.wake(early, at: loop.now)
+        #expect(await self.first(1, of: book) == ["early"])
+        loop.shutdown()
+    }
+
+    @Test func asSleeperThatIsGoneIsNotWoken() async throws {
+        let loop = try EventLoop()
+        let book = Book()
+        let blockade = Blockade(loop)
+        loop.wake(Alarm("gone", book), at: loop.now)
+        let there = Alarm("there", book)
+        loop.wake(there, at: loop.now)
+        blockade.lift()
+        #expect(await self.first(1, of: book) == ["there"])
+        loop.shutdown()
+    }
+
+    @Test func nothingIsWokenBeforeItsTime() async throws {
+        final class Punctual: Sleeper {
+            let loop: EventLoop
+            let due: Instant
+            let book: Book
+            init(_ loop: EventLoop, _ due: Instant, _ book: Book) { (self.loop, self.due, self.book) = (loop, due, book) }
+            func wakeUp() { self.book.note(self.loop.now >= self.due ? "on time" : "early") }
+        }
+        let loop = try EventLoop()
+        let book = Book()
+        let sleepers = (0..<50).map { Punctual(loop, loop.now + Int64($0 * 137_731), book) }
+        for sleeper in sleepers { loop.wake(sleeper, at: sleeper.due) }
+        #expect(await self.first(50, of: book) == Array(repeating: "on time", count: 50))
+        loop.shutdown()
+    }
+
+    @Test func streamsThatAreDueLaterCostOneWakeUpAndAreLetGoAtTheEnd() async throws {
+        let loop = try EventLoop()
+        await loop.turn()
+        weak var last: SocketStream?
+        do {
+            let streams = (0..<10).map { _ in SocketStream(loop: loop, events: Recorder()) }
+            last = streams.last
+            let before = loop.counters.wakeUps
+            for stream in streams { #expect(loop.attend(to: stream, at: loop.now.advanced(by: .seconds(3600)))) }
+            #expect(loop.counters.wakeUps - before <= 1)
+        }
+        #expect(last != nil)
+        loop.shutdown()
+        #expect(last == nil)
+        #expect(!loop.attend(to: SocketStream(loop: loop, events: Recorder()), at: loop.now))
+    }
+
+    @Test func afterShutdownNothingRunsAnyMore() async throws {
+        let loop = try EventLoop()
+        loop.shutdown()
+        let ran = Lock(false)
+        let isAccepted = loop.execute { ran.withLock { $0 = true } }
+        #expect(!isAccepted)
+        #expect(!ran.withLock { $0 })
+        loop.shutdown()
+    }
+
+    @Test func aLoopCanShutItselfDown() async throws {
+        let loop = try EventLoop()
+        await withCheckedContinuation { continuation in
+            loop.execute {
+                loop.shutdown()
+                continuation.resume()
+            }
+        }
+        #expect(!loop.execute {})
+    }
+
+    @Test func aTokenNamesOneResidentOnly() async throws {
+        final class Nobody: LoopResident {
+            func ready(_ readiness: Readiness) {}
+            func evicted() {}
+        }
+        let loop = try EventLoop()
+        let tokens = Lock<[UInt64]>([])
+        loop.execute {
+            for _ in 0..<3 {
+                let token = loop.moveIn(Nobody())
+                tokens.withLock { $0.append(token) }
+                loop.moveOut(token)
+            }
+        }
+        await loop.turn()
+        loop.shutdown()
+        #expect(Set(tokens.withLock { $0 }).count == 3)
+    }
+}

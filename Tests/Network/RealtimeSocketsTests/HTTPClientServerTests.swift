@@ -1,0 +1,160 @@
+import RealtimeSystem
+import RealtimeCore
+import TestSupport
+import Testing
+
+@testable import RealtimeSockets
+
+/// The client and the listener against each other.
+@Suite(.usesSockets, .timeLimit(.minutes(5)))
+struct HTTPClientServerTests {
+    /// Plain, and over TLS where that can be had.
+    static let schemes = (try? OpenSSL.shared()) == nil ? ["http"] : ["http", "https"]
+
+    private func withServer(
+        _ scheme: String, _ handler: TestHandler = TestHandler(), limits: ListenerLimits = .forTests,
+        _ body: (SocketHTTPTransport, Endpoint) async throws -> Void
+    ) async throws {
+        let isSecure = scheme == "https"
+        try await withListener(handler, limits: limits, tls: isSecure ? .test : nil) { address in
+            #expect(address.isSecure == isSecure)
+            let transport = SocketHTTPTransport(tls: .trustingTestRoot)
+            try await body(transport, Endpoint(scheme: scheme, host: address.host, port: address.port))
+        }
+    }
+
+    @Test(arguments: Self.schemes)
+    func aHundredRequestsAtOnceAreAllAnswered(_ scheme: String) async throws {
+        let handler = TestHandler { head, body, responder in
+            responder.respond(HTTPResponse(HTTPResponseHead(status: 200, headers: ["X-Target": head.target]), body: body))
+        }
+        try await self.withServer(scheme, handler) { transport, endpoint in
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for number in 0..<100 {
+                    group.addTask {
+                        var request = HTTPRequest("POST", endpoint, body: pattern(number * 100, seed: number))
+                        request.endpoint.target = "/\(number)"
+                        let response = try await transport.send(request)
+                        #expect(response.head.headers["X-Target"] == "/\(number)")
+                        #expect(response.body == request.body)
+                    }
+                }
+                try await group.waitForAll()
+            }
+        }
+    }
+
+    @Test(arguments: Self.schemes)
+    func aHundredPollsThatHangHoldUpNobody(_ scheme: String) async throws {
+        let hanging = Log<any HTTPResponder>()
+        let handler = TestHandler { head, _, responder in
+            if head.target == "/poll" { hanging.add(responder) } else { responder.respond(HTTPResponse(status: 200, text: "quick")) }
+        }
+        try await self.withServer(scheme, handler) { transport, endpoint in
+            await withTaskGroup(of: String?.self) { group in
+                for _ in 0..<100 {
+                    group.addTask {
+                        var request = HTTPRequest.get(endpoint)
+                        request.endpoint.target = "/poll"
+                        return try? await transport.send(request).text
+                    }
+                }
+                await hanging.wait(100)
+                let quick = try? await transport.send(.get(endpoint)).text
+                #expect(quick == "quick")
+                for responder in hanging.entries { responder.respond(HTTPResponse(status: 200, text: "late")) }
+                for await answer in group { #expect(answer == "late") }
+            }
+        }
+    }
+
+    @Test(arguments: Self.schemes)
+    func aLargeBodyGoesBothWays(_ scheme: String) async throws {
+        let handler = TestHandler { _, body, responder in responder.respond(HTTPResponse(HTTPResponseHead(status: 200), body: body)) }
+        try await self.withServer(scheme, handler, limits: .forTests.with { $0.bodyBytes = 8 << 20 }) { transport, endpoint in
+            let request = HTTPRequest("PUT", endpoint, body: pattern(4 << 20))
+            let response = try await transport.send(request, bodyLimit: 8 << 20)
+            #expect(response.body == request.body)
+        }
+    }
+
+    @Test(arguments: Self.schemes)
+    func anUploadThatIsTooLargeIsAnsweredEarly(_ scheme: String) async throws {
+        let handler = TestHandler()
+        try await self.withServer(scheme, handler, limits: .forTests.with { $0.bodyBytes = 1000 }) { transport, endpoint in
+            let response = try await transport.send(HTTPRequest("POST", endpoint, body: [UInt8](repeating: 1, count: 16 << 20)))
+            #expect(response.head.status == 413)
+            #expect(response.text.contains("1000 bytes"))
+        }
+        #expect(handler.requests.withLock { $0.isEmpty })
+    }
+
+    @Test(arguments: Self.schemes)
+    func aStreamComesAsItIsWritten(_ scheme: String) async throws {
+        let streams = Log<any HTTPResponder>()
+        let gone = Log<Bool>()
+        let handler = TestHandler { _, _, responder in
+            responder.onDisconnect { gone.add(true) }
+            responder.begin(HTTPResponseHead(status: 200, headers: ["Content-Type": "text/event-stream"]))
+            streams.add(responder)
+        }
+        try await self.withServer(scheme, handler) { transport, endpoint in
+            do {
+                let response = try await transport.open(.get(endpoint))
+                #expect(response.head.headers["Content-Type"] == "text/event-stream")
+                let responder = try #require(await streams.wait(1).first)
+                for number in 0..<100 {
+                    responder.write(Array("data: \(number)\n\n".utf8))
+                    let piece = try await response.body.next()
+                    #expect(piece == Array("data: \(number)\n\n".utf8))
+                }
+                #expect(gone.entries.isEmpty)
+            }
+            // The reader has let go of it.
+            await gone.wait(1)
+        }
+    }
+
+    @Test(.needsOpenSSL) func aServerThatNobodyKnowsIsNotTalkedTo() async throws {
+        let handler = TestHandler()
+        try await withListener(handler, tls: .test) { address in
+            let endpoint = Endpoint(scheme: "https", host: address.host, port: address.port)
+            let request = HTTPRequest.get(endpoint, ["Authorization": "Bearer secret"])
+            #expect(await SocketHTTPTransport().failure(request)?.code == .certificateRejected)
+        }
+        #expect(handler.requests.withLock { $0.isEmpty })
+    }
+
+    @Test(.needsOpenSSL) func aPlainRequestToATLSPortAndBackFail() async throws {
+        try await withListener(tls: .test) { address in
+            let error = await SocketHTTPTransport().failure(.get(Endpoint(scheme: "http", host: address.host, port: address.port)))
+            #expect(error != nil)
+        }
+        try await withListener { address in
+            let error = await SocketHTTPTransport().failure(.get(Endpoint(scheme: "https", host: address.host, port: address.port)))
+            #expect(error?.code == .tlsFailed)
+        }
+    }
+
+    @Test func withoutOpenSSLThereIsNoHTTPS() async {
+        var tls = TLSConfiguration()
+        tls.library = .absent
+        let error = await SocketHTTPTransport(tls: tls).failure(.get(Endpoint(scheme: "https", host: "127.0.0.1", port: 9)))
+        #expect(error?.code == .tlsUnavailable)
+    }
+
+    @Test func theAnswerToHEADHasItsFieldsAndNoBody() async throws {
+        try await self.withServer("http") { transport, endpoint in
+            let response = try await transport.send(HTTPRequest("HEAD", endpoint))
+            #expect(response.head.headers["Content-Length"] == "7" && response.body.isEmpty)
+        }
+    }
+
+    @Test func theServerIsAskedBeforeTheBodyIfTheClientWants() async throws {
+        try await self.withServer("http") { transport, endpoint in
+            let request = HTTPRequest("POST", endpoint, headers: ["Expect": "100-continue"], body: Array("body".utf8))
+            let response = try await transport.send(request)
+            #expect(response.text == "POST / body")
+        }
+    }
+}

@@ -1,0 +1,201 @@
+import RealtimeSystem
+import RealtimeCore
+import Testing
+
+@testable import RealtimeSockets
+
+/// A handler made of closures, which keeps what it was given.
+final class TestHandler: ListenerHandler {
+    typealias Answer = @Sendable (HTTPRequestHead, [UInt8], any HTTPResponder) -> Void
+
+    private let answer: Answer
+    private let decide: @Sendable (HTTPRequestHead) -> UpgradeDecision
+    private let onAccepted: @Sendable (any WebSocketConnection, ConnectionID) -> Void
+    let events = SocketEvents()
+    let requests = Lock<[(head: HTTPRequestHead, body: [UInt8])]>([])
+
+    init(
+        _ answer: @escaping Answer = { head, body, responder in
+            responder.respond(HTTPResponse(status: 200, text: "\(head.method) \(head.target) \(String(decoding: body, as: UTF8.self))"))
+        },
+        decide: @escaping @Sendable (HTTPRequestHead) -> UpgradeDecision = { _ in .accept(subprotocol: nil) },
+        onAccepted: @escaping @Sendable (any WebSocketConnection, ConnectionID) -> Void = { _, _ in }
+    ) {
+        self.decide = decide
+        self.onAccepted = onAccepted
+        self.answer = answer
+    }
+
+    func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
+        self.requests.withLock { $0.append((request, body)) }
+        self.answer(request, body, responder)
+    }
+
+    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { self.decide(request) }
+
+    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+        self.events.connections.withLock { $0.append(connection) }
+        self.onAccepted(connection, id)
+        return self.events
+    }
+}
+
+/// What WebSockets brought, in order.
+final class SocketEvents: WebSocketEvents {
+    let connections = Lock<[any WebSocketConnection]>([])
+    let log = Log<String>()
+
+    func opened(_ id: ConnectionID, head: HTTPResponseHead) { self.log.add("opened") }
+
+    func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
+        for message in batch.messages { self.log.add(String(decoding: message.bytes, as: UTF8.self)) }
+    }
+
+    func closed(_ id: ConnectionID, _ reason: CloseReason) { self.log.add("closed") }
+}
+
+/// What happened, for a test that waits for it.
+final class Log<Entry: Sendable>: Sendable {
+    private struct State: Sendable {
+        var entries: [Entry] = []
+        var waiting: [(count: Int, wakeUp: WakeUp)] = []
+        var isCancelled = false
+    }
+
+    private let state = Lock(State())
+
+    var entries: [Entry] { self.state.withLock { $0.entries } }
+
+    func add(_ entry: Entry) {
+        let ready = self.state.withLock { state -> [WakeUp] in
+            state.entries.append(entry)
+            let ready = state.waiting.filter { $0.count <= state.entries.count }
+            state.waiting.removeAll { $0.count <= state.entries.count }
+            return ready.map(\.wakeUp)
+        }
+        for wakeUp in ready { wakeUp.resume() }
+    }
+
+    /// Waits for so many; the test's time limit ends it too.
+    @discardableResult
+    func wait(_ count: Int) async -> [Entry] {
+        await withTaskCancellationHandler {
+            await withUnsafeContinuation { (wakeUp: WakeUp) in
+                let isThere = self.state.withLock { state -> Bool in
+                    if state.entries.count >= count || state.isCancelled { return true }
+                    state.waiting.append((count, wakeUp))
+                    return false
+                }
+                if isThere { wakeUp.resume() }
+            }
+        } onCancel: {
+            let waiting = self.state.withLock { state in
+                state.isCancelled = true
+                defer { state.waiting = [] }
+                return state.waiting
+            }
+            for entry in waiting { entry.wakeUp.resume() }
+        }
+        return self.entries
+    }
+}
+
+/// A client that says what it is told and understands nothing.
+struct RawClient: Sendable {
+    let stream: SocketStream
+    let recorder: Recorder
+
+    init(_ address: ListenerAddress, tls: TLSConfiguration? = nil) throws {
+        self.recorder = Recorder()
+        self.stream = SocketStream(events: self.recorder)
+        var options = ConnectOptions()
+        if let tls {
+            let context = try TLSContext.client(tls)
+            options.security = { (descriptor) throws(TransportError) in
+                try TLSSession(client: context, descriptor: descriptor, host: "localhost")
+            }
+        }
+        self.stream.connect(to: address.host, port: address.port, options)
+    }
+
+    func send(_ text: String) { self.stream.send(text.utf8) }
+
+    func request(_ target: String = "/", _ fields: String...) {
+        self.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\(fields.map { $0 + "\r\n" }.joined())\r\n")
+    }
+
+    /// What came, once it holds this, or is over.
+    @discardableResult
+    func text(until part: String) async -> String {
+        let wanted = Array(part.utf8)
+        return String(decoding: await self.recorder.until { $0.ended > 0 || $0.bytes.holds(wanted) }.bytes, as: UTF8.self)
+    }
+
+    /// All that came until the server's end, which is answered with this side's own.
+    func whole() async -> String {
+        let seen = await self.recorder.until { $0.ended > 0 }
+        self.close()
+        return String(decoding: seen.bytes, as: UTF8.self)
+    }
+
+    func close() { self.stream.close() }
+}
+
+extension [UInt8] {
+    func holds(_ part: [UInt8]) -> Bool {
+        guard let first = part.first, self.count >= part.count else { return part.isEmpty }
+        return (0...(self.count - part.count)).contains { start in
+            self[start] == first && self[start..<start + part.count].elementsEqual(part)
+        }
+    }
+}
+
+extension String {
+    /// The status of the first answer in it.
+    var status: Int? { self.split(separator: " ").dropFirst().first.flatMap { Int($0) } }
+
+    /// The body of the only answer in it.
+    var body: String { self.components(around: "\r\n\r\n") }
+
+    private func components(around mark: String) -> String {
+        let (bytes, wanted) = (Array(self.utf8), Array(mark.utf8))
+        guard bytes.count >= wanted.count,
+            let start = (0...(bytes.count - wanted.count)).first(where: { bytes[$0..<$0 + wanted.count].elementsEqual(wanted) })
+        else { return "" }
+        return String(decoding: bytes[(start + wanted.count)...], as: UTF8.self)
+    }
+}
+
+/// Starts a listener, and stops it after the body.
+func withListener(
+    _ handler: TestHandler = TestHandler(), limits: ListenerLimits = .forTests, tls: TLSServerConfiguration? = nil,
+    _ body: (ListenerAddress) async throws -> Void
+) async throws {
+    let listener = SocketListener(tls: tls, limits: limits)
+    let address = try await listener.start(handler)
+    do {
+        try await body(address)
+    } catch {
+        await listener.stop()
+        throw error
+    }
+    await listener.stop()
+}
+
+extension ListenerLimits {
+    /// No limit comes by accident.
+    static var forTests: ListenerLimits {
+        var limits = ListenerLimits()
+        limits.headTime = .seconds(600)
+        limits.bodyTime = .seconds(600)
+        limits.idleTime = .seconds(600)
+        limits.stallTime = .seconds(600)
+        return limits
+    }
+
+    func with(_ change: (inout ListenerLimits) -> Void) -> ListenerLimits {
+        var limits = self
+        change(&limits)
+        return limits
+    }
+}

@@ -1,0 +1,198 @@
+import RealtimeSystem
+import RealtimeCore
+import TestSupport
+import Testing
+
+@testable import RealtimeSockets
+
+@Suite(.usesSockets, .timeLimit(.minutes(5)))
+struct ListenerWebSocketTests {
+    static let upgrade =
+        "GET /ws HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        + "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+
+    private static func bytes(_ text: String) -> [UInt8] { [0x81, 0x80 | UInt8(text.utf8.count), 0, 0, 0, 0] + Array(text.utf8) }
+
+    @Test func framesInTheSegmentOfTheRequestAreNotLost() async throws {
+        let handler = TestHandler()
+        try await withListener(handler) { address in
+            let client = try RawClient(address)
+            client.stream.send(Array("\(Self.upgrade)\r\n".utf8) + Self.bytes("one") + Self.bytes("two"))
+            #expect(await handler.events.log.wait(3) == ["opened", "one", "two"])
+            let answer = await client.text(until: "\r\n\r\n")
+            #expect(answer.hasPrefix("HTTP/1.1 101 Switching Protocols\r\n"))
+            #expect(answer.contains("Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"))
+            client.stream.send(Self.bytes("three"))
+            #expect(await handler.events.log.wait(4).last == "three")
+            client.close()
+            #expect(await handler.events.log.wait(5).last == "closed")
+        }
+    }
+
+    @Test func whatTheOwnerSendsAtOnceComesAfterTheAnswer() async throws {
+        let handler = TestHandler(onAccepted: { connection, _ in
+            connection.enqueue(.text("hello"))
+            connection.flush()
+        })
+        try await withListener(handler) { address in
+            let client = try RawClient(address)
+            client.send("\(Self.upgrade)\r\n")
+            let text = await client.text(until: "hello")
+            #expect(text.status == 101 && text.hasSuffix("hello"))
+            client.close()
+        }
+    }
+
+    @Test func aWebSocketThatItsOwnerClosesAtOnceStillSaysGoodbye() async throws {
+        let handler = TestHandler(onAccepted: { connection, _ in
+            connection.enqueue(.text("go away"))
+            connection.flush()
+            connection.close(CloseCode(rawValue: 4001), reason: "unknown")
+            connection.enqueue(.text("too late"))
+            connection.flush()
+        })
+        try await withListener(handler) { address in
+            let client = try RawClient(address)
+            client.send("\(Self.upgrade)\r\n")
+            let bytes = await client.recorder.until { $0.ended > 0 || $0.bytes.holds(Array("unknown".utf8)) }.bytes
+            #expect(bytes.suffix(20) == [0x81, 7] + Array("go away".utf8) + [0x88, 9, 0x0F, 0xA1] + Array("unknown".utf8))
+            client.stream.send([0x88, 0x82, 0, 0, 0, 0, 0x0F, 0xA1] as [UInt8])
+            #expect(await handler.events.log.wait(2) == ["opened", "closed"])
+            client.close()
+        }
+    }
+
+    @Test func aClientThatReadsNothingIsCutOffBeforeItFillsTheMemory() async throws {
+        let handler = TestHandler()
+        try await withListener(handler, limits: .forTests.with { $0.backlogBytes = 1 << 20 }) { address in
+            let client = try RawClient(address)
+            client.send("\(Self.upgrade)\r\n")
+            await handler.events.log.wait(1)
+            client.stream.pauseReading()
+            let connection = try #require(handler.events.connections.withLock { $0.first })
+            let message = WebSocketMessage.binary([UInt8](repeating: 7, count: 64 << 10))
+            // More than the system's own buffers take, by far.
+            for _ in 0..<1024 {
+                connection.enqueue(message)
+                connection.flush()
+            }
+            #expect(await handler.events.log.wait(2) == ["opened", "closed"])
+            connection.enqueue(message)
+            connection.flush()
+            client.close()
+        }
+    }
+
+    @Test func oneMessageMayBeLargerThanWhatMayWait() async throws {
+        let handler = TestHandler()
+        try await withListener(handler, limits: .forTests.with { $0.backlogBytes = 1000 }) { address in
+            let client = try RawClient(address)
+            client.send("\(Self.upgrade)\r\n")
+            await handler.events.log.wait(1)
+            let connection = try #require(handler.events.connections.withLock { $0.first })
+            connection.enqueue(.binary([UInt8](repeating: 7, count: 16 << 20)))
+            connection.flush()
+            await client.recorder.until { $0.ended > 0 || $0.bytes.count > 16 << 20 }
+            #expect(client.recorder.seen.ended == 0)
+            client.close()
+            #expect(await handler.events.log.wait(2) == ["opened", "closed"])
+        }
+    }
+
+    @Test func theSubprotocolThatWasPickedIsInTheAnswer() async throws {
+        let handler = TestHandler(decide: { _ in .accept(subprotocol: "b") })
+        try await withListener(handler) { address in
+            let client = try RawClient(address)
+            client.send("\(Self.upgrade)Sec-WebSocket-Protocol: a, b\r\n\r\n")
+            #expect(await client.text(until: "\r\n\r\n").contains("Sec-WebSocket-Protocol: b\r\n"))
+            client.close()
+        }
+    }
+
+    @Test func aSubprotocolThatWasNotOfferedIsAFaultOfTheServer() async throws {
+        let handler = TestHandler(decide: { _ in .accept(subprotocol: "c") })
+        try await withListener(handler) { address in
+            let client = try RawClient(address)
+            client.send("\(Self.upgrade)Sec-WebSocket-Protocol: a, b\r\n\r\n")
+            #expect(await client.text(until: "\n").status == 500)
+            client.close()
+        }
+        #expect(handler.events.log.entries.isEmpty)
+    }
+
+    @Test func aRefusalIsAnAnswerLikeAnyOther() async throws {
+        let handler = TestHandler(decide: { head in .refuse(HTTPResponse(status: 403, headers: ["X": "y"], text: "not \(head.target)")) })
+        try await withListener(handler) { address in
+            let client = try RawClient(address)
+            client.send("\(Self.upgrade)\r\n")
+            let text = await client.text(until: "not /ws")
+            #expect(text.status == 403 && text.contains("X: y\r\n"))
+            // The connection serves on.
+            client.request("/plain")
+            await client.text(until: "GET /plain ")
+            client.close()
+        }
+    }
+
+    static let bad: [(request: String, status: Int)] = [
+        (Self.upgrade.replacingFirst("GET", "POST") + "\r\n", 405),
+        (Self.upgrade.replacingFirst("13", "8") + "\r\n", 426),
+        (Self.upgrade.replacingFirst("dGhlIHNhbXBsZSBub25jZQ==", "short") + "\r\n", 400),
+        (Self.upgrade.replacingFirst("Connection: Upgrade", "Connection: keep-alive") + "\r\n", 400),
+        (Self.upgrade.replacingFirst("HTTP/1.1", "HTTP/1.0") + "\r\n", 400),
+        (Self.upgrade + "Content-Length: 3\r\n\r\nabc", 400),
+    ]
+
+    @Test(arguments: Self.bad.indices)
+    func aBadRequestForAWebSocketIsRefused(_ index: Int) async throws {
+        let handler = TestHandler()
+        try await withListener(handler) { address in
+            let client = try RawClient(address)
+            client.send(Self.bad[index].request)
+            #expect(await client.text(until: "\r\n\r\n").status == Self.bad[index].status)
+            client.close()
+        }
+        #expect(handler.events.log.entries.isEmpty)
+    }
+
+    @Test func aWebSocketMayFollowRequestsOnTheSameConnection() async throws {
+        let waiting = Log<any HTTPResponder>()
+        let handler = TestHandler { _, _, responder in waiting.add(responder) }
+        try await withListener(handler) { address in
+            let client = try RawClient(address)
+            // All in one piece: a request whose answer takes its time, the upgrade, and a frame.
+            client.stream.send(Array("GET /first HTTP/1.1\r\nHost: a\r\n\r\n\(Self.upgrade)\r\n".utf8) + Self.bytes("frame"))
+            await waiting.wait(1).first?.respond(HTTPResponse(status: 200, text: "first"))
+            #expect(await handler.events.log.wait(2) == ["opened", "frame"])
+            client.close()
+        }
+    }
+
+    @Test func everyWebSocketHasANumberOfItsOwn() async throws {
+        let numbers = Log<ConnectionID>()
+        let handler = TestHandler(onAccepted: { _, id in numbers.add(id) })
+        try await withListener(handler) { address in
+            let clients = try (0..<20).map { _ in try RawClient(address) }
+            for client in clients { client.send("\(Self.upgrade)\r\n") }
+            #expect(Set(await numbers.wait(20)).count == 20)
+            for client in clients { client.close() }
+        }
+    }
+
+    @Test func aMessageOverTheLimitEndsTheWebSocketWith1009() async throws {
+        try await withListener(limits: .forTests.with { $0.messageBytes = 4 }) { address in
+            let client = try RawClient(address)
+            client.stream.send(Array("\(Self.upgrade)\r\n".utf8) + Self.bytes("12345"))
+            let seen = await client.recorder.until { $0.bytes.holds([0x03, 0xF1]) || $0.ended > 0 }
+            #expect(seen.bytes.holds([0x03, 0xF1]))
+            client.close()
+        }
+    }
+}
+
+extension String {
+    fileprivate func replacingFirst(_ part: String, _ other: String) -> String {
+        guard let start = self.indices.first(where: { self[$0...].hasPrefix(part) }) else { return self }
+        return self[..<start] + other + self[start...].dropFirst(part.count)
+    }
+}

@@ -1,0 +1,138 @@
+import RealtimeSystem
+#if os(Linux)
+import Glibc
+import RealtimeCore
+import TestSupport
+import Testing
+
+@testable import RealtimeSockets
+
+/// What concerns the whole process, each in one of its own.
+@Suite(.usesSockets, .timeLimit(.minutes(5)))
+struct StreamProcessTests {
+    @Test func writingToAPeerThatIsGoneRaisesNoSignal() async {
+        await #expect(processExitsWith: .success) {
+            signal(SIGPIPE, SIG_DFL)
+            let loop = try EventLoop(turnLimit: .zero)
+            let (listener, port) = try RawSocket.listening()
+            for _ in 0..<20 {
+                let recorder = Recorder()
+                let stream = SocketStream(loop: loop, events: recorder)
+                stream.connect(to: "127.0.0.1", port: port)
+                let peer = try listener.accepted()
+                await recorder.opened()
+                peer.cut()
+                for _ in 0..<100 { stream.send([1]) }
+                #expect(await recorder.ended() != nil)
+            }
+        }
+    }
+
+    private final class Shared<Value: Sendable>: Sendable {
+        let value: Lock<Value>
+        init(_ value: Value) { self.value = Lock(value) }
+    }
+
+    private static func round(_ count: Int) async throws {
+        let loop = try EventLoop()
+        let listener = try TCPListener(loops: [loop]) { _ in
+            Recorder(
+                onEnded: { $0.close() },
+                onReceived: { stream, bytes in
+                    stream.enqueue { $0.append(contentsOf: bytes) }
+                    stream.flush()
+                })
+        }
+        await withTaskGroup(of: Void.self) { group in
+            for lane in 0..<20 {
+                group.addTask {
+                    for cycle in 0..<count / 20 {
+                        let recorder = Recorder()
+                        let stream = SocketStream(loop: loop, events: recorder)
+                        // One look-up with a thread now and then.
+                        stream.connect(to: cycle % 50 == 0 ? "localhost" : "127.0.0.1", port: listener.address.port)
+                        stream.send([UInt8(lane)])
+                        #expect(await recorder.bytes(1) == [UInt8(lane)])
+                        stream.close()
+                    }
+                }
+            }
+        }
+        await listener.stop()
+        loop.shutdown()
+    }
+
+    @Test func tenThousandConnectionsLeaveNoDescriptorAndNoThreadBehind() async {
+        await #expect(processExitsWith: .success) {
+            try await StreamProcessTests.round(200)
+            let before = ProcessUsage.now()
+            try await StreamProcessTests.round(10_000)
+            #expect(ProcessUsage.now().descriptors == before.descriptors)
+            // A thread that looked up a name may still be on its way out.
+            while ProcessUsage.now().threads > before.threads { sched_yield() }
+        }
+    }
+
+    @Test func aReadHappensWhileEveryThreadOfTheTaskPoolIsBlocked() async {
+        await #expect(processExitsWith: .success) {
+            let loop = try EventLoop()
+            let (listener, port) = try RawSocket.listening()
+            let recorder = Recorder()
+            let stream = SocketStream(loop: loop, events: recorder)
+            stream.connect(to: "127.0.0.1", port: port)
+            let peer = try listener.accepted()
+            await recorder.opened()
+            let hasRead = Shared(false)
+            // Twice as many as there are processors: all of the pool's threads spin until the loop has read.
+            await withTaskGroup(of: Void.self) { group in
+                let count = 2 * Int(sysconf(Int32(_SC_NPROCESSORS_ONLN)))
+                let started = Shared(0)
+                for _ in 0..<count {
+                    group.addTask {
+                        let isLast = started.value.withLock { started -> Bool in
+                            started += 1
+                            return started == count / 2
+                        }
+                        if isLast { peer.send([42]) }
+                        while !hasRead.value.withLock({ $0 }) {
+                            if recorder.seen.bytes == [42] { hasRead.value.withLock { $0 = true } }
+                            sched_yield()
+                        }
+                    }
+                }
+            }
+            #expect(recorder.seen.bytes == [42])
+        }
+    }
+
+    @Test func aListenerWithoutADescriptorLeftGoesOnWhenThereIsOne() async {
+        await #expect(processExitsWith: .success) {
+            let loop = try EventLoop()
+            let accepted = Accepted()
+            let listener = try TCPListener(loops: [loop]) { accepted.note($0, Recorder()) }
+            let sockets = (0..<8).map { _ in RawSocket(socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)) }
+            // Nothing above the highest number in use may be opened from here on.
+            var limit = rlimit()
+            getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+            let before = limit.rlim_cur
+            limit.rlim_cur = rlim_t(sockets.map(\.descriptor).max()! + 1)
+            setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+            let address = try #require(SocketAddress("127.0.0.1", port: listener.address.port))
+            for socket in sockets { #expect(address.withPointer { connect(socket.descriptor, $0, $1) } == 0) }
+            await loop.turn()
+            let (turns, start) = (loop.counters.turns, loop.now)
+            for _ in 0..<10_000 { sched_yield() }
+            // It looks again ten times a second, and does not spin: however long the system took for this.
+            let tenths = Int(start.duration(to: loop.now) / .milliseconds(100))
+            #expect(loop.counters.turns - turns < 100 + 10 * tenths)
+            limit.rlim_cur = before
+            setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+            for socket in sockets { socket.send([1]) }
+            for _ in sockets {
+                let (_, recorder) = try await accepted.next()
+                #expect(await recorder.bytes(1) == [1])
+            }
+        }
+    }
+}
+#endif

@@ -1,0 +1,283 @@
+import RealtimeSystem
+import RealtimeCore
+import Testing
+
+@testable import RealtimeSockets
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// Keeps what happens on a stream, and lets a test wait for it.
+final class Recorder: StreamEvents {
+    struct Seen: Sendable {
+        var opened = 0
+        var reads = 0
+        var bytes: [UInt8] = []
+        var drained = 0
+        var ended = 0
+        var error: TransportError?
+        var wrongThread = 0
+    }
+
+    private struct State: Sendable {
+        var seen = Seen()
+        var waiters: [Int: (condition: @Sendable (Seen) -> Bool, continuation: CheckedContinuation<Void, Never>)] = [:]
+        var lastWaiter = 0
+        var isCancelled = false
+    }
+
+    private let state = Lock(State())
+    private let onOpened: @Sendable (SocketStream) -> Void
+    private let onReceived: @Sendable (SocketStream, UnsafeRawBufferPointer) -> Void
+    private let onEnded: @Sendable (SocketStream) -> Void
+
+    init(
+        onOpened: @escaping @Sendable (SocketStream) -> Void = { _ in },
+        onEnded: @escaping @Sendable (SocketStream) -> Void = { _ in },
+        onReceived: @escaping @Sendable (SocketStream, UnsafeRawBufferPointer) -> Void = { _, _ in }
+    ) {
+        self.onOpened = onOpened
+        self.onReceived = onReceived
+        self.onEnded = onEnded
+    }
+
+    var seen: Seen { self.state.withLock { $0.seen } }
+
+    func opened(_ stream: SocketStream) {
+        self.onOpened(stream)
+        self.note(stream) { $0.opened += 1 }
+    }
+
+    func received(_ stream: SocketStream, _ bytes: UnsafeRawBufferPointer) {
+        self.onReceived(stream, bytes)
+        let copy = [UInt8](bytes)
+        self.note(stream) {
+            $0.reads += 1
+            $0.bytes += copy
+        }
+    }
+
+    func drained(_ stream: SocketStream) { self.note(stream) { $0.drained += 1 } }
+
+    func ended(_ stream: SocketStream, _ error: TransportError?) {
+        self.onEnded(stream)
+        self.note(stream) {
+            $0.ended += 1
+            $0.error = error
+        }
+    }
+
+    private func note(_ stream: SocketStream, _ change: (inout Seen) -> Void) {
+        let isOnLoop = stream.loop.isOnLoop
+        let ready = self.state.withLock { state in
+            change(&state.seen)
+            if !isOnLoop { state.seen.wrongThread += 1 }
+            let ready = state.waiters.filter { $0.value.condition(state.seen) }
+            for key in ready.keys { state.waiters[key] = nil }
+            return ready.values.map(\.continuation)
+        }
+        for continuation in ready { continuation.resume() }
+    }
+
+    /// Waits; when the test's time limit runs out it returns, and the next check fails.
+    @discardableResult
+    func until(_ condition: @escaping @Sendable (Seen) -> Bool) async -> Seen {
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                let isThere = self.state.withLock { state -> Bool in
+                    if condition(state.seen) || state.isCancelled { return true }
+                    state.lastWaiter += 1
+                    state.waiters[state.lastWaiter] = (condition, continuation)
+                    return false
+                }
+                if isThere { continuation.resume() }
+            }
+        } onCancel: {
+            let waiters = self.state.withLock { state in
+                state.isCancelled = true
+                defer { state.waiters = [:] }
+                return state.waiters.values.map(\.continuation)
+            }
+            for waiter in waiters { waiter.resume() }
+        }
+        return self.seen
+    }
+
+    /// Waits for `opened`, or for the end that comes in its place.
+    func opened() async { await self.until { $0.opened + $0.ended > 0 } }
+
+    func bytes(_ count: Int) async -> [UInt8] { await self.until { $0.bytes.count >= count || $0.ended > 0 }.bytes }
+
+    func ended() async -> TransportError? { await self.until { $0.ended > 0 }.error }
+}
+
+extension SocketStream {
+    func send(_ bytes: some Sequence<UInt8>) {
+        self.enqueue { $0.append(contentsOf: bytes) }
+        self.flush()
+    }
+}
+
+/// The accepted streams of a listener, in the order they came.
+final class Accepted: Sendable {
+    private let stream: AsyncStream<(SocketStream, Recorder)>
+    private let continuation: AsyncStream<(SocketStream, Recorder)>.Continuation
+
+    init() {
+        (self.stream, self.continuation) = AsyncStream.makeStream()
+    }
+
+    func note(_ stream: SocketStream, _ recorder: Recorder) -> Recorder {
+        self.continuation.yield((stream, recorder))
+        return recorder
+    }
+
+    func next() async throws -> (SocketStream, Recorder) {
+        try #require(await self.stream.first { _ in true })
+    }
+}
+
+/// A client and a server on one loop, joined over loopback.
+struct Pair: Sendable {
+    let loop: EventLoop
+    let listener: TCPListener
+    let client: SocketStream
+    let atClient: Recorder
+    let server: SocketStream
+    let atServer: Recorder
+
+    func end() async {
+        self.client.close()
+        self.server.close()
+        await self.listener.stop()
+        self.loop.shutdown()
+    }
+}
+
+func withPair(
+    turnLimit: Duration = .microseconds(100), security: (client: StreamSecurityFactory, server: StreamSecurityFactory)? = nil,
+    client atClient: Recorder = Recorder(), server atServer: Recorder = Recorder(), _ body: (Pair) async throws -> Void
+) async throws {
+    let loop = try EventLoop("test", turnLimit: turnLimit)
+    let accepted = Accepted()
+    var options = TCPListener.Options()
+    options.security = security?.server
+    let listener = try TCPListener(options, loops: [loop]) { accepted.note($0, atServer) }
+    let client = SocketStream(loop: loop, events: atClient)
+    client.connect(to: "127.0.0.1", port: listener.address.port, ConnectOptions(timeout: .seconds(600), security: security?.client))
+    let (server, _) = try await accepted.next()
+    await atClient.opened()
+    await atServer.opened()
+    let pair = Pair(loop: loop, listener: listener, client: client, atClient: atClient, server: server, atServer: atServer)
+    do {
+        try await body(pair)
+    } catch {
+        await pair.end()
+        throw error
+    }
+    await pair.end()
+    #expect(atClient.seen.wrongThread == 0 && atServer.seen.wrongThread == 0)
+}
+
+/// Keeps a loop's thread busy until it is let go, so that a test can see what gathers meanwhile.
+final class Blockade: Sendable {
+    private let gate = Lock(true)
+    private let entered = Lock(false)
+
+    init(_ loop: EventLoop) {
+        loop.execute {
+            self.entered.withLock { $0 = true }
+            while self.gate.withLock({ $0 }) { sched_yield() }
+        }
+        while !self.entered.withLock({ $0 }) { sched_yield() }
+    }
+
+    func lift() { self.gate.withLock { $0 = false } }
+}
+
+extension EventLoop {
+    /// Returns when all that was asked of the loop before has been done.
+    func turn() async {
+        for _ in 0..<2 {
+            await withCheckedContinuation { continuation in
+                if !self.execute({ continuation.resume() }) { continuation.resume() }
+            }
+        }
+    }
+}
+
+/// A blocking socket, for what a stream never does.
+final class RawSocket: Sendable {
+    let descriptor: Int32
+
+    init(_ descriptor: Int32) {
+        self.descriptor = descriptor
+        var limit = timeval(tv_sec: 30, tv_usec: 0)
+        setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
+    }
+
+    static func listening() throws -> (RawSocket, Int) {
+        let socket = RawSocket(Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0))
+        let address = try #require(SocketAddress("127.0.0.1", port: 0))
+        #expect(address.withPointer { bind(socket.descriptor, $0, $1) } == 0)
+        listen(socket.descriptor, 64)
+        return (socket, try #require(SocketAddress(localOf: socket.descriptor)).port)
+    }
+
+    static func connected(to port: Int) throws -> RawSocket {
+        let socket = RawSocket(Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0))
+        let address = try #require(SocketAddress("127.0.0.1", port: port))
+        try #require(address.withPointer { connect(socket.descriptor, $0, $1) } == 0)
+        return socket
+    }
+
+    func accepted() throws -> RawSocket {
+        let descriptor = accept(self.descriptor, nil, nil)
+        try #require(descriptor >= 0)
+        return RawSocket(descriptor)
+    }
+
+    func send(_ bytes: [UInt8]) {
+        var sent = 0
+        while sent < bytes.count {
+            let count = bytes[sent...].withUnsafeBytes { Glibc.send(self.descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL)) }
+            guard count > 0 else { return }
+            sent += count
+        }
+    }
+
+    /// So many bytes, or fewer at the end of the stream.
+    func receive(_ count: Int) -> [UInt8] {
+        var bytes = [UInt8](repeating: 0, count: count)
+        var received = 0
+        while received < count {
+            let more = bytes[received...].withUnsafeMutableBytes { recv(self.descriptor, $0.baseAddress, $0.count, 0) }
+            guard more > 0 else { break }
+            received += more
+        }
+        return Array(bytes[..<received])
+    }
+
+    /// With RST.
+    func cut() {
+        var linger = linger(l_onoff: 1, l_linger: 0)
+        setsockopt(self.descriptor, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout<Glibc.linger>.size))
+        self.close()
+    }
+
+    func finish() { shutdown(self.descriptor, Int32(SHUT_WR)) }
+
+    func close() { Glibc.close(self.descriptor) }
+}
+
+/// Bytes that show a loss, a repetition or a swap.
+func pattern(_ count: Int, seed: Int = 0) -> [UInt8] {
+    let block = (0..<min(count, 65_521)).map { UInt8(truncatingIfNeeded: ($0 &+ seed) &* 31 &+ ($0 >> 8)) }
+    var bytes: [UInt8] = []
+    bytes.reserveCapacity(count)
+    while bytes.count < count { bytes += block.prefix(count - bytes.count) }
+    return bytes
+}

@@ -1,0 +1,103 @@
+import RealtimeSystem
+import RealtimeCore
+import TestSupport
+import Testing
+
+@testable import RealtimeSockets
+
+/// What looks at the whole process runs in a process of its own.
+@Suite(.usesSockets, .needsOpenSSL) struct TLSProcessTests {
+    @Test func writingToAPeerThatHasGoneRaisesNoSignal() async {
+        await #expect(processExitsWith: .success) {
+            signal(SIGPIPE, SIG_DFL)
+            let pair = try TLSPair.connected()
+            pair.sockets.closeSecond()
+            #expect(pair.client.write([1]).failure?.code == .reset)
+
+            let other = try TLSPair.connected()
+            other.sockets.closeFirst()
+            #expect(other.server.shutdown().failure?.code == .reset)
+        }
+    }
+
+    /// The test above would notice: without the flag the signal comes.
+    @Test func aPlainWriteWouldRaiseTheSignal() async {
+        await #expect(processExitsWith: .signal(SIGPIPE)) {
+            signal(SIGPIPE, SIG_DFL)
+            let sockets = SocketPair()
+            sockets.closeSecond()
+            _ = write(sockets.first, "x", 1)
+        }
+    }
+
+    @Test func theEnvironmentMayNameTheSystemsRoots() async {
+        await #expect(processExitsWith: .success) {
+            setenv("SSL_CERT_FILE", TestCertificates.path("root"), 1)
+            let pair = try TLSPair(TLSConfiguration())
+            #expect(pair.handshake().client == .done(0))
+        }
+    }
+
+    @Test func theEnvironmentMayNameTheLibrary() async {
+        await #expect(processExitsWith: .success) {
+            setenv("REALTIME_LIBSSL", "/nowhere/libssl.so", 1)
+            let error = try #require(throws: TransportError.self) { try TLSContext.client(TLSConfiguration()) }
+            #expect(error.code == .tlsUnavailable)
+            #expect(error.message.contains("/nowhere/libssl.so"))
+        }
+    }
+
+    #if os(Linux)
+    @Test(.disabled(if: ProcessUsage.hasSanitizer, "a sanitizer takes memory of its own"))
+    func thousandsOfSessionsLeaveNoDescriptorAndNoMemory() async {
+        await #expect(processExitsWith: .success) {
+            let contexts = (client: try TLSContext.client(.trustingTestRoot), server: try TLSContext.server(.test))
+            func run(_ count: Int) throws {
+                for number in 0..<count {
+                    let pair = try TLSPair(contexts: contexts)
+                    switch number % 4 {
+                    case 0: break
+                    case 1: _ = pair.client.handshake()
+                    case 2: pair.handshake()
+                    default:
+                        pair.handshake()
+                        _ = pair.client.write(Array(repeating: 1, count: 40_000))
+                        _ = pair.server.read()
+                        _ = pair.client.shutdown()
+                    }
+                }
+            }
+            try run(100)
+            let before = ProcessUsage.now().residentKiB << 10
+            let descriptors = ProcessUsage.now().descriptors
+            try run(2_000)
+            let growth = ProcessUsage.now().residentKiB << 10 - before
+            // A few more or less may be the test runner's.
+            let more = ProcessUsage.now().descriptors - descriptors
+            #expect(more < 10, "\(more) descriptors more are open")
+            #expect(growth < 2 << 20, "\(growth) bytes more are in use")
+        }
+    }
+
+    @Test(.disabled(if: ProcessUsage.hasSanitizer, "a sanitizer takes memory of its own"))
+    func anIdleConnectionIsSmall() async {
+        await #expect(processExitsWith: .success) {
+            let contexts = (client: try TLSContext.client(.trustingTestRoot), server: try TLSContext.server(.test))
+            var pairs = try (0..<20).map { _ in try TLSPair(contexts: contexts) }
+            for pair in pairs { pair.handshake() }
+            let before = ProcessUsage.now().residentKiB << 10
+            let more = try (0..<300).map { _ in try TLSPair(contexts: contexts) }
+            for pair in more {
+                pair.handshake()
+                _ = pair.client.write(Array(repeating: 1, count: 1_000))
+                _ = pair.server.read()
+                _ = pair.client.read()
+            }
+            pairs += more
+            let bytes = (ProcessUsage.now().residentKiB << 10 - before) / more.count
+            // OpenSSL 3.0 takes 34 KB, 3.5 with its keys for post-quantum exchange 65 KB; unreleased buffers would add 64 KB.
+            #expect(bytes < 80 << 10, "a client's and a server's end take \(bytes) bytes")
+        }
+    }
+    #endif
+}

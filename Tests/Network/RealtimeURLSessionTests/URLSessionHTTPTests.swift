@@ -1,0 +1,160 @@
+import RealtimeSystem
+import RealtimeCore
+import RealtimeSockets
+import RealtimeURLSession
+import TestSupport
+import Testing
+
+/// As far as URLSession works where the tests run: not with WebSockets on Linux.
+@Suite(.usesSockets) struct URLSessionHTTPTests {
+    private final class Handler: ListenerHandler {
+        /// No two places in it look alike.
+        static let longBody = (0..<500_000).flatMap { number in withUnsafeBytes(of: UInt32(number).bigEndian) { Array($0) } }
+
+        let requests = Lock<[(head: HTTPRequestHead, body: [UInt8])]>([])
+        /// Sends the second half of the long answer.
+        let rest = Lock<(@Sendable () -> Void)?>(nil)
+
+        func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
+            self.requests.withLock { $0.append((request, body)) }
+            switch request.path {
+            case "/redirect":
+                responder.respond(HTTPResponse(HTTPResponseHead(status: 302, headers: ["Location": "/elsewhere", "Content-Length": "0"])))
+            case "/long":
+                responder.begin(HTTPResponseHead(status: 200))
+                // Before the first half, whose reader asks for it.
+                self.rest.withLock {
+                    $0 = {
+                        responder.write(Array(Self.longBody.dropFirst(1_000_000)))
+                        responder.end()
+                    }
+                }
+                responder.write(Array(Self.longBody.prefix(1_000_000)))
+            case "/silent": break
+            case "/begun":
+                responder.begin(HTTPResponseHead(status: 200))
+                responder.write([1, 2, 3])
+            default: responder.respond(HTTPResponse(status: 418, headers: ["X-Echo": "yes"], text: String(decoding: body, as: UTF8.self)))
+            }
+        }
+
+        func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .refuse(HTTPResponse(status: 400)) }
+
+        func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+            preconditionFailure("every upgrade is refused")
+        }
+    }
+
+    private func withServer(_ body: (Endpoint, Handler) async throws -> Void) async throws {
+        let listener = SocketListener()
+        let handler = Handler()
+        let address = try await listener.start(handler)
+        do {
+            try await body(Endpoint(scheme: "http", host: address.host, port: address.port), handler)
+        } catch {
+            await listener.stop()
+            throw error
+        }
+        await listener.stop()
+    }
+
+    private func endpoint(_ base: Endpoint, _ target: String) -> Endpoint {
+        Endpoint(scheme: base.scheme, host: base.host, port: base.port, target: target)
+    }
+
+    @Test func aRequestGoesOutAndItsAnswerComesBack() async throws {
+        try await self.withServer { base, handler in
+            let request = HTTPRequest("POST", self.endpoint(base, "/echo?a=b%20c"), headers: ["X-Token": "t"], body: Array("body".utf8))
+            let response = try await URLSessionHTTPTransport().send(request)
+            #expect(response.head.status == 418)
+            #expect(response.head.headers["x-echo"] == "yes")
+            #expect(response.body == Array("body".utf8))
+            let seen = handler.requests.withLock { $0 }
+            #expect(seen.map(\.head.target) == ["/echo?a=b%20c"])
+            #expect(seen.map(\.head.method) == ["POST"])
+            #expect(seen.first?.head.headers["X-Token"] == "t")
+            #expect(seen.first?.head.headers["Cookie"] == nil)
+        }
+    }
+
+    @Test func aRedirectIsAnAnswerAndNotFollowed() async throws {
+        try await self.withServer { base, handler in
+            let response = try await URLSessionHTTPTransport().send(HTTPRequest("GET", self.endpoint(base, "/redirect")))
+            #expect(response.head.status == 302)
+            #expect(handler.requests.withLock { $0.count } == 1)
+        }
+    }
+
+    @Test func aLongBodyComesWholeAndOnceThoughItIsReadSlowly() async throws {
+        try await self.withServer { base, handler in
+            let response = try await URLSessionHTTPTransport().open(HTTPRequest("POST", self.endpoint(base, "/long"), body: [1]))
+            var body: [UInt8] = []
+            while let piece = try await response.body.next() {
+                #expect(!piece.isEmpty)
+                body += piece
+                if body.count >= 500_000, let rest = handler.rest.withLock({ $0.take() }) { rest() }
+                for _ in 0..<10 { await Task.yield() }
+            }
+            #expect(body.count == 2_000_000)
+            #expect(body == Handler.longBody)
+            #expect(handler.requests.withLock { $0.count } == 1)
+        }
+    }
+
+    @Test func nothingListeningIsSaid() async throws {
+        // No test is given this port by the system.
+        let gone = Endpoint(scheme: "http", host: "127.0.0.1", port: 1)
+        let error = await #expect(throws: TransportError.self) { try await URLSessionHTTPTransport().open(HTTPRequest("GET", gone)) }
+        #expect(error?.code == .refused)
+    }
+
+    @Test func cancellingEndsTheWaitForTheHeadAndForTheBody() async throws {
+        try await self.withServer { base, _ in
+            let waiting = Task { try await URLSessionHTTPTransport().open(HTTPRequest("GET", self.endpoint(base, "/silent"))) }
+            waiting.cancel()
+            let error = await #expect(throws: TransportError.self) { try await waiting.value }
+            #expect(error?.code == .cancelled)
+            let response = try await URLSessionHTTPTransport().open(HTTPRequest("GET", self.endpoint(base, "/begun")))
+            #expect(try await response.body.next() == [1, 2, 3])
+            let reading = Task { try await response.body.next() }
+            reading.cancel()
+            let second = await #expect(throws: TransportError.self) { try await reading.value }
+            #expect(second?.code == .cancelled)
+        }
+    }
+}
+
+@Suite struct SystemTimeTests {
+    private final class Alarm: Sleeper {
+        let stream: AsyncStream<Void>
+        private let continuation: AsyncStream<Void>.Continuation
+
+        init() { (self.stream, self.continuation) = AsyncStream<Void>.makeStream() }
+
+        func wakeUp() { self.continuation.yield() }
+    }
+
+    @Test func aSleeperIsWokenAtItsInstantAndNotBefore() async {
+        let time = SystemTime()
+        let alarm = Alarm()
+        let start = time.now
+        time.wake(alarm, at: start.advanced(by: .seconds(3600)))
+        time.wake(alarm, at: start.advanced(by: .milliseconds(20)))
+        for await _ in alarm.stream { break }
+        #expect(time.now >= start.advanced(by: .milliseconds(20)))
+    }
+
+    @Test func theEarliestComesFirstAndWhoTookItBackIsLeftAlone() async {
+        let time = SystemTime()
+        let (first, second, never) = (Alarm(), Alarm(), Alarm())
+        let start = time.now
+        time.wake(second, at: start.advanced(by: .milliseconds(30)))
+        time.wake(never, at: start.advanced(by: .milliseconds(1)))
+        time.wake(never, at: nil)
+        time.wake(first, at: start.advanced(by: .milliseconds(5)))
+        for await _ in first.stream { break }
+        #expect(time.now >= start.advanced(by: .milliseconds(5)))
+        for await _ in second.stream { break }
+        #expect(time.now >= start.advanced(by: .milliseconds(30)))
+    }
+}

@@ -1,0 +1,288 @@
+import RealtimeSystem
+import RealtimeCore
+import Testing
+
+@testable import RealtimeSockets
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// What a raw server speaks, and how a client reaches it.
+enum Wire: String, CaseIterable, Sendable, CustomTestStringConvertible {
+    case plain, tls = "TLS"
+
+    var testDescription: String { self.rawValue }
+
+    static let available: [Wire] = [.plain] + (TestTLS.isAvailable ? [.tls] : [])
+
+    func transport(loop: EventLoop = .shared) -> SocketTransport {
+        SocketTransport(tls: self == .tls ? TestTLS.client : TLSConfiguration(), loop: loop)
+    }
+
+    func endpoint(_ port: Int) -> Endpoint { Endpoint(scheme: self == .tls ? "wss" : "ws", host: "127.0.0.1", port: port) }
+
+    func listener() throws -> SocketListener { self == .tls ? SocketListener(tls: try TestTLS.server()) : SocketListener() }
+}
+
+/// A server on a thread of its own that serves one connection after the other with blocking calls, and so does exactly what
+/// it is told in the order that it is told, right or wrong.
+final class RawServer: Sendable {
+    typealias Script = @Sendable (RawPeer) throws -> Void
+
+    private struct State: Sendable {
+        var isStopping = false
+        var failures: [String] = []
+    }
+
+    /// Apart, so that the thread does not hold the server.
+    private final class Shared: Sendable {
+        let state = Lock(State())
+        let ended = Completion()
+    }
+
+    let port: Int
+    private let address: SocketAddress
+    private let shared = Shared()
+
+    init(_ script: @escaping Script) throws {
+        let descriptor = try makeBlocking(Descriptor.makeSocket(AF_INET).get())
+        let wanted = try #require(SocketAddress("127.0.0.1", port: 0))
+        try #require(wanted.withPointer { bind(descriptor, $0, $1) } == 0 && listen(descriptor, 64) == 0)
+        let address = try #require(SocketAddress(localOf: descriptor))
+        (self.address, self.port) = (address, address.port)
+        let shared = self.shared
+        let thread = PlainThread("raw-server") {
+            while true {
+                let peer = RawPeer(accept(descriptor, nil, nil))
+                guard !shared.state.withLock({ $0.isStopping }) else { break }
+                do {
+                    try script(peer)
+                } catch {
+                    shared.state.withLock { $0.failures.append("\(error)") }
+                }
+            }
+            Descriptor.close(descriptor)
+            shared.ended.fulfil()
+        }
+        try #require(thread).detach()
+    }
+
+    /// Returns when the script has ended, which a client that is gone makes it do.
+    func stop(sourceLocation: SourceLocation = #_sourceLocation) async {
+        self.shared.state.withLock { $0.isStopping = true }
+        // No other way to end a thread's `accept` works on every system.
+        if let descriptor = try? makeBlocking(Descriptor.makeSocket(AF_INET).get()) {
+            _ = self.address.withPointer { connect(descriptor, $0, $1) }
+            await self.shared.ended.wait()
+            Descriptor.close(descriptor)
+        }
+        #expect(self.shared.state.withLock { $0.failures } == [], "the server's script went wrong", sourceLocation: sourceLocation)
+    }
+
+    /// Runs `body` with a client's connection that has been told to open.
+    static func with(
+        _ script: @escaping Script, over wire: Wire = .plain, sourceLocation: SourceLocation = #_sourceLocation,
+        _ body: (Probe, any WebSocketConnection) async throws -> Void
+    ) async throws {
+        let server = try RawServer(script)
+        let probe = Probe()
+        let connection = wire.transport().makeConnection(
+            WebSocketRequest(wire.endpoint(server.port)), id: ConnectionID(rawValue: 1), events: probe)
+        connection.open()
+        do {
+            try await body(probe, connection)
+        } catch {
+            connection.abandon()
+            await server.stop(sourceLocation: sourceLocation)
+            throw error
+        }
+        connection.abandon()
+        await server.stop(sourceLocation: sourceLocation)
+    }
+}
+
+/// The raw server's end of one connection. It belongs to the server's thread.
+final class RawPeer {
+    struct Broken: Error, CustomStringConvertible {
+        var description: String
+    }
+
+    private var descriptor: Int32
+    private var tls: TLSSession?
+
+    init(_ descriptor: Int32) {
+        self.descriptor = descriptor
+        guard descriptor >= 0 else { return }
+        Descriptor.setNoDelay(descriptor)
+        // A client that hangs makes the test fail, and not hang as well.
+        var limit = timeval(tv_sec: 30, tv_usec: 0)
+        setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
+        setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
+    }
+
+    convenience init(connectedTo port: Int) throws {
+        self.init(try makeBlocking(Descriptor.makeSocket(AF_INET).get()))
+        let address = try #require(SocketAddress("127.0.0.1", port: port))
+        try #require(address.withPointer { connect(self.descriptor, $0, $1) } == 0)
+    }
+
+    deinit {
+        self.close()
+    }
+
+    /// Waits until one of the two has something to read or has ended, and tells which.
+    static func wait(_ one: RawPeer, _ other: RawPeer) -> (Bool, Bool) {
+        var polled = [one, other].map { pollfd(fd: $0.descriptor, events: Int16(POLLIN), revents: 0) }
+        poll(&polled, 2, 30_000)
+        return (polled[0].revents != 0, polled[1].revents != 0)
+    }
+
+    /// The handshake of TLS, where the wire has one.
+    func secure(_ wire: Wire) throws {
+        guard wire == .tls else { return }
+        let session = try TLSSession(server: try RawPeer.context.get(), descriptor: self.descriptor)
+        self.tls = session
+        guard case .done = session.handshake() else { throw Broken(description: "no handshake") }
+    }
+
+    private static let context = Result<TLSContext, any Error> { try TLSContext.server(try TestTLS.server()) }
+
+    /// What is there, at least a byte; empty at the end of the stream.
+    func receive(atMost limit: Int = 64 << 10) throws -> [UInt8] {
+        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: limit, alignment: 1)
+        defer { buffer.deallocate() }
+        switch self.tls?.read(into: buffer) ?? Descriptor.receive(self.descriptor, into: buffer) {
+        case .done(let count): return Array(buffer[..<count])
+        case .closed: return []
+        case .wantRead, .wantWrite: throw Broken(description: "the client says nothing")
+        case .failed(let error) where error.code == .reset || error.code == .closed: return []
+        case .failed(let error): throw error
+        }
+    }
+
+    func send(_ bytes: [UInt8]) throws {
+        var sent = 0
+        while sent < bytes.count {
+            let outcome = bytes.withUnsafeBytes { bytes in
+                let rest = UnsafeRawBufferPointer(rebasing: bytes[sent...])
+                return self.tls?.write(rest) ?? Descriptor.send(self.descriptor, rest)
+            }
+            guard case .done(let count) = outcome else { throw Broken(description: "the client takes nothing: \(outcome)") }
+            sent += count
+        }
+    }
+
+    /// Reads the request for a WebSocket, and makes the answer that would be right.
+    func answer() throws -> [UInt8] {
+        var request: [UInt8] = []
+        while request.suffix(4) != Array("\r\n\r\n".utf8)[...] {
+            let more = try self.receive()
+            if more.isEmpty { throw Broken(description: "the request is not whole") }
+            request += more
+        }
+        var decoder = HTTPRequestDecoder(bodyLimit: 0)
+        let head = try request.withUnsafeBytes { bytes -> HTTPRequestHead? in
+            var input = bytes
+            guard case .head(let request) = try decoder.next(&input) else { return nil }
+            return request.head
+        }
+        guard let head, case .valid(let offer) = ServerHandshake.check(head) else {
+            throw Broken(description: "no request for a WebSocket")
+        }
+        var output: [UInt8] = []
+        try HTTPEncoder.append(ServerHandshake.accept(offer, subprotocol: nil), to: &output)
+        return output
+    }
+
+    /// Reads until the client ends the connection, in whatever way.
+    func waitForTheEnd() throws {
+        while try !self.receive().isEmpty {}
+    }
+
+    /// Ends the connection with RST: what the client has not read yet is all that it gets.
+    func reset() {
+        var linger = linger(l_onoff: 1, l_linger: 0)
+        setsockopt(self.descriptor, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout.size(ofValue: linger)))
+        self.close()
+    }
+
+    func close() {
+        guard self.descriptor >= 0 else { return }
+        self.tls = nil
+        Descriptor.close(self.descriptor)
+        self.descriptor = -1
+    }
+}
+
+private func makeBlocking(_ descriptor: Int32) -> Int32 {
+    _ = fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) & ~O_NONBLOCK)
+    return descriptor
+}
+
+func textFrame(_ text: String) -> [UInt8] { [0x81, UInt8(text.utf8.count)] + Array(text.utf8) }
+
+func closeFrame(_ code: CloseCode, _ reason: String) -> [UInt8] {
+    [0x88, UInt8(2 + reason.utf8.count), UInt8(code.rawValue >> 8), UInt8(code.rawValue & 0xFF)] + Array(reason.utf8)
+}
+
+/// Carries bytes between a client and a server that behaves, until the server has said `limit` bytes: then both are reset.
+func relay(_ client: RawPeer, to port: Int, limit: Int, count: Tally) throws {
+    let server = try RawPeer(connectedTo: port)
+    defer {
+        client.reset()
+        server.reset()
+    }
+    while case let room = min(64 << 10, limit - count.value), room > 0 {
+        guard let bytes = try exchange(client, server, atMost: room) else { return }
+        try client.send(bytes)
+        count.add(bytes.count)
+    }
+}
+
+/// Carries bytes between a client and a server that behaves. Those of the server go one by one, each when the client's loop
+/// has been round once for the one before.
+func relay(_ client: RawPeer, to port: Int, byteByByteTo loop: EventLoop, count: Tally) throws {
+    let server = try RawPeer(connectedTo: port)
+    while let bytes = try exchange(client, server, atMost: 64 << 10) {
+        for byte in bytes {
+            let turns = loop.counters.turns
+            try client.send([byte])
+            // It does not look any more once it has ended the connection itself.
+            var patience = 1_000_000
+            while loop.counters.turns == turns, patience > 0 {
+                sched_yield()
+                patience -= 1
+            }
+        }
+        count.add(bytes.count)
+    }
+}
+
+/// Hands on what the client has said, and returns what the server has; `nil` when one of them has ended.
+private func exchange(_ client: RawPeer, _ server: RawPeer, atMost limit: Int) throws -> [UInt8]? {
+    while true {
+        let (clientSpoke, serverSpoke) = RawPeer.wait(client, server)
+        guard clientSpoke || serverSpoke else { throw RawPeer.Broken(description: "nobody says anything") }
+        if clientSpoke {
+            let bytes = try client.receive()
+            if bytes.isEmpty { return nil }
+            try server.send(bytes)
+        }
+        if serverSpoke {
+            let bytes = try server.receive(atMost: limit)
+            return bytes.isEmpty ? nil : bytes
+        }
+    }
+}
+
+/// Counts, from any thread.
+final class Tally: Sendable {
+    private let state = Lock(0)
+
+    var value: Int { self.state.withLock { $0 } }
+
+    func add(_ more: Int) { self.state.withLock { $0 += more } }
+}

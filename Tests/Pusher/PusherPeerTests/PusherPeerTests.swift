@@ -1,0 +1,157 @@
+import PeerSupport
+import RealtimeJSON
+import PusherChannels
+import PusherServer
+import RealtimeSockets
+import TestSupport
+import Testing
+
+@Suite(.usesSockets, .enabled(if: Peer.command != nil, Comment(rawValue: Peer.absence)), .timeLimit(.minutes(5)))
+struct PusherPeerTests {
+    /// Our client for a server that a peer is.
+    private func client(_ server: JSONValue, user: String? = nil) throws -> PusherClient {
+        var configuration = PusherConfiguration(
+            key: server["key"]?.string ?? "", host: "127.0.0.1", port: server["port"]?.int, useTLS: false)
+        configuration.authorizer = .secret(server["secret"]?.string ?? "", userID: user)
+        configuration.log = .none
+        return PusherClient(configuration)
+    }
+
+    private func rest(_ server: JSONValue) throws -> Peer {
+        try Peer(
+            "pusher-rest",
+            [
+                "--app", server["app"]?.string ?? "", "--key", server["key"]?.string ?? "", "--secret", server["secret"]?.string ?? "",
+                "--port", "\(server["port"]?.int ?? 0)",
+            ])
+    }
+
+    private func connect(_ browser: Peer, to server: JSONValue, user: String) async throws {
+        try await browser.ask([
+            "do": "connect", "key": server["key"] ?? "",
+            "options": ["wsHost": "127.0.0.1", "wsPort": server["port"] ?? 0],
+            "auth": [
+                "app": server["app"] ?? "", "secret": server["secret"] ?? "", "user": ["id": .string(user), "user_info": ["name": "B"]],
+            ],
+        ])
+    }
+
+    @Test func sockudoAndOurClientUnderstandEachOther() async throws {
+        let sockudo = try Peer("sockudo")
+        let server = try await sockudo.ready()
+        let (rest, browser) = (try self.rest(server), try Peer("pusher-client"))
+        let client = try self.client(server, user: "anna")
+        client.connect()
+        let channels = try ["prices", "private-orders", "presence-room"].map { try client.subscribe($0) }
+        let events = channels.map { $0.events() }
+        for channel in channels { try await channel.subscribed() }
+        #expect(channels[2].members.map(\.id) == ["anna"] && channels[2].members.me?.id == "anna")
+
+        // What the HTTP library publishes.
+        for (channel, sequence) in zip(channels, events) {
+            try await rest.ask([
+                "do": "trigger", "channel": .string(channel.name), "event": "tick", "data": ["value": 12.5, "text": "ü\"\\"],
+            ])
+            let event = try #require(await sequence.first { $0.name == "tick" })
+            #expect(event.channel == channel.name && event.data == #"{"value":12.5,"text":"ü\"\\"}"#)
+        }
+
+        // What pusher-js sends and who it is.
+        let changes = channels[2].memberChanges
+        try await self.connect(browser, to: server, user: "bert")
+        try await browser.ask(["do": "subscribe", "channel": "presence-room"])
+        let joined = await changes.first { if case .joined = $0 { true } else { false } }
+        guard case .joined(let bert)? = joined else {
+            Issue.record("bert should have joined")
+            return
+        }
+        #expect(bert.id == "bert" && bert.info?["name"]?.string == "B")
+        try await browser.ask(["do": "trigger", "channel": "presence-room", "name": "client-typing", "data": ["on": true]])
+        let typing = try #require(await events[2].first { $0.name == "client-typing" })
+        // Sockudo does not say who sent it; see Tests/Vectors/pusher/sockudo-5.2.0.txt.
+        #expect(try typing.decode([String: Bool].self) == ["on": true])
+
+        // And what pusher-js hears of us.
+        try channels[2].trigger("client-answer", ["seen": true])
+        let heard = try await browser.line { $0["event"]?.string == "message" && $0["name"]?.string == "client-answer" }
+        #expect(heard["data"]?["seen"]?.bool == true)
+        client.disconnect()
+    }
+
+    @Test func ourClientSurvivesARestartOfSockudo() async throws {
+        let first = try Peer("sockudo")
+        let server = try await first.ready()
+        let client = try self.client(server)
+        client.connect()
+        let channel = try client.subscribe("private-orders")
+        let events = channel.events()
+        try await channel.subscribed()
+        let states = channel.states
+        try await first.stopped()
+        #expect(await states.first { $0 == .pending } == .pending)
+        let second = try Peer("sockudo", ["--port", "\(server["port"]?.int ?? 0)"])
+        _ = try await second.ready()
+        client.connect()
+        #expect(await states.first { $0 == .subscribed } == .subscribed)
+        try await self.rest(server).ask(["do": "trigger", "channel": "private-orders", "event": "tick", "data": "again"])
+        #expect(await events.first { $0.name == "tick" }?.data == "again")
+        client.disconnect()
+    }
+
+    @Test func aWrongSignatureIsRefusedBySockudoAndTheConnectionGoesOn() async throws {
+        let sockudo = try Peer("sockudo")
+        let server = try await sockudo.ready()
+        var configuration = PusherConfiguration(
+            key: server["key"]?.string ?? "", host: "127.0.0.1", port: server["port"]?.int, useTLS: false)
+        configuration.authorizer = .secret("wrong")
+        configuration.log = .none
+        let forger = PusherClient(configuration)
+        forger.connect()
+        do {
+            try await forger.subscribe("private-orders").subscribed()
+            Issue.record("the signature is wrong")
+        } catch {
+            #expect(error.code == .subscriptionRefused && error.serverCode == 4009)
+        }
+        try await forger.subscribe("prices").subscribed()
+        forger.disconnect()
+    }
+
+    @Test func pusherJSAndItsHTTPLibraryUnderstandOurServer() async throws {
+        let app = PusherApp(id: "app1", key: "key1", secret: "secret1")
+        let embedded = PusherServer(app: app, log: .none)
+        let address = try await embedded.start(on: SocketListener())
+        let server: JSONValue = ["app": "app1", "key": "key1", "secret": "secret1", "port": .number(JSONNumber(address.port))]
+        let (rest, browser) = (try self.rest(server), try Peer("pusher-client"))
+        try await self.connect(browser, to: server, user: "bert")
+        for channel in ["prices", "private-orders", "presence-room"] {
+            try await browser.ask(["do": "subscribe", "channel": .string(channel)])
+            let answer = try await rest.ask(["do": "trigger", "channel": .string(channel), "event": "tick", "data": ["value": 1]])
+            #expect(answer["status"]?.int == 200)
+            let heard = try await browser.line { $0["channel"]?.string == channel && $0["name"]?.string == "tick" }
+            #expect(heard["data"]?["value"]?.int == 1)
+        }
+        let members = try await browser.ask(["do": "members", "channel": "presence-room"])
+        #expect(members["me"]?["id"]?.string == "bert" && members["count"]?.int == 1)
+
+        // A client of ours beside it.
+        let client = try self.client(server, user: "anna")
+        client.connect()
+        let room = try client.subscribe("presence-room")
+        let events = room.events("client-typing")
+        try await room.subscribed()
+        #expect(room.members.map(\.id) == ["bert", "anna"])
+        try await browser.ask(["do": "trigger", "channel": "presence-room", "name": "client-typing", "data": ["on": true]])
+        #expect(await events.first { _ in true }?.userID == "bert")
+
+        // The connection is dropped, and pusher-js comes back.
+        let bertsSocket = try #require(embedded.socketIDs.first { $0 != client.socketID })
+        embedded.drop(bertsSocket)
+        _ = try await browser.line {
+            $0["event"]?.string == "message" && $0["name"]?.string == "pusher:subscription_succeeded" && $0["channel"]?.string == "prices"
+        }
+        client.disconnect()
+        browser.stop()
+        await embedded.stop()
+    }
+}

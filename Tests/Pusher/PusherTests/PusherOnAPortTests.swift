@@ -1,0 +1,57 @@
+import RealtimeJSON
+import PusherChannels
+import PusherServer
+import PusherWire
+import RealtimeSockets
+import TestSupport
+import Testing
+
+/// What is another matter over sockets than in memory.
+@Suite(.usesSockets, .timeLimit(.minutes(5)))
+struct PusherOnAPortTests {
+    private func withServer(_ body: (PusherServer, (_ key: String, Authorizer?) -> PusherClient) async throws -> Void) async throws {
+        let server = PusherServer(app: PusherApp(id: "1", key: "key", secret: "secret"), log: .none)
+        let address = try await server.start(on: SocketListener())
+        do {
+            try await body(server) { key, authorizer in
+                var configuration = PusherConfiguration(key: key, host: address.host, port: address.port, useTLS: false)
+                configuration.authorizer = authorizer
+                configuration.log = .none
+                return PusherClient(configuration)
+            }
+        } catch {
+            await server.stop()
+            throw error
+        }
+        await server.stop()
+    }
+
+    @Test func aWrongKeyIsRefusedWithItsCode() async throws {
+        try await self.withServer { _, makeClient in
+            let client = makeClient("another", nil)
+            client.connect()
+            let error = await #expect(throws: PusherError.self) { try await client.connected() }
+            #expect(error?.code == .refused && error?.serverCode == 4001)
+        }
+    }
+
+    @Test func theDeepestUserThatIsTakenFitsTheStackOfALoop() async throws {
+        let info = String(repeating: "[", count: 500) + String(repeating: "]", count: 500)
+        let channelData = #"{"user_id":"deep","user_info":\#(info)}"#
+        try await self.withServer { server, makeClient in
+            let client = makeClient(
+                "key",
+                .callback { request in
+                    let auth = ChannelSignature.token(
+                        key: "key", secret: "secret", socketID: request.socketID, channel: request.channel, channelData: channelData)
+                    return ChannelAuthorization(auth: auth, channelData: channelData)
+                })
+            client.connect()
+            let room = try client.subscribe("presence-room")
+            try await room.subscribed()
+            #expect(room.members.map(\.id) == ["deep"])
+            #expect(room.members.me?.info?.description == info)
+            client.disconnect()
+        }
+    }
+}

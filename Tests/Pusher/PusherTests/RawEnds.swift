@@ -1,0 +1,150 @@
+import RealtimeJSON
+import RealtimeSystem
+import PusherChannels
+import PusherServer
+import RealtimeTesting
+
+/// A server that says what the test tells it to, right or wrong.
+final class RawServer: ListenerHandler, WebSocketEvents {
+    static let greeting = #"{"event":"pusher:connection_established","data":"{\"socket_id\":\"1.2\",\"activity_timeout\":120}"}"#
+
+    let received = Recorder<JSONValue>()
+    /// Those that are open.
+    private let connections = Lock<[(id: ConnectionID, connection: any WebSocketConnection)]>([])
+    private let count = Lock(0)
+    private let greeting: [WebSocketMessage]
+    private let answer: @Sendable (_ event: String, _ data: JSONValue) -> [String]
+
+    init(greeting: [WebSocketMessage], answer: @escaping @Sendable (_ event: String, _ data: JSONValue) -> [String]) {
+        self.greeting = greeting
+        self.answer = answer
+    }
+
+    /// How many connections were made.
+    var accepted: Int { self.count.withLock { $0 } }
+
+    /// Everything in one read of the newest connection.
+    func send(_ messages: [WebSocketMessage]) {
+        guard let connection = self.connections.withLock({ $0.last?.connection }) else { return }
+        for message in messages { connection.enqueue(message) }
+        connection.flush()
+    }
+
+    func send(_ frames: String...) { self.send(frames.map { WebSocketMessage.text($0) }) }
+
+    func close(_ code: CloseCode, _ reason: String = "") { self.connections.withLock { $0.last?.connection }?.close(code, reason: reason) }
+
+    func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) { responder.respond(HTTPResponse(status: 404)) }
+    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
+
+    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+        self.connections.withLock { $0.append((id, connection)) }
+        self.count.withLock { $0 += 1 }
+        return self
+    }
+
+    func opened(_ id: ConnectionID, head: HTTPResponseHead) { self.send(self.greeting) }
+    func closed(_ id: ConnectionID, _ reason: CloseReason) { self.connections.withLock { $0.removeAll { $0.id == id } } }
+
+    func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
+        for message in batch.messages where message.kind == .text {
+            guard let frame = try? JSONValue(parsing: message.bytes) else { continue }
+            self.received.record(frame)
+            self.send(self.answer(frame["event"]?.string ?? "", frame["data"] ?? .null).map { .text($0) })
+        }
+    }
+}
+
+/// A client of the package on a network in memory, before a raw server.
+struct RawPusher {
+    let clock = ManualClock()
+    let network: InMemoryNetwork
+    let server: RawServer
+    let client: PusherClient
+
+    init(
+        greeting: [String] = [RawServer.greeting], authorizer: Authorizer = .secret("secret", userID: "me"),
+        answer: @escaping @Sendable (_ event: String, _ data: JSONValue) -> [String] = RawPusher.subscribing
+    ) async throws {
+        self.network = InMemoryNetwork(clock: self.clock)
+        self.server = RawServer(greeting: greeting.map { .text($0) }, answer: answer)
+        let address = try await self.network.listener().start(self.server)
+        var configuration = PusherConfiguration(key: "key", host: address.host, port: address.port, useTLS: false)
+        configuration.transports = self.network.transports()
+        configuration.authorizer = authorizer
+        configuration.log = .none
+        self.client = PusherClient(configuration)
+    }
+
+    /// Says yes to every subscription.
+    static let subscribing: @Sendable (String, JSONValue) -> [String] = { event, data in
+        guard event == "pusher:subscribe", let channel = data["channel"]?.string else { return [] }
+        let text = channel.hasPrefix("presence-") ? #"{\"presence\":{\"ids\":[\"me\"],\"hash\":{\"me\":null},\"count\":1}}"# : "{}"
+        return [#"{"event":"pusher_internal:subscription_succeeded","channel":"\#(channel)","data":"\#(text)"}"#]
+    }
+}
+
+/// A client that says what the test tells it to, right or wrong.
+final class RawClient: Sendable {
+    /// The connection holds this one, and not the client: dropping that ends the connection.
+    private final class Ear: WebSocketEvents {
+        private let client = Lock<Weak>(Weak())
+
+        private struct Weak: Sendable {
+            weak var client: RawClient?
+        }
+
+        init(_ client: RawClient) { self.client.withLock { $0.client = client } }
+
+        private var owner: RawClient? { self.client.withLock { $0.client } }
+
+        func opened(_ id: ConnectionID, head: HTTPResponseHead) {}
+        func closed(_ id: ConnectionID, _ reason: CloseReason) { self.owner?.endings.record(reason) }
+        func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) { self.owner?.received(batch) }
+    }
+
+    let frames = Recorder<String>()
+    let endings = Recorder<CloseReason>()
+    private let connection = Lock<(any WebSocketConnection)?>(nil)
+
+    /// Open, and greeted if the server likes it.
+    init(_ pusher: InMemoryPusher, _ target: String = "/app/key?protocol=7") {
+        let endpoint = Endpoint(scheme: "ws", host: pusher.address.host, port: pusher.address.port, target: target)
+        let connection = pusher.network.webSocket.makeConnection(
+            WebSocketRequest(endpoint), id: ConnectionID(rawValue: 1), events: Ear(self))
+        self.connection.withLock { $0 = connection }
+        connection.open()
+    }
+
+    deinit { self.connection.withLock { $0.take() }?.abandon() }
+
+    /// What the server said since.
+    func take() -> [String] { self.frames.take() }
+
+    /// The events and data of what the server said since.
+    func takeEvents() -> [String] { self.take().map { (try? JSONValue(parsing: $0))?["event"]?.string ?? "?" } }
+
+    /// The codes of the errors that the server reported since; `nil` for one without.
+    func takeErrors() -> [Int?] {
+        self.take().compactMap { try? JSONValue(parsing: $0) }.filter { $0["event"] == "pusher:error" }.map { $0["data"]?["code"]?.int }
+    }
+
+    var closeCode: Int? { if case .peer(let code, _)? = self.endings.all.last { Int(code.rawValue) } else { nil } }
+
+    @discardableResult
+    func send(_ messages: WebSocketMessage...) -> Self {
+        let connection = self.connection.withLock { $0 }
+        for message in messages { connection?.enqueue(message) }
+        connection?.flush()
+        return self
+    }
+
+    @discardableResult
+    func send(_ text: String) -> Self { self.send(.text(text)) }
+
+    func close() { self.connection.withLock { $0 }?.close(.normal, reason: "") }
+
+    private func received(_ batch: borrowing MessageBatch) {
+        for message in batch.messages where message.kind == .text { self.frames.record(String(decoding: message.bytes, as: UTF8.self)) }
+    }
+}

@@ -1,0 +1,213 @@
+import RealtimeJSON
+import PusherChannels
+import PusherServer
+import RealtimeSockets
+import RealtimeTesting
+import TestSupport
+import Testing
+
+@Suite(.usesSockets) struct SecretsTests {
+    /// A whole session with everything in it that must not be told, and every line and error that came of it.
+    @Test func noLogLineAndNoErrorHoldsASecretASignatureAUserOrAPayload() async throws {
+        let (lines, clock) = (Recorder<String>(), ManualClock())
+        let log = LogSink(minimumLevel: .debug) { lines.record("\($0) \($1) \($2)") }
+        let network = InMemoryNetwork(clock: clock)
+        var app = PusherApp(id: "1", key: "key", secret: "app-secret-1")
+        app.clientEventsPerSecond = 1
+        let server = PusherServer(app: app, network: network, log: log)
+        let address = try await server.start(on: network.listener())
+        let serverEvents = server.events
+
+        func client(_ authorizer: Authorizer) -> PusherClient {
+            var configuration = PusherConfiguration(key: "key", host: address.host, port: address.port, useTLS: false)
+            configuration.transports = network.transports()
+            configuration.authorizer = authorizer
+            configuration.headers = ["Authorization": "Bearer header-token-1"]
+            configuration.log = log
+            return PusherClient(configuration)
+        }
+        let (good, bad) = (
+            client(.secret("app-secret-1", userID: "user-id-1", userInfo: ["name": "user-info-1"])), client(.secret("app-secret-2"))
+        )
+        let application = try await network.listener(host: "app").start(
+            ApplicationServer { _, _ in HTTPResponse(status: 500, text: "answer-body-1") })
+        let asking = client(
+            .endpoint(
+                AuthorizationEndpoint(
+                    try Endpoint("http://app:\(application.port)/auth?token=query-token-1"), headers: ["Cookie": "cookie-1"],
+                    parameters: ["session": "parameter-1"])))
+        let errors = [good.errors, bad.errors, asking.errors]
+        for client in [good, bad, asking] { client.connect() }
+        let (room, secret) = (try good.subscribe("presence-room"), try good.subscribe("private-one"))
+        try await room.subscribed()
+        try await secret.subscribed()
+        _ = try bad.subscribe("private-one")
+        let refused = try asking.subscribe("private-one")
+        await #expect(throws: PusherError.self) { try await refused.subscribed() }
+        for number in 1...3 { try room.trigger("client-a", ["text": "payload-\(number)"]) }
+        server.publish("a", to: "private-one", data: "payload-4")
+        let socketID = try #require(good.socketID)
+        for frame in [
+            #"{"event":"a","channel":5,"data":"payload-5"}"#, #"payload-6"#, #"{"event":"a","channel":"private-one","data":"payload-7"#,
+            #"{"event":"pusher_internal:member_added","channel":"presence-room","data":"payload-8"}"#,
+            #"{"event":"pusher:error","data":{"code":null,"message":"Invalid signature: digest of 1.2:presence-x:{\"user_id\":\"user-id-2\"}, but got \#(String(repeating: "0a", count: 32))"}}"#,
+        ] { server.send(frame, to: socketID) }
+        server.drop(socketID)
+        clock.advance(by: .seconds(5))
+        try await room.subscribed()
+        for client in [good, bad, asking] { client.disconnect() }
+        await server.stop()
+
+        var told = lines.all
+        for sequence in errors { for error in await sequence.pending() { told.append("\(error) \(error.message)") } }
+        #expect(told.count > 20)
+        let signatures = await serverEvents.pending().compactMap { event -> String? in
+            guard case .received(_, let frame) = event, let json = try? JSONValue(parsing: frame) else { return nil }
+            return json["data"]?["auth"]?.string
+        }
+        #expect(signatures.count >= 4)
+        let hidden = [
+            "app-secret", "header-token", "query-token", "cookie-1", "parameter-1", "user-id", "user-info", "payload", "answer-body",
+            "0a0a0a0a",
+        ]
+        for line in told {
+            for text in hidden + signatures.map({ String($0.dropFirst(4)) }) { #expect(!line.contains(text), "\(line)") }
+        }
+    }
+
+    /// Code of the application that fails with a secret in its words.
+    private struct Talkative: Error, CustomStringConvertible, Encodable {
+        var description: String { "the token is thrown-token-1" }
+
+        func encode(to encoder: any Encoder) throws { throw self }
+    }
+
+    @Test func whatTheApplicationThrowsIsNamedByItsTypeAndKeptAsAValue() async throws {
+        let (lines, net) = (Recorder<String>(), try await InMemoryPusher())
+        let log = LogSink(minimumLevel: .debug) { lines.record("\($0) \($1) \($2)") }
+        let authorizers: [Authorizer] = [
+            .callback { _ in throw Talkative() },
+            .endpoint(
+                AuthorizationEndpoint(Endpoint(scheme: "http", host: "app", port: 1), freshHeaders: { throw Talkative() })),
+        ]
+        for authorizer in authorizers {
+            let client = net.client {
+                $0.authorizer = authorizer
+                $0.log = log
+            }
+            client.connect()
+            let channel = try client.subscribe("private-one")
+            let error = try await #require(throws: PusherError.self) { try await channel.subscribed() }
+            #expect(error.code == .authorizationFailed)
+            #expect(error.cause is Talkative)
+            #expect(error.message.contains("Talkative"))
+            #expect(!"\(error) \(error.message) \(String(reflecting: error))".contains("thrown-token"))
+            #expect(lines.take().contains { $0.contains("Talkative") })
+            client.disconnect()
+        }
+        let client = net.client { $0.log = log }
+        client.connect()
+        let room = try client.subscribe("private-one")
+        let error = try #require(throws: PusherError.self) { try room.trigger("client-a", Talkative()) }
+        #expect(error.code == .encodingFailed && error.cause is Talkative && !error.message.contains("thrown-token"))
+        #expect(!lines.all.contains { $0.contains("thrown-token") })
+        await net.server.stop()
+    }
+
+    /// Each answer comes from an application's server of its own, and each of them has a secret in it.
+    @Test(arguments: [
+        HTTPResponse(status: 200, text: "answer-token-1"),
+        HTTPResponse(status: 200, text: #"{"auth":5,"token":"answer-token-1"}"#),
+        HTTPResponse(status: 200, text: #"{"auth":"key:answer-token-1","channel_data":"answer-token-2"}"#),
+        HTTPResponse(status: 302, headers: ["Location": "http://app/?answer-token-1"], text: "answer-token-1"),
+        HTTPResponse(status: 403, headers: ["X-Token": "answer-token-1"], text: #"{"error":"answer-token-1"}"#),
+        HTTPResponse(status: 500, text: String(repeating: "answer-token-1 ", count: 20_000)),
+    ])
+    func nothingOfAnApplicationServersAnswerIsLogged(_ answer: HTTPResponse) async throws {
+        let (lines, net) = (Recorder<String>(), try await InMemoryPusher())
+        let application = try await net.network.listener(host: "app").start(ApplicationServer { _, _ in answer })
+        let client = net.client {
+            $0.log = LogSink(minimumLevel: .debug) { lines.record("\($0) \($1) \($2)") }
+            $0.authorizer = .endpoint(
+                AuthorizationEndpoint(
+                    Endpoint(scheme: "http", host: "app", port: application.port, target: "/auth?key=query-token-1#fragment-token-1"),
+                    headers: ["Authorization": "Bearer header-token-1"], freshHeaders: { ["Cookie": "header-token-2"] }))
+        }
+        client.connect()
+        let channel = try client.subscribe("presence-one")
+        let error = try await #require(throws: PusherError.self) { try await channel.subscribed() }
+        #expect(error.code == .authorizationFailed)
+        client.disconnect()
+        await net.server.stop()
+        #expect(lines.all.count > 2)
+        for line in lines.all + ["\(error)"] { #expect(!line.contains("-token-"), "\(line)") }
+    }
+
+    /// Over sockets, where the host is looked up and named in errors.
+    @Test func aUserNameInAnAddressIsRefusedAndNotRepeated() async throws {
+        let lines = Recorder<String>()
+        #expect(throws: TransportError.self) { try Authorizer.endpoint("https://anna:hunter-1@example.org/auth") }
+        do {
+            _ = try Authorizer.endpoint("https://anna:hunter-1@example.org/auth")
+        } catch {
+            #expect(error.code == .invalidURL && !error.message.contains("hunter"))
+        }
+        let server = PusherServer(app: .random())
+        let address = try await server.start(on: SocketListener())
+        func client(_ host: String, _ authorizer: Authorizer?) -> PusherClient {
+            var configuration = PusherConfiguration(key: server.app.key, host: host, port: address.port, useTLS: false)
+            configuration.authorizer = authorizer
+            configuration.log = LogSink(minimumLevel: .debug) { lines.record("\($0) \($1) \($2)") }
+            return PusherClient(configuration)
+        }
+        let endpoint = Endpoint(scheme: "http", host: "anna:hunter-1@127.0.0.1", port: address.port, target: "/auth?query-hunter-2")
+        let asking = client(address.host, .endpoint(AuthorizationEndpoint(endpoint)))
+        asking.connect()
+        let channel = try asking.subscribe("private-one")
+        let error = try await #require(throws: PusherError.self) { try await channel.subscribed() }
+        #expect(error.code == .authorizationFailed && (error.cause as? TransportError)?.code == .invalidURL)
+        asking.disconnect()
+
+        let connecting = client("anna:hunter-1@127.0.0.1", nil)
+        connecting.connect()
+        guard case .failed(let failure) = connecting.state else {
+            Issue.record("the client is \(connecting.state.name)")
+            return
+        }
+        let publisher = PusherPublisher(appID: "1", key: "key", secret: "hunter-3", endpoint: endpoint)
+        let refusal = try await #require(throws: PusherError.self) { try await publisher.publish("a", to: ["b"], data: "hunter-4") }
+        await server.stop()
+        #expect(lines.all.count > 2)
+        for text in lines.all + ["\(error)", "\(failure)", "\(refusal)", "\(endpoint)", endpoint.origin] {
+            #expect(!text.contains("hunter") && !text.contains("anna"), "\(text)")
+        }
+    }
+
+    /// What a server says that repeats what it was sent.
+    @Test func aServerThatRepeatsOurHeaderFieldsIsNotRepeated() async throws {
+        let (lines, net) = (Recorder<String>(), try await InMemoryPusher())
+        let client = net.client {
+            $0.headers = ["Authorization": "Bearer header-token-1"]
+            $0.log = LogSink(minimumLevel: .debug) { lines.record("\($0) \($1) \($2)") }
+        }
+        let errors = client.errors
+        client.connect()
+        _ = try client.subscribe("prices")
+        let signature = String(repeating: "0a", count: 32)
+        let socketID = try #require(client.socketID)
+        for frame in [
+            #"{"event":"pusher:error","data":{"code":4300,"message":"no: Bearer header-token-1"}}"#,
+            #"{"event":"pusher:subscription_error","channel":"prices","data":{"error":"no: header-token-1 \#(signature)"}}"#,
+        ] { net.server.send(frame, to: socketID) }
+        net.server.close(socketID, CloseCode(rawValue: 4009), reason: "not with header-token-1 and \(signature)")
+        guard case .disconnected(let error?) = client.state else {
+            Issue.record("the client is \(client.state.name)")
+            return
+        }
+        await net.server.stop()
+        var told = lines.all + ["\(error)"]
+        for error in await errors.pending() { told.append("\(error)") }
+        #expect(told.count > 4)
+        for line in told { #expect(!line.contains("header-token") && !line.contains("0a0a0a"), "\(line)") }
+    }
+}

@@ -1,0 +1,423 @@
+import RealtimeJSON
+import PusherServer
+import PusherWire
+import RealtimeCore
+import RealtimeTesting
+import TestSupport
+import Testing
+
+/// The server before raw frames, without the package's client.
+@Suite struct ServerConnectionTests {
+    @Test func aClientIsGreetedWithASocketIDAndATimeout() async throws {
+        let pusher = try await InMemoryPusher { $0.activityTimeout = .seconds(77) }
+        let client = RawClient(pusher)
+        let socketID = try #require(pusher.server.socketIDs.first)
+        #expect(
+            client.take() == [
+                #"{"event":"pusher:connection_established","data":"{\"socket_id\":\"\#(socketID)\",\"activity_timeout\":77}"}"#
+            ])
+        #expect(socketID.split(separator: ".").count == 2 && socketID.utf8.allSatisfy { ($0 >= 0x30 && $0 <= 0x39) || $0 == 0x2E })
+    }
+
+    @Test(arguments: [
+        ("/app/another?protocol=7", 4001), ("/app/?protocol=7", 4005), ("/?protocol=7", 4005), ("/apps/key?protocol=7", 4005),
+        ("/app/key/x?protocol=7", 4005),
+        ("/app/key", 4008), ("/app/key?", 4008), ("/app/key?client=x", 4008), ("/app/key?protocol=4", 4007), ("/app/key?protocol=8", 4007),
+        ("/app/key?protocol=", 4007), ("/app/key?protocol=seven", 4007), ("/app/key?protocol=%", 4008), ("/app/key?protocol=-7", 4007),
+    ])
+    func whoAsksForSomethingElseIsToldWhyAndClosed(target: String, code: Int) async throws {
+        let pusher = try await InMemoryPusher()
+        let client = RawClient(pusher, target)
+        #expect(client.takeErrors() == [code] && client.closeCode == code)
+        #expect(pusher.server.socketIDs.isEmpty)
+    }
+
+    @Test(arguments: ["/app/key?protocol=5", "/app/key?client=js&version=8&protocol=7&flash=false", "/behind/a/path/app/key?protocol=6"])
+    func whoAsksAsClientsDoIsGreeted(target: String) async throws {
+        let pusher = try await InMemoryPusher()
+        #expect(RawClient(pusher, target).takeEvents() == ["pusher:connection_established"])
+    }
+
+    @Test func itsEventsFinishWhenItIsDropped() async {
+        let events = PusherServer(app: .random(), network: InMemoryNetwork(clock: ManualClock())).events
+        for await _ in events {}
+        #expect(events.endReason == .ended)
+    }
+
+    @Test func overTheConnectionLimitIs4004UntilSomebodyLeaves() async throws {
+        let pusher = try await InMemoryPusher { $0.connectionLimit = 1 }
+        let first = RawClient(pusher)
+        #expect(RawClient(pusher).closeCode == 4004)
+        first.close()
+        #expect(RawClient(pusher).takeEvents() == ["pusher:connection_established"])
+    }
+
+    @Test(arguments: [
+        "", "nonsense", "[]", "{}", #"{"event":5}"#, #"{"event":"pusher:subscribe"}"#, #"{"event":"pusher:subscribe","data":5}"#,
+        #"{"event":"pusher:subscribe","data":"nope"}"#, #"{"event":"pusher:subscribe","data":{}}"#,
+        #"{"event":"pusher:subscribe","data":{"channel":5}}"#,
+        #"{"event":"pusher:unsubscribe"}"#, #"{"event":"pusher:unsubscribe","data":{"channel":null}}"#, #"{"event":"a","channel":{}}"#,
+        #"{"event":"pusher:subscribe","data":[[[["#,
+    ])
+    func aFrameThatIsNoneIsComplainedOfAndTheNextIsServed(frame: String) async throws {
+        let pusher = try await InMemoryPusher()
+        let client = RawClient(pusher)
+        _ = client.take()
+        client.send(.text(frame), .text(#"{"event":"pusher:ping"}"#))
+        let frames = client.take()
+        #expect(frames.count == 2 && frames.last == #"{"event":"pusher:pong","data":{}}"#)
+        #expect(frames.first.flatMap { try? JSONValue(parsing: $0) }?["data"]?["code"] == 4200)
+        #expect(client.endings.all.isEmpty)
+    }
+
+    @Test(arguments: ["a", "pusher:signin", "pusher:never_heard_of", "pusher_internal:member_added", ""])
+    func anEventThatClientsDoNotSendIsComplainedOf(event: String) async throws {
+        let pusher = try await InMemoryPusher()
+        let client = RawClient(pusher)
+        _ = client.take()
+        #expect(client.send(#"{"event":"\#(event)","channel":"one","data":{}}"#).takeErrors() == [nil])
+    }
+
+    @Test func binaryMessagesAreNotHeard() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = RawClient(pusher)
+        _ = client.take()
+        client.send(.binary(Array(#"{"event":"pusher:ping"}"#.utf8)))
+        #expect(client.take().isEmpty && client.endings.all.isEmpty)
+    }
+
+    @Test func aServerListensInOnePlaceAtATime() async throws {
+        let pusher = try await InMemoryPusher()
+        let error = await #expect(throws: TransportError.self) { try await pusher.server.start(on: pusher.network.listener()) }
+        #expect(error?.code == .unsupported)
+        await pusher.server.stop()
+        let address = try await pusher.server.start(on: pusher.network.listener())
+        await pusher.server.stop()
+        // One that could not start is none that listens.
+        let taken = pusher.network.listener(port: address.port)
+        _ = try await taken.start(ApplicationServer { _, _ in HTTPResponse(status: 200) })
+        await #expect(throws: TransportError.self) { try await pusher.server.start(on: pusher.network.listener(port: address.port)) }
+        _ = try await pusher.server.start(on: pusher.network.listener())
+    }
+
+    // MARK: Pings
+
+    @Test func aSilentClientIsPingedAndClosedWith4201() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = RawClient(pusher)
+        _ = client.take()
+        pusher.clock.advance(by: .seconds(119))
+        #expect(client.take().isEmpty)
+        pusher.clock.advance(by: .seconds(1))
+        #expect(client.take() == [#"{"event":"pusher:ping","data":{}}"#])
+        pusher.clock.advance(by: .seconds(29))
+        #expect(client.endings.all.isEmpty)
+        pusher.clock.advance(by: .seconds(1))
+        #expect(client.takeErrors() == [4201] && client.closeCode == 4201)
+        #expect(pusher.server.socketIDs.isEmpty && pusher.clock.untilNextDeadline == nil)
+    }
+
+    @Test(arguments: [#"{"event":"pusher:pong"}"#, #"{"event":"pusher:ping","data":{}}"#, "nonsense"])
+    func anySignOfLifeKeepsAClient(sign: String) async throws {
+        let pusher = try await InMemoryPusher()
+        let client = RawClient(pusher)
+        for _ in 0..<10 {
+            pusher.clock.advance(by: .seconds(149))
+            client.send(sign)
+        }
+        #expect(client.endings.all.isEmpty && pusher.server.socketIDs.count == 1)
+        // A WebSocket's own ping is one too.
+        pusher.clock.advance(by: .seconds(149))
+        client.send(WebSocketMessage(.ping, []))
+        pusher.clock.advance(by: .seconds(100))
+        #expect(client.endings.all.isEmpty)
+    }
+
+    // MARK: Faults
+
+    @Test func messagesMayBeHeldBack() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = RawClient(pusher)
+        _ = client.take()
+        pusher.server.faults.delay = .seconds(2)
+        client.send(.text(#"{"event":"pusher:ping"}"#), PusherFrames.subscribe("one"))
+        #expect(client.take().isEmpty)
+        pusher.clock.advance(by: .seconds(1))
+        pusher.server.publish("a", to: "one", data: "1")
+        pusher.clock.advance(by: .seconds(1))
+        #expect(client.takeEvents() == ["pusher:pong", "pusher_internal:subscription_succeeded"])
+        pusher.clock.advance(by: .seconds(1))
+        #expect(client.takeEvents() == ["a"])
+        client.close()
+        pusher.server.publish("a", to: "one", data: "1")
+        pusher.clock.advance(by: .seconds(10))
+    }
+
+    @Test func noMessageOvertakesOneThatIsHeldBack() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = RawClient(pusher).send(PusherFrames.subscribe("one"))
+        _ = client.take()
+        for (delay, event) in [(2, "a"), (1, "b"), (0, "c")] {
+            pusher.server.faults.delay = .seconds(delay)
+            pusher.server.publish(event, to: "one", data: "1")
+        }
+        pusher.clock.advance(by: .milliseconds(1999))
+        #expect(client.take().isEmpty)
+        pusher.clock.advance(by: .milliseconds(1))
+        #expect(client.takeEvents() == ["a", "b", "c"])
+        pusher.server.publish("d", to: "one", data: "1")
+        #expect(client.takeEvents() == ["d"])
+    }
+
+    @Test func messagesMayBeLost() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = RawClient(pusher).send(PusherFrames.subscribe("one"))
+        _ = client.take()
+        pusher.server.faults.dropRate = 0.5
+        for number in 0..<200 { pusher.server.publish("a", to: "one", data: "\(number)") }
+        let kept = client.take().count
+        #expect(kept > 50 && kept < 150)
+        pusher.server.faults.dropRate = 1
+        client.send(#"{"event":"pusher:ping"}"#)
+        #expect(client.take().isEmpty && client.endings.all.isEmpty)
+    }
+
+    @Test func aSilentServerSaysNothingAndClosesNothing() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = RawClient(pusher)
+        _ = client.take()
+        pusher.server.faults.isSilent = true
+        client.send(.text(#"{"event":"pusher:ping"}"#), PusherFrames.subscribe("one"))
+        pusher.clock.advance(by: .seconds(3600))
+        #expect(client.take().isEmpty && client.endings.all.isEmpty && pusher.server.subscribers(of: "one").isEmpty)
+        pusher.server.faults.isSilent = false
+        pusher.clock.advance(by: .seconds(120))
+        #expect(client.take() == [#"{"event":"pusher:ping","data":{}}"#])
+        // It has its time to answer.
+        pusher.clock.advance(by: .seconds(29))
+        client.send(#"{"event":"pusher:pong"}"#)
+        pusher.clock.advance(by: .seconds(60))
+        #expect(client.endings.all.isEmpty)
+    }
+
+    @Test func oneConnectionMayBeSilencedAlone() async throws {
+        let pusher = try await InMemoryPusher()
+        let first = RawClient(pusher).send(PusherFrames.subscribe("one"))
+        let socketID = pusher.server.socketIDs[0]
+        let second = RawClient(pusher).send(PusherFrames.subscribe("one"))
+        for client in [first, second] { _ = client.take() }
+        pusher.server.silence(socketID)
+        pusher.server.publish("a", to: "one", data: "1")
+        #expect(first.take().isEmpty && second.takeEvents() == ["a"])
+        pusher.server.silence(socketID, false)
+        pusher.server.publish("b", to: "one", data: "1")
+        #expect(first.takeEvents() == ["b"])
+        pusher.server.silence("nobody")
+    }
+
+    @Test func everyNewConnectionMayBeRefused() async throws {
+        let pusher = try await InMemoryPusher()
+        let old = RawClient(pusher)
+        pusher.server.faults.refuseWith = .init(rawValue: 4100)
+        #expect(RawClient(pusher).closeCode == 4100 && old.endings.all.isEmpty)
+    }
+
+    @Test func stoppingTellsEverybodyToComeBack() async throws {
+        let pusher = try await InMemoryPusher()
+        let clients = (0..<3).map { _ in RawClient(pusher) }
+        let events = pusher.server.events
+        await pusher.server.stop()
+        for client in clients { #expect(client.takeErrors() == [4200] && client.closeCode == 4200) }
+        #expect(await events.pending().count == 3)
+        #expect(pusher.server.socketIDs.isEmpty)
+        await pusher.server.stop()
+        // One wake-up that finds nothing, and then none.
+        pusher.clock.advance(by: .seconds(120))
+        #expect(pusher.clock.untilNextDeadline == nil)
+    }
+}
+
+@Suite struct ServerChannelTests {
+    private func auth(
+        _ pusher: InMemoryPusher, _ channel: String, _ data: String? = nil, secret: String = "secret", socket: Int = 0
+    ) -> String {
+        ChannelSignature.token(key: "key", secret: secret, socketID: pusher.server.socketIDs[socket], channel: channel, channelData: data)
+    }
+
+    /// A client that is on the presence channel as this user.
+    private func member(_ pusher: InMemoryPusher, _ data: String, _ channel: String = "presence-room") -> RawClient {
+        let before = Set(pusher.server.socketIDs)
+        let client = RawClient(pusher)
+        _ = client.take()
+        guard let socketID = pusher.server.socketIDs.first(where: { !before.contains($0) }) else { return client }
+        let auth = ChannelSignature.token(key: "key", secret: "secret", socketID: socketID, channel: channel, channelData: data)
+        return client.send(PusherFrames.subscribe(channel, auth: auth, channelData: data))
+    }
+
+    @Test func aSecondSubscriptionIsAnErrorAndTheFirstStays() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = RawClient(pusher).send(PusherFrames.subscribe("one"))
+        _ = client.take()
+        client.send(PusherFrames.subscribe("one"))
+        #expect(
+            client.take() == [
+                #"{"event":"pusher:error","channel":"one","data":{"code":null,"message":"Existing subscription to channel one"}}"#
+            ])
+        #expect(pusher.server.subscribers(of: "one").count == 1)
+        pusher.server.publish("a", to: "one", data: "1")
+        #expect(client.take().count == 1)
+    }
+
+    @Test func leavingAChannelThatOneIsNotOnChangesNothing() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = RawClient(pusher)
+        _ = client.take()
+        client.send(
+            PusherFrames.unsubscribe("one"), PusherFrames.unsubscribe(""), PusherFrames.subscribe("one"), PusherFrames.unsubscribe("one"))
+        #expect(client.takeEvents() == ["pusher_internal:subscription_succeeded"])
+        #expect(pusher.server.subscribers(of: "one").isEmpty)
+    }
+
+    @Test(arguments: ["", "with space", "#server-to-user-1", "a/b", "ü", String(repeating: "x", count: 201)])
+    func aBadNameIsRefused(name: String) async throws {
+        let pusher = try await InMemoryPusher()
+        let client = RawClient(pusher)
+        _ = client.take()
+        #expect(client.send(PusherFrames.subscribe(name)).takeErrors() == [nil])
+    }
+
+    @Test func aSignatureHasToBeRight() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = RawClient(pusher)
+        _ = client.take()
+        let right = self.auth(pusher, "private-one")
+        let wrong = [
+            nil, "", right.uppercased(), String(right.dropLast()), right + "0", self.auth(pusher, "private-two"),
+            "other:" + right.dropFirst(4),
+            self.auth(pusher, "private-one", secret: "another"),
+            ChannelSignature.token(key: "key", secret: "secret", socketID: "1.2", channel: "private-one"),
+        ]
+        for auth in wrong {
+            #expect(client.send(PusherFrames.subscribe("private-one", auth: auth)).takeErrors() == [4009], "\(auth ?? "none")")
+        }
+        #expect(pusher.server.subscribers(of: "private-one").isEmpty)
+        #expect(client.send(PusherFrames.subscribe("private-one", auth: right)).takeEvents() == ["pusher_internal:subscription_succeeded"])
+    }
+
+    @Test func aPresenceSignatureCoversTheUser() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = RawClient(pusher)
+        _ = client.take()
+        let data = #"{"user_id":"1"}"#
+        let right = self.auth(pusher, "presence-room", data)
+        #expect(client.send(PusherFrames.subscribe("presence-room", auth: right, channelData: #"{"user_id":"2"}"#)).takeErrors() == [4009])
+        #expect(client.send(PusherFrames.subscribe("presence-room", auth: right)).takeErrors() == [4009])
+        for broken in ["", "{}", "[]", "nope", #"{"user_id":null}"#, #"{"user_id":{}}"#] {
+            let auth = self.auth(pusher, "presence-room", broken)
+            #expect(
+                client.send(PusherFrames.subscribe("presence-room", auth: auth, channelData: broken)).takeErrors() == [nil], "\(broken)")
+        }
+        #expect(
+            client.send(PusherFrames.subscribe("presence-room", auth: right, channelData: data)).takeEvents() == [
+                "pusher_internal:subscription_succeeded"
+            ])
+    }
+
+    @Test func aUserOnTwoConnectionsIsAnnouncedOnceEitherWay() async throws {
+        let pusher = try await InMemoryPusher()
+        let watcher = self.member(pusher, #"{"user_id":"watcher"}"#)
+        _ = watcher.take()
+        let first = self.member(pusher, #"{"user_id":7,"user_info":{"n":1}}"#)
+        let second = self.member(pusher, #"{"user_id":"7","user_info":{"n":2}}"#)
+        #expect(
+            watcher.take() == [
+                #"{"event":"pusher_internal:member_added","channel":"presence-room","data":"{\"user_id\":\"7\",\"user_info\":{\"n\":1}}"}"#
+            ])
+        let list = #"{\"presence\":{\"ids\":[\"watcher\",\"7\"],\"hash\":{\"watcher\":null,\"7\":{\"n\":1}},\"count\":2}}"#
+        #expect(second.take() == [#"{"event":"pusher_internal:subscription_succeeded","channel":"presence-room","data":"\#(list)"}"#])
+        first.close()
+        #expect(watcher.take().isEmpty)
+        second.send(PusherFrames.unsubscribe("presence-room"))
+        #expect(watcher.take() == [#"{"event":"pusher_internal:member_removed","channel":"presence-room","data":"{\"user_id\":\"7\"}"}"#])
+        second.close()
+        #expect(watcher.take().isEmpty)
+    }
+
+    @Test func aFullPresenceChannelTakesNobodyElseButItsMembersAgain() async throws {
+        let pusher = try await InMemoryPusher { $0.memberLimit = 2 }
+        let clients = (1...3).map { self.member(pusher, #"{"user_id":"\#($0)"}"#) }
+        #expect(clients[2].takeErrors().count == 1 && clients[2].endings.all.isEmpty)
+        #expect(pusher.server.subscribers(of: "presence-room").count == 2)
+        let again = self.member(pusher, #"{"user_id":"1"}"#)
+        #expect(again.takeEvents() == ["pusher_internal:subscription_succeeded"])
+        for client in [clients[0], again] { client.close() }
+        #expect(self.member(pusher, #"{"user_id":"3"}"#).takeEvents() == ["pusher_internal:subscription_succeeded"])
+    }
+
+    @Test func clientEventsFollowTheRules() async throws {
+        let pusher = try await InMemoryPusher()
+        let sender = RawClient(pusher)
+        let auth = self.auth(pusher, "private-one")
+        let own = pusher.server.socketIDs
+        let receiver = RawClient(pusher)
+        let socketID = try #require(pusher.server.socketIDs.first { !own.contains($0) })
+        receiver.send(
+            PusherFrames.subscribe(
+                "private-one", auth: ChannelSignature.token(key: "key", secret: "secret", socketID: socketID, channel: "private-one")))
+        func errors(_ event: String, _ rest: String) -> [Int?] { sender.send(#"{"event":"\#(event)"\#(rest)}"#).takeErrors() }
+        _ = sender.take()
+        #expect(errors("client-a", #","channel":"private-one","data":{}"#) == [4301])
+        sender.send(PusherFrames.subscribe("private-one", auth: auth), PusherFrames.subscribe("one"))
+        #expect(sender.takeEvents().count == 2)
+        _ = receiver.take()
+        #expect(errors("client-a", "") == [4301])
+        #expect(errors("client-a", #","channel":"one","data":{}"#) == [4301])
+        #expect(errors("client-a", #","channel":"private-encrypted-one","data":{}"#) == [4301])
+        #expect(errors("client-\(String(repeating: "x", count: 200))", #","channel":"private-one","data":{}"#) == [4301])
+        #expect(errors("client-a", #","channel":"private-one","data":"\#(String(repeating: "x", count: 10_241))""#) == [4301])
+        #expect(receiver.take().isEmpty)
+        sender.send(
+            .text(#"{"event":"client-a","channel":"private-one","data":{"on": true}}"#),
+            .text(#"{"event":"client-b","channel":"private-one","data":"text"}"#),
+            .text(#"{"event":"client-c","channel":"private-one"}"#),
+            .text(#"{"event":"client-d","channel":"private-one","data":"\#(String(repeating: "x", count: 10_240))"}"#))
+        #expect(sender.take().isEmpty)
+        let heard = receiver.take()
+        #expect(heard.first == #"{"event":"client-a","channel":"private-one","data":"{\"on\": true}"}"#)
+        #expect(heard.dropFirst().first == #"{"event":"client-b","channel":"private-one","data":"text"}"# && heard.count == 4)
+    }
+
+    @Test func dataIsMeasuredWithoutItsEscapes() async throws {
+        let pusher = try await InMemoryPusher()
+        let sender = RawClient(pusher)
+        sender.send(PusherFrames.subscribe("private-one", auth: self.auth(pusher, "private-one")))
+        #expect(sender.takeEvents().last == "pusher_internal:subscription_succeeded")
+        func send(_ data: String) { sender.send(#"{"event":"client-a","channel":"private-one","data":"\#(data)"}"#) }
+        send(String(repeating: #"\u00e9"#, count: 5_120))
+        send(String(repeating: #"\u0078"#, count: 10_240))
+        #expect(sender.take().isEmpty)
+        send(String(repeating: #"\u0078"#, count: 10_241))
+        send(String(repeating: #"\u00e9"#, count: 5_121))
+        #expect(sender.takeErrors() == [4301, 4301])
+    }
+
+    @Test func aWatcherOfTheServerSeesEverythingInOrder() async throws {
+        let pusher = try await InMemoryPusher()
+        let events = pusher.server.events
+        let client = RawClient(pusher)
+        let socketID = pusher.server.socketIDs[0]
+        client.send(PusherFrames.subscribe("one")).send(PusherFrames.subscribe("private-one"))
+        pusher.server.publish("a", to: "one", data: "1")
+        pusher.server.publish("a", to: "two", data: "1")
+        client.close()
+        let seen = await events.pending().filter { if case .received = $0 { false } else { true } }
+        #expect(
+            seen.count == 7 && seen.first == .connected(socketID: socketID)
+                && seen.dropFirst().first == .subscribed(socketID: socketID, channel: "one", userID: nil))
+        #expect(
+            seen.contains(.published(channel: "one", name: "a", subscribers: 1))
+                && seen.contains(.published(channel: "two", name: "a", subscribers: 0)))
+        #expect(
+            seen.suffix(2) == [.unsubscribed(socketID: socketID, channel: "one"), .disconnected(socketID: socketID, .peer(.normal, ""))])
+    }
+}

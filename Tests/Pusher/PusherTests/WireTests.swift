@@ -1,0 +1,225 @@
+import RealtimeEncoding
+import RealtimeJSON
+import Foundation
+import PusherWire
+import RealtimeCore
+import TestSupport
+import Testing
+
+@Suite struct WireTests {
+    private static func vectors(_ name: String) throws -> [JSONValue] {
+        let bytes = Array(try Data(contentsOf: URL(fileURLWithPath: Vectors.path("pusher/\(name).json"))))
+        return try #require(try JSONValue(parsing: bytes).array)
+    }
+
+    // MARK: Signatures
+
+    @Test func theDocumentationsSignaturesComeOut() throws {
+        let vectors = try Self.vectors("signatures")
+        #expect(vectors.count == 6)
+        for vector in vectors {
+            let (secret, text, hex) = (
+                try #require(vector["secret"]?.string), try #require(vector["text"]?.string), try #require(vector["hex"]?.string)
+            )
+            #expect(ChannelSignature.hex(of: text, secret: secret) == hex, "\(text)")
+            guard let socket = vector["socket"]?.string, let channel = vector["channel"]?.string else { continue }
+            let token = ChannelSignature.token(
+                key: "key", secret: secret, socketID: socket, channel: channel, channelData: vector["data"]?.string)
+            #expect(token == "key:\(hex)")
+        }
+    }
+
+    @Test func aRequestIsSignedAsInTheDocumentation() {
+        let body = Array(#"{"name":"foo","channels":["project-3"],"data":"{\"some\":\"data\"}"}"#.utf8)
+        let (key, secret) = ("278d425bdf160c739803", "7ad3773142a6692b25b8")
+        let target = RequestSignature.sign(
+            method: "POST", path: "/apps/3/events", body: body, key: key, secret: secret, unixTime: 1_353_088_179)
+        #expect(
+            target == "/apps/3/events?auth_key=278d425bdf160c739803&auth_timestamp=1353088179&auth_version=1.0"
+                + "&body_md5=ec365a775a4cd0599faeb73354201b6f&auth_signature=da454824c97ba181a32ccc17a72625ba02771f50b50e1e7430e47a1f3f457e6c"
+        )
+        #expect(
+            RequestSignature.check(method: "POST", target: target, body: body, key: key, secret: secret, unixTime: 1_353_088_179)
+                == .accepted)
+    }
+
+    @Test func aRequestWithoutABodyIsSignedWithoutItsHash() {
+        let target = RequestSignature.sign(method: "GET", path: "/apps/3/channels", body: [], key: "k", secret: "s", unixTime: 1)
+        #expect(!target.contains("body_md5"))
+        #expect(RequestSignature.check(method: "GET", target: target, body: [], key: "k", secret: "s", unixTime: 1) == .accepted)
+        #expect(RequestSignature.check(method: "GET", target: target, body: [1], key: "k", secret: "s", unixTime: 1) != .accepted)
+    }
+
+    @Test func tokensAreEqualOnlyWhole() {
+        #expect(ChannelSignature.isEqual("a:b", "a:b") && ChannelSignature.isEqual("", ""))
+        for other in ["", "a:", "a:b ", "a:B", "a:c"] { #expect(!ChannelSignature.isEqual("a:b", other)) }
+    }
+
+    // MARK: Percent-encoding
+
+    @Test(arguments: [
+        ("", ""), ("aZ09-._~", "aZ09-._~"), ("a b", "a%20b"), ("a+b&c=d", "a%2Bb%26c%3Dd"), ("ä😀", "%C3%A4%F0%9F%98%80"), ("%", "%25"),
+        ("/?#[]@!$'()*,;:", "%2F%3F%23%5B%5D%40%21%24%27%28%29%2A%2C%3B%3A"),
+        ("\u{0}\r\n\u{7F}", "%00%0D%0A%7F"),
+    ])
+    func everythingButUnreservedCharactersIsEncodedAndComesBack(text: String, encoded: String) {
+        #expect(PercentEncoding.form(text) == encoded)
+        #expect(PercentEncoding.decoded(encoded) == text)
+    }
+
+    @Test(arguments: [
+        ("a%2fb", "a/b"), ("a+b", "a+b"), ("%", nil), ("%2", nil), ("%2g", nil), ("%g2", nil), ("a%", nil), ("%C3", nil), ("%FF", nil),
+        ("ä", "ä"), ("%25%32%30", "%20"),
+    ])
+    func whatIsNotEncodedWellIsNoText(text: String, decoded: String?) {
+        #expect(PercentEncoding.decoded(text) == decoded)
+    }
+
+    @Test(
+        arguments: [
+            ("", []), ("a=b", ["a", "b"]), ("a=b&c=d", ["a", "b", "c", "d"]), ("a", ["a", ""]), ("a=", ["a", ""]), ("=b", ["", "b"]),
+            ("a=b=c", ["a", "b=c"]),
+            ("&&a=1&", ["a", "1"]), ("a=1&a=2", ["a", "1", "a", "2"]), ("a%3D=%26", ["a=", "&"]), ("a=%", nil), ("%=a", nil),
+        ] as [(String, [String]?)])
+    func aQueryIsReadFieldByField(query: String, expected: [String]?) {
+        #expect(PercentEncoding.fields(query)?.flatMap { [$0.name, $0.value] } == expected)
+    }
+
+    @Test func aPlusIsASpaceOnlyInForms() {
+        #expect(PercentEncoding.fields("a+b=c+d", plusIsSpace: true)?.first?.name == "a b")
+        #expect(PercentEncoding.decoded("a+b", plusIsSpace: true) == "a b" && PercentEncoding.decoded("%2B", plusIsSpace: true) == "+")
+    }
+
+    // MARK: Names
+
+    @Test(arguments: [
+        ("news", ChannelKind.public), ("cache-news", .public), ("private", .public), ("privateX", .public), ("Private-x", .public),
+        ("presence", .public),
+        ("private-x", .private), ("private-", .private), ("private-cache-x", .private), ("private-encrypted", .private),
+        ("private-encrypted-x", .encrypted),
+        ("private-encrypted-cache-x", .encrypted), ("presence-x", .presence), ("presence-cache-x", .presence), ("x-private-y", .public),
+    ])
+    func aChannelsKindIsInItsPrefixWithTheDash(name: String, kind: ChannelKind) {
+        #expect(ChannelName.kind(of: name) == kind)
+        #expect(kind.needsAuthorization == (kind != .public) && kind.allowsClientEvents == (kind == .private || kind == .presence))
+    }
+
+    @Test(arguments: [
+        ("a", true), ("aZ09_-=@,.;", true), (String(repeating: "x", count: 200), true), (String(repeating: "x", count: 201), false),
+        ("", false), (" ", false),
+        ("a b", false), ("#a", false), ("a/b", false), ("a:b", false), ("ä", false), ("a\u{0}", false), ("a\n", false), ("\"", false),
+    ])
+    func aChannelsNameHasTheCharactersThatServersTake(name: String, isGood: Bool) {
+        #expect((ChannelName.problem(name) == nil) == isGood)
+    }
+
+    @Test(arguments: [
+        ("a", true), ("any name, ä 😀", true), ("client-a", true), ("pusher", true), ("pusher-x", true), ("Pusher:x", true), ("", false),
+        ("pusher:x", false),
+        ("pusher_internal:x", false), (String(repeating: "x", count: 200), true), (String(repeating: "x", count: 201), false),
+        (String(repeating: "ä", count: 101), false),
+    ])
+    func anEventsNameMayBeAnythingThatIsNotTheServices(name: String, isGood: Bool) {
+        #expect((EventName.problem(name) == nil) == isGood)
+    }
+
+    @Test(arguments: [
+        ("no to private-a", true), ("private-a", true), ("of 1.2:private-a, but", true), ("\"private-a\" no", true), ("private-a.", true),
+        ("private-a...", true),
+        ("private-ab", false), ("private-a-b", false), ("private-a.b", false), ("my-private-a", false), ("xprivate-a", false),
+        ("private-", false), ("", false),
+        ("private-ab and private-a", true), ("private-a;private-b", false), ("(private-a)", true),
+    ])
+    func aTextNamesAChannelAsAWholeWord(words: String, isNamed: Bool) {
+        #expect(ChannelName.isNamed("private-a", in: words) == isNamed)
+    }
+
+    // MARK: Close codes
+
+    @Test func everyCloseCodeHasItsReaction() throws {
+        for row in try Self.vectors("close-codes") {
+            let expected: PusherCloseCode.Reaction? =
+                switch row["reaction"]?.string {
+                case "tls": .useTLS
+                case "stay away": .refused
+                case "wait a second": .reconnect(.afterBackoff(atLeast: .seconds(1)))
+                case "at once": .reconnect(.immediately)
+                case "back off": .reconnect(.afterBackoff())
+                default: nil
+                }
+            for code in try #require(row["codes"]?.array).compactMap(\.int) {
+                #expect(PusherCloseCode.reaction(to: CloseCode(rawValue: UInt16(code))) == expected, "\(code)")
+            }
+        }
+    }
+
+    // MARK: Frames
+
+    @Test func whatAClientWritesIsRightToTheByte() throws {
+        for vector in try Self.vectors("client-frames") {
+            let (channel, data) = (vector["channel"]?.string ?? "", vector["data"]?.string)
+            let message: WebSocketMessage? =
+                switch vector["what"]?.string {
+                case "ping": PusherFrames.ping
+                case "pong": PusherFrames.pong
+                case "subscribe": PusherFrames.subscribe(channel, auth: vector["auth"]?.string, channelData: data)
+                case "unsubscribe": PusherFrames.unsubscribe(channel)
+                case "client event":
+                    PusherFrames.clientEvent(vector["event"]?.string ?? "", channel: channel, data: Array((data ?? "").utf8))
+                default: nil
+                }
+            #expect(message == .text(try #require(vector["frame"]?.string)))
+        }
+    }
+
+    @Test func whatAServerWritesIsRightToTheByte() {
+        func text(_ message: WebSocketMessage) -> String { String(decoding: message.bytes, as: UTF8.self) }
+        #expect(
+            text(PusherFrames.connectionEstablished(socketID: "1.2", activityTimeout: 30))
+                == #"{"event":"pusher:connection_established","data":"{\"socket_id\":\"1.2\",\"activity_timeout\":30}"}"#)
+        #expect(text(PusherFrames.error(nil, "a \"b\"")) == #"{"event":"pusher:error","data":{"code":null,"message":"a \"b\""}}"#)
+        #expect(
+            text(PusherFrames.error(4301, "a", channel: "c"))
+                == #"{"event":"pusher:error","channel":"c","data":{"code":4301,"message":"a"}}"#)
+        #expect(
+            text(PusherFrames.subscriptionSucceeded("c"))
+                == #"{"event":"pusher_internal:subscription_succeeded","channel":"c","data":"{}"}"#)
+        #expect(
+            text(PusherFrames.subscriptionSucceeded("presence-c", members: [("1", ["n": "A"]), ("2", nil)]))
+                == #"{"event":"pusher_internal:subscription_succeeded","channel":"presence-c","data":"{\"presence\":{\"ids\":[\"1\",\"2\"],\"hash\":{\"1\":{\"n\":\"A\"},\"2\":null},\"count\":2}}"}"#
+        )
+        #expect(
+            text(PusherFrames.memberAdded("c", id: "1", info: nil))
+                == #"{"event":"pusher_internal:member_added","channel":"c","data":"{\"user_id\":\"1\"}"}"#)
+        #expect(
+            text(PusherFrames.memberRemoved("c", id: "ä\""))
+                == #"{"event":"pusher_internal:member_removed","channel":"c","data":"{\"user_id\":\"ä\\\"\"}"}"#)
+        #expect(
+            text(PusherFrames.event("e", channel: "c", data: "\n\\", userID: "7"))
+                == #"{"event":"e","channel":"c","data":"\n\\","user_id":"7"}"#)
+    }
+
+    @Test func whatServersSendIsReadAsItIsMeant() throws {
+        for vector in try Self.vectors("server-frames") {
+            let bytes = Array(try #require(vector["frame"]?.string).utf8)
+            try bytes.withUnsafeBytes { bytes in
+                let frame = try PusherFrame(scanning: bytes)
+                #expect(frame.eventName == vector["event"]?.string && frame.channelName == vector["channel"]?.string)
+                #expect(frame.isReserved == vector["reserved"]?.bool && frame.user == vector["user"]?.string)
+                #expect(try frame.dataValue() == vector["data"])
+                if let text = vector["text"]?.string { #expect(frame.dataText == text && frame.dataBytes == Array(text.utf8)) }
+            }
+        }
+    }
+
+    @Test(arguments: [
+        (
+            "Invalid signature: Expected HMAC SHA256 hex digest of 1.2:presence-x:{\"user_id\":\"7\"}, but got 6aae8814fabd5285245422096705abbed64ea59614648814ffb0bf2dc5d19168",
+            "Invalid signature: Expected HMAC SHA256 hex digest of 1.2:presence-x:{…}, but got …"
+        ),
+        ("plain words", "plain words"), ("}{", "}{"), ("{", "{"), ("deadbeef", "deadbeef"), ("ä {a} b {c} ü", "ä {…} ü"), ("", ""),
+    ])
+    func whatAServerQuotesIsLeftOut(words: String, expected: String) {
+        #expect(ServerError.withoutQuotes(words) == expected)
+    }
+}
