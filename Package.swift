@@ -41,6 +41,7 @@ let core: [Target] = [
     library("RealtimeTesting", in: "Sources/Core", ["RealtimeCore", "RealtimeSystem"]),
 
     library("TestSupport", in: "Tests/Support", ["RealtimeCore", "RealtimeSystem", "Processes"]),
+    library("CommonNames", in: "Tests/Support"),
     library("PeerSupport", in: "Tests/Support", ["RealtimeCore", "RealtimeJSON", "RealtimeSystem", "Processes"]),
     tests("RealtimeEncodingTests", in: "Core", ["RealtimeEncoding"]),
     tests("RealtimeCryptoTests", in: "Core", ["RealtimeCrypto", "RealtimeEncoding", "Processes"]),
@@ -106,7 +107,7 @@ let commandLine: [Target] = [
         ["realtime", "CommandLineSupport", "RealtimeBenchmarks", "RealtimeCore", "RealtimeJSON", "Processes", "TestSupport"]),
     tests(
         "SnippetTests", in: "Documentation",
-        ["PusherChannels", "PusherServer", "RealtimeTesting", "RealtimeSockets", "RealtimeCore", "TestSupport"]),
+        ["PusherChannels", "PusherServer", "RealtimeTesting", "RealtimeSockets", "RealtimeCore", "CommonNames", "TestSupport"]),
 ]
 
 let fuzzers: [Target] = [

@@ -5,7 +5,7 @@ internal import RealtimeSockets
 
 extension AutobahnClientCommand: Command {
     func run(_ console: Console) async throws(ToolFailure) {
-        let transport = SocketTransport()
+        let transport = SocketWebSocketTransport()
         let count = try await self.ask("/getCaseCount", transport)
         guard let text = count, let cases = Int(text) else { throw ToolFailure("\(self.endpoint) did not say how many cases it has.") }
         for number in 1...max(1, cases) {
@@ -17,13 +17,13 @@ extension AutobahnClientCommand: Command {
         console.say(Line([.init("\(cases) cases ran")], ["type": "done", "cases": .integer(cases)]))
     }
 
-    private func ask(_ target: String, _ transport: SocketTransport) async throws(ToolFailure) -> String? {
+    private func ask(_ target: String, _ transport: SocketWebSocketTransport) async throws(ToolFailure) -> String? {
         let answer = try await self.open(target, transport, echoes: false)
         await answer.closed()
         return answer.firstText
     }
 
-    private func open(_ target: String, _ transport: SocketTransport, echoes: Bool) async throws(ToolFailure) -> EchoPeer {
+    private func open(_ target: String, _ transport: SocketWebSocketTransport, echoes: Bool) async throws(ToolFailure) -> EchoPeer {
         var endpoint = self.endpoint
         endpoint.target = target
         let peer = EchoPeer(echoes: echoes)

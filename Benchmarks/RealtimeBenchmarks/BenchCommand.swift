@@ -8,7 +8,7 @@ extension BenchCommand: Command {
         #if DEBUG
         console.remark(.init("This is a debug build: its figures mean nothing. Build with -c release.", .warning))
         #endif
-        let bed = try BenchBed(console, messages: self.messages, connections: self.connections)
+        let bed = try BenchFixture(console, messages: self.messages, connections: self.connections)
         defer { bed.load.end() }
         for name in self.names where !Task.isCancelled {
             switch name {
@@ -22,7 +22,7 @@ extension BenchCommand: Command {
         if let size = ToolSize.bytes { bed.say(BenchResult("size of this tool", Double(size) / 1e6, "MB")) }
     }
 
-    private func runIdle(_ bed: BenchBed) async throws(ToolFailure) {
+    private func runIdle(_ bed: BenchFixture) async throws(ToolFailure) {
         let idle = IdleBench(bed, tls: false)
         for count in self.connections.map({ [$0] }) ?? [1_000, 10_000] {
             try await idle(count)
@@ -33,7 +33,7 @@ extension BenchCommand: Command {
             return bed.skip("idle, TLS", "it needs the openssl command, for a certificate")
         }
         defer { certificate.remove() }
-        let secure = try BenchBed(bed.console, messages: nil, connections: nil, tls: certificate.arguments)
+        let secure = try BenchFixture(bed.console, messages: nil, connections: nil, tls: certificate.arguments)
         defer { secure.load.end() }
         try await IdleBench(secure, tls: true)(min(self.connections ?? 1_000, 1_000))
     }

@@ -6,21 +6,21 @@ internal import RealtimeCore
 struct ChannelsBench {
     private static let counts = [1, 1_000, 10_000]
 
-    let bed: BenchBed
+    let bed: BenchFixture
     let messages: Int
 
-    init(_ bed: BenchBed) {
+    init(_ bed: BenchFixture) {
         self.bed = bed
         self.messages = bed.messages ?? 100_000
     }
 
     func callAsFunction() async throws(ToolFailure) {
-        var contenders: [Contender] = []
+        var contenders: [Candidate] = []
         for count in Self.counts {
-            contenders.append(Contender(name: Self.name(count)) { () throws(ToolFailure) in try await self.run(count, spread: false) })
+            contenders.append(Candidate(name: Self.name(count)) { () throws(ToolFailure) in try await self.run(count, spread: false) })
         }
         for count in Self.counts.dropFirst() {
-            contenders.append(Contender(name: Self.spreadName(count)) { () throws(ToolFailure) in try await self.run(count, spread: true) })
+            contenders.append(Candidate(name: Self.spreadName(count)) { () throws(ToolFailure) in try await self.run(count, spread: true) })
         }
         let rounds = try await Rounds.run(contenders, rounds: 7)
         let first = Self.name(Self.counts[0])
@@ -45,7 +45,7 @@ struct ChannelsBench {
         let client = try await self.bed.client()
         defer { client.disconnect() }
         var listeners: [EventSequence<PusherEvent>] = []
-        var last: Channel?
+        var last: PusherChannel?
         do throws(PusherError) {
             for index in 0..<count {
                 let channel = try client.subscribe(LoadMessage.channel(index))

@@ -11,13 +11,13 @@ struct IdleBench {
     /// How many are opened at a time.
     private static let group = 250
 
-    let bed: BenchBed
+    let bed: BenchFixture
     /// All clients are made with it, as a program with many of them has it.
     let configuration: PusherConfiguration
     let kind: String
     let goal: Double
 
-    init(_ bed: BenchBed, tls: Bool) {
+    init(_ bed: BenchFixture, tls: Bool) {
         self.bed = bed
         self.kind = tls ? "TLS" : "plain"
         self.goal = tls ? 32 : 4
@@ -26,7 +26,8 @@ struct IdleBench {
         let transports =
             tls
             ? Transports(
-                webSocket: SocketTransport(tls: security), http: InMemoryNetwork(time: EventLoop.shared).http, time: EventLoop.shared)
+                webSocket: SocketWebSocketTransport(tls: security), http: InMemoryNetwork(time: EventLoop.shared).http,
+                time: EventLoop.shared)
             : nil
         self.configuration = bed.configuration(useTLS: tls, transports: transports)
     }

@@ -52,7 +52,7 @@ final class LoadConnection: StreamEvents {
         stream.flush()
     }
 
-    func drained(_ stream: SocketStream) { self.carryOn(stream) }
+    func drained(_ stream: SocketStream) { self.continueWriting(stream) }
 
     func ended(_ stream: SocketStream, _ error: TransportError?) {
         self.load.lost(self.number)
@@ -62,10 +62,10 @@ final class LoadConnection: StreamEvents {
     /// Sends so many frames in the order of the pattern.
     func send(_ pattern: [UInt8], bytes: Int, _ stream: SocketStream) {
         self.state.withLock { $0.burst = Burst(pattern: pattern, remaining: bytes) }
-        self.carryOn(stream)
+        self.continueWriting(stream)
     }
 
-    private func carryOn(_ stream: SocketStream) {
+    private func continueWriting(_ stream: SocketStream) {
         while stream.bufferedBytes <= SocketStream.highWater {
             let isGoingOn = self.state.withLock { state -> Bool in
                 guard let piece = state.burst?.next(), !piece.isEmpty else { return false }

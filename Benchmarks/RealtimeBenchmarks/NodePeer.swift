@@ -46,9 +46,9 @@ struct NodePeer {
 
         """
 
-    func contenders(port: Int, messages: Int, _ burst: @escaping () -> Void) -> [Contender] {
+    func contenders(port: Int, messages: Int, _ burst: @escaping () -> Void) -> [Candidate] {
         [(Self.counting, "0"), (Self.parsing, "2")].map { name, parses in
-            Contender(name: name) { () throws(ToolFailure) in
+            Candidate(name: name) { () throws(ToolFailure) in
                 let node = try ChildProcess.start([
                     "node", "-e", Self.require + Self.receive, self.modules, "\(port)", "\(messages)", parses,
                 ])

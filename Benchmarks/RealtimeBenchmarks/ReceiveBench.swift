@@ -9,11 +9,11 @@ struct ReceiveBench {
     static let strings = "receive as strings"
     static let decoded = "receive and decode"
 
-    let bed: BenchBed
+    let bed: BenchFixture
     let messages: Int
     let rounds: Int
 
-    init(_ bed: BenchBed) {
+    init(_ bed: BenchFixture) {
         self.bed = bed
         self.messages = bed.messages ?? 200_000
         self.rounds = 9
@@ -21,9 +21,9 @@ struct ReceiveBench {
 
     func callAsFunction() async throws(ToolFailure) {
         var contenders = [
-            Contender(name: Self.bare) { () throws(ToolFailure) in try await self.runBare() },
-            Contender(name: Self.strings) { () throws(ToolFailure) in try await self.runStrings() },
-            Contender(name: Self.decoded) { () throws(ToolFailure) in try await self.runDecoded() },
+            Candidate(name: Self.bare) { () throws(ToolFailure) in try await self.runBare() },
+            Candidate(name: Self.strings) { () throws(ToolFailure) in try await self.runStrings() },
+            Candidate(name: Self.decoded) { () throws(ToolFailure) in try await self.runDecoded() },
         ]
         let node = NodePeer.find()
         if let node {

@@ -9,10 +9,10 @@ struct RoundTripBench {
     static let raw = "round trip, blocking socket"
     static let client = "round trip, client and task"
 
-    let bed: BenchBed
+    let bed: BenchFixture
     let trips: Int
 
-    init(_ bed: BenchBed) {
+    init(_ bed: BenchFixture) {
         self.bed = bed
         self.trips = min(bed.messages ?? 5_000, 100_000)
     }
@@ -20,8 +20,8 @@ struct RoundTripBench {
     func callAsFunction() async throws(ToolFailure) {
         let (rawLatency, clientLatency) = (Recording(), Recording())
         let contenders = [
-            Contender(name: Self.raw) { () throws(ToolFailure) in try self.runRaw(rawLatency) },
-            Contender(name: Self.client) { () throws(ToolFailure) in try await self.runClient(clientLatency) },
+            Candidate(name: Self.raw) { () throws(ToolFailure) in try self.runRaw(rawLatency) },
+            Candidate(name: Self.client) { () throws(ToolFailure) in try await self.runClient(clientLatency) },
         ]
         let rounds = try await Rounds.run(contenders, rounds: 9)
         for contender in contenders {

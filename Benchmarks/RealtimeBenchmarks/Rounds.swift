@@ -1,6 +1,6 @@
 internal import CommandLineSupport
 /// One of several ways that are compared.
-struct Contender {
+struct Candidate {
     var name: String
     /// One run: what it took for one message, in nanoseconds of this or the peer's process.
     var run: () async throws(ToolFailure) -> Double
@@ -11,7 +11,7 @@ struct Rounds {
     private(set) var values: [String: [Double]] = [:]
 
     /// Each runs once before it counts, and then once in each round, in an order that changes.
-    static func run(_ contenders: [Contender], rounds: Int) async throws(ToolFailure) -> Rounds {
+    static func run(_ contenders: [Candidate], rounds: Int) async throws(ToolFailure) -> Rounds {
         var result = Rounds()
         for contender in contenders { _ = try await contender.run() }
         for _ in 0..<rounds {

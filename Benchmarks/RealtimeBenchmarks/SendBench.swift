@@ -15,10 +15,10 @@ struct SendBench {
         var text: String
     }
 
-    let bed: BenchBed
+    let bed: BenchFixture
     let bursts: Int
 
-    init(_ bed: BenchBed) {
+    init(_ bed: BenchFixture) {
         self.bed = bed
         self.bursts = max(1, min((bed.messages ?? 128_000) / Self.inARow, 100_000))
     }
@@ -41,8 +41,8 @@ struct SendBench {
     func callAsFunction() async throws(ToolFailure) {
         let tally = Tally()
         let contenders = [
-            Contender(name: Self.one) { () throws(ToolFailure) in try await self.run(1, nil) },
-            Contender(name: Self.many) { () throws(ToolFailure) in try await self.run(Self.inARow, tally) },
+            Candidate(name: Self.one) { () throws(ToolFailure) in try await self.run(1, nil) },
+            Candidate(name: Self.many) { () throws(ToolFailure) in try await self.run(Self.inARow, tally) },
         ]
         let rounds = try await Rounds.run(contenders, rounds: 9)
         guard let one = rounds.values[Self.one], let many = rounds.values[Self.many] else { return }
@@ -97,14 +97,14 @@ private final class Tally {
 
 /// The library's sockets, with a look at the last connection that was made.
 private final class CountingTransport: WebSocketTransport {
-    private let sockets = SocketTransport()
+    private let sockets = SocketWebSocketTransport()
     private let last = Lock<(any WebSocketConnection)?>(nil)
 
     var transports: Transports {
         Transports(webSocket: self, http: InMemoryNetwork(time: EventLoop.shared).http, time: EventLoop.shared)
     }
 
-    var writes: Int { self.last.withLock { $0 }.map { SocketTransport.writes(of: $0) } ?? 0 }
+    var writes: Int { self.last.withLock { $0 }.map { SocketWebSocketTransport.writes(of: $0) } ?? 0 }
 
     func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
         let connection = self.sockets.makeConnection(request, id: id, events: events)

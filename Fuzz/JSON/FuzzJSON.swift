@@ -12,7 +12,7 @@ public func fuzzJSON(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let treeError = verdict { tree = try JSONValue(parsing: bytes) }
     precondition(treeError == error, "the tree and the check disagree")
     var decoded: JSONValue?
-    let decoderError = verdict { decoded = try ValueDecoder().decode(JSONValue.self, from: bytes) }
+    let decoderError = verdict { decoded = try JSONValueDecoder().decode(JSONValue.self, from: bytes) }
     precondition(decoderError == error, "the decoder and the check disagree")
     precondition(decoded == tree, "the decoder and the tree disagree")
 
@@ -54,9 +54,9 @@ private func checkWriting(_ tree: JSONValue) {
     let written = tree.bytes
     precondition(parsed(written) == tree, "what was written reads back as something else")
     precondition(parsed(written).bytes == written, "writing is not stable")
-    precondition((try? ValueEncoder().encode(tree)) == written, "the encoder and the tree write different text")
-    _ = try? ValueDecoder().decode(Shape.self, from: written)
-    _ = try? ValueDecoder().decode([String: Shape].self, from: written)
+    precondition((try? JSONValueEncoder().encode(tree)) == written, "the encoder and the tree write different text")
+    _ = try? JSONValueDecoder().decode(Shape.self, from: written)
+    _ = try? JSONValueDecoder().decode([String: Shape].self, from: written)
 }
 
 /// Something that asks for many kinds of value.

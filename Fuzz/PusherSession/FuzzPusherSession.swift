@@ -7,7 +7,7 @@ import RealtimeTesting
 
 /// A client that sends whatever there is.
 final class RawClient: WebSocketEvents {
-    let frames = Recorder<String>()
+    let frames = EventRecorder<String>()
     private let isOver = Lock(false)
 
     var hasEnded: Bool { self.isOver.withLock { $0 } }

@@ -23,7 +23,7 @@ struct Market {
 
     func publish(_ prices: [Price]) async throws {
         for price in prices {
-            try await self.publisher.publish("price", to: ["prices"], data: try ValueEncoder().encodeToString(price))
+            try await self.publisher.publish("price", to: ["prices"], data: try JSONValueEncoder().encodeToString(price))
         }
     }
 

@@ -16,11 +16,11 @@ struct Remark: Codable {
 final class Trader: Sendable {
     let name: String
     let client: PusherClient
-    let prices: Channel
-    private let room: Channel
+    let prices: PusherChannel
+    private let room: PusherChannel
     private let news: EventSequence<PusherEvent>
     private let remarks: EventSequence<PusherEvent>
-    private let people: EventSequence<MemberChange>
+    private let people: EventSequence<PusherMemberChange>
 
     init(_ name: String, _ app: PusherApp, _ address: ListenerAddress) throws {
         var configuration = PusherConfiguration(key: app.key, host: address.host, port: address.port, useTLS: false)

@@ -13,7 +13,7 @@ public import RealtimeCore
 public final class ManualClock: TimeSource {
     private struct State: Sendable {
         var now = Instant(nanoseconds: 0)
-        var wishes = WakeList()
+        var wishes = TimerQueue()
     }
 
     private let state = Lock(State())
@@ -44,20 +44,20 @@ public final class ManualClock: TimeSource {
 
     package var now: Instant { self.state.withLock { $0.now } }
 
-    package func wake(_ sleeper: any Sleeper, at instant: Instant?) {
-        self.state.withLock { $0.wishes.set(sleeper, instant) }
+    package func schedule(_ client: any TimerClient, at instant: Instant?) {
+        self.state.withLock { $0.wishes.set(client, instant) }
     }
 
     package func advance(to instant: Instant) {
-        while let due = self.next(until: instant) { due.wakeUp() }
+        while let due = self.next(until: instant) { due.timerFired() }
         self.state.withLock { $0.now = max($0.now, instant) }
     }
 
-    private func next(until instant: Instant) -> (any Sleeper)? {
+    private func next(until instant: Instant) -> (any TimerClient)? {
         self.state.withLock { state in
             while let due = state.wishes.popDue(instant) {
                 state.now = max(state.now, due.instant)
-                if let sleeper = due.sleeper { return sleeper }
+                if let client = due.client { return client }
             }
             return nil
         }

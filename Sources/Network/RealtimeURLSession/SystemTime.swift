@@ -13,7 +13,7 @@ package final class SystemTime: TimeSource, @unchecked Sendable {
     package static let shared = SystemTime()
 
     private struct State: Sendable {
-        var wishes = WakeList()
+        var wishes = TimerQueue()
         var armed: Instant?
     }
 
@@ -39,9 +39,9 @@ package final class SystemTime: TimeSource, @unchecked Sendable {
         #endif
     }
 
-    package func wake(_ sleeper: any Sleeper, at instant: Instant?) {
+    package func schedule(_ client: any TimerClient, at instant: Instant?) {
         self.state.withLock { state in
-            state.wishes.set(sleeper, instant)
+            state.wishes.set(client, instant)
             self.arm(&state)
         }
     }
@@ -49,7 +49,7 @@ package final class SystemTime: TimeSource, @unchecked Sendable {
     private func wakeDue() {
         self.state.withLock { $0.armed = nil }
         let now = self.now
-        while let due = self.state.withLock({ $0.wishes.popDue(now) }) { due.sleeper?.wakeUp() }
+        while let due = self.state.withLock({ $0.wishes.popDue(now) }) { due.client?.timerFired() }
         self.state.withLock { self.arm(&$0) }
     }
 

@@ -9,7 +9,7 @@ internal import FoundationNetworking
 /// One request and the answer that comes, read no further ahead than a limit.
 final class URLSessionExchange: TaskHandler {
     private struct State: Sendable {
-        var answer = AnswerBuffer(limit: URLSessionExchange.readAhead)
+        var answer = ResponseBuffer(limit: URLSessionExchange.readAhead)
         var waiting: WakeUp?
     }
 
@@ -23,12 +23,12 @@ final class URLSessionExchange: TaskHandler {
     #endif
 
     /// Held, since a session without its host would be invalidated.
-    private let host: SessionHost
+    private let host: SharedURLSession
     private let task: URLSessionDataTask
     private let endpoint: Endpoint
     private let state = Lock(State())
 
-    init(_ host: SessionHost, _ task: URLSessionDataTask, _ endpoint: Endpoint) {
+    init(_ host: SharedURLSession, _ task: URLSessionDataTask, _ endpoint: Endpoint) {
         self.host = host
         self.task = task
         self.endpoint = endpoint
@@ -60,7 +60,7 @@ final class URLSessionExchange: TaskHandler {
     /// Nobody wants the rest. Does nothing after the answer's end.
     func leave() { self.task.cancel() }
 
-    private func wait(until isReady: (borrowing AnswerBuffer) -> Bool) async throws(TransportError) {
+    private func wait(until isReady: (borrowing ResponseBuffer) -> Bool) async throws(TransportError) {
         await suspend { wakeUp in
             self.state.withLock { state in
                 guard !isReady(state.answer), !state.answer.hasEnded, !Task.isCancelled else { return false }
@@ -96,7 +96,7 @@ final class URLSessionExchange: TaskHandler {
         }
     }
 
-    private func change(_ body: (inout AnswerBuffer) -> AnswerBuffer.Step) {
+    private func change(_ body: (inout ResponseBuffer) -> ResponseBuffer.Step) {
         let (step, waiting) = self.state.withLock { state in (body(&state.answer), state.waiting.take()) }
         switch step {
         case .goOn: break

@@ -10,7 +10,7 @@ internal import FoundationNetworking
 /// URLSession does not say when a connection has come about, so until the head of the answer is there the limit is the
 /// request's idle timeout, which covers its connect timeout.
 package struct URLSessionHTTPTransport: HTTPTransport {
-    private let host = SessionHost()
+    private let host = SharedURLSession()
 
     package init() {}
 

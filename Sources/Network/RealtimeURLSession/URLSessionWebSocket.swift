@@ -51,12 +51,12 @@ final class URLSessionWebSocket: WebSocketConnection {
     /// How long the peer has to answer a close frame.
     private static let closeLimit: TimeInterval = 5
 
-    private let host: SessionHost
+    private let host: SharedURLSession
     private let request: WebSocketRequest
     private let id: ConnectionID
     private let state: Lock<State>
 
-    init(_ host: SessionHost, _ request: WebSocketRequest, _ id: ConnectionID, _ events: any WebSocketEvents) {
+    init(_ host: SharedURLSession, _ request: WebSocketRequest, _ id: ConnectionID, _ events: any WebSocketEvents) {
         self.host = host
         self.request = request
         self.id = id
@@ -246,7 +246,7 @@ final class URLSessionWebSocket: WebSocketConnection {
         var headers = self.request.headers
         if !self.request.subprotocols.isEmpty { headers["Sec-WebSocket-Protocol"] = self.request.subprotocols.joined(separator: ", ") }
         var request = try URLRequest(self.request.endpoint, headers)
-        request.timeoutInterval = SessionHost.noLimit
+        request.timeoutInterval = SharedURLSession.noLimit
         return request
     }
 }

@@ -6,7 +6,7 @@ package import RealtimeCore
 /// It goes through the device's proxies, VPN and trusted certificates. It cannot tell of the server's pings, which the
 /// system answers by itself, nor choose what a ping carries.
 package struct URLSessionWebSocketTransport: WebSocketTransport {
-    private let host = SessionHost()
+    private let host = SharedURLSession()
 
     package init() {}
 

@@ -4,33 +4,33 @@ import RealtimeCore
 /// names there are.
 struct EventRoutes: Sendable {
     /// Where nobody listens. What nobody has ever listened to has no route of its own.
-    static let nowhere = Route(rawValue: 0)
+    static let nowhere = EventRoute(rawValue: 0)
 
-    private var sets: [[ListenerID]] = [[]]
+    private var sets: [[ConsumerID]] = [[]]
     private var free: [Int] = []
 
-    mutating func make(_ listeners: [ListenerID] = []) -> Route {
+    mutating func make(_ listeners: [ConsumerID] = []) -> EventRoute {
         if let index = self.free.popLast() {
             self.sets[index] = listeners
-            return Route(rawValue: index)
+            return EventRoute(rawValue: index)
         }
         self.sets.append(listeners)
-        return Route(rawValue: self.sets.count - 1)
+        return EventRoute(rawValue: self.sets.count - 1)
     }
 
-    mutating func drop(_ route: Route) {
+    mutating func drop(_ route: EventRoute) {
         guard route != Self.nowhere else { return }
         self.sets[route.rawValue] = []
         self.free.append(route.rawValue)
     }
 
     /// Who listens there.
-    subscript(route: Route) -> [ListenerID] { self.sets[route.rawValue] }
+    subscript(route: EventRoute) -> [ConsumerID] { self.sets[route.rawValue] }
 
-    func isEmpty(_ route: Route) -> Bool { self.sets[route.rawValue].isEmpty }
+    func isEmpty(_ route: EventRoute) -> Bool { self.sets[route.rawValue].isEmpty }
 
     /// These and nobody else listen there from now on. It becomes a route of its own with the first of them.
-    mutating func set(_ route: inout Route, to listeners: [ListenerID]) {
+    mutating func set(_ route: inout EventRoute, to listeners: [ConsumerID]) {
         if route != Self.nowhere {
             self.sets[route.rawValue] = listeners
         } else if !listeners.isEmpty {
@@ -38,46 +38,46 @@ struct EventRoutes: Sendable {
         }
     }
 
-    mutating func add(_ listener: ListenerID, to route: inout Route) { self.set(&route, to: self[route] + [listener]) }
+    mutating func add(_ listener: ConsumerID, to route: inout EventRoute) { self.set(&route, to: self[route] + [listener]) }
 
-    mutating func remove(_ listener: ListenerID, from route: Route) { self.sets[route.rawValue].removeAll { $0 == listener } }
+    mutating func remove(_ listener: ConsumerID, from route: EventRoute) { self.sets[route.rawValue].removeAll { $0 == listener } }
 }
 
 /// Where the events of one name on one channel go.
 struct EventPlace: Sendable {
     var name: String
     var channel: String
-    var route: Route
+    var route: EventRoute
     /// Those who listen to all channels; `nil` when nobody does.
-    var globalRoute: Route?
+    var globalRoute: EventRoute?
 }
 
 /// Where the events of one channel go, by name.
 struct ChannelRoutes: Sendable {
     /// Who asked, for which name (`nil`: for all), in the order in which they asked.
-    private var listeners: [(id: ListenerID, name: String?)] = []
-    private var byName = SmallDictionary<String, Route>()
+    private var listeners: [(id: ConsumerID, name: String?)] = []
+    private var byName = SmallDictionary<String, EventRoute>()
     /// For names that nobody asked for by name.
     private var others = EventRoutes.nowhere
 
-    func route(_ name: String) -> Route {
+    func route(_ name: String) -> EventRoute {
         self.byName.isEmpty ? self.others : self.byName[name] ?? self.others
     }
 
     /// The same in place: see where it is called.
-    mutating func find(_ name: String) -> Route { self.route(name) }
+    mutating func find(_ name: String) -> EventRoute { self.route(name) }
 
     var isEmpty: Bool { self.listeners.isEmpty }
 
-    var ids: [ListenerID] { self.listeners.map(\.id) }
+    var ids: [ConsumerID] { self.listeners.map(\.id) }
 
-    mutating func add(_ id: ListenerID, _ name: String?, _ routes: inout EventRoutes) {
+    mutating func add(_ id: ConsumerID, _ name: String?, _ routes: inout EventRoutes) {
         self.listeners.append((id, name))
         self.listeners.sort { $0.id.rawValue < $1.id.rawValue }
         self.update(&routes)
     }
 
-    mutating func remove(_ id: ListenerID, _ routes: inout EventRoutes) {
+    mutating func remove(_ id: ConsumerID, _ routes: inout EventRoutes) {
         self.listeners.removeAll { $0.id == id }
         self.update(&routes)
     }

@@ -1,5 +1,20 @@
-// A user who turns on MemberImportVisibility needs the sequences' members from here.
-@_exported public import RealtimeCore
-@_exported public import enum PusherWire.ChannelKind
+// What code that uses a client names. Everything else of these modules stays out of the importing file's namespace.
+@_exported public import struct RealtimeCore.Backoff
+@_exported public import enum RealtimeCore.BufferPolicy
+@_exported public import struct RealtimeCore.CloseCode
+@_exported public import enum RealtimeCore.CloseReason
+@_exported public import struct RealtimeCore.Counters
+@_exported public import enum RealtimeCore.EndReason
+@_exported public import struct RealtimeCore.Endpoint
+@_exported public import struct RealtimeCore.EventSequence
+@_exported public import struct RealtimeCore.LogSink
+@_exported public import struct RealtimeCore.TransportError
+@_exported public import struct RealtimeCore.Transports
+@_exported public import struct RealtimeJSON.JSONNumber
+@_exported public import struct RealtimeJSON.JSONObject
+@_exported public import enum RealtimeJSON.JSONValue
+@_exported public import struct RealtimeJSON.JSONValueDecoder
+@_exported public import struct RealtimeJSON.JSONValueEncoder
+@_exported public import enum PusherWire.PusherChannelKind
 // For `Transports.standard`.
 @_exported public import RealtimeTransports

@@ -25,7 +25,7 @@ struct PusherChannelStateMachine: Sendable {
 
     private(set) var state: State = .waiting
 
-    var publicState: SubscriptionState {
+    var publicState: PusherSubscriptionState {
         switch self.state {
         case .waiting, .authorizing, .subscribing: .pending
         case .subscribed: .subscribed

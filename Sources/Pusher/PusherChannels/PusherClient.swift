@@ -27,10 +27,10 @@ public final class PusherClient: Sendable {
     /// A client with this configuration. It does nothing until ``connect()`` or ``run()``.
     ///
     /// A configuration that cannot be used makes a client whose every attempt to connect ends as
-    /// ``ConnectionState/failed(_:)``, with the reason.
+    /// ``PusherConnectionState/failed(_:)``, with the reason.
     public init(_ configuration: PusherConfiguration) {
         self.driver = SessionDriver(
-            PusherSession(configuration, seed: configuration.transports.seed()), in: configuration.surroundings)
+            PusherSession(configuration, seed: configuration.transports.seed()), in: configuration.dependencies)
     }
 
     /// A client for an application on one of the service's clusters.
@@ -57,7 +57,7 @@ public final class PusherClient: Sendable {
         }
     }
 
-    /// Ends the connection for good, whatever it is doing: the state is ``ConnectionState/disconnected(_:)`` when this
+    /// Ends the connection for good, whatever it is doing: the state is ``PusherConnectionState/disconnected(_:)`` when this
     /// returns, everybody who waits has an answer, and the channels' sequences finish with what they still have.
     /// The channels stay wanted, for another ``connect()``.
     public func disconnect() { self.driver.stop() }
@@ -70,7 +70,7 @@ public final class PusherClient: Sendable {
     public func run() async throws(PusherError) {
         self.connect()
         do throws(PusherError) {
-            _ = try await self.driver.ask { session, waiter, _, effects in session.awaitEnd(waiter, &effects) }
+            _ = try await self.driver.awaitResult { session, waiter, _, effects in session.awaitEnd(waiter, &effects) }
         } catch {
             guard error.code == .cancelled else { throw error }
             self.disconnect()
@@ -83,18 +83,18 @@ public final class PusherClient: Sendable {
     /// attempt's error as the ``PusherError/cause``, if one has failed. It does not connect by itself.
     @discardableResult
     public func connected(within limit: Duration = .seconds(30)) async throws(PusherError) -> String {
-        guard case .connected(let socketID) = try await self.driver.ask(limit: limit, { $0.awaitConnected($1, &$3) }) else {
+        guard case .connected(let socketID) = try await self.driver.awaitResult(limit: limit, { $0.awaitConnected($1, &$3) }) else {
             preconditionFailure("asked for a connection, answered with something else")
         }
         return socketID
     }
 
     /// Where the connection stands.
-    public var state: ConnectionState { self.driver.read { $0.state } }
+    public var state: PusherConnectionState { self.driver.read { $0.state } }
 
     /// Every change of the state from now on, in order. The sequence goes on over any number of connections and
     /// finishes when the client is dropped.
-    public var states: EventSequence<ConnectionState> {
+    public var states: EventSequence<PusherConnectionState> {
         self.listen(.states, .standard, .client) { if case .state(let state) = $0 { state } else { nil } }
     }
 
@@ -118,16 +118,16 @@ public final class PusherClient: Sendable {
     // MARK: Channels
 
     /// Wants a channel from now on, and returns it at once. It is subscribed as soon as the client is connected and,
-    /// for private and presence channels, authorised; ``Channel/subscribed(within:)`` waits for that. Wanting it
+    /// for private and presence channels, authorised; ``PusherChannel/subscribed(within:)`` waits for that. Wanting it
     /// twice is wanting it once; one that failed is tried again.
     ///
     /// It throws ``PusherError/Code/invalidChannelName`` when no server would accept the name.
     @discardableResult
-    public func subscribe(_ name: String) throws(PusherError) -> Channel {
+    public func subscribe(_ name: String) throws(PusherError) -> PusherChannel {
         if let problem = ChannelName.problem(name) { throw PusherError(.invalidChannelName, problem) }
         var place = 0
         self.driver.step { place = $0.subscribe(name, now: $1, &$2) }
-        return Channel(name, self, place: place)
+        return PusherChannel(name, self, place: place)
     }
 
     /// Gives the channel up. Its sequences finish.
@@ -136,8 +136,8 @@ public final class PusherClient: Sendable {
     }
 
     /// A channel that is wanted; `nil` when it is not.
-    public func channel(_ name: String) -> Channel? {
-        self.driver.read { $0.indices[name] }.map { Channel(name, self, place: $0) }
+    public func channel(_ name: String) -> PusherChannel? {
+        self.driver.read { $0.indices[name] }.map { PusherChannel(name, self, place: $0) }
     }
 
     /// The names of the channels that are wanted.
@@ -159,7 +159,7 @@ public final class PusherClient: Sendable {
     // MARK: For the channels
 
     func eventSequence(_ topic: PusherSession.Topic, _ buffer: BufferPolicy) -> EventSequence<PusherEvent> {
-        self.driver.listen(buffer, lifetime: .connection) { events, output in
+        self.driver.makeSequence(buffer, lifetime: .connection) { events, output in
             for event in events { if case .event(let event) = event { output.append(event) } }
         } register: { session, id, effects in
             session.listen(id, to: topic, &effects)
@@ -167,10 +167,10 @@ public final class PusherClient: Sendable {
     }
 
     func listen<Element: Sendable>(
-        _ topic: PusherSession.Topic, _ buffer: BufferPolicy, _ lifetime: ListenerLifetime,
+        _ topic: PusherSession.Topic, _ buffer: BufferPolicy, _ lifetime: ConsumerLifetime,
         _ convert: @escaping @Sendable (PusherSession.Event) -> Element?
     ) -> EventSequence<Element> {
-        self.driver.listen(buffer, lifetime: lifetime) { events, output in
+        self.driver.makeSequence(buffer, lifetime: lifetime) { events, output in
             for event in events { if let element = convert(event) { output.append(element) } }
         } register: { session, id, effects in
             session.listen(id, to: topic, &effects)
@@ -178,7 +178,7 @@ public final class PusherClient: Sendable {
     }
 
     func awaitSubscribed(_ name: String, within limit: Duration) async throws(PusherError) {
-        _ = try await self.driver.ask(limit: limit) { session, waiter, _, effects in
+        _ = try await self.driver.awaitResult(limit: limit) { session, waiter, _, effects in
             session.awaitSubscribed(waiter, channel: name, &effects)
         }
     }
@@ -232,8 +232,8 @@ public final class PusherClient: Sendable {
 
 extension ChannelSignature {
     static func authorize(
-        _ request: AuthorizationRequest, key: String, secret: String, userID: String?, userInfo: JSONValue?
-    ) -> ChannelAuthorization {
+        _ request: PusherAuthorizationRequest, key: String, secret: String, userID: String?, userInfo: JSONValue?
+    ) -> PusherChannelAuthorization {
         var channelData: String?
         if ChannelName.kind(of: request.channel) == .presence {
             var user: JSONObject = ["user_id": .string(userID ?? request.socketID)]
@@ -241,6 +241,6 @@ extension ChannelSignature {
             channelData = JSONValue.object(user).description
         }
         let auth = self.token(key: key, secret: secret, socketID: request.socketID, channel: request.channel, channelData: channelData)
-        return ChannelAuthorization(auth: auth, channelData: channelData)
+        return PusherChannelAuthorization(auth: auth, channelData: channelData)
     }
 }

@@ -15,7 +15,7 @@ public struct PusherConfiguration: Sendable {
         var port: Int?
         var path: String
         var useTLS: Bool
-        var authorizer: Authorizer?
+        var authorizer: PusherAuthorizer?
         var activityTimeout: Duration = .seconds(120)
         var pongTimeout: Duration = .seconds(30)
         var connectTimeout: Duration = .seconds(15)
@@ -33,7 +33,7 @@ public struct PusherConfiguration: Sendable {
     private final class Storage: Sendable {
         let values: Values
         let connectionPolicy: Shared<ConnectionPolicy>
-        let surroundings: SessionDriver<PusherSession>.Surroundings
+        let dependencies: SessionDriver<PusherSession>.Dependencies
 
         init(_ values: Values) {
             self.values = values
@@ -41,7 +41,7 @@ public struct PusherConfiguration: Sendable {
             policy.openTimeout = values.connectTimeout
             policy.backoff = values.backoff
             self.connectionPolicy = Shared(policy)
-            self.surroundings = SessionDriver<PusherSession>.Surroundings(
+            self.dependencies = SessionDriver<PusherSession>.Dependencies(
                 transport: values.transports.webSocket, time: values.transports.time, log: values.log, subsystem: "pusher",
                 perform: PusherClient.perform)
         }
@@ -54,7 +54,7 @@ public struct PusherConfiguration: Sendable {
     }
 
     var connectionPolicy: Shared<ConnectionPolicy> { self.storage.connectionPolicy }
-    var surroundings: SessionDriver<PusherSession>.Surroundings { self.storage.surroundings }
+    var dependencies: SessionDriver<PusherSession>.Dependencies { self.storage.dependencies }
 
     /// The application's key.
     public var key: String {
@@ -82,7 +82,7 @@ public struct PusherConfiguration: Sendable {
         set { self.values.useTLS = newValue }
     }
     /// How private and presence channels are authorised; without it they fail.
-    public var authorizer: Authorizer? {
+    public var authorizer: PusherAuthorizer? {
         get { self.values.authorizer }
         set { self.values.authorizer = newValue }
     }
@@ -102,7 +102,7 @@ public struct PusherConfiguration: Sendable {
         get { self.values.connectTimeout }
         set { self.values.connectTimeout = newValue }
     }
-    /// After so long without a connection the state is ``ConnectionState/unavailable``. 10 seconds by default.
+    /// After so long without a connection the state is ``PusherConnectionState/unavailable``. 10 seconds by default.
     public var unavailableTimeout: Duration {
         get { self.values.unavailableTimeout }
         set { self.values.unavailableTimeout = newValue }

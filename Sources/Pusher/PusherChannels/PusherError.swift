@@ -109,7 +109,7 @@ extension PusherError {
 
     /// Whether a subscription that failed so is worth another try by itself: the application's server was not to be
     /// reached, or was in trouble. One that refuses is not asked again.
-    var mayPass: Bool {
+    var isTransient: Bool {
         switch self.code {
         case .timedOut: true
         case .authorizationFailed: self.status.map { $0 >= 500 || $0 == 408 || $0 == 429 } ?? true

@@ -45,7 +45,9 @@ public struct PusherEvent: Sendable {
     ///
     /// It throws ``PusherError/Code/noData`` when there is no data, `JSONError` when the data is no JSON, and
     /// `DecodingError` when it does not fit, both with the place of the fault. Nothing else is lost by that.
-    public func decode<Value: Decodable>(_ type: Value.Type = Value.self, with decoder: ValueDecoder = ValueDecoder()) throws -> Value {
+    public func decode<Value: Decodable>(
+        _ type: Value.Type = Value.self, with decoder: JSONValueDecoder = JSONValueDecoder()
+    ) throws -> Value {
         guard let text else {
             throw PusherError(.noData, "The event \"\(self.name)\" carries no data to decode.")
         }

@@ -42,7 +42,7 @@ extension PusherSession {
         self.tell(.subscription(channel: name, .unsubscribed), record.states, &effects)
         self.answerWaiters(index, .failure(PusherError(.disconnected, "The channel \(name) was unsubscribed.")), &effects)
         let listeners = record.events.ids + self.routes[record.states] + self.routes[record.memberChanges]
-        effects.commands.append(.endListeners(listeners, .ended))
+        effects.commands.append(.endConsumers(listeners, .ended))
         self.lastPlace = nil
         self.channels[index] = nil
         self.freeChannels.append(index)
@@ -79,7 +79,7 @@ extension PusherSession {
         case .subscribe: self.send(PusherFrames.subscribe(record.name), &effects)
         case .authorize:
             self.works[work] = index
-            let request = AuthorizationRequest(channel: record.name, socketID: socketID)
+            let request = PusherAuthorizationRequest(channel: record.name, socketID: socketID)
             effects.commands.append(.work(work, Work(request: request, configuration: self.configuration)))
         }
         self.subscriptionDeadlines.set(index, now.advanced(by: self.configuration.subscriptionTimeout))
@@ -139,11 +139,11 @@ extension PusherSession {
         var problem: PusherFrameError?
         if record.kind == .presence {
             do throws(PusherFrameError) {
-                let members = try PresenceUser.list(try frame.dataValue()).map { Member(id: $0.id, info: $0.info) }
-                self.channels[index]!.members = Members(members, myID: record.userID)
+                let members = try PresenceUser.list(try frame.dataValue()).map { PusherMember(id: $0.id, info: $0.info) }
+                self.channels[index]!.members = PusherMembers(members, myID: record.userID)
             } catch {
                 problem = error
-                self.channels[index]!.members = Members([], myID: record.userID)
+                self.channels[index]!.members = PusherMembers([], myID: record.userID)
             }
             let members = self.channels[index]!.members
             self.tell(.members(channel: record.name, .subscribed(members)), record.memberChanges, &effects)
@@ -168,13 +168,13 @@ extension PusherSession {
         case .announce: break
         case .announceAndCancel(let work): self.cancel(work, &effects)
         }
-        self.subscriptionDeadlines.set(index, error.mayPass ? now + self.retryDelay(index) : nil)
+        self.subscriptionDeadlines.set(index, error.isTransient ? now + self.retryDelay(index) : nil)
         effects.log(.warning, error.message)
         self.announce(index, since: before, &effects)
         self.tell(.error(error), self.errorRoute, &effects)
         self.answerWaiters(index, .failure(error), &effects)
         self.channels[index]!.unsent = []
-        self.channels[index]!.members = Members()
+        self.channels[index]!.members = PusherMembers()
         self.beginQueuedAuthorizations(now: now, &effects)
     }
 
@@ -204,13 +204,13 @@ extension PusherSession {
         case .announce: self.announce(index, since: before, &effects)
         case .cancel(let work): self.cancel(work, &effects)
         }
-        self.channels[index]!.members = Members()
+        self.channels[index]!.members = PusherMembers()
         self.channels[index]!.isQueued = false
     }
 
     // MARK: Presence
 
-    mutating func memberAdded(_ index: Int, _ member: Member, _ effects: inout Effects<Self>) {
+    mutating func memberAdded(_ index: Int, _ member: PusherMember, _ effects: inout Effects<Self>) {
         guard let record = self.channels[index], self.channels[index]!.members.add(member) else { return }
         self.tell(.members(channel: record.name, .joined(member)), record.memberChanges, &effects)
     }
@@ -252,38 +252,38 @@ extension PusherSession {
     mutating func awaitSubscribed(_ waiter: WaiterID, channel name: String, _ effects: inout Effects<Self>) {
         guard let index = self.indices[name], let record = self.channels[index] else {
             let error = PusherError(.notSubscribed, "The channel \(name) is not subscribed.")
-            return effects.commands.append(.answer(waiter, .failure(error)))
+            return effects.commands.append(.resume(waiter, .failure(error)))
         }
         switch record.machine.state {
-        case .subscribed: effects.commands.append(.answer(waiter, .success(.none)))
-        case .failed(let error): effects.commands.append(.answer(waiter, .failure(error)))
+        case .subscribed: effects.commands.append(.resume(waiter, .success(.none)))
+        case .failed(let error): effects.commands.append(.resume(waiter, .failure(error)))
         case .waiting, .authorizing, .subscribing:
             switch self.state {
-            case .failed(let error), .disconnected(let error?): effects.commands.append(.answer(waiter, .failure(error)))
+            case .failed(let error), .disconnected(let error?): effects.commands.append(.resume(waiter, .failure(error)))
             default: self.channels[index]!.waiters.append(waiter)
             }
         }
     }
 
-    mutating func answerWaiters(_ index: Int, _ answer: Result<Answer, PusherError>, _ effects: inout Effects<Self>) {
+    mutating func answerWaiters(_ index: Int, _ answer: Result<WaiterResult, PusherError>, _ effects: inout Effects<Self>) {
         guard let waiters = self.channels[index]?.waiters, !waiters.isEmpty else { return }
-        for waiter in waiters { effects.commands.append(.answer(waiter, answer)) }
+        for waiter in waiters { effects.commands.append(.resume(waiter, answer)) }
         self.channels[index]!.waiters = []
     }
 
-    private mutating func listenToAllChannels(_ id: ListenerID, _ name: String?) {
+    private mutating func listenToAllChannels(_ id: ConsumerID, _ name: String?) {
         var routes = self.globalEvents ?? ChannelRoutes()
         routes.add(id, name, &self.routes)
         self.globalEvents = routes
     }
 
-    private mutating func leaveAllChannels(_ id: ListenerID) {
+    private mutating func leaveAllChannels(_ id: ConsumerID) {
         var routes = self.globalEvents
         routes?.remove(id, &self.routes)
         self.globalEvents = routes
     }
 
-    mutating func listen(_ id: ListenerID, to topic: Topic, _ effects: inout Effects<Self>) {
+    mutating func listen(_ id: ConsumerID, to topic: Topic, _ effects: inout Effects<Self>) {
         self.lastPlace = nil
         switch topic {
         case .states:
@@ -317,14 +317,14 @@ extension PusherSession {
         }
     }
 
-    private func endAtOnce(_ id: ListenerID, _ effects: inout Effects<Self>) {
-        effects.commands.append(.endListeners([id], .ended))
+    private func endAtOnce(_ id: ConsumerID, _ effects: inout Effects<Self>) {
+        effects.commands.append(.endConsumers([id], .ended))
     }
 
-    func listeners(on route: Route) -> [ListenerID] { self.routes[route] }
+    func consumers(on route: EventRoute) -> [ConsumerID] { self.routes[route] }
 
     /// The channel may be gone, and its place another's, who does not know the listener.
-    mutating func left(_ listener: ListenerID) {
+    mutating func consumerGone(_ listener: ConsumerID) {
         guard let place = self.places.removeValue(forKey: listener) else { return }
         self.lastPlace = nil
         switch place {
@@ -355,7 +355,7 @@ extension PusherSession {
         effects.commands.append(.cancel(work))
     }
 
-    private mutating func announce(_ index: Int, since before: SubscriptionState, _ effects: inout Effects<Self>) {
+    private mutating func announce(_ index: Int, since before: PusherSubscriptionState, _ effects: inout Effects<Self>) {
         guard let record = self.channels[index], record.machine.publicState != before else { return }
         self.tell(.subscription(channel: record.name, record.machine.publicState), record.states, &effects)
     }

@@ -111,7 +111,7 @@ extension PusherSession {
         case EventName.subscriptionError, EventName.internalSubscriptionError:
             guard let index = try self.channel(frame, &effects) else { return }
             let data = (try? frame.dataValue()) ?? .null
-            let words = self.repeatable(data["error"]?.string ?? data["message"]?.string ?? "no reason was given")
+            let words = self.redacted(data["error"]?.string ?? data["message"]?.string ?? "no reason was given")
             self.subscriptionFailed(
                 index,
                 PusherError(
@@ -120,7 +120,7 @@ extension PusherSession {
         case EventName.memberAdded:
             guard let index = try self.presenceChannel(frame, &effects) else { return }
             let user = try PresenceUser(try frame.dataValue())
-            self.memberAdded(index, Member(id: user.id, info: user.info), &effects)
+            self.memberAdded(index, PusherMember(id: user.id, info: user.info), &effects)
         case EventName.memberRemoved:
             guard let index = try self.presenceChannel(frame, &effects) else { return }
             self.memberRemoved(index, id: try PresenceUser(try frame.dataValue()).id, &effects)
@@ -150,7 +150,7 @@ extension PusherSession {
 
     private mutating func serverReported(_ server: ServerError, channel: String?, now: Instant, _ effects: inout Effects<Self>) {
         var server = server
-        server.message = self.repeatable(server.message)
+        server.message = self.redacted(server.message)
         let error = PusherError(.server, "The service reported an error: \(server.message)", serverCode: server.code)
         effects.log(.warning, error.message)
         self.tell(.error(error), self.errorRoute, &effects)

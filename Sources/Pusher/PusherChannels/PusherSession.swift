@@ -5,26 +5,26 @@ import RealtimeCore
 /// Everything the protocol means to a client, as a value: the connection, the channels that are wanted on it, and
 /// who waits for what. The files beside it hold its parts.
 struct PusherSession: ReconnectingSession {
-    typealias Event = PusherHappening
+    typealias Event = PusherUpdate
 
-    enum Answer: Sendable {
+    enum WaiterResult: Sendable {
         case none
         case connected(socketID: String)
     }
 
     struct Work: Sendable {
-        var request: AuthorizationRequest
+        var request: PusherAuthorizationRequest
         var configuration: PusherConfiguration
     }
 
-    typealias WorkResult = Result<ChannelAuthorization, PusherError>
+    typealias WorkResult = Result<PusherChannelAuthorization, PusherError>
     typealias Failure = PusherError
 
     struct ChannelRecord: Sendable {
         let name: String
         var machine = PusherChannelStateMachine()
-        let kind: ChannelKind
-        var members = Members()
+        let kind: PusherChannelKind
+        var members = PusherMembers()
         var userID: String?
         /// In a row, for the waits between attempts to subscribe.
         var failures = 0
@@ -55,17 +55,17 @@ struct PusherSession: ReconnectingSession {
 
     var connection: ConnectionStateMachine
     let configuration: PusherConfiguration
-    private(set) var state = ConnectionState.initialized
+    private(set) var state = PusherConnectionState.initialized
     var socketID: String?
     /// When the state becomes `unavailable`.
     var unavailableAt: Instant?
     /// What the server complained of last, and when: some say there why they close.
-    @Rare var lastServerError: (error: ServerError, at: Instant)?
+    @Boxed var lastServerError: (error: ServerError, at: Instant)?
     var pingedAt: Instant?
     var useTLS: Bool
     var isFirstConnection = true
     /// The last one, while there is no connection.
-    @Rare var lastLoss: PusherError?
+    @Boxed var lastLoss: PusherError?
 
     var indices = SmallDictionary<String, Int>()
     var channels: [ChannelRecord?] = []
@@ -85,13 +85,13 @@ struct PusherSession: ReconnectingSession {
     private var lastWork: UInt64 = 0
 
     var routes = EventRoutes()
-    var places = SmallDictionary<ListenerID, ListenerPlace>()
+    var places = SmallDictionary<ConsumerID, ListenerPlace>()
     var stateRoute = EventRoutes.nowhere
     var connectingInRoute = EventRoutes.nowhere
     var errorRoute = EventRoutes.nowhere
     var everythingRoute = EventRoutes.nowhere
     /// Of those who listen to all channels; absent until somebody does.
-    @Rare var globalEvents: ChannelRoutes?
+    @Boxed var globalEvents: ChannelRoutes?
 
     var connectWaiters: [WaiterID] = []
     var endWaiters: [WaiterID] = []
@@ -169,7 +169,7 @@ struct PusherSession: ReconnectingSession {
         self.isFirstConnection = false
         effects.log(.info, "connection \(id): connected, socket ID \(greeting.socketID)")
         self.setState(.connected(socketID: greeting.socketID), &effects)
-        for waiter in self.connectWaiters { effects.commands.append(.answer(waiter, .success(.connected(socketID: greeting.socketID)))) }
+        for waiter in self.connectWaiters { effects.commands.append(.resume(waiter, .success(.connected(socketID: greeting.socketID)))) }
         self.connectWaiters = []
         for index in self.channels.indices { self.beginSubscription(index, now: now, &effects) }
     }
@@ -202,7 +202,7 @@ struct PusherSession: ReconnectingSession {
     }
 
     /// A server's words without what it must not repeat to a log: signatures, users' data, and our own header fields.
-    func repeatable(_ words: String) -> String {
+    func redacted(_ words: String) -> String {
         var words = words
         for field in self.configuration.headers {
             // `Bearer TOKEN` may come back as the token alone.
@@ -212,17 +212,17 @@ struct PusherSession: ReconnectingSession {
         return ServerError.withoutQuotes(String(words.prefix(500)))
     }
 
-    private func repeatable(_ reason: CloseReason) -> CloseReason {
+    private func redacted(_ reason: CloseReason) -> CloseReason {
         switch reason {
-        case .peer(let code, let words): .peer(code, self.repeatable(words))
+        case .peer(let code, let words): .peer(code, self.redacted(words))
         case .transport(let error) where error.code == .upgradeRefused:
-            .transport(TransportError(error.code, self.repeatable(error.message), status: error.status))
+            .transport(TransportError(error.code, self.redacted(error.message), status: error.status))
         default: reason
         }
     }
 
     mutating func lost(_ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>) {
-        let reason = self.repeatable(self.meaning(of: reason, now: now))
+        let reason = self.redacted(self.meaning(of: reason, now: now))
         effects.log(reason == .requested ? .debug : .info, "connection lost: \(reason)")
         let wasConnected = self.socketID != nil
         self.socketID = nil
@@ -265,7 +265,7 @@ struct PusherSession: ReconnectingSession {
             self.tell(.error(error), self.errorRoute, &effects)
         }
         for waiter in self.endWaiters {
-            effects.commands.append(.answer(waiter, reason == .requested ? .success(.none) : .failure(error)))
+            effects.commands.append(.resume(waiter, reason == .requested ? .success(.none) : .failure(error)))
         }
         self.endWaiters = []
         self.sendAway(error, &effects)
@@ -273,13 +273,13 @@ struct PusherSession: ReconnectingSession {
 
     /// Everybody who waits for a connection, or for what a connection brings.
     private mutating func sendAway(_ error: PusherError, _ effects: inout Effects<Self>) {
-        for waiter in self.connectWaiters { effects.commands.append(.answer(waiter, .failure(error))) }
+        for waiter in self.connectWaiters { effects.commands.append(.resume(waiter, .failure(error))) }
         self.connectWaiters = []
         for index in self.channels.indices { self.answerWaiters(index, .failure(error), &effects) }
     }
 
     /// Those who came after the end wait for another beginning.
-    mutating func stoppedAgain(_ effects: inout Effects<Self>) { self.sendAway(.ended(.requested), &effects) }
+    mutating func stopWhileStopped(_ effects: inout Effects<Self>) { self.sendAway(.ended(.requested), &effects) }
 
     /// There is nothing to connect to.
     mutating func misconfigured(_ problem: String, _ effects: inout Effects<Self>) {
@@ -295,7 +295,7 @@ struct PusherSession: ReconnectingSession {
         self.setState(.connecting, &effects)
     }
 
-    private mutating func setState(_ state: ConnectionState, _ effects: inout Effects<Self>) {
+    private mutating func setState(_ state: PusherConnectionState, _ effects: inout Effects<Self>) {
         guard state != self.state else { return }
         self.state = state
         self.tell(.state(state), self.stateRoute, &effects)
@@ -314,21 +314,21 @@ struct PusherSession: ReconnectingSession {
 
     mutating func awaitConnected(_ waiter: WaiterID, _ effects: inout Effects<Self>) {
         switch self.state {
-        case .connected(let socketID): effects.commands.append(.answer(waiter, .success(.connected(socketID: socketID))))
-        case .failed(let error), .disconnected(let error?): effects.commands.append(.answer(waiter, .failure(error)))
+        case .connected(let socketID): effects.commands.append(.resume(waiter, .success(.connected(socketID: socketID))))
+        case .failed(let error), .disconnected(let error?): effects.commands.append(.resume(waiter, .failure(error)))
         case .initialized, .connecting, .unavailable, .disconnected(nil): self.connectWaiters.append(waiter)
         }
     }
 
     mutating func awaitEnd(_ waiter: WaiterID, _ effects: inout Effects<Self>) {
         switch self.state {
-        case .failed(let error), .disconnected(let error?): effects.commands.append(.answer(waiter, .failure(error)))
-        case .disconnected(nil): effects.commands.append(.answer(waiter, .success(.none)))
+        case .failed(let error), .disconnected(let error?): effects.commands.append(.resume(waiter, .failure(error)))
+        case .disconnected(nil): effects.commands.append(.resume(waiter, .success(.none)))
         case .initialized, .connecting, .connected, .unavailable: self.endWaiters.append(waiter)
         }
     }
 
-    mutating func withdrawn(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>) {
+    mutating func cancelled(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>) {
         self.connectWaiters.removeAll { $0 == waiter }
         self.endWaiters.removeAll { $0 == waiter }
         for index in self.channels.indices { self.channels[index]?.waiters.removeAll { $0 == waiter } }
@@ -337,13 +337,13 @@ struct PusherSession: ReconnectingSession {
     // MARK: Delivery
 
     /// News that are no events of a channel: for those who asked for them, and for those who asked for everything.
-    mutating func tell(_ news: Event, _ route: Route, _ effects: inout Effects<Self>) {
+    mutating func tell(_ news: Event, _ route: EventRoute, _ effects: inout Effects<Self>) {
         self.deliver(news, route, &effects)
         self.deliver(news, self.everythingRoute, &effects)
     }
 
     /// In this module, where the compiler knows the event's type: it is called for every message.
-    mutating func deliver(_ event: consuming Event, _ route: Route, _ effects: inout Effects<Self>) {
+    mutating func deliver(_ event: consuming Event, _ route: EventRoute, _ effects: inout Effects<Self>) {
         guard !self.routes.isEmpty(route) else { return }
         effects.deliveries.append(event)
         let end = effects.deliveries.count

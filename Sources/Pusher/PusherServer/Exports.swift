@@ -1,2 +1,11 @@
-// Whoever runs a server names its listener, its close codes and its errors.
-@_exported public import RealtimeCore
+// What code that runs a server names. Everything else of these modules stays out of the importing file's namespace.
+@_exported public import enum RealtimeCore.BufferPolicy
+@_exported public import struct RealtimeCore.CloseCode
+@_exported public import enum RealtimeCore.CloseReason
+@_exported public import enum RealtimeCore.EndReason
+@_exported public import struct RealtimeCore.EventSequence
+@_exported public import class RealtimeCore.InMemoryListener
+@_exported public import class RealtimeCore.InMemoryNetwork
+@_exported public import struct RealtimeCore.ListenerAddress
+@_exported public import struct RealtimeCore.LogSink
+@_exported public import struct RealtimeCore.TransportError

@@ -38,7 +38,7 @@ public struct PusherApp: Sendable, Hashable {
 }
 
 /// What goes wrong on purpose.
-public struct ServerFaults: Sendable, Hashable {
+public struct PusherServerFaults: Sendable, Hashable {
     /// How long every message to a client is held back.
     public var delay: Duration = .zero
     /// Which part of the messages to clients is lost, from 0 to 1.

@@ -28,14 +28,14 @@ public final class PusherServer: ListenerHandler {
         let questions = PusherServerMachine.Questions(
             connections: hooks.onConnect != nil, subscriptions: hooks.onSubscribe != nil, clientEvents: hooks.onClientEvent != nil)
         let machine = PusherServerMachine(app, asks: questions, seed: seed)
-        let surroundings = SessionDriver<PusherServerMachine>.Surroundings(
+        let dependencies = SessionDriver<PusherServerMachine>.Dependencies(
             transport: NoTransport(), time: time, log: log, subsystem: "pusher-server"
         ) { work, finished in
             // A hook needs a task to run in; it is cancelled when its client has gone.
             let task = Task { finished(await hooks.verdict(on: work)) }
             return { task.cancel() }
         }
-        self.driver = SessionDriver(machine, in: surroundings)
+        self.driver = SessionDriver(machine, in: dependencies)
     }
 
     deinit { self.driver.shutDown() }
@@ -77,14 +77,14 @@ public final class PusherServer: ListenerHandler {
     }
 
     /// What goes wrong on purpose, from now on.
-    public var faults: ServerFaults {
+    public var faults: PusherServerFaults {
         get { self.driver.read { $0.faults } }
         set { self.driver.step { machine, _, _ in machine.faults = newValue } }
     }
 
     /// What happens from now on. It finishes when the server is dropped.
     public var events: EventSequence<PusherServerEvent> {
-        self.driver.listen(.dropOldest(100_000), lifetime: .client) { events, output in
+        self.driver.makeSequence(.dropOldest(100_000), lifetime: .client) { events, output in
             output.append(contentsOf: events)
         } register: { machine, id, _ in
             machine.listen(id)
@@ -168,7 +168,7 @@ public final class PusherServer: ListenerHandler {
 
 extension PusherServerHooks {
     /// What nobody is asked about is accepted.
-    fileprivate func verdict(on work: PusherServerMachine.Work) async -> PusherServerVerdict {
+    fileprivate func verdict(on work: PusherServerMachine.Work) async -> PusherServerDecision {
         switch work {
         case .connection(let attempt): await self.onConnect?(attempt) ?? .accept
         case .subscription(let attempt): await self.onSubscribe?(attempt) ?? .accept

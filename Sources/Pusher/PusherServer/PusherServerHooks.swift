@@ -6,19 +6,19 @@ public import RealtimeCore
 /// task is cancelled when the connection that it is about has gone, or when the client no longer wants what it asked for.
 public struct PusherServerHooks: Sendable {
     /// Asked before a client with the right key is greeted. It is refused with the code as a close code, 4009 for `nil`.
-    public var onConnect: (@Sendable (ConnectionAttempt) async -> PusherServerVerdict)?
+    public var onConnect: (@Sendable (PusherConnectionAttempt) async -> PusherServerDecision)?
     /// Asked before each subscription is accepted. A refusal is a subscription error for the client.
-    public var onSubscribe: (@Sendable (SubscriptionAttempt) async -> PusherServerVerdict)?
+    public var onSubscribe: (@Sendable (PusherSubscriptionAttempt) async -> PusherServerDecision)?
     /// Asked before an event of a client goes to the others. One after the other for each connection, so that its events
     /// keep their order. A refusal is an error for the client, with code 4301 for `nil`.
-    public var onClientEvent: (@Sendable (ClientEventAttempt) async -> PusherServerVerdict)?
+    public var onClientEvent: (@Sendable (PusherClientEventAttempt) async -> PusherServerDecision)?
 
     /// None: everything that the protocol allows is accepted.
     public init() {}
 }
 
 /// What a hook says.
-public enum PusherServerVerdict: Sendable, Hashable {
+public enum PusherServerDecision: Sendable, Hashable {
     /// Yes.
     case accept
     /// No, with the words and the number for the client.
@@ -26,7 +26,7 @@ public enum PusherServerVerdict: Sendable, Hashable {
 }
 
 /// Somebody who wants to connect, with a key that is right.
-public struct ConnectionAttempt: Sendable {
+public struct PusherConnectionAttempt: Sendable {
     /// The ID that the connection will have.
     public let socketID: String
     /// Where it asked, and the headers that it sent.
@@ -34,7 +34,7 @@ public struct ConnectionAttempt: Sendable {
 }
 
 /// Somebody who wants to subscribe, with a signature that is right where one is needed.
-public struct SubscriptionAttempt: Sendable, Hashable {
+public struct PusherSubscriptionAttempt: Sendable, Hashable {
     /// The connection.
     public let socketID: String
     /// The channel.
@@ -44,7 +44,7 @@ public struct SubscriptionAttempt: Sendable, Hashable {
 }
 
 /// An event that a client sends to the others on a channel, and that the protocol allows.
-public struct ClientEventAttempt: Sendable, Hashable {
+public struct PusherClientEventAttempt: Sendable, Hashable {
     /// The connection.
     public let socketID: String
     /// The channel.

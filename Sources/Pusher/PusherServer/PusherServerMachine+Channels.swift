@@ -82,14 +82,14 @@ extension PusherServerMachine {
         }
         let attempt = Attempt(connection: id, channel: name, user: user)
         guard self.questions.subscriptions else { return self.admit(attempt, now: now, &effects) }
-        let question = SubscriptionAttempt(socketID: connection.socketID, channel: name, userID: user?.id)
+        let question = PusherSubscriptionAttempt(socketID: connection.socketID, channel: name, userID: user?.id)
         self.connections[id]!.pending[name] = self.ask(.subscription(question), .subscription(attempt), &effects)
     }
 
     mutating func admit(_ attempt: Attempt, now: Instant, _ effects: inout Effects<Self>) {
         let (id, name) = (attempt.connection, attempt.channel)
         guard let socketID = self.connections[id]?.socketID else { return }
-        var channel = self.channels[name] ?? Channel()
+        var channel = self.channels[name] ?? PusherChannel()
         if let user = attempt.user {
             if let index = channel.users.firstIndex(where: { $0.user.id == user.id }) {
                 channel.users[index].connections += 1
@@ -166,13 +166,13 @@ extension PusherServerMachine {
             return reject("The rate limit for sending client events exceeded the quota.")
         }
         self.connections[id]!.clientEvents = (second, count + 1)
-        let attempt = ClientEventAttempt(socketID: connection.socketID, channel: name, name: event, data: frame.dataText ?? "")
+        let attempt = PusherClientEventAttempt(socketID: connection.socketID, channel: name, name: event, data: frame.dataText ?? "")
         guard self.questions.clientEvents else { return self.pass(attempt, from: id, now: now, &effects) }
         self.connections[id]!.clientEventsToAsk.append(attempt)
         self.askAboutClientEvent(of: id, &effects)
     }
 
-    mutating func pass(_ event: ClientEventAttempt, from id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+    mutating func pass(_ event: PusherClientEventAttempt, from id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         // It may have left while somebody was asked.
         guard let connection = self.connections[id], connection.channels.contains(event.channel) else { return }
         let userID = connection.users[event.channel]?.id

@@ -16,7 +16,7 @@ extension PusherServerMachine {
         effects.commands.append(.cancel(work))
     }
 
-    mutating func workFinished(_ id: WorkID, _ verdict: PusherServerVerdict, now: Instant, _ effects: inout Effects<Self>) {
+    mutating func workFinished(_ id: WorkID, _ verdict: PusherServerDecision, now: Instant, _ effects: inout Effects<Self>) {
         switch self.pending.removeValue(forKey: id) {
         case .greeting(let connection): self.greetingAnswered(connection, verdict, now: now, &effects)
         case .subscription(let attempt): self.subscriptionAnswered(attempt, verdict, now: now, &effects)
@@ -26,7 +26,7 @@ extension PusherServerMachine {
     }
 
     private mutating func greetingAnswered(
-        _ id: ConnectionID, _ verdict: PusherServerVerdict, now: Instant, _ effects: inout Effects<Self>
+        _ id: ConnectionID, _ verdict: PusherServerDecision, now: Instant, _ effects: inout Effects<Self>
     ) {
         guard let connection = self.connections[id] else { return }
         self.connections[id]!.greeting = nil
@@ -40,7 +40,7 @@ extension PusherServerMachine {
     }
 
     private mutating func subscriptionAnswered(
-        _ attempt: Attempt, _ verdict: PusherServerVerdict, now: Instant, _ effects: inout Effects<Self>
+        _ attempt: Attempt, _ verdict: PusherServerDecision, now: Instant, _ effects: inout Effects<Self>
     ) {
         guard let connection = self.connections[attempt.connection] else { return }
         self.connections[attempt.connection]!.pending[attempt.channel] = nil
@@ -61,7 +61,7 @@ extension PusherServerMachine {
     }
 
     private mutating func clientEventAnswered(
-        _ id: ConnectionID, _ verdict: PusherServerVerdict, now: Instant, _ effects: inout Effects<Self>
+        _ id: ConnectionID, _ verdict: PusherServerDecision, now: Instant, _ effects: inout Effects<Self>
     ) {
         guard self.connections[id] != nil else { return }
         self.connections[id]!.clientEventQuestion = nil

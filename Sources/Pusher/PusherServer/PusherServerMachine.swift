@@ -12,18 +12,18 @@ import RealtimeCore
 /// What it says before it is greeted is counted and not answered.
 struct PusherServerMachine: SessionMachine {
     typealias Event = PusherServerEvent
-    typealias Answer = Never
+    typealias WaiterResult = Never
 
     enum Failure: Error { case cancelled }
 
     /// A question for whoever runs the server.
     enum Work: Sendable {
-        case connection(ConnectionAttempt)
-        case subscription(SubscriptionAttempt)
-        case clientEvent(ClientEventAttempt)
+        case connection(PusherConnectionAttempt)
+        case subscription(PusherSubscriptionAttempt)
+        case clientEvent(PusherClientEventAttempt)
     }
 
-    typealias WorkResult = PusherServerVerdict
+    typealias WorkResult = PusherServerDecision
 
     /// Which of these are asked at all.
     struct Questions: Sendable {
@@ -41,7 +41,7 @@ struct PusherServerMachine: SessionMachine {
         /// The question whether it may come at all.
         var greeting: WorkID?
         /// The first one is asked about; the others wait, so that they keep their order.
-        var clientEventsToAsk: [ClientEventAttempt] = []
+        var clientEventsToAsk: [PusherClientEventAttempt] = []
         var clientEventQuestion: WorkID?
         var lastReceived: Instant
         /// When the last message that was held back goes out. None overtakes it.
@@ -55,7 +55,7 @@ struct PusherServerMachine: SessionMachine {
         var clientEvents: (second: Int64, count: Int) = (0, 0)
     }
 
-    struct Channel: Sendable {
+    struct PusherChannel: Sendable {
         var subscribers: [ConnectionID] = []
         /// Of a presence channel: in the order in which they came, with the number of their connections.
         var users: [(user: PresenceUser, connections: Int)] = []
@@ -81,9 +81,9 @@ struct PusherServerMachine: SessionMachine {
 
     let app: PusherApp
     let questions: Questions
-    var faults = ServerFaults()
+    var faults = PusherServerFaults()
     var connections: [ConnectionID: Connection] = [:]
-    var channels: [String: Channel] = [:]
+    var channels: [String: PusherChannel] = [:]
     private(set) var bySocketID: [String: ConnectionID] = [:]
     private var heartbeats = Deadlines<ConnectionID, Void>()
     var pending: [WorkID: Pending] = [:]
@@ -91,7 +91,7 @@ struct PusherServerMachine: SessionMachine {
     private var delays = Deadlines<UInt64, Void>()
     private var lastNumber: UInt64 = 0
     private var generator: SplitMix64
-    var listening: [ListenerID] = []
+    var listening: [ConsumerID] = []
 
     init(_ app: PusherApp, asks questions: Questions, seed: UInt64) {
         self.app = app
@@ -124,7 +124,7 @@ struct PusherServerMachine: SessionMachine {
         self.bySocketID[connection.socketID] = id
         guard self.questions.connections else { return }
         self.connections[id]!.greeting = self.ask(
-            .connection(ConnectionAttempt(socketID: connection.socketID, request: request)), .greeting(id), &effects)
+            .connection(PusherConnectionAttempt(socketID: connection.socketID, request: request)), .greeting(id), &effects)
     }
 
     mutating func refuse(_ id: ConnectionID, _ code: CloseCode, _ why: String, _ effects: inout Effects<Self>) {
@@ -177,7 +177,7 @@ struct PusherServerMachine: SessionMachine {
 
     func reading(_ id: ConnectionID, paused: Bool, now: Instant) {}
 
-    func withdrawn(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>) {}
+    func cancelled(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>) {}
 
     mutating func timeout(now: Instant, _ effects: inout Effects<Self>) {
         while let due = self.delays.popDue(now) {
@@ -250,15 +250,15 @@ struct PusherServerMachine: SessionMachine {
 
     // MARK: Listeners
 
-    mutating func listen(_ id: ListenerID) { self.listening.append(id) }
+    mutating func listen(_ id: ConsumerID) { self.listening.append(id) }
 
-    func listeners(on route: Route) -> [ListenerID] { self.listening }
+    func consumers(on route: EventRoute) -> [ConsumerID] { self.listening }
 
-    mutating func left(_ listener: ListenerID) { self.listening.removeAll { $0 == listener } }
+    mutating func consumerGone(_ listener: ConsumerID) { self.listening.removeAll { $0 == listener } }
 
     func deliver(_ event: PusherServerEvent, _ effects: inout Effects<Self>) {
         guard !self.listening.isEmpty else { return }
         effects.deliveries.append(event)
-        effects.runs = [Effects<Self>.Run(Route(rawValue: 0), end: effects.deliveries.count)]
+        effects.runs = [Effects<Self>.Run(EventRoute(rawValue: 0), end: effects.deliveries.count)]
     }
 }

@@ -1,5 +1,5 @@
 /// What a channel's name says about it.
-public enum ChannelKind: Sendable, Hashable {
+public enum PusherChannelKind: Sendable, Hashable {
     /// Anybody may subscribe.
     case `public`
     /// `private-…`: the application's server has to allow it.
@@ -20,7 +20,7 @@ package enum ChannelName {
     package static let maximumLength = 200
 
     /// By its prefix, with the dash.
-    package static func kind(of name: String) -> ChannelKind {
+    package static func kind(of name: String) -> PusherChannelKind {
         if name.hasPrefix("private-encrypted-") { return .encrypted }
         if name.hasPrefix("private-") { return .private }
         if name.hasPrefix("presence-") { return .presence }

@@ -12,7 +12,7 @@ package struct CommandRun {
     private enum Event: Sendable {
         case finished(ToolFailure?)
         case stopped
-        case withdrawn
+        case cancelled
     }
 
     package let command: any Command
@@ -30,8 +30,8 @@ package struct CommandRun {
         let work = Task { [command, console] in await Self.outcome(of: command, console) }
         let (failure, wasStopped) = await withTaskGroup(of: Event.self) { group in
             group.addTask { .finished(await work.value) }
-            group.addTask { [console] in await console.outputEnded() == nil ? .withdrawn : .stopped }
-            group.addTask { [signals] in await signals.first() == nil ? .withdrawn : .stopped }
+            group.addTask { [console] in await console.outputEnded() == nil ? .cancelled : .stopped }
+            group.addTask { [signals] in await signals.first() == nil ? .cancelled : .stopped }
             var wasStopped = false
             while let event = await group.next() {
                 switch event {
@@ -41,7 +41,7 @@ package struct CommandRun {
                 case .stopped:
                     wasStopped = true
                     work.cancel()
-                case .withdrawn: continue
+                case .cancelled: continue
                 }
             }
             preconditionFailure("the command ended without an outcome")

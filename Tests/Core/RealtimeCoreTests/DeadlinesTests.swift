@@ -53,18 +53,18 @@ import Testing
         #expect(deadlines.isEmpty && deadlines.earliest == nil)
     }
 
-    private final class Bell: Sleeper {
-        let rings: Recorder<Duration>
+    private final class Bell: TimerClient {
+        let rings: EventRecorder<Duration>
         let clock: ManualClock
-        init(_ rings: Recorder<Duration>, _ clock: ManualClock) { (self.rings, self.clock) = (rings, clock) }
-        func wakeUp() { self.rings.record(self.clock.elapsed) }
+        init(_ rings: EventRecorder<Duration>, _ clock: ManualClock) { (self.rings, self.clock) = (rings, clock) }
+        func timerFired() { self.rings.record(self.clock.elapsed) }
     }
 
     @Test func theManualClockPassesThroughEveryWakeUp() {
-        let (clock, rings) = (ManualClock(), Recorder<Duration>())
+        let (clock, rings) = (ManualClock(), EventRecorder<Duration>())
         let bells = [3, 1, 2].map { seconds -> Bell in
             let bell = Bell(rings, clock)
-            clock.wake(bell, at: Instant(nanoseconds: 0).advanced(by: .seconds(seconds)))
+            clock.schedule(bell, at: Instant(nanoseconds: 0).advanced(by: .seconds(seconds)))
             return bell
         }
         clock.advance(by: .seconds(10))
@@ -73,8 +73,8 @@ import Testing
     }
 
     @Test func aSleeperThatIsGoneIsNotWoken() {
-        let (clock, rings) = (ManualClock(), Recorder<Duration>())
-        clock.wake(Bell(rings, clock), at: Instant(nanoseconds: 5))
+        let (clock, rings) = (ManualClock(), EventRecorder<Duration>())
+        clock.schedule(Bell(rings, clock), at: Instant(nanoseconds: 5))
         clock.advance(by: .seconds(1))
         #expect(rings.all.isEmpty)
     }

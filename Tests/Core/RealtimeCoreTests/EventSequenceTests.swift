@@ -7,14 +7,14 @@ private enum Signal { case drained, left }
 
 /// What a sequence tells its source.
 private final class Signals: EventSource {
-    private let recorder = Recorder<Signal>()
+    private let recorder = EventRecorder<Signal>()
     var all: [Signal] { self.recorder.all }
 
-    func drained(_ listener: ListenerID) { self.recorder.record(.drained) }
-    func left(_ listener: ListenerID) { self.recorder.record(.left) }
+    func drained(_ listener: ConsumerID) { self.recorder.record(.drained) }
+    func consumerGone(_ listener: ConsumerID) { self.recorder.record(.left) }
 
     func sequence(of buffer: EventBuffer<Int> = EventBuffer(.standard)) -> EventSequence<Int> {
-        EventSequence(EventSequence<Int>.Listener(buffer, ListenerID(rawValue: 1), of: self))
+        EventSequence(EventSequence<Int>.Listener(buffer, ConsumerID(rawValue: 1), of: self))
     }
 }
 
@@ -31,7 +31,7 @@ private struct Source {
 
     /// What a producer does: appends under its lock, and wakes afterwards.
     @discardableResult
-    func send(_ elements: some Sequence<Int>) -> Appended {
+    func send(_ elements: some Sequence<Int>) -> AppendResult {
         let appended = self.buffer.append { $0.append(contentsOf: elements) }
         appended.wakeUp?.resume()
         return appended
@@ -148,7 +148,7 @@ private struct Source {
 
     @Test func aConsumerIsWokenOncePerBatch() async {
         let source = Source()
-        let woken = Recorder<[Int]>()
+        let woken = EventRecorder<[Int]>()
         let task = Task { @MainActor in
             let iterator = source.events.makeAsyncIterator()
             var batch: [Int] = []

@@ -11,8 +11,8 @@ private final class Notes: WebSocketEvents {
         case closed(CloseReason)
     }
 
-    let all = Recorder<Note>()
-    let batches = Recorder<Int>()
+    let all = EventRecorder<Note>()
+    let batches = EventRecorder<Int>()
 
     func opened(_ id: ConnectionID, head: HTTPResponseHead) {
         self.all.record(.opened(subprotocol: head.headers["Sec-WebSocket-Protocol"]))
@@ -29,10 +29,10 @@ private final class Notes: WebSocketEvents {
 /// A server that accepts what it is told to, and keeps its ends.
 private final class House: ListenerHandler {
     let notes = Notes()
-    let ends = Recorder<any WebSocketConnection>()
-    let ids = Recorder<ConnectionID>()
-    let requests = Recorder<HTTPRequestHead>()
-    let responders = Recorder<any HTTPResponder>()
+    let ends = EventRecorder<any WebSocketConnection>()
+    let ids = EventRecorder<ConnectionID>()
+    let requests = EventRecorder<HTTPRequestHead>()
+    let responders = EventRecorder<any HTTPResponder>()
     private let decision: UpgradeDecision
 
     init(_ decision: UpgradeDecision = .accept(subprotocol: nil)) {
@@ -363,7 +363,7 @@ private final class Street: Sendable {
     @Test func aServerThatIsSilentTimesOutAndHearsThatTheClientHasGone() async throws {
         let street = try await Street()
         let task = await self.request(street)
-        let gone = Recorder<Bool>()
+        let gone = EventRecorder<Bool>()
         street.house.responders.all[0].onDisconnect { gone.record(true) }
         while street.clock.untilNextDeadline == nil { await Task.yield() }
         street.clock.advance(by: .seconds(5))
@@ -376,7 +376,7 @@ private final class Street: Sendable {
     @Test func cancellingARequestEndsItAtOnce() async throws {
         let street = try await Street()
         let task = await self.request(street)
-        let gone = Recorder<Bool>()
+        let gone = EventRecorder<Bool>()
         street.house.responders.all[0].onDisconnect { gone.record(true) }
         task.cancel()
         guard case .failure(let error) = await task.value else { return #expect(Bool(false), "it was cancelled") }
@@ -387,7 +387,7 @@ private final class Street: Sendable {
 
     @Test func whatIsSetOffFromWithinHappensAfterwardsAndOnce() async throws {
         final class Echo: ListenerHandler, WebSocketEvents {
-            let ends = Recorder<any WebSocketConnection>()
+            let ends = EventRecorder<any WebSocketConnection>()
 
             func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
             func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {}

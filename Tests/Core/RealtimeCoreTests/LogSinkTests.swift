@@ -3,11 +3,11 @@ import RealtimeTesting
 import Testing
 
 @Suite struct LogSinkTests {
-    private static let levels: [LogLevel] = [.debug, .info, .warning, .error]
+    private static let levels: [LogSink.Level] = [.debug, .info, .warning, .error]
 
     @Test(arguments: levels)
-    func whatIsBelowTheLevelIsNotEvenPutIntoWords(minimum: LogLevel) {
-        let (written, worded) = (Recorder<LogLevel>(), Recorder<LogLevel>())
+    func whatIsBelowTheLevelIsNotEvenPutIntoWords(minimum: LogSink.Level) {
+        let (written, worded) = (EventRecorder<LogSink.Level>(), EventRecorder<LogSink.Level>())
         let log = LogSink(minimumLevel: minimum) { level, subsystem, message in
             #expect(subsystem == "test" && message == "\(level)")
             written.record(level)
@@ -24,8 +24,8 @@ import Testing
     }
 
     @Test(arguments: levels)
-    func aMachinesMessagesAreNotPutIntoWordsEither(minimum: LogLevel) {
-        let worded = Recorder<LogLevel>()
+    func aMachinesMessagesAreNotPutIntoWordsEither(minimum: LogSink.Level) {
+        let worded = EventRecorder<LogSink.Level>()
         var effects = Effects<ToySession>(logLevel: minimum)
         for level in Self.levels {
             func words() -> String {
@@ -39,7 +39,7 @@ import Testing
     }
 
     @Test func aDriversMessagesComeInOrderWithTheirSubsystem() {
-        let lines = Recorder<String>()
+        let lines = EventRecorder<String>()
         let toy = Toy(log: LogSink(minimumLevel: .debug) { lines.record("\($1) \($0): \($2)") })
         toy.driver.start()
         toy.driver.step { _, _, effects in
@@ -50,7 +50,7 @@ import Testing
     }
 
     @Test func theLevelsAreOrderedByWeight() {
-        #expect(Self.levels == Self.levels.sorted() && LogLevel.debug < .error)
+        #expect(Self.levels == Self.levels.sorted() && LogSink.Level.debug < .error)
         #expect(LogSink.standard.minimumLevel == .warning)
     }
 }

@@ -80,8 +80,8 @@ import Testing
         let task = await toy.ask("a")
         let waiter = toy.driver.read { $0.questions["a"]! }
         toy.driver.step { _, _, effects in
-            effects.commands.append(.answer(waiter, .success("one")))
-            effects.commands.append(.answer(waiter, .failure(.cancelled)))
+            effects.commands.append(.resume(waiter, .success("one")))
+            effects.commands.append(.resume(waiter, .failure(.cancelled)))
         }
         connection.receive("= a three")
         #expect(await task.value == .success("one"))
@@ -89,7 +89,7 @@ import Testing
 
     @Test func aQuestionThatIsAnsweredAtOnceDoesNotWait() async {
         let toy = Toy()
-        await #expect(throws: ToySession.Failure.ended(.requested)) { try await toy.driver.ask { $0.ask("a", $1, &$3) } }
+        await #expect(throws: ToySession.Failure.ended(.requested)) { try await toy.driver.awaitResult { $0.ask("a", $1, &$3) } }
     }
 
     @Test func cancellingAnswersAtOnceAndTheMachineForgetsTheCaller() async {
@@ -108,7 +108,7 @@ import Testing
         let task = Task { [driver = toy.driver] () -> Bool in
             withUnsafeCurrentTask { $0?.cancel() }
             do throws(ToySession.Failure) {
-                _ = try await driver.ask { $0.ask("a", $1, &$3) }
+                _ = try await driver.awaitResult { $0.ask("a", $1, &$3) }
                 return false
             } catch {
                 return error == .cancelled
@@ -294,7 +294,7 @@ import Testing
     // MARK: Work
 
     @Test func workBeginsOutsideTheLockAndItsResultComesBack() {
-        let begun = Recorder<String>()
+        let begun = EventRecorder<String>()
         let toy = Toy(perform: { work, finished in
             begun.record(work)
             finished("\(work)-result")
@@ -307,7 +307,7 @@ import Testing
     }
 
     @Test func workThatIsTakenBackBeforeItBeginsNeverBegins() {
-        let begun = Recorder<String>()
+        let begun = EventRecorder<String>()
         let toy = Toy(perform: { work, _ in
             begun.record(work)
             return nil
@@ -317,7 +317,7 @@ import Testing
     }
 
     @Test func workThatIsTakenBackIsCancelledAndItsLateResultIsNotUsed() {
-        let (late, cancelled) = (Recorder<@Sendable (String) -> Void>(), Recorder<String>())
+        let (late, cancelled) = (EventRecorder<@Sendable (String) -> Void>(), EventRecorder<String>())
         let toy = Toy(perform: { work, finished in
             late.record(finished)
             return { cancelled.record(work) }
@@ -332,8 +332,8 @@ import Testing
     }
 
     @Test func workThatIsTakenBackWhileItBeginsIsCancelled() {
-        let cancelled = Recorder<String>()
-        let connections = Recorder<HandConnection>()
+        let cancelled = EventRecorder<String>()
+        let connections = EventRecorder<HandConnection>()
         let toy = Toy(perform: { work, _ in
             connections.all[0].receive("undo")
             return { cancelled.record(work) }
@@ -345,7 +345,7 @@ import Testing
     }
 
     @Test func aResultCountsOnce() {
-        let late = Recorder<@Sendable (String) -> Void>()
+        let late = EventRecorder<@Sendable (String) -> Void>()
         let toy = Toy(perform: { _, finished in
             late.record(finished)
             return nil
@@ -446,8 +446,8 @@ import Testing
     // MARK: Calling back
 
     @Test func whatRunsForeignCodeRunsOutsideTheLock() {
-        let drivers = Recorder<SessionDriver<ToySession>>()
-        let seen = Recorder<Bool>()
+        let drivers = EventRecorder<SessionDriver<ToySession>>()
+        let seen = EventRecorder<Bool>()
         let look: @Sendable () -> Void = { seen.record(drivers.all.first?.read { $0.isConnected } ?? false) }
         let toy = Toy(
             log: LogSink(minimumLevel: .debug) { _, _, _ in look() }, whenFlushed: { _ in look() },
@@ -474,7 +474,7 @@ import Testing
         })
         _ = toy.connect()
         for number in 0..<3 {
-            let answer = try await toy.driver.ask { $0.ask("\(number)", $1, &$3) }
+            let answer = try await toy.driver.awaitResult { $0.ask("\(number)", $1, &$3) }
             #expect(answer == "at-once")
         }
     }
@@ -532,7 +532,7 @@ import Testing
             }
             group.addTask {
                 for number in 0..<300 {
-                    let answer = try? await toy.driver.ask { $0.ask("q\(number)", $1, &$3) }
+                    let answer = try? await toy.driver.awaitResult { $0.ask("q\(number)", $1, &$3) }
                     #expect(answer == "ok")
                 }
                 return 0

@@ -17,7 +17,7 @@ struct ToySession: ReconnectingSession {
     enum Failure: Error, Hashable { case cancelled, timedOut(Duration), ended(CloseReason) }
 
     typealias Event = String
-    typealias Answer = String
+    typealias WaiterResult = String
     typealias Work = String
     typealias WorkResult = String
 
@@ -26,7 +26,7 @@ struct ToySession: ReconnectingSession {
     let heartbeat: HeartbeatPolicy
     private(set) var questions: [String: WaiterID] = [:]
     private var topics: [String: Int] = [:]
-    private var listeners: [[ListenerID]] = []
+    private var listeners: [[ConsumerID]] = []
     private(set) var results: [String] = []
     private(set) var readings: [Bool] = []
     private var lastWork: UInt64 = 0
@@ -63,7 +63,7 @@ struct ToySession: ReconnectingSession {
 
     mutating func lost(_ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>) {
         for waiter in self.questions.values.sorted(by: { $0.rawValue < $1.rawValue }) {
-            effects.commands.append(.answer(waiter, .failure(.ended(reason))))
+            effects.commands.append(.resume(waiter, .failure(.ended(reason))))
         }
         self.questions = [:]
     }
@@ -76,10 +76,10 @@ struct ToySession: ReconnectingSession {
             case ("hello", 1): _ = self.connection.ready(id, self.heartbeat, now: now)
             case ("=", 3):
                 if let waiter = self.questions.removeValue(forKey: words[1]) {
-                    effects.commands.append(.answer(waiter, .success(words[2])))
+                    effects.commands.append(.resume(waiter, .success(words[2])))
                 }
             case ("@", 3): self.deliver(words[2], words[1], &effects)
-            case ("end", 2): effects.commands.append(.endListeners(self.topics[words[1]].map { self.listeners[$0] } ?? [], .ended))
+            case ("end", 2): effects.commands.append(.endConsumers(self.topics[words[1]].map { self.listeners[$0] } ?? [], .ended))
             case ("do", 2):
                 self.lastWork += 1
                 effects.commands.append(.work(self.lastWorkID, words[1]))
@@ -92,7 +92,7 @@ struct ToySession: ReconnectingSession {
     private func deliver(_ event: String, _ topic: String, _ effects: inout Effects<Self>) {
         guard let index = self.topics[topic], !self.listeners[index].isEmpty else { return }
         effects.deliveries.append(event)
-        effects.runs.append(Effects<Self>.Run(Route(rawValue: index), end: effects.deliveries.count))
+        effects.runs.append(Effects<Self>.Run(EventRoute(rawValue: index), end: effects.deliveries.count))
     }
 
     mutating func reading(_ id: ConnectionID, paused: Bool, now: Instant) {
@@ -107,19 +107,19 @@ struct ToySession: ReconnectingSession {
 
     mutating func timeout(now: Instant, _ effects: inout Effects<Self>) { self.connectionTimeout(now: now, &effects) }
 
-    mutating func withdrawn(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>) {
+    mutating func cancelled(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>) {
         for (key, other) in self.questions where other == waiter { self.questions[key] = nil }
     }
 
-    func listeners(on route: Route) -> [ListenerID] { self.listeners[route.rawValue] }
+    func consumers(on route: EventRoute) -> [ConsumerID] { self.listeners[route.rawValue] }
 
-    mutating func left(_ listener: ListenerID) {
+    mutating func consumerGone(_ listener: ConsumerID) {
         for index in self.listeners.indices { self.listeners[index].removeAll { $0 == listener } }
     }
 
     // MARK: Its users
 
-    mutating func listen(_ id: ListenerID, to topic: String) {
+    mutating func listen(_ id: ConsumerID, to topic: String) {
         if self.topics[topic] == nil {
             self.topics[topic] = self.listeners.count
             self.listeners.append([])
@@ -128,7 +128,7 @@ struct ToySession: ReconnectingSession {
     }
 
     mutating func ask(_ key: String, _ waiter: WaiterID, _ effects: inout Effects<Self>) {
-        guard let id = self.connection.connected else { return effects.commands.append(.answer(waiter, .failure(.ended(.requested)))) }
+        guard let id = self.connection.connected else { return effects.commands.append(.resume(waiter, .failure(.ended(.requested)))) }
         self.questions[key] = waiter
         effects.commands.append(.send(id, .text("? \(key)")))
     }
@@ -142,7 +142,7 @@ struct ToySession: ReconnectingSession {
 
 /// A transport whose every connection is moved by the test, and which notes what it was told.
 final class HandTransport: WebSocketTransport {
-    let made = Recorder<HandConnection>()
+    let made = EventRecorder<HandConnection>()
     private let whenFlushed: @Sendable (HandConnection) -> Void
 
     init(whenFlushed: @escaping @Sendable (HandConnection) -> Void = { _ in }) {
@@ -164,7 +164,7 @@ final class HandConnection: WebSocketConnection {
     }
 
     let id: ConnectionID
-    let calls = Recorder<Call>()
+    let calls = EventRecorder<Call>()
     private let events: Lock<(any WebSocketEvents)?>
     private let whenFlushed: @Sendable (HandConnection) -> Void
 
@@ -210,13 +210,13 @@ final class HandConnection: WebSocketConnection {
 /// A clock that counts how often it was asked to wake somebody.
 final class CountingTime: TimeSource {
     let clock = ManualClock()
-    let wishes = Recorder<Instant?>()
+    let wishes = EventRecorder<Instant?>()
 
     var now: Instant { self.clock.now }
 
-    func wake(_ sleeper: any Sleeper, at instant: Instant?) {
+    func schedule(_ client: any TimerClient, at instant: Instant?) {
         self.wishes.record(instant)
-        self.clock.wake(sleeper, at: instant)
+        self.clock.schedule(client, at: instant)
     }
 }
 
@@ -229,7 +229,7 @@ final class Toy: Sendable {
     init(
         log: LogSink = .none, whenFlushed: @escaping @Sendable (HandConnection) -> Void = { _ in },
         policy: (inout ConnectionPolicy) -> Void = { _ in },
-        perform: @escaping SessionDriver<ToySession>.Surroundings.Perform = { _, _ in nil }
+        perform: @escaping SessionDriver<ToySession>.Dependencies.Perform = { _, _ in nil }
     ) {
         self.transport = HandTransport(whenFlushed: whenFlushed)
         self.driver = SessionDriver(
@@ -253,8 +253,8 @@ final class Toy: Sendable {
         return connection
     }
 
-    func listen(_ topic: String, _ policy: BufferPolicy = .standard, _ lifetime: ListenerLifetime = .connection) -> EventSequence<String> {
-        self.driver.listen(policy, lifetime: lifetime) {
+    func listen(_ topic: String, _ policy: BufferPolicy = .standard, _ lifetime: ConsumerLifetime = .connection) -> EventSequence<String> {
+        self.driver.makeSequence(policy, lifetime: lifetime) {
             $1.append(contentsOf: $0)
         } register: { machine, id, _ in
             machine.listen(id, to: topic)
@@ -265,7 +265,7 @@ final class Toy: Sendable {
     func ask(_ key: String, limit: Duration? = nil) async -> Task<Result<String, ToySession.Failure>, Never> {
         let task = Task { [driver] () -> Result<String, ToySession.Failure> in
             do throws(ToySession.Failure) {
-                return .success(try await driver.ask(limit: limit) { $0.ask(key, $1, &$3) })
+                return .success(try await driver.awaitResult(limit: limit) { $0.ask(key, $1, &$3) })
             } catch {
                 return .failure(error)
             }

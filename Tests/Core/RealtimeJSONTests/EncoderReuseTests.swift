@@ -40,15 +40,15 @@ import Testing
 
         func encode(to encoder: any Encoder) throws {
             var container = encoder.singleValueContainer()
-            try container.encode(self.depth == 0 ? "end" : ValueEncoder().encodeToString(Asking(depth: self.depth - 1)))
+            try container.encode(self.depth == 0 ? "end" : JSONValueEncoder().encodeToString(Asking(depth: self.depth - 1)))
         }
     }
 
     @Test func aValueGoesBehindWhatIsThere() throws {
         var bytes = Array("x=".utf8)
-        try ValueEncoder().encode(["a": [1, 2]], to: &bytes)
+        try JSONValueEncoder().encode(["a": [1, 2]], to: &bytes)
         #expect(String(decoding: bytes, as: UTF8.self) == #"x={"a":[1,2]}"#)
-        var sorted = ValueEncoder()
+        var sorted = JSONValueEncoder()
         sorted.sortsKeys = true
         try sorted.encode(["b": 1, "a": 2], to: &bytes)
         #expect(String(decoding: bytes, as: UTF8.self) == #"x={"a":[1,2]}{"a":2,"b":1}"#)
@@ -56,15 +56,15 @@ import Testing
 
     @Test func whatThrowsLeavesNothing() throws {
         var bytes = Array("x=".utf8)
-        #expect(throws: Refusal.self) { try ValueEncoder().encode(Refusing(), to: &bytes) }
-        #expect(throws: EncodingError.self) { try ValueEncoder().encode([1, .nan], to: &bytes) }
+        #expect(throws: Refusal.self) { try JSONValueEncoder().encode(Refusing(), to: &bytes) }
+        #expect(throws: EncodingError.self) { try JSONValueEncoder().encode([1, .nan], to: &bytes) }
         #expect(String(decoding: bytes, as: UTF8.self) == "x=")
-        #expect(try ValueEncoder().encodeToString(["a": 1]) == #"{"a":1}"#)
+        #expect(try JSONValueEncoder().encodeToString(["a": 1]) == #"{"a":1}"#)
     }
 
     @Test func anEncoderThatIsKeptIsNoPartOfTheNextValue() throws {
         let keeper = Keeper()
-        #expect(try ValueEncoder().encodeToString(keeper) == #"{"kept":1}"#)
+        #expect(try JSONValueEncoder().encodeToString(keeper) == #"{"kept":1}"#)
         struct Meddling: Encodable {
             let keeper: Keeper
             func encode(to encoder: any Encoder) throws {
@@ -73,25 +73,25 @@ import Testing
                 try container.encode(3, forKey: Key("own"))
             }
         }
-        #expect(try ValueEncoder().encodeToString(Meddling(keeper: keeper)) == #"{"own":3}"#)
+        #expect(try JSONValueEncoder().encodeToString(Meddling(keeper: keeper)) == #"{"own":3}"#)
     }
 
     @Test func aValueMayEncodeAnotherOnTheWay() throws {
-        #expect(try ValueEncoder().encodeToString(Asking(depth: 2)) == #""\"\\\"end\\\"\"""#)
+        #expect(try JSONValueEncoder().encodeToString(Asking(depth: 2)) == #""\"\\\"end\\\"\"""#)
     }
 
     @Test func settingsBelongToOneCall() throws {
-        var snake = ValueEncoder()
+        var snake = JSONValueEncoder()
         snake.keys = .convertToSnakeCase
         struct Value: Encodable { var oneTwo = 1 }
         #expect(try snake.encodeToString(Value()) == #"{"one_two":1}"#)
-        #expect(try ValueEncoder().encodeToString(Value()) == #"{"oneTwo":1}"#)
+        #expect(try JSONValueEncoder().encodeToString(Value()) == #"{"oneTwo":1}"#)
     }
 
     @Test func manyThreadsEncodeAtOnce() async throws {
         let texts = await withTaskGroup(of: [String].self) { group in
             for task in 0..<8 {
-                group.addTask { (0..<500).map { (try? ValueEncoder().encodeToString(["\(task)": [$0]])) ?? "" } }
+                group.addTask { (0..<500).map { (try? JSONValueEncoder().encodeToString(["\(task)": [$0]])) ?? "" } }
             }
             return await group.reduce(into: Set<String>()) { $0.formUnion($1) }
         }

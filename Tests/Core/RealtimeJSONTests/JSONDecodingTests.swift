@@ -103,7 +103,7 @@ import Testing
 
     func both<Value: Decodable>(_ type: Value.Type, _ text: String) -> (own: Result<Value, any Error>, foundation: Result<Value, any Error>)
     {
-        (Result { try ValueDecoder().decode(type, from: text) }, Result { try JSONDecoder().decode(type, from: Data(text.utf8)) })
+        (Result { try JSONValueDecoder().decode(type, from: text) }, Result { try JSONDecoder().decode(type, from: Data(text.utf8)) })
     }
 
     /// Both give the same value, or both fail in the same way at the same place.
@@ -224,9 +224,9 @@ import Testing
     }
 
     @Test func theLastOfSeveralMembersCounts() throws {
-        #expect(try ValueDecoder().decode([String: Int].self, from: #"{"a":1,"b":5,"\u0061":2}"#) == ["a": 2, "b": 5])
+        #expect(try JSONValueDecoder().decode([String: Int].self, from: #"{"a":1,"b":5,"\u0061":2}"#) == ["a": 2, "b": 5])
         struct One: Decodable { var a: Int }
-        #expect(try ValueDecoder().decode(One.self, from: #"{"a":1,"a":2}"#).a == 2)
+        #expect(try JSONValueDecoder().decode(One.self, from: #"{"a":1,"a":2}"#).a == 2)
     }
 
     @Test func scalarsDecodeAtTheTop() {
@@ -242,7 +242,7 @@ import Testing
     }
 
     @Test func nestedContainersAreReadAndWrittenInAnyOrder() throws {
-        let text = try ValueEncoder().encodeToString(Nested())
+        let text = try JSONValueEncoder().encodeToString(Nested())
         #expect(text == #"{"list":[1,2],"object":{"a":7,"b":"x"},"mixed":[null,{"b":3},[4]]}"#)
         self.agree(Nested.self, text)
         self.agree(Nested.self, #"{"list":[1,"x"],"object":{},"mixed":[]}"#)
@@ -252,14 +252,16 @@ import Testing
     }
 
     @Test func classesReadAndWriteTheirSuperclass() throws {
-        let text = try ValueEncoder().encodeToString(Dog(name: "Rex", age: 3))
+        let text = try JSONValueEncoder().encodeToString(Dog(name: "Rex", age: 3))
         #expect(text == #"{"age":3,"super":{"name":"Rex"}}"#)
-        let dog = try ValueDecoder().decode(Dog.self, from: text)
+        let dog = try JSONValueDecoder().decode(Dog.self, from: text)
         #expect(dog.age == 3 && dog.name == "Rex")
         let (own, foundation) = self.both(Dog.self, #"{"age":3}"#)
         #expect(throws: DecodingError.self) { try own.get() }
         #expect(throws: DecodingError.self) { try foundation.get() }
-        let error = #expect(throws: DecodingError.self) { try ValueDecoder().decode([Dog].self, from: #"[{"age":3,"super":{"name":1}}]"#) }
+        let error = #expect(throws: DecodingError.self) {
+            try JSONValueDecoder().decode([Dog].self, from: #"[{"age":3,"super":{"name":1}}]"#)
+        }
         #expect(error.flatMap { Fault($0) }?.path == ["0", "super", "name"])
         // Both write to the same object.
         class Base: Encodable { var a = 1 }
@@ -271,22 +273,22 @@ import Testing
                 try container.encode(2, forKey: .b)
             }
         }
-        #expect(try ValueEncoder().encodeToString([Derived()]) == #"[{"a":1,"b":2}]"#)
+        #expect(try JSONValueEncoder().encodeToString([Derived()]) == #"[{"a":1,"b":2}]"#)
     }
 
     @Test func errorsTellTheByte() {
-        let error = #expect(throws: DecodingError.self) { try ValueDecoder().decode(Price.self, from: #"{"symbol":"A","price":"x"}"#) }
+        let error = #expect(throws: DecodingError.self) { try JSONValueDecoder().decode(Price.self, from: #"{"symbol":"A","price":"x"}"#) }
         guard case .typeMismatch(_, let context)? = error else {
             Issue.record("\(error as Any)")
             return
         }
         #expect(context.debugDescription == "Expected Double, found a string. (at byte 23)")
-        #expect(throws: JSONError.self) { try ValueDecoder().decode(Price.self, from: "{") }
-        #expect(throws: JSONError.self) { try ValueDecoder().decode(String.self, from: [0x22, 0xFF, 0x22]) }
+        #expect(throws: JSONError.self) { try JSONValueDecoder().decode(Price.self, from: "{") }
+        #expect(throws: JSONError.self) { try JSONValueDecoder().decode(String.self, from: [0x22, 0xFF, 0x22]) }
     }
 
     @Test func loneSurrogatesAreReplacedOrRefused() throws {
-        var decoder = ValueDecoder()
+        var decoder = JSONValueDecoder()
         #expect(try decoder.decode([String].self, from: #"["a\ud800b"]"#) == ["a\u{FFFD}b"])
         decoder.refusesLoneSurrogates = true
         let error = #expect(throws: DecodingError.self) { try decoder.decode([String].self, from: #"["","a\ud800b"]"#) }
@@ -313,10 +315,10 @@ import Testing
                 try container.encode(1)
             }
         }
-        var decoder = ValueDecoder()
+        var decoder = JSONValueDecoder()
         decoder.userInfo = [CodingUserInfoKey(rawValue: "k")!: 5]
         _ = try decoder.decode([Reader].self, from: "[1]")
-        var encoder = ValueEncoder()
+        var encoder = JSONValueEncoder()
         encoder.userInfo = decoder.userInfo
         #expect(try encoder.encodeToString([Reader()]) == "[1]")
     }
@@ -326,13 +328,13 @@ import Testing
             let decoder: any Decoder
             init(from decoder: any Decoder) throws { self.decoder = decoder }
         }
-        let kept = try ValueDecoder().decode([Keeper].self, from: #"[{"symbol":"A","price":1.5,"volume":2,"tags":["x"]}]"#)
+        let kept = try JSONValueDecoder().decode([Keeper].self, from: #"[{"symbol":"A","price":1.5,"volume":2,"tags":["x"]}]"#)
         #expect(try Price(from: kept[0].decoder).tags == ["x"])
         #expect(kept[0].decoder.codingPath.map(\.intValue) == [0])
     }
 
     @Test func limitsHold() {
-        var decoder = ValueDecoder()
+        var decoder = JSONValueDecoder()
         decoder.limits = JSONLimits(depth: 2, size: 10)
         #expect(throws: JSONError.self) { try decoder.decode([[[Int]]].self, from: "[[[1]]]") }
         #expect(throws: JSONError.self) { try decoder.decode([Int].self, from: "[1,2,3,4,5,6]") }
@@ -355,11 +357,11 @@ import Testing
                 for name in self.names { try container.encode(1, forKey: AnyKey(stringValue: name)!) }
             }
         }
-        var own = ValueDecoder()
+        var own = JSONValueDecoder()
         own.keys = .convertFromSnakeCase
         let foundation = JSONDecoder()
         foundation.keyDecodingStrategy = .convertFromSnakeCase
-        var ownEncoder = ValueEncoder()
+        var ownEncoder = JSONValueEncoder()
         ownEncoder.keys = .convertToSnakeCase
         let foundationEncoder = JSONEncoder()
         foundationEncoder.keyEncodingStrategy = .convertToSnakeCase
@@ -373,7 +375,7 @@ import Testing
             names.append(String((0..<Int.random(in: 0...10, using: &random.random)).map { _ in random.pick(Array("aabBCzZ__1-. éÉ'")) }))
         }
         for name in names {
-            let text = try ValueEncoder().encodeToString([name: 1])
+            let text = try JSONValueEncoder().encodeToString([name: 1])
             #expect(try own.decode(Names.self, from: text).names == foundation.decode(Names.self, from: Data(text.utf8)).names, "\(name)")
             #expect(
                 try ownEncoder.encodeToString(Names([name])) == String(decoding: foundationEncoder.encode(Names([name])), as: UTF8.self),

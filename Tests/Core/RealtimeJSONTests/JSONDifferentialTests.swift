@@ -74,7 +74,7 @@ import Testing
             let other = try? JSONSerialization.jsonObject(with: Data(bytes), options: .fragmentsAllowed)
             #expect(other.map { Self.same(value, $0) } ?? Self.isBeyondFoundation(value), "\(text.debugDescription), \(replay(seed))")
             #expect(try JSONValue(parsing: value.bytes) == value, "\(replay(seed))")
-            #expect(try ValueDecoder().decode(JSONValue.self, from: bytes) == value, "\(replay(seed))")
+            #expect(try JSONValueDecoder().decode(JSONValue.self, from: bytes) == value, "\(replay(seed))")
         }
     }
 
@@ -87,7 +87,8 @@ import Testing
             if let reference = try? JSONDecoder().decode(Reference.self, from: Data(text.utf8)) {
                 #expect(Self.same(value, reference), "\(text.debugDescription), \(replay(seed))")
                 #expect(
-                    Self.same(value, try ValueDecoder().decode(Reference.self, from: text)), "\(text.debugDescription), \(replay(seed))")
+                    Self.same(value, try JSONValueDecoder().decode(Reference.self, from: text)), "\(text.debugDescription), \(replay(seed))"
+                )
             } else {
                 #expect(Self.isBeyondFoundation(value), "\(text.debugDescription), \(replay(seed))")
             }
@@ -209,10 +210,10 @@ import Testing
             await giveWay(seed)
             var random = JSONRandom(seed: seed &+ 3 << 32)
             let record = Record(&random)
-            let own = try ValueEncoder().encode(record)
+            let own = try JSONValueEncoder().encode(record)
             #expect(try JSONDecoder().decode(Record.self, from: Data(own)) == record, "\(replay(seed))")
-            #expect(try ValueDecoder().decode(Record.self, from: own) == record, "\(replay(seed))")
-            #expect(try ValueDecoder().decode(Record.self, from: Array(JSONEncoder().encode(record))) == record, "\(replay(seed))")
+            #expect(try JSONValueDecoder().decode(Record.self, from: own) == record, "\(replay(seed))")
+            #expect(try JSONValueDecoder().decode(Record.self, from: Array(JSONEncoder().encode(record))) == record, "\(replay(seed))")
         }
     }
 }

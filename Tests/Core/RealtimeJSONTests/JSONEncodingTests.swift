@@ -9,7 +9,7 @@ import Testing
     func agree<Value: Encodable>(_ value: Value, location: SourceLocation = #_sourceLocation) throws {
         let foundation = JSONEncoder()
         foundation.outputFormatting = [.withoutEscapingSlashes, .sortedKeys]
-        var own = ValueEncoder()
+        var own = JSONValueEncoder()
         own.sortsKeys = true
         let expected = String(decoding: try foundation.encode(value), as: UTF8.self)
         #expect(try own.encodeToString(value) == expected, sourceLocation: location)
@@ -43,20 +43,20 @@ import Testing
 
     @Test func aValueThatWritesNothingIsAnEmptyObjectInsideAndAnErrorOutside() throws {
         struct Nothing: Encodable { func encode(to encoder: any Encoder) throws {} }
-        #expect(try ValueEncoder().encodeToString([Nothing()]) == "[{}]")
-        #expect(throws: EncodingError.self) { try ValueEncoder().encode(Nothing()) }
+        #expect(try JSONValueEncoder().encodeToString([Nothing()]) == "[{}]")
+        #expect(throws: EncodingError.self) { try JSONValueEncoder().encode(Nothing()) }
     }
 
     @Test func numbersThatAreNotFiniteThrowWithTheirPath() {
         for (value, path) in [(["a": [1.0, .nan]], ["a", "Index 1"]), (["b": [.infinity]], ["b", "Index 0"])]
             as [([String: [Double]], [String])]
         {
-            let error = #expect(throws: EncodingError.self) { try ValueEncoder().encode(value) }
+            let error = #expect(throws: EncodingError.self) { try JSONValueEncoder().encode(value) }
             guard case .invalidValue(_, let context)? = error else { continue }
             #expect(context.codingPath.map(\.stringValue) == path)
         }
-        #expect(throws: EncodingError.self) { try ValueEncoder().encode(Float.infinity) }
-        #expect(throws: EncodingError.self) { try ValueEncoder().encode(Double.nan) }
+        #expect(throws: EncodingError.self) { try JSONValueEncoder().encode(Float.infinity) }
+        #expect(throws: EncodingError.self) { try JSONValueEncoder().encode(Double.nan) }
     }
 
     @Test func whatFailedAndWasCaughtLeavesNoTrace() throws {
@@ -83,14 +83,14 @@ import Testing
                 try container.encode(["x"], forKey: .c)
             }
         }
-        #expect(try ValueEncoder().encodeToString(Careful()) == #"{"b":[1,2],"c":["x"]}"#)
+        #expect(try JSONValueEncoder().encodeToString(Careful()) == #"{"b":[1,2],"c":["x"]}"#)
         struct Fallback: Encodable {
             func encode(to encoder: any Encoder) throws {
                 var container = encoder.singleValueContainer()
                 do { try container.encode(Failing()) } catch { try container.encode("fallback") }
             }
         }
-        #expect(try ValueEncoder().encodeToString([Fallback()]) == #"["fallback"]"#)
+        #expect(try JSONValueEncoder().encodeToString([Fallback()]) == #"["fallback"]"#)
     }
 
     @Test func aContainerUsedOutOfTurnThrows() throws {
@@ -115,12 +115,12 @@ import Testing
             }
         }
         let box = Box()
-        #expect(try ValueEncoder().encodeToString(Outer(box: box)) == "[[1],3]")
+        #expect(try JSONValueEncoder().encodeToString(Outer(box: box)) == "[[1],3]")
         #expect(throws: EncodingError.self) { try box.container?.encode(2) }
     }
 
     @Test func valuesBecomeTrees() throws {
-        #expect(try ValueEncoder().encodeToValue(["a": [1, 2]]) == ["a": [1, 2]])
-        #expect(try ValueDecoder().decode([String: [Int]].self, from: ["a": [1, 2]] as JSONValue) == ["a": [1, 2]])
+        #expect(try JSONValueEncoder().encodeToValue(["a": [1, 2]]) == ["a": [1, 2]])
+        #expect(try JSONValueDecoder().decode([String: [Int]].self, from: ["a": [1, 2]] as JSONValue) == ["a": [1, 2]])
     }
 }

@@ -21,7 +21,7 @@ import Testing
         decimal: Decimal(string: "-1234567890.0987654321")!, maybe: [nil, Date(timeIntervalSinceReferenceDate: -1)], named: ["x": 5])
 
     func decodeBoth<Value: Decodable & Equatable>(
-        _ type: Value.Type, _ text: String, _ own: ValueDecoder = ValueDecoder(), _ foundation: JSONDecoder = JSONDecoder(),
+        _ type: Value.Type, _ text: String, _ own: JSONValueDecoder = JSONValueDecoder(), _ foundation: JSONDecoder = JSONDecoder(),
         location: SourceLocation = #_sourceLocation
     ) {
         let own = Result { try own.decode([Value].self, from: "[\(text)]") }
@@ -38,7 +38,7 @@ import Testing
     }
 
     func encodeBoth<Value: Encodable>(
-        _ value: Value, _ own: ValueEncoder = ValueEncoder(), _ foundation: JSONEncoder = JSONEncoder(),
+        _ value: Value, _ own: JSONValueEncoder = JSONValueEncoder(), _ foundation: JSONEncoder = JSONEncoder(),
         location: SourceLocation = #_sourceLocation
     ) throws {
         foundation.outputFormatting = .withoutEscapingSlashes
@@ -47,21 +47,21 @@ import Testing
     }
 
     @Test func allOfThemPassBetweenTheCoders() throws {
-        let text = try ValueEncoder().encode(Self.all)
+        let text = try JSONValueEncoder().encode(Self.all)
         #expect(try JSONDecoder().decode(All.self, from: Data(text)) == Self.all)
-        #expect(try ValueDecoder().decode(All.self, from: text) == Self.all)
-        #expect(try ValueDecoder().decode(All.self, from: Array(JSONEncoder().encode(Self.all))) == Self.all)
-        #expect(try ValueDecoder().decode(Date.self, from: ValueEncoder().encode(Self.all.date)) == Self.all.date)
-        #expect(try ValueDecoder().decode(URL.self, from: ValueEncoder().encode(Self.all.url)) == Self.all.url)
-        #expect(try ValueDecoder().decode(Data.self, from: ValueEncoder().encode(Self.all.data)) == Self.all.data)
-        #expect(try ValueDecoder().decode(Decimal.self, from: ValueEncoder().encode(Self.all.decimal)) == Self.all.decimal)
+        #expect(try JSONValueDecoder().decode(All.self, from: text) == Self.all)
+        #expect(try JSONValueDecoder().decode(All.self, from: Array(JSONEncoder().encode(Self.all))) == Self.all)
+        #expect(try JSONValueDecoder().decode(Date.self, from: JSONValueEncoder().encode(Self.all.date)) == Self.all.date)
+        #expect(try JSONValueDecoder().decode(URL.self, from: JSONValueEncoder().encode(Self.all.url)) == Self.all.url)
+        #expect(try JSONValueDecoder().decode(Data.self, from: JSONValueEncoder().encode(Self.all.data)) == Self.all.data)
+        #expect(try JSONValueDecoder().decode(Decimal.self, from: JSONValueEncoder().encode(Self.all.decimal)) == Self.all.decimal)
     }
 
     @Test(arguments: ["0", "1.5", "-1e9", "700000000.123456", "null", "\"2001\"", "true", "1e400", "{}"]) func datesAreSeconds(
         _ text: String
     ) {
         self.decodeBoth(Date.self, text)
-        var own = ValueDecoder()
+        var own = JSONValueDecoder()
         let foundation = JSONDecoder()
         own.dates = .secondsSince1970
         foundation.dateDecodingStrategy = .secondsSince1970
@@ -81,7 +81,7 @@ import Testing
         "2001-01-01T00:00:00", "", "x", "2001-01-00T00:00:00Z", "20010101T000000Z",
     ])
     func datesOfISO8601AreReadAsFoundationDoes(_ text: String) {
-        var own = ValueDecoder()
+        var own = JSONValueDecoder()
         own.dates = .iso8601
         let foundation = JSONDecoder()
         foundation.dateDecodingStrategy = .iso8601
@@ -96,13 +96,13 @@ import Testing
         "2001-1-1T00:00:00Z", "02001-01-01T00:00:00Z", "2001-01-01T00:00:00UTC",
     ])
     func datesThatAreNoneAreRefused(_ text: String) {
-        var own = ValueDecoder()
+        var own = JSONValueDecoder()
         own.dates = .iso8601
         #expect(throws: DecodingError.self) { try own.decode(Date.self, from: "\"\(text)\"") }
     }
 
     @Test func datesAreWrittenAsFoundationDoes() throws {
-        var own = ValueEncoder()
+        var own = JSONValueEncoder()
         let foundation = JSONEncoder()
         var seconds = [0, 0.999, -0.5, -1.5, 1.25, 1e9, -1e9, 252_423_993_599, -12_000_000_000]
         for seed in seeds(2000) {
@@ -114,17 +114,17 @@ import Testing
             for (strategy, other) in [
                 (.deferredToDate, .deferredToDate), (.secondsSince1970, .secondsSince1970),
                 (.millisecondsSince1970, .millisecondsSince1970), (.iso8601, .iso8601),
-            ] as [(ValueDecoder.DateStrategy, JSONEncoder.DateEncodingStrategy)] {
+            ] as [(JSONValueDecoder.DateStrategy, JSONEncoder.DateEncodingStrategy)] {
                 own.dates = strategy
                 foundation.dateEncodingStrategy = other
                 try self.encodeBoth(date, own, foundation)
             }
-            var decoder = ValueDecoder()
+            var decoder = JSONValueDecoder()
             decoder.dates = .iso8601
             own.dates = .iso8601
             #expect(try decoder.decode(Date.self, from: own.encode(date)).timeIntervalSinceReferenceDate == second.rounded(.down))
         }
-        #expect(throws: EncodingError.self) { try ValueEncoder().encode([Date(timeIntervalSinceReferenceDate: .nan)]) }
+        #expect(throws: EncodingError.self) { try JSONValueEncoder().encode([Date(timeIntervalSinceReferenceDate: .nan)]) }
     }
 
     @Test(arguments: [
@@ -139,18 +139,18 @@ import Testing
         for length in 0..<70 {
             let data = Data((0..<length).map { UInt8(truncatingIfNeeded: $0 &* 37 &+ length) })
             try self.encodeBoth(data)
-            #expect(try ValueDecoder().decode(Data.self, from: ValueEncoder().encode(data)) == data)
+            #expect(try JSONValueDecoder().decode(Data.self, from: JSONValueEncoder().encode(data)) == data)
         }
         for text in ["null", "1", "[1,2]", "{}"] { self.decodeBoth(Data.self, text) }
     }
 
     @Test func dataCanBeAnArray() throws {
-        var own = ValueEncoder()
+        var own = JSONValueEncoder()
         own.data = .deferredToData
         let foundation = JSONEncoder()
         foundation.dataEncodingStrategy = .deferredToData
         try self.encodeBoth(Data([1, 2, 255]), own, foundation)
-        var decoder = ValueDecoder()
+        var decoder = JSONValueDecoder()
         decoder.data = .deferredToData
         let other = JSONDecoder()
         other.dataDecodingStrategy = .deferredToData
@@ -210,8 +210,8 @@ import Testing
             let exponent = random.chance(50) ? "e\(Int.random(in: -140...140, using: &random.random))" : ""
             let text = (random.chance(50) ? "-" : "") + "1\(whole)" + (random.chance(50) ? ".\(part)" : "") + exponent
             self.decodeBoth(Decimal.self, text)
-            if let decimal = try? ValueDecoder().decode(Decimal.self, from: text) { try self.encodeBoth(decimal) }
+            if let decimal = try? JSONValueDecoder().decode(Decimal.self, from: text) { try self.encodeBoth(decimal) }
         }
-        #expect(throws: EncodingError.self) { try ValueEncoder().encode([Decimal.nan]) }
+        #expect(throws: EncodingError.self) { try JSONValueEncoder().encode([Decimal.nan]) }
     }
 }

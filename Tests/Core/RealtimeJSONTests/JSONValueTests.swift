@@ -186,12 +186,14 @@ import Testing
         let value: JSONValue = [
             "a": [1, -2, 2.5, "x", true, false, nil, [:], []], "b": ["c": 18_446_744], "big": .number(JSONNumber(UInt64.max)),
         ]
-        #expect(try ValueDecoder().decode(JSONValue.self, from: ValueEncoder().encode(value)) == value)
+        #expect(try JSONValueDecoder().decode(JSONValue.self, from: JSONValueEncoder().encode(value)) == value)
         #expect(try JSONDecoder().decode(JSONValue.self, from: JSONEncoder().encode(value)) == value)
-        #expect(try ValueDecoder().decode([JSONValue].self, from: ValueEncoder().encode([value])) == [value])
+        #expect(try JSONValueDecoder().decode([JSONValue].self, from: JSONValueEncoder().encode([value])) == [value])
         let digits = try JSONValue(parsing: "[123456789012345678901234567890.5,1e999]")
-        #expect(try ValueEncoder().encodeToString(["n": digits]) == #"{"n":[123456789012345678901234567890.5,1e999]}"#)
+        #expect(try JSONValueEncoder().encodeToString(["n": digits]) == #"{"n":[123456789012345678901234567890.5,1e999]}"#)
         #expect(
-            try ValueDecoder().decode([String: JSONValue].self, from: #"{"n":[123456789012345678901234567890.5,1e999]}"#) == ["n": digits])
+            try JSONValueDecoder().decode([String: JSONValue].self, from: #"{"n":[123456789012345678901234567890.5,1e999]}"#) == [
+                "n": digits
+            ])
     }
 }

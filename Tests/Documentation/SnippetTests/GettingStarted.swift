@@ -84,7 +84,7 @@ func callbackSnippets(_ sign: @escaping @Sendable (String, String) async throws 
     var configuration = PusherConfiguration(key: "app-key", cluster: "eu")
     // snippet:start-callback
     configuration.authorizer = .callback { request in
-        ChannelAuthorization(auth: try await sign(request.socketID, request.channel))
+        PusherChannelAuthorization(auth: try await sign(request.socketID, request.channel))
     }
     // end
     _ = configuration
@@ -113,12 +113,12 @@ func publishingSnippets() async throws {
     // end
     let order = Order(id: 7, state: "paid")
     // snippet:start-publish-codable
-    let data = try ValueEncoder().encodeToString(order)
+    let data = try JSONValueEncoder().encodeToString(order)
     try await publisher.publish("order", to: ["private-orders"], data: data)
     // end
 }
 
-func lifetimeSnippets(_ client: PusherClient, _ prices: Channel) async throws {
+func lifetimeSnippets(_ client: PusherClient, _ prices: PusherChannel) async throws {
     // snippet:start-run
     try await withThrowingTaskGroup(of: Void.self) { group in
         group.addTask { try await client.run() }

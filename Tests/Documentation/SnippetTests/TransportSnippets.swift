@@ -10,7 +10,7 @@ func clientTLS() {
     tls.trustRoots = .systemAnd([.file("/etc/myservice/root.pem")])
 
     var configuration = PusherConfiguration(key: "app-key", host: "realtime.example.org")
-    configuration.transports.webSocket = SocketTransport(tls: tls)
+    configuration.transports.webSocket = SocketWebSocketTransport(tls: tls)
     configuration.transports.http = SocketHTTPTransport(tls: tls)
     // end
     _ = configuration

@@ -7,14 +7,14 @@ import Testing
 
 @Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct EventLoopTests {
-    private final class Alarm: Sleeper {
+    private final class Alarm: TimerClient {
         private let name: String
         private let book: Book
         init(_ name: String, _ book: Book) {
             self.name = name
             self.book = book
         }
-        func wakeUp() { self.book.note(self.name) }
+        func timerFired() { self.book.note(self.name) }
     }
 
     private final class Book: Sendable {
@@ -56,7 +56,7 @@ struct EventLoopTests {
 
     @Test func jobsOfABusyLoopNeedNoWakeUp() async throws {
         let loop = try EventLoop()
-        let blockade = Blockade(loop)
+        let blockade = BlockedLoop(loop)
         let before = loop.counters.wakeUps
         let count = Lock(0)
         for _ in 0..<10_000 { loop.execute { count.withLock { $0 += 1 } } }
@@ -76,7 +76,7 @@ struct EventLoopTests {
         loop.execute(again)
         let book = Book()
         let alarm = Alarm("rang", book)
-        loop.wake(alarm, at: loop.now)
+        loop.schedule(alarm, at: loop.now)
         #expect(await self.first(1, of: book) == ["rang"])
         stop.withLock { $0 = true }
         loop.shutdown()
@@ -86,9 +86,9 @@ struct EventLoopTests {
         let loop = try EventLoop()
         let book = Book()
         let alarms = ["third", "second", "first", "also first"].map { Alarm($0, book) }
-        let blockade = Blockade(loop)
+        let blockade = BlockedLoop(loop)
         let now = loop.now
-        for (alarm, delay) in zip(alarms, [3, 2, 1, 1]) { loop.wake(alarm, at: now.advanced(by: .milliseconds(delay))) }
+        for (alarm, delay) in zip(alarms, [3, 2, 1, 1]) { loop.schedule(alarm, at: now.advanced(by: .milliseconds(delay))) }
         blockade.lift()
         #expect(await self.first(4, of: book) == ["first", "also first", "second", "third"])
         loop.shutdown()
@@ -97,14 +97,14 @@ struct EventLoopTests {
     @Test func aWishThatWasReplacedOrTakenBackIsForgotten() async throws {
         let loop = try EventLoop()
         let book = Book()
-        let (moved, withdrawn, last) = (Alarm("moved", book), Alarm("withdrawn", book), Alarm("last", book))
-        let blockade = Blockade(loop)
+        let (moved, cancelled, last) = (Alarm("moved", book), Alarm("cancelled", book), Alarm("last", book))
+        let blockade = BlockedLoop(loop)
         let now = loop.now
-        loop.wake(moved, at: now.advanced(by: .seconds(3600)))
-        loop.wake(moved, at: now.advanced(by: .milliseconds(1)))
-        loop.wake(withdrawn, at: now)
-        loop.wake(withdrawn, at: nil)
-        loop.wake(last, at: now.advanced(by: .milliseconds(2)))
+        loop.schedule(moved, at: now.advanced(by: .seconds(3600)))
+        loop.schedule(moved, at: now.advanced(by: .milliseconds(1)))
+        loop.schedule(cancelled, at: now)
+        loop.schedule(cancelled, at: nil)
+        loop.schedule(last, at: now.advanced(by: .milliseconds(2)))
         blockade.lift()
         #expect(await self.first(2, of: book) == ["moved", "last"])
         await loop.turn()
@@ -116,13 +116,13 @@ struct EventLoopTests {
         let loop = try EventLoop()
         let book = Book()
         let (early, late) = (Alarm("early", book), Alarm("late", book))
-        loop.wake(early, at: loop.now.advanced(by: .seconds(1800)))
+        loop.schedule(early, at: loop.now.advanced(by: .seconds(1800)))
         await loop.turn()
         // Its thread may still be on its way to sleep; from here on there are no others to wake it.
         let before = loop.counters.wakeUps
-        loop.wake(late, at: loop.now.advanced(by: .seconds(3600)))
+        loop.schedule(late, at: loop.now.advanced(by: .seconds(3600)))
         #expect(loop.counters.wakeUps == before)
-        loop.wake(early, at: loop.now)
+        loop.schedule(early, at: loop.now)
         #expect(await self.first(1, of: book) == ["early"])
         loop.shutdown()
     }
@@ -130,27 +130,27 @@ struct EventLoopTests {
     @Test func asSleeperThatIsGoneIsNotWoken() async throws {
         let loop = try EventLoop()
         let book = Book()
-        let blockade = Blockade(loop)
-        loop.wake(Alarm("gone", book), at: loop.now)
+        let blockade = BlockedLoop(loop)
+        loop.schedule(Alarm("gone", book), at: loop.now)
         let there = Alarm("there", book)
-        loop.wake(there, at: loop.now)
+        loop.schedule(there, at: loop.now)
         blockade.lift()
         #expect(await self.first(1, of: book) == ["there"])
         loop.shutdown()
     }
 
     @Test func nothingIsWokenBeforeItsTime() async throws {
-        final class Punctual: Sleeper {
+        final class Punctual: TimerClient {
             let loop: EventLoop
             let due: Instant
             let book: Book
             init(_ loop: EventLoop, _ due: Instant, _ book: Book) { (self.loop, self.due, self.book) = (loop, due, book) }
-            func wakeUp() { self.book.note(self.loop.now >= self.due ? "on time" : "early") }
+            func timerFired() { self.book.note(self.loop.now >= self.due ? "on time" : "early") }
         }
         let loop = try EventLoop()
         let book = Book()
         let sleepers = (0..<50).map { Punctual(loop, loop.now + Int64($0 * 137_731), book) }
-        for sleeper in sleepers { loop.wake(sleeper, at: sleeper.due) }
+        for client in sleepers { loop.schedule(client, at: client.due) }
         #expect(await self.first(50, of: book) == Array(repeating: "on time", count: 50))
         loop.shutdown()
     }
@@ -160,16 +160,16 @@ struct EventLoopTests {
         await loop.turn()
         weak var last: SocketStream?
         do {
-            let streams = (0..<10).map { _ in SocketStream(loop: loop, events: Recorder()) }
+            let streams = (0..<10).map { _ in SocketStream(loop: loop, events: EventRecorder()) }
             last = streams.last
             let before = loop.counters.wakeUps
-            for stream in streams { #expect(loop.attend(to: stream, at: loop.now.advanced(by: .seconds(3600)))) }
+            for stream in streams { #expect(loop.service(to: stream, at: loop.now.advanced(by: .seconds(3600)))) }
             #expect(loop.counters.wakeUps - before <= 1)
         }
         #expect(last != nil)
         loop.shutdown()
         #expect(last == nil)
-        #expect(!loop.attend(to: SocketStream(loop: loop, events: Recorder()), at: loop.now))
+        #expect(!loop.service(to: SocketStream(loop: loop, events: EventRecorder()), at: loop.now))
     }
 
     @Test func afterShutdownNothingRunsAnyMore() async throws {
@@ -194,17 +194,17 @@ struct EventLoopTests {
     }
 
     @Test func aTokenNamesOneResidentOnly() async throws {
-        final class Nobody: LoopResident {
+        final class Nobody: PollHandler {
             func ready(_ readiness: Readiness) {}
-            func evicted() {}
+            func loopDidShutDown() {}
         }
         let loop = try EventLoop()
         let tokens = Lock<[UInt64]>([])
         loop.execute {
             for _ in 0..<3 {
-                let token = loop.moveIn(Nobody())
+                let token = loop.register(Nobody())
                 tokens.withLock { $0.append(token) }
-                loop.moveOut(token)
+                loop.deregister(token)
             }
         }
         await loop.turn()

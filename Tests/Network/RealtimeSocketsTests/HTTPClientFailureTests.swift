@@ -117,7 +117,7 @@ struct HTTPClientFailureTests {
     @Test(arguments: ["", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"])
     func aResetIsAReset(_ answer: String) async throws {
         let (listener, port) = try RawSocket.listening()
-        let peer = PlainThread("test-peer") {
+        let peer = PosixThread("test-peer") {
             guard let socket = try? listener.accepted() else { return }
             _ = socket.receive(20)
             socket.send(Array(answer.utf8))
@@ -156,13 +156,13 @@ struct HTTPClientFailureTests {
         let size = 8 << 20
         let loop = try EventLoop("test")
         let answer = Array("HTTP/1.1 200 OK\r\nContent-Length: \(size)\r\n\r\n".utf8) + [UInt8](repeating: 7, count: size)
-        let listener = try TCPListener(loops: [loop]) { _ in Recorder(onReceived: { stream, _ in stream.send(answer) }) }
+        let listener = try TCPListener(loops: [loop]) { _ in EventRecorder(onReceived: { stream, _ in stream.send(answer) }) }
         var request = HTTPRequest.get(Endpoint(scheme: "http", host: "127.0.0.1", port: listener.address.port))
         request.idleTimeout = .milliseconds(100)
         let response = try await SocketHTTPTransport(loop: loop).open(request)
         // Longer than the idle timeout, by the clock of the loop itself.
         let alarm = Completion()
-        loop.wake(alarm, at: loop.now.advanced(by: .milliseconds(300)))
+        loop.schedule(alarm, at: loop.now.advanced(by: .milliseconds(300)))
         await alarm.wait()
         var count = 0
         while let piece = try await response.body.next() { count += piece.count }

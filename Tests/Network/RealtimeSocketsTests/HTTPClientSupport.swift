@@ -5,18 +5,18 @@ import Testing
 
 /// A server that understands nothing but the end of a request's head, and then does what its script says.
 struct ScriptedServer: Sendable {
-    typealias Script = @Sendable (SocketStream, Recorder) async -> Void
+    typealias Script = @Sendable (SocketStream, EventRecorder) async -> Void
 
     let endpoint: Endpoint
     /// One for each connection.
-    let connections: Log<Recorder>
+    let connections: Log<EventRecorder>
 
     static func run(
         host: String = "127.0.0.1", tls: TLSServerConfiguration? = nil, _ script: @escaping Script,
         _ body: (ScriptedServer) async throws -> Void
     ) async throws {
         let loop = try EventLoop("test")
-        let connections = Log<Recorder>()
+        let connections = Log<EventRecorder>()
         var options = TCPListener.Options()
         options.host = host
         if let tls {
@@ -24,7 +24,7 @@ struct ScriptedServer: Sendable {
             options.security = { (descriptor) throws(TransportError) in try TLSSession(server: context, descriptor: descriptor) }
         }
         let listener = try TCPListener(options, loops: [loop]) { stream in
-            let recorder = Recorder()
+            let recorder = EventRecorder()
             connections.add(recorder)
             Task {
                 await recorder.until { $0.ended > 0 || $0.bytes.holds(Array("\r\n\r\n".utf8)) }

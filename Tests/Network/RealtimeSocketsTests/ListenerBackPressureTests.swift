@@ -20,14 +20,14 @@ struct ListenerBackPressureTests {
 
     /// A client that reads nothing until it is told to, and the responder of its one request, begun.
     private func withSlowClient(
-        limits: ListenerLimits = .forTests, _ body: (RawClient, ServerExchange) async throws -> Void
+        limits: ListenerLimits = .forTests, _ body: (RawClient, HTTPServerExchange) async throws -> Void
     ) async throws {
         let responders = Log<any HTTPResponder>()
         try await withListener(TestHandler { _, _, responder in responders.add(responder) }, limits: limits) { address in
             let client = try RawClient(address)
             await client.recorder.opened()
             client.request("/", "Connection: close")
-            let responder = try #require(await responders.wait(1).first as? ServerExchange)
+            let responder = try #require(await responders.wait(1).first as? HTTPServerExchange)
             client.stream.pauseReading()
             responder.begin(HTTPResponseHead(status: 200))
             try await body(client, responder)
@@ -36,7 +36,7 @@ struct ListenerBackPressureTests {
     }
 
     /// Sends until that fails, and says what was sent.
-    private func sendOn(_ responder: ServerExchange, _ sent: Log<Int>) -> Task<TransportError.Code, Never> {
+    private func sendOn(_ responder: HTTPServerExchange, _ sent: Log<Int>) -> Task<TransportError.Code, Never> {
         Task {
             while true {
                 do throws(TransportError) {
@@ -161,12 +161,12 @@ struct ListenerBackPressureTests {
     }
 }
 
-extension ServerExchange {
+extension HTTPServerExchange {
     /// Returns when a task waits in `send`. It looks again and again, with time for the others in between.
     fileprivate func waited() async {
         while !self.hasWaitingSenders, !Task.isCancelled {
             let pause = Completion()
-            EventLoop.shared.wake(pause, at: EventLoop.shared.now.advanced(by: .milliseconds(1)))
+            EventLoop.shared.schedule(pause, at: EventLoop.shared.now.advanced(by: .milliseconds(1)))
             await pause.wait()
         }
     }

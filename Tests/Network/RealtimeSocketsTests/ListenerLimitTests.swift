@@ -165,7 +165,7 @@ struct ListenerLimitTests {
             client.request("/slow", "Connection: close")
             let responder = try #require(await waiting.wait(1).first)
             let alarm = Completion()
-            EventLoop.shared.wake(alarm, at: EventLoop.shared.now.advanced(by: .milliseconds(60)))
+            EventLoop.shared.schedule(alarm, at: EventLoop.shared.now.advanced(by: .milliseconds(60)))
             await alarm.wait()
             responder.respond(HTTPResponse(status: 200, text: "at last"))
             #expect(await client.whole().body == "at last")

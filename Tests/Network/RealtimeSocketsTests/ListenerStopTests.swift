@@ -130,7 +130,7 @@ struct ListenerStopTests {
             for _ in 0..<4 {
                 group.addTask {
                     await listener.stop()
-                    let late = Recorder()
+                    let late = EventRecorder()
                     SocketStream(events: late).connect(to: address.host, port: address.port)
                     #expect(await late.ended()?.code == .refused)
                 }
@@ -190,7 +190,7 @@ struct ListenerStopTests {
     @Test func aClientThatIsDoneIsNotToBeWokenEither() async throws {
         let (loop, handler) = (try EventLoop("test"), TestHandler())
         try await withListener(handler) { address in
-            let transport = SocketTransport(loop: loop)
+            let transport = SocketWebSocketTransport(loop: loop)
             let request = WebSocketRequest(Endpoint(scheme: "ws", host: address.host, port: address.port))
             let events = SocketEvents()
             let connections = (0..<3).map { transport.makeConnection(request, id: ConnectionID(rawValue: $0), events: events) }

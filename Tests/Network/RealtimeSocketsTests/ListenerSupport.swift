@@ -103,10 +103,10 @@ final class Log<Entry: Sendable>: Sendable {
 /// A client that says what it is told and understands nothing.
 struct RawClient: Sendable {
     let stream: SocketStream
-    let recorder: Recorder
+    let recorder: EventRecorder
 
     init(_ address: ListenerAddress, tls: TLSConfiguration? = nil) throws {
-        self.recorder = Recorder()
+        self.recorder = EventRecorder()
         self.stream = SocketStream(events: self.recorder)
         var options = ConnectOptions()
         if let tls {

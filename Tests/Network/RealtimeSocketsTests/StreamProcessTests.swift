@@ -16,7 +16,7 @@ struct StreamProcessTests {
             let loop = try EventLoop(turnLimit: .zero)
             let (listener, port) = try RawSocket.listening()
             for _ in 0..<20 {
-                let recorder = Recorder()
+                let recorder = EventRecorder()
                 let stream = SocketStream(loop: loop, events: recorder)
                 stream.connect(to: "127.0.0.1", port: port)
                 let peer = try listener.accepted()
@@ -36,7 +36,7 @@ struct StreamProcessTests {
     private static func round(_ count: Int) async throws {
         let loop = try EventLoop()
         let listener = try TCPListener(loops: [loop]) { _ in
-            Recorder(
+            EventRecorder(
                 onEnded: { $0.close() },
                 onReceived: { stream, bytes in
                     stream.enqueue { $0.append(contentsOf: bytes) }
@@ -47,7 +47,7 @@ struct StreamProcessTests {
             for lane in 0..<20 {
                 group.addTask {
                     for cycle in 0..<count / 20 {
-                        let recorder = Recorder()
+                        let recorder = EventRecorder()
                         let stream = SocketStream(loop: loop, events: recorder)
                         // One look-up with a thread now and then.
                         stream.connect(to: cycle % 50 == 0 ? "localhost" : "127.0.0.1", port: listener.address.port)
@@ -77,7 +77,7 @@ struct StreamProcessTests {
         await #expect(processExitsWith: .success) {
             let loop = try EventLoop()
             let (listener, port) = try RawSocket.listening()
-            let recorder = Recorder()
+            let recorder = EventRecorder()
             let stream = SocketStream(loop: loop, events: recorder)
             stream.connect(to: "127.0.0.1", port: port)
             let peer = try listener.accepted()
@@ -109,7 +109,7 @@ struct StreamProcessTests {
         await #expect(processExitsWith: .success) {
             let loop = try EventLoop()
             let accepted = Accepted()
-            let listener = try TCPListener(loops: [loop]) { accepted.note($0, Recorder()) }
+            let listener = try TCPListener(loops: [loop]) { accepted.note($0, EventRecorder()) }
             let sockets = (0..<8).map { _ in RawSocket(socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)) }
             // Nothing above the highest number in use may be opened from here on.
             var limit = rlimit()

@@ -43,7 +43,7 @@ private final class MoodySession: StreamSecurity {
     var overlaps: Int { self.state.withLock { $0.overlaps } }
     var farewells: Int { self.state.withLock { $0.farewells } }
 
-    private func alone(_ body: (inout State) -> TLSOutcome) -> TLSOutcome {
+    private func alone(_ body: (inout State) -> IOResult) -> IOResult {
         var mine = self.state.withLock { state -> State in
             if state.isInUse { state.overlaps += 1 }
             state.isInUse = true
@@ -60,18 +60,18 @@ private final class MoodySession: StreamSecurity {
         return outcome
     }
 
-    func handshake() -> TLSOutcome {
+    func handshake() -> IOResult {
         self.alone { state in
             if self.moods.handshakeFails { return .failed(TransportError(.certificateRejected, "no")) }
             if self.moods.handshakeNeverEnds { return .wantRead }
             if state.calls == 1 { return .wantWrite }
             if !state.hasGreeted {
                 state.hasGreeted = true
-                _ = [UInt8(7)].withUnsafeBytes { Descriptor.send(self.descriptor, $0) }
+                _ = [UInt8(7)].withUnsafeBytes { SystemSocket.send(self.descriptor, $0) }
             }
             // Takes what follows the greeting too: no event will tell of it.
             var buffer = [UInt8](repeating: 0, count: 4096)
-            guard case .done(let count) = buffer.withUnsafeMutableBytes({ Descriptor.receive(self.descriptor, into: $0) }) else {
+            guard case .done(let count) = buffer.withUnsafeMutableBytes({ SystemSocket.receive(self.descriptor, into: $0) }) else {
                 return .wantRead
             }
             state.ahead = Array(buffer[1..<count])
@@ -79,12 +79,12 @@ private final class MoodySession: StreamSecurity {
         }
     }
 
-    func read(into buffer: UnsafeMutableRawBufferPointer) -> TLSOutcome {
+    func read(into buffer: UnsafeMutableRawBufferPointer) -> IOResult {
         self.alone { state in
             if self.moods.readsWantWrite, state.calls.isMultiple(of: 3) { return .wantWrite }
             if state.ahead.isEmpty {
                 var more = [UInt8](repeating: 0, count: 16 << 10)
-                switch more.withUnsafeMutableBytes({ Descriptor.receive(self.descriptor, into: $0) }) {
+                switch more.withUnsafeMutableBytes({ SystemSocket.receive(self.descriptor, into: $0) }) {
                 case .done(let count): state.ahead = Array(more[..<count])
                 case let other: return other
                 }
@@ -97,15 +97,15 @@ private final class MoodySession: StreamSecurity {
         }
     }
 
-    func write(_ bytes: UnsafeRawBufferPointer) -> TLSOutcome {
+    func write(_ bytes: UnsafeRawBufferPointer) -> IOResult {
         self.alone { state in
             if self.moods.writesWaitForThePeer, !state.hasHeard { return .wantRead }
             let turned = bytes.prefix(5000).map { ~$0 }
-            return turned.withUnsafeBytes { Descriptor.send(self.descriptor, $0) }
+            return turned.withUnsafeBytes { SystemSocket.send(self.descriptor, $0) }
         }
     }
 
-    func shutdown() -> TLSOutcome {
+    func shutdown() -> IOResult {
         self.alone { state in
             state.farewells += 1
             return .done(0)
@@ -124,17 +124,17 @@ private final class EndingSession: StreamSecurity {
         self.stream = stream
     }
 
-    func handshake() -> TLSOutcome { .done(0) }
-    func shutdown() -> TLSOutcome { .done(0) }
-    func write(_ bytes: UnsafeRawBufferPointer) -> TLSOutcome { Descriptor.send(self.descriptor, bytes) }
+    func handshake() -> IOResult { .done(0) }
+    func shutdown() -> IOResult { .done(0) }
+    func write(_ bytes: UnsafeRawBufferPointer) -> IOResult { SystemSocket.send(self.descriptor, bytes) }
 
-    func read(into buffer: UnsafeMutableRawBufferPointer) -> TLSOutcome {
+    func read(into buffer: UnsafeMutableRawBufferPointer) -> IOResult {
         if self.hasEnded.withLock({ $0 }) { return .closed }
-        let outcome = Descriptor.receive(self.descriptor, into: buffer)
+        let outcome = SystemSocket.receive(self.descriptor, into: buffer)
         guard case .done = outcome else { return outcome }
         self.hasEnded.withLock { $0 = true }
         let (stream, before) = (self.stream, self.stream.writes)
-        let writer = PlainThread("test-writer") { stream.send([1]) }
+        let writer = PosixThread("test-writer") { stream.send([1]) }
         writer?.detach()
         // The writer waits for this call to return.
         while stream.writes == before { sched_yield() }
@@ -158,7 +158,7 @@ struct StreamSecurityTests {
     }
 
     private func withPair(
-        _ moods: MoodySession.Moods = .init(), server: Recorder = Recorder(), _ body: (Pair) async throws -> Void
+        _ moods: MoodySession.Moods = .init(), server: EventRecorder = EventRecorder(), _ body: (Pair) async throws -> Void
     ) async throws {
         let sessions = Sessions()
         let factories = (sessions.factory(moods), sessions.factory())
@@ -168,7 +168,7 @@ struct StreamSecurityTests {
     }
 
     @Test func bytesGoBothWaysThroughIt() async throws {
-        let echo = Recorder(onReceived: { stream, bytes in
+        let echo = EventRecorder(onReceived: { stream, bytes in
             stream.enqueue { $0.append(contentsOf: bytes) }
             stream.flush()
         })
@@ -179,7 +179,7 @@ struct StreamSecurityTests {
     }
 
     @Test func whatItReadAheadIsNotForgottenWhenReadingWasPaused() async throws {
-        let recorder = Recorder(onReceived: { stream, _ in stream.pauseReading() })
+        let recorder = EventRecorder(onReceived: { stream, _ in stream.pauseReading() })
         try await self.withPair(server: recorder) { pair in
             pair.client.send(pattern(10_000))
             for reads in 1...10 {
@@ -209,14 +209,14 @@ struct StreamSecurityTests {
     private final class SlowSession: StreamSecurity {
         private let gate = Lock(false)
         private let entered = Lock(false)
-        func handshake() -> TLSOutcome { .done(0) }
-        func read(into buffer: UnsafeMutableRawBufferPointer) -> TLSOutcome { .wantRead }
-        func write(_ bytes: UnsafeRawBufferPointer) -> TLSOutcome {
+        func handshake() -> IOResult { .done(0) }
+        func read(into buffer: UnsafeMutableRawBufferPointer) -> IOResult { .wantRead }
+        func write(_ bytes: UnsafeRawBufferPointer) -> IOResult {
             self.entered.withLock { $0 = true }
             while !self.gate.withLock({ $0 }) { sched_yield() }
             return .done(bytes.count)
         }
-        func shutdown() -> TLSOutcome { .done(0) }
+        func shutdown() -> IOResult { .done(0) }
         func waitForWrite() { while !self.entered.withLock({ $0 }) { sched_yield() } }
         func lift() { self.gate.withLock { $0 = true } }
     }
@@ -224,13 +224,13 @@ struct StreamSecurityTests {
     @Test func theDescriptorStaysOpenWhileAnotherThreadWritesToIt() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop()
-        let recorder = Recorder()
+        let recorder = EventRecorder()
         let session = SlowSession()
         let stream = SocketStream(loop: loop, events: recorder)
         stream.connect(to: "127.0.0.1", port: port, ConnectOptions(timeout: .seconds(600), security: { _ in session }))
         let peer = try listener.accepted()
         await recorder.opened()
-        let writer = try #require(PlainThread("writer") { stream.send([1]) })
+        let writer = try #require(PosixThread("writer") { stream.send([1]) })
         session.waitForWrite()
         stream.close()
         await loop.turn()
@@ -285,7 +285,7 @@ struct StreamSecurityTests {
         let loop = try EventLoop()
         var moods = MoodySession.Moods()
         moods.handshakeFails = true
-        let recorder = Recorder()
+        let recorder = EventRecorder()
         let sessions = Sessions()
         let stream = SocketStream(loop: loop, events: recorder)
         stream.send([1, 2, 3])
@@ -303,7 +303,7 @@ struct StreamSecurityTests {
         let loop = try EventLoop()
         var moods = MoodySession.Moods()
         moods.handshakeNeverEnds = true
-        let recorder = Recorder()
+        let recorder = EventRecorder()
         let stream = SocketStream(loop: loop, events: recorder)
         let options = ConnectOptions(timeout: .milliseconds(200), security: Sessions().factory(moods))
         stream.connect(to: "127.0.0.1", port: port, options)
@@ -317,7 +317,7 @@ struct StreamSecurityTests {
     @Test func anEndThatIsReadWhileSomebodyWritesIsToldAfterwards() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop()
-        let recorder = Recorder()
+        let recorder = EventRecorder()
         let stream = SocketStream(loop: loop, events: recorder)
         let options = ConnectOptions(timeout: .seconds(600), security: { EndingSession($0, stream) })
         stream.connect(to: "127.0.0.1", port: port, options)
@@ -336,7 +336,7 @@ struct StreamSecurityTests {
     @Test func tlsThatCannotBeMadeIsTheStreamsError() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop()
-        let recorder = Recorder()
+        let recorder = EventRecorder()
         let stream = SocketStream(loop: loop, events: recorder)
         let options = ConnectOptions(security: { _ throws(TransportError) in throw TransportError(.tlsUnavailable, "none") })
         stream.connect(to: "127.0.0.1", port: port, options)

@@ -24,8 +24,8 @@ struct StreamStateTests {
     private func name(_ step: StreamState.SendStep) -> String {
         switch step {
         case .write(let write): "write \(write.bytes.count - write.start)"
-        case .callLoop: "call"
-        case .callLoopAt(let instant): "call at \(instant.nanoseconds)"
+        case .requestService: "call"
+        case .requestServiceAt(let instant): "call at \(instant.nanoseconds)"
         case .none: "none"
         }
     }

@@ -11,7 +11,7 @@ import Glibc
 #endif
 
 /// Keeps what happens on a stream, and lets a test wait for it.
-final class Recorder: StreamEvents {
+final class EventRecorder: StreamEvents {
     struct Seen: Sendable {
         var opened = 0
         var reads = 0
@@ -123,19 +123,19 @@ extension SocketStream {
 
 /// The accepted streams of a listener, in the order they came.
 final class Accepted: Sendable {
-    private let stream: AsyncStream<(SocketStream, Recorder)>
-    private let continuation: AsyncStream<(SocketStream, Recorder)>.Continuation
+    private let stream: AsyncStream<(SocketStream, EventRecorder)>
+    private let continuation: AsyncStream<(SocketStream, EventRecorder)>.Continuation
 
     init() {
         (self.stream, self.continuation) = AsyncStream.makeStream()
     }
 
-    func note(_ stream: SocketStream, _ recorder: Recorder) -> Recorder {
+    func note(_ stream: SocketStream, _ recorder: EventRecorder) -> EventRecorder {
         self.continuation.yield((stream, recorder))
         return recorder
     }
 
-    func next() async throws -> (SocketStream, Recorder) {
+    func next() async throws -> (SocketStream, EventRecorder) {
         try #require(await self.stream.first { _ in true })
     }
 }
@@ -145,9 +145,9 @@ struct Pair: Sendable {
     let loop: EventLoop
     let listener: TCPListener
     let client: SocketStream
-    let atClient: Recorder
+    let atClient: EventRecorder
     let server: SocketStream
-    let atServer: Recorder
+    let atServer: EventRecorder
 
     func end() async {
         self.client.close()
@@ -159,7 +159,7 @@ struct Pair: Sendable {
 
 func withPair(
     turnLimit: Duration = .microseconds(100), security: (client: StreamSecurityFactory, server: StreamSecurityFactory)? = nil,
-    client atClient: Recorder = Recorder(), server atServer: Recorder = Recorder(), _ body: (Pair) async throws -> Void
+    client atClient: EventRecorder = EventRecorder(), server atServer: EventRecorder = EventRecorder(), _ body: (Pair) async throws -> Void
 ) async throws {
     let loop = try EventLoop("test", turnLimit: turnLimit)
     let accepted = Accepted()
@@ -183,7 +183,7 @@ func withPair(
 }
 
 /// Keeps a loop's thread busy until it is let go, so that a test can see what gathers meanwhile.
-final class Blockade: Sendable {
+final class BlockedLoop: Sendable {
     private let gate = Lock(true)
     private let entered = Lock(false)
 

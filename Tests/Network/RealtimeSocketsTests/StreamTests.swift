@@ -13,8 +13,8 @@ import Glibc
 
 @Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct StreamTests {
-    private static func echo() -> Recorder {
-        Recorder(onReceived: { stream, bytes in
+    private static func echo() -> EventRecorder {
+        EventRecorder(onReceived: { stream, bytes in
             stream.enqueue { $0.append(contentsOf: bytes) }
             stream.flush()
         })
@@ -37,8 +37,8 @@ struct StreamTests {
     @Test func whatIsEnqueuedBeforeTheStreamIsOpenIsSentWhenItIs() async throws {
         let loop = try EventLoop()
         let accepted = Accepted()
-        let listener = try TCPListener(loops: [loop]) { accepted.note($0, Recorder()) }
-        let recorder = Recorder()
+        let listener = try TCPListener(loops: [loop]) { accepted.note($0, EventRecorder()) }
+        let recorder = EventRecorder()
         let stream = SocketStream(loop: loop, events: recorder)
         stream.send(pattern(100))
         stream.connect(to: "127.0.0.1", port: listener.address.port)
@@ -50,7 +50,7 @@ struct StreamTests {
 
     @Test func aBurstCostsTwoWritesAndNoMoreThanOneWakeUp() async throws {
         try await withPair(turnLimit: .seconds(3600)) { pair in
-            let blockade = Blockade(pair.loop)
+            let blockade = BlockedLoop(pair.loop)
             let (writes, wakeUps) = (pair.client.writes, pair.loop.counters.wakeUps)
             for number in 0..<64 { pair.client.send(pattern(195, seed: number)) }
             #expect(pair.client.writes - writes == 1)
@@ -64,7 +64,7 @@ struct StreamTests {
 
     @Test func furtherBurstsAreGatheredThoughTheLoopSleeps() async throws {
         try await withPair(turnLimit: .seconds(3600)) { pair in
-            let blockade = Blockade(pair.loop)
+            let blockade = BlockedLoop(pair.loop)
             for number in 0..<64 { pair.client.send(pattern(195, seed: number)) }
             blockade.lift()
             _ = await pair.atServer.bytes(64 * 195)
@@ -105,7 +105,7 @@ struct StreamTests {
 
     @Test func withoutAnAnswerTheTurnEndsByTheClock() async throws {
         try await withPair(turnLimit: .zero) { pair in
-            let blockade = Blockade(pair.loop)
+            let blockade = BlockedLoop(pair.loop)
             let writes = pair.client.writes
             for _ in 0..<10 { pair.client.send([1]) }
             #expect(pair.client.writes == writes + 10)
@@ -139,7 +139,7 @@ struct StreamTests {
     }
 
     @Test func nothingIsReadAfterReadingWasPausedInTheHandler() async throws {
-        let recorder = Recorder(onReceived: { stream, _ in stream.pauseReading() })
+        let recorder = EventRecorder(onReceived: { stream, _ in stream.pauseReading() })
         try await withPair(server: recorder) { pair in
             pair.client.send(pattern(1 << 20))
             await recorder.until { $0.reads == 1 }
@@ -155,7 +155,7 @@ struct StreamTests {
     @Test func aPausedStreamWhosePeerHasGoneLetsTheLoopSleep() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop()
-        let recorder = Recorder()
+        let recorder = EventRecorder()
         let stream = SocketStream(loop: loop, events: recorder)
         stream.connect(to: "127.0.0.1", port: port)
         let peer = try listener.accepted()
@@ -206,7 +206,7 @@ struct StreamTests {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop()
         weak var gone: SocketStream?
-        let recorder = Recorder()
+        let recorder = EventRecorder()
         do {
             let stream = SocketStream(loop: loop, events: recorder)
             gone = stream
@@ -228,7 +228,7 @@ struct StreamTests {
     @Test func aCutIsAnErrorAndTheLastCall() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop()
-        let recorder = Recorder()
+        let recorder = EventRecorder()
         let stream = SocketStream(loop: loop, events: recorder)
         stream.connect(to: "127.0.0.1", port: port)
         let peer = try listener.accepted()
@@ -248,12 +248,12 @@ struct StreamTests {
     @Test func whatThePeerSaidBeforeItCutUsOffIsStillHeard() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop()
-        let recorder = Recorder()
+        let recorder = EventRecorder()
         let stream = SocketStream(loop: loop, events: recorder)
         stream.connect(to: "127.0.0.1", port: port)
         let peer = try listener.accepted()
         await recorder.opened()
-        let blockade = Blockade(loop)
+        let blockade = BlockedLoop(loop)
         peer.send(pattern(100_000))
         peer.cut()
         // Writing is what finds the cut here, before anything was read.
@@ -268,7 +268,7 @@ struct StreamTests {
     @Test func aPausedStreamLearnsThatItsWritesFail() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop(turnLimit: .zero)
-        let recorder = Recorder()
+        let recorder = EventRecorder()
         let stream = SocketStream(loop: loop, events: recorder)
         stream.connect(to: "127.0.0.1", port: port)
         let peer = try listener.accepted()
@@ -286,7 +286,7 @@ struct StreamTests {
     }
 
     @Test func noEventFollowsClose() async throws {
-        let recorder = Recorder(onReceived: { stream, _ in stream.close() })
+        let recorder = EventRecorder(onReceived: { stream, _ in stream.close() })
         try await withPair(server: recorder) { pair in
             pair.client.send(pattern(1 << 20))
             await recorder.until { $0.reads == 1 }
@@ -306,13 +306,13 @@ struct StreamTests {
             // Whoever is first closes the other.
             return accepted.note(
                 stream,
-                Recorder(onReceived: { stream, _ in
+                EventRecorder(onReceived: { stream, _ in
                     for other in streams.withLock({ $0 }) where other !== stream { other.close() }
                 }))
         }
         let sockets = try (0..<2).map { _ in try RawSocket.connected(to: listener.address.port) }
         let (first, second) = (try await accepted.next(), try await accepted.next())
-        let blockade = Blockade(loop)
+        let blockade = BlockedLoop(loop)
         for socket in sockets { socket.send([1]) }
         blockade.lift()
         await loop.turn()
@@ -369,7 +369,7 @@ struct StreamTests {
                 defer { number += 1 }
                 return number
             }
-            let recorder = Recorder(onReceived: { _, bytes in
+            let recorder = EventRecorder(onReceived: { _, bytes in
                 reads.withLock { $0 += Array(repeating: number, count: bytes.count) }
             })
             return ended.note(stream, recorder)
@@ -377,7 +377,7 @@ struct StreamTests {
         let sockets = try (0..<2).map { _ in try RawSocket.connected(to: listener.address.port) }
         let first = try await ended.next()
         let second = try await ended.next()
-        let blockade = Blockade(loop)
+        let blockade = BlockedLoop(loop)
         // Loopback buffers hold this without a reader.
         sockets[0].send(pattern(512 << 10))
         sockets[1].send(pattern(1))
@@ -398,7 +398,7 @@ struct StreamTests {
             for lane in 0..<8 {
                 group.addTask {
                     for round in 0..<50 {
-                        let recorder = Recorder()
+                        let recorder = EventRecorder()
                         let stream = SocketStream(loop: loop, events: recorder)
                         stream.connect(to: "127.0.0.1", port: listener.address.port)
                         let bytes = pattern(300, seed: lane * 1000 + round)
@@ -416,7 +416,7 @@ struct StreamTests {
     @Test func shuttingTheLoopDownEndsItsStreamsWithAWord() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop()
-        let recorder = Recorder()
+        let recorder = EventRecorder()
         let stream = SocketStream(loop: loop, events: recorder)
         stream.connect(to: "127.0.0.1", port: port)
         await recorder.opened()
@@ -424,7 +424,7 @@ struct StreamTests {
         #expect(recorder.seen.error?.code == .closed)
         stream.send([1])
         stream.close()
-        let late = Recorder()
+        let late = EventRecorder()
         SocketStream(loop: loop, events: late).connect(to: "127.0.0.1", port: port)
         #expect(late.seen.error?.code == .closed)
         listener.close()

@@ -42,7 +42,7 @@ struct TCPConnectorTests {
 
     @Test func aPortWhereNothingListensRefuses() async throws {
         let loop = try EventLoop()
-        let recorder = Recorder()
+        let recorder = EventRecorder()
         let port = try self.freePort()
         SocketStream(loop: loop, events: recorder).connect(to: "127.0.0.1", port: port)
         let error = await recorder.ended()
@@ -58,7 +58,7 @@ struct TCPConnectorTests {
     }
 
     @Test func theLoopOfAllClientsIsThereWhenItIsNeeded() async throws {
-        let recorder = Recorder()
+        let recorder = EventRecorder()
         SocketStream(events: recorder).connect(to: "127.0.0.1", port: try self.freePort())
         #expect(await recorder.ended()?.code == .refused)
     }
@@ -66,9 +66,9 @@ struct TCPConnectorTests {
     @Test func theWorkingAddressOfSeveralIsFound() async throws {
         let loop = try EventLoop()
         let accepted = Accepted()
-        let listener = try TCPListener(loops: [loop]) { accepted.note($0, Recorder()) }
+        let listener = try TCPListener(loops: [loop]) { accepted.note($0, EventRecorder()) }
         let resolver = ToldResolver()
-        let recorder = Recorder()
+        let recorder = EventRecorder()
         let stream = SocketStream(loop: loop, events: recorder)
         stream.connect(to: "many.test", port: listener.address.port, ConnectOptions(timeout: .seconds(600), resolver: resolver))
         await resolver.isAsked()
@@ -84,7 +84,7 @@ struct TCPConnectorTests {
 
     @Test func aSlowLookUpHoldsUpNobody() async throws {
         let resolver = ToldResolver()
-        let slow = Recorder()
+        let slow = EventRecorder()
         try await withPair { pair in
             SocketStream(loop: pair.loop, events: slow).connect(
                 to: "slow.test", port: 80, ConnectOptions(timeout: .seconds(600), resolver: resolver))
@@ -99,7 +99,7 @@ struct TCPConnectorTests {
 
     @Test func theAnswerToACancelledLookUpIsIgnored() async throws {
         let resolver = ToldResolver()
-        let recorder = Recorder()
+        let recorder = EventRecorder()
         let loop = try EventLoop()
         let (listener, port) = try RawSocket.listening()
         let stream = SocketStream(loop: loop, events: recorder)
@@ -115,7 +115,7 @@ struct TCPConnectorTests {
     }
 
     @Test func aLookUpThatNeverAnswersFallsUnderTheTimeLimit() async throws {
-        let recorder = Recorder()
+        let recorder = EventRecorder()
         let loop = try EventLoop()
         let resolver = ToldResolver()
         let options = ConnectOptions(timeout: .milliseconds(1), resolver: resolver)
@@ -137,7 +137,7 @@ struct TCPConnectorTests {
 
     @Test func aHostThatDoesNotAnswerFallsUnderTheTimeLimit() async throws {
         let (sockets, port) = try self.deafPort()
-        let recorder = Recorder()
+        let recorder = EventRecorder()
         let loop = try EventLoop()
         SocketStream(loop: loop, events: recorder).connect(to: "127.0.0.1", port: port, ConnectOptions(timeout: .milliseconds(50)))
         #expect(await recorder.ended()?.code == .timedOut)
@@ -152,7 +152,7 @@ struct TCPConnectorTests {
         try #require(other.withPointer { bind(listener.descriptor, $0, $1) } == 0)
         listen(listener.descriptor, 8)
         let resolver = ToldResolver()
-        let recorder = Recorder()
+        let recorder = EventRecorder()
         let loop = try EventLoop()
         let stream = SocketStream(loop: loop, events: recorder)
         stream.connect(to: "two.test", port: port, ConnectOptions(timeout: .seconds(600), resolver: resolver))
@@ -166,7 +166,7 @@ struct TCPConnectorTests {
 
     @Test func closingWhileItConnectsIsSilent() async throws {
         let (sockets, port) = try self.deafPort()
-        let recorder = Recorder()
+        let recorder = EventRecorder()
         let loop = try EventLoop()
         let stream = SocketStream(loop: loop, events: recorder)
         stream.connect(to: "127.0.0.1", port: port, ConnectOptions(timeout: .seconds(600)))
@@ -179,7 +179,7 @@ struct TCPConnectorTests {
     }
 
     @Test func closingBeforeConnectingIsSilent() async throws {
-        let recorder = Recorder()
+        let recorder = EventRecorder()
         let loop = try EventLoop()
         let stream = SocketStream(loop: loop, events: recorder)
         stream.close()
@@ -191,7 +191,7 @@ struct TCPConnectorTests {
 
     @Test(arguments: [0, -1, 65536, .max])
     func aPortThatIsNoneIsRefusedWithAWord(_ port: Int) async throws {
-        let recorder = Recorder()
+        let recorder = EventRecorder()
         let loop = try EventLoop()
         SocketStream(loop: loop, events: recorder).connect(to: "127.0.0.1", port: port)
         #expect(await recorder.ended()?.code == .invalidURL)
@@ -200,7 +200,7 @@ struct TCPConnectorTests {
 
     @Test func shuttingTheLoopDownEndsALookUpWithAWord() async throws {
         let resolver = ToldResolver()
-        let recorder = Recorder()
+        let recorder = EventRecorder()
         let loop = try EventLoop()
         SocketStream(loop: loop, events: recorder).connect(
             to: "slow.test", port: 80, ConnectOptions(timeout: .seconds(600), resolver: resolver))

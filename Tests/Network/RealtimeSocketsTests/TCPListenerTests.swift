@@ -35,8 +35,8 @@ struct TCPListenerTests {
         let loop = try EventLoop()
         var options = TCPListener.Options()
         options.host = host
-        let listener = try TCPListener(options, loops: [loop]) { _ in Recorder() }
-        let recorder = Recorder()
+        let listener = try TCPListener(options, loops: [loop]) { _ in EventRecorder() }
+        let recorder = EventRecorder()
         let target = host.contains(":") ? "::1" : "127.0.0.1"
         SocketStream(loop: loop, events: recorder).connect(to: target, port: listener.address.port)
         await recorder.opened()
@@ -47,7 +47,7 @@ struct TCPListenerTests {
     @Test func streamsAreSpreadOverTheLoops() async throws {
         let loops = try (0..<2).map { _ in try EventLoop() }
         let accepted = Accepted()
-        let listener = try TCPListener(loops: loops) { accepted.note($0, Recorder()) }
+        let listener = try TCPListener(loops: loops) { accepted.note($0, EventRecorder()) }
         var homes: [Bool] = []
         for _ in 0..<4 {
             let socket = try RawSocket.connected(to: listener.address.port)
@@ -70,7 +70,7 @@ struct TCPListenerTests {
         let count = Lock(0)
         let listener = try TCPListener(options, loops: [loop]) { stream in
             count.withLock { $0 += 1 }
-            return accepted.note(stream, Recorder())
+            return accepted.note(stream, EventRecorder())
         }
         let sockets = try (0..<3).map { _ in try RawSocket.connected(to: listener.address.port) }
         sockets[2].send([3])
@@ -102,8 +102,8 @@ struct TCPListenerTests {
     @Test func aConnectionThatWasCutBeforeItWasAcceptedHarmsNobody() async throws {
         let loop = try EventLoop()
         let accepted = Accepted()
-        let listener = try TCPListener(loops: [loop]) { accepted.note($0, Recorder()) }
-        let blockade = Blockade(loop)
+        let listener = try TCPListener(loops: [loop]) { accepted.note($0, EventRecorder()) }
+        let blockade = BlockedLoop(loop)
         for _ in 0..<5 { try RawSocket.connected(to: listener.address.port).cut() }
         let good = try RawSocket.connected(to: listener.address.port)
         good.send([9])
@@ -120,12 +120,12 @@ struct TCPListenerTests {
     @Test func afterStopThePortRefusesAndTheStreamsLiveOn() async throws {
         let loop = try EventLoop()
         let accepted = Accepted()
-        let listener = try TCPListener(loops: [loop]) { accepted.note($0, Recorder()) }
+        let listener = try TCPListener(loops: [loop]) { accepted.note($0, EventRecorder()) }
         let socket = try RawSocket.connected(to: listener.address.port)
         let (_, recorder) = try await accepted.next()
         await listener.stop()
         await listener.stop()
-        let late = Recorder()
+        let late = EventRecorder()
         SocketStream(loop: loop, events: late).connect(to: "127.0.0.1", port: listener.address.port)
         #expect(await late.ended()?.code == .refused)
         socket.send([5])

@@ -81,9 +81,9 @@ final class TLSPair {
 
     /// Both ends' last word. Neither needs more than a few turns.
     @discardableResult
-    func handshake() -> (client: TLSOutcome, server: TLSOutcome) {
-        var client = TLSOutcome.wantRead
-        var server = TLSOutcome.wantRead
+    func handshake() -> (client: IOResult, server: IOResult) {
+        var client = IOResult.wantRead
+        var server = IOResult.wantRead
         for _ in 0..<20 {
             if client.isWaiting { client = self.client.handshake() }
             if server.isWaiting { server = self.server.handshake() }
@@ -102,7 +102,7 @@ final class TLSPair {
     }
 }
 
-extension TLSOutcome {
+extension IOResult {
     var isWaiting: Bool { self == .wantRead || self == .wantWrite }
 
     var failure: TransportError? {
@@ -112,12 +112,12 @@ extension TLSOutcome {
 }
 
 extension TLSSession {
-    func write(_ bytes: some Collection<UInt8>) -> TLSOutcome {
+    func write(_ bytes: some Collection<UInt8>) -> IOResult {
         Array(bytes).withUnsafeBytes { self.write($0) }
     }
 
     /// Reads once.
-    func read(limit: Int = 1 << 16) -> (outcome: TLSOutcome, bytes: [UInt8]) {
+    func read(limit: Int = 1 << 16) -> (outcome: IOResult, bytes: [UInt8]) {
         var bytes = [UInt8](repeating: 0, count: limit)
         let outcome = bytes.withUnsafeMutableBytes { self.read(into: $0) }
         guard case .done(let count) = outcome else { return (outcome, []) }

@@ -125,21 +125,21 @@ import Testing
 }
 
 @Suite struct SystemTimeTests {
-    private final class Alarm: Sleeper {
+    private final class Alarm: TimerClient {
         let stream: AsyncStream<Void>
         private let continuation: AsyncStream<Void>.Continuation
 
         init() { (self.stream, self.continuation) = AsyncStream<Void>.makeStream() }
 
-        func wakeUp() { self.continuation.yield() }
+        func timerFired() { self.continuation.yield() }
     }
 
     @Test func aSleeperIsWokenAtItsInstantAndNotBefore() async {
         let time = SystemTime()
         let alarm = Alarm()
         let start = time.now
-        time.wake(alarm, at: start.advanced(by: .seconds(3600)))
-        time.wake(alarm, at: start.advanced(by: .milliseconds(20)))
+        time.schedule(alarm, at: start.advanced(by: .seconds(3600)))
+        time.schedule(alarm, at: start.advanced(by: .milliseconds(20)))
         for await _ in alarm.stream { break }
         #expect(time.now >= start.advanced(by: .milliseconds(20)))
     }
@@ -148,10 +148,10 @@ import Testing
         let time = SystemTime()
         let (first, second, never) = (Alarm(), Alarm(), Alarm())
         let start = time.now
-        time.wake(second, at: start.advanced(by: .milliseconds(30)))
-        time.wake(never, at: start.advanced(by: .milliseconds(1)))
-        time.wake(never, at: nil)
-        time.wake(first, at: start.advanced(by: .milliseconds(5)))
+        time.schedule(second, at: start.advanced(by: .milliseconds(30)))
+        time.schedule(never, at: start.advanced(by: .milliseconds(1)))
+        time.schedule(never, at: nil)
+        time.schedule(first, at: start.advanced(by: .milliseconds(5)))
         for await _ in first.stream { break }
         #expect(time.now >= start.advanced(by: .milliseconds(5)))
         for await _ in second.stream { break }

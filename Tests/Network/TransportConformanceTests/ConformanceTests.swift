@@ -4,10 +4,10 @@ import RealtimeTesting
 import TestSupport
 import Testing
 
-/// What every transport has to do. A transport of Apple's systems joins by another ``ConformanceBed``.
+/// What every transport has to do. A transport of Apple's systems joins by another ``TransportUnderTest``.
 @Suite(.usesSockets, .timeLimit(.minutes(5))) struct ConformanceTests {
-    @Test(arguments: ConformanceBed.available)
-    func messagesOfBothKindsComeBackInOrder(bed: ConformanceBed) async throws {
+    @Test(arguments: TransportUnderTest.available)
+    func messagesOfBothKindsComeBackInOrder(bed: TransportUnderTest) async throws {
         try await bed.with(.echo) { net in
             let (connection, probe) = net.connect()
             let head = try await probe.opened()
@@ -21,8 +21,8 @@ import Testing
         }
     }
 
-    @Test(arguments: ConformanceBed.available)
-    func whatIsSentBeforeItIsOpenFollowsTheOpening(bed: ConformanceBed) async throws {
+    @Test(arguments: TransportUnderTest.available)
+    func whatIsSentBeforeItIsOpenFollowsTheOpening(bed: TransportUnderTest) async throws {
         try await bed.with(.echo) { net in
             let (connection, probe) = net.connect(opens: false)
             connection.enqueue(.text("early"))
@@ -37,8 +37,8 @@ import Testing
         }
     }
 
-    @Test(arguments: ConformanceBed.available)
-    func aServerThatClosesAsItAcceptsIsHeardOut(bed: ConformanceBed) async throws {
+    @Test(arguments: TransportUnderTest.available)
+    func aServerThatClosesAsItAcceptsIsHeardOut(bed: TransportUnderTest) async throws {
         let refusal = Behaviour(accepted: { connection in
             connection.enqueue(.text("why"))
             connection.close(CloseCode(rawValue: 4001), reason: "not you")
@@ -54,8 +54,8 @@ import Testing
         }
     }
 
-    @Test(arguments: ConformanceBed.available)
-    func messagesOfEverySizeArriveWhole(bed: ConformanceBed) async throws {
+    @Test(arguments: TransportUnderTest.available)
+    func messagesOfEverySizeArriveWhole(bed: TransportUnderTest) async throws {
         try await bed.with(.echo) { net in
             let (connection, probe) = net.connect()
             _ = try await probe.opened()
@@ -70,8 +70,8 @@ import Testing
     }
 
     /// Both sides send before either has read: nobody may wait with reading until all is sent.
-    @Test(arguments: ConformanceBed.available)
-    func sixteenMebibytesArriveWholeInBothDirectionsAtOnce(bed: ConformanceBed) async throws {
+    @Test(arguments: TransportUnderTest.available)
+    func sixteenMebibytesArriveWholeInBothDirectionsAtOnce(bed: TransportUnderTest) async throws {
         func message(_ factor: Int) -> WebSocketMessage {
             .binary(
                 [UInt8](unsafeUninitializedCapacity: 16 << 20) { buffer, count in
@@ -101,8 +101,8 @@ import Testing
         }
     }
 
-    @Test(arguments: ConformanceBed.available)
-    func theServerMaySpeakFirst(bed: ConformanceBed) async throws {
+    @Test(arguments: TransportUnderTest.available)
+    func theServerMaySpeakFirst(bed: TransportUnderTest) async throws {
         let greeting = Behaviour(opened: { connection in
             for number in 1...3 { connection.enqueue(.text("hello \(number)")) }
             connection.flush()
@@ -115,8 +115,8 @@ import Testing
         }
     }
 
-    @Test(arguments: ConformanceBed.available)
-    func closeCodesAndWordsGoBothWays(bed: ConformanceBed) async throws {
+    @Test(arguments: TransportUnderTest.available)
+    func closeCodesAndWordsGoBothWays(bed: TransportUnderTest) async throws {
         let closing = Behaviour(received: { connection, message in
             guard message.kind == .text else { return }
             connection.close(CloseCode(rawValue: 4321), reason: "because ü")
@@ -138,8 +138,8 @@ import Testing
         }
     }
 
-    @Test(arguments: ConformanceBed.available)
-    func whatWasSentBeforeTheCloseArrivesBeforeIt(bed: ConformanceBed) async throws {
+    @Test(arguments: TransportUnderTest.available)
+    func whatWasSentBeforeTheCloseArrivesBeforeIt(bed: TransportUnderTest) async throws {
         let closing = Behaviour(opened: { connection in
             for number in 1...50 { connection.enqueue(.text("\(number)")) }
             connection.close(.goingAway, reason: "")
@@ -152,8 +152,8 @@ import Testing
         }
     }
 
-    @Test(arguments: ConformanceBed.available)
-    func anAbandonedConnectionIsNoticedByTheServerAndSaysNoMore(bed: ConformanceBed) async throws {
+    @Test(arguments: TransportUnderTest.available)
+    func anAbandonedConnectionIsNoticedByTheServerAndSaysNoMore(bed: TransportUnderTest) async throws {
         try await bed.with(.echo) { net in
             let (connection, probe) = net.connect()
             _ = try await probe.opened()
@@ -169,8 +169,8 @@ import Testing
         }
     }
 
-    @Test(arguments: ConformanceBed.available)
-    func closingOrAbandoningBeforeOpeningMeansNoConnection(bed: ConformanceBed) async throws {
+    @Test(arguments: TransportUnderTest.available)
+    func closingOrAbandoningBeforeOpeningMeansNoConnection(bed: TransportUnderTest) async throws {
         try await bed.with(.echo) { net in
             let (abandoned, _) = net.connect(opens: false)
             abandoned.abandon()
@@ -182,8 +182,8 @@ import Testing
         }
     }
 
-    @Test(arguments: ConformanceBed.available)
-    func pingsAreAnsweredAndSeen(bed: ConformanceBed) async throws {
+    @Test(arguments: TransportUnderTest.available)
+    func pingsAreAnsweredAndSeen(bed: TransportUnderTest) async throws {
         let pinging = Behaviour(
             opened: { connection in
                 connection.enqueue(WebSocketMessage(.ping, Array("abc".utf8)))
@@ -203,8 +203,8 @@ import Testing
         }
     }
 
-    @Test(arguments: ConformanceBed.available)
-    func whileReadingIsPausedNothingComesAndNothingIsLost(bed: ConformanceBed) async throws {
+    @Test(arguments: TransportUnderTest.available)
+    func whileReadingIsPausedNothingComesAndNothingIsLost(bed: TransportUnderTest) async throws {
         try await bed.with(.echo) { net in
             let (connection, probe) = net.connect()
             _ = try await probe.opened()
@@ -218,8 +218,8 @@ import Testing
         }
     }
 
-    @Test(arguments: ConformanceBed.available)
-    func subprotocolsHeadersAndTargetsReachTheServer(bed: ConformanceBed) async throws {
+    @Test(arguments: TransportUnderTest.available)
+    func subprotocolsHeadersAndTargetsReachTheServer(bed: TransportUnderTest) async throws {
         let choosing = Behaviour(upgrade: { request in
             .accept(subprotocol: request.headers.contains("Sec-WebSocket-Protocol", token: "two") ? "two" : nil)
         })
@@ -233,8 +233,8 @@ import Testing
         }
     }
 
-    @Test(arguments: ConformanceBed.available, [401, 403, 404, 429, 503])
-    func aRefusalCarriesItsStatus(bed: ConformanceBed, status: Int) async throws {
+    @Test(arguments: TransportUnderTest.available, [401, 403, 404, 429, 503])
+    func aRefusalCarriesItsStatus(bed: TransportUnderTest, status: Int) async throws {
         let refusing = Behaviour(upgrade: { _ in .refuse(HTTPResponse(status: status, text: "not you")) })
         try await bed.with(refusing) { net in
             let (_, probe) = net.connect()
@@ -246,8 +246,8 @@ import Testing
         }
     }
 
-    @Test(arguments: ConformanceBed.available)
-    func whereNothingListensTheConnectionIsRefused(bed: ConformanceBed) async throws {
+    @Test(arguments: TransportUnderTest.available)
+    func whereNothingListensTheConnectionIsRefused(bed: TransportUnderTest) async throws {
         let ground = try bed.ground()
         // No test is given this port by the system.
         let address = ListenerAddress(host: "127.0.0.1", port: 1)
@@ -263,8 +263,8 @@ import Testing
         connection.abandon()
     }
 
-    @Test(arguments: ConformanceBed.available)
-    func aServerThatStopsSaysGoodbye(bed: ConformanceBed) async throws {
+    @Test(arguments: TransportUnderTest.available)
+    func aServerThatStopsSaysGoodbye(bed: TransportUnderTest) async throws {
         try await bed.with(.echo) { net in
             let (_, probe) = net.connect()
             _ = try await probe.opened()
@@ -276,8 +276,8 @@ import Testing
         }
     }
 
-    @Test(arguments: ConformanceBed.available)
-    func connectionsDoNotMixUpTheirMessages(bed: ConformanceBed) async throws {
+    @Test(arguments: TransportUnderTest.available)
+    func connectionsDoNotMixUpTheirMessages(bed: TransportUnderTest) async throws {
         try await bed.with(.echo) { net in
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for client in 0..<20 {

@@ -18,8 +18,8 @@ enum Wire: String, CaseIterable, Sendable, CustomTestStringConvertible {
 
     static let available: [Wire] = [.plain] + (TestTLS.isAvailable ? [.tls] : [])
 
-    func transport(loop: EventLoop = .shared) -> SocketTransport {
-        SocketTransport(tls: self == .tls ? TestTLS.client : TLSConfiguration(), loop: loop)
+    func transport(loop: EventLoop = .shared) -> SocketWebSocketTransport {
+        SocketWebSocketTransport(tls: self == .tls ? TestTLS.client : TLSConfiguration(), loop: loop)
     }
 
     func endpoint(_ port: Int) -> Endpoint { Endpoint(scheme: self == .tls ? "wss" : "ws", host: "127.0.0.1", port: port) }
@@ -48,13 +48,13 @@ final class RawServer: Sendable {
     private let shared = Shared()
 
     init(_ script: @escaping Script) throws {
-        let descriptor = try makeBlocking(Descriptor.makeSocket(AF_INET).get())
+        let descriptor = try makeBlocking(SystemSocket.makeSocket(AF_INET).get())
         let wanted = try #require(SocketAddress("127.0.0.1", port: 0))
         try #require(wanted.withPointer { bind(descriptor, $0, $1) } == 0 && listen(descriptor, 64) == 0)
         let address = try #require(SocketAddress(localOf: descriptor))
         (self.address, self.port) = (address, address.port)
         let shared = self.shared
-        let thread = PlainThread("raw-server") {
+        let thread = PosixThread("raw-server") {
             while true {
                 let peer = RawPeer(accept(descriptor, nil, nil))
                 guard !shared.state.withLock({ $0.isStopping }) else { break }
@@ -64,7 +64,7 @@ final class RawServer: Sendable {
                     shared.state.withLock { $0.failures.append("\(error)") }
                 }
             }
-            Descriptor.close(descriptor)
+            SystemSocket.close(descriptor)
             shared.ended.fulfil()
         }
         try #require(thread).detach()
@@ -74,10 +74,10 @@ final class RawServer: Sendable {
     func stop(sourceLocation: SourceLocation = #_sourceLocation) async {
         self.shared.state.withLock { $0.isStopping = true }
         // No other way to end a thread's `accept` works on every system.
-        if let descriptor = try? makeBlocking(Descriptor.makeSocket(AF_INET).get()) {
+        if let descriptor = try? makeBlocking(SystemSocket.makeSocket(AF_INET).get()) {
             _ = self.address.withPointer { connect(descriptor, $0, $1) }
             await self.shared.ended.wait()
-            Descriptor.close(descriptor)
+            SystemSocket.close(descriptor)
         }
         #expect(self.shared.state.withLock { $0.failures } == [], "the server's script went wrong", sourceLocation: sourceLocation)
     }
@@ -116,7 +116,7 @@ final class RawPeer {
     init(_ descriptor: Int32) {
         self.descriptor = descriptor
         guard descriptor >= 0 else { return }
-        Descriptor.setNoDelay(descriptor)
+        SystemSocket.setNoDelay(descriptor)
         // A client that hangs makes the test fail, and not hang as well.
         var limit = timeval(tv_sec: 30, tv_usec: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
@@ -124,7 +124,7 @@ final class RawPeer {
     }
 
     convenience init(connectedTo port: Int) throws {
-        self.init(try makeBlocking(Descriptor.makeSocket(AF_INET).get()))
+        self.init(try makeBlocking(SystemSocket.makeSocket(AF_INET).get()))
         let address = try #require(SocketAddress("127.0.0.1", port: port))
         try #require(address.withPointer { connect(self.descriptor, $0, $1) } == 0)
     }
@@ -154,7 +154,7 @@ final class RawPeer {
     func receive(atMost limit: Int = 64 << 10) throws -> [UInt8] {
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: limit, alignment: 1)
         defer { buffer.deallocate() }
-        switch self.tls?.read(into: buffer) ?? Descriptor.receive(self.descriptor, into: buffer) {
+        switch self.tls?.read(into: buffer) ?? SystemSocket.receive(self.descriptor, into: buffer) {
         case .done(let count): return Array(buffer[..<count])
         case .closed: return []
         case .wantRead, .wantWrite: throw Broken(description: "the client says nothing")
@@ -168,7 +168,7 @@ final class RawPeer {
         while sent < bytes.count {
             let outcome = bytes.withUnsafeBytes { bytes in
                 let rest = UnsafeRawBufferPointer(rebasing: bytes[sent...])
-                return self.tls?.write(rest) ?? Descriptor.send(self.descriptor, rest)
+                return self.tls?.write(rest) ?? SystemSocket.send(self.descriptor, rest)
             }
             guard case .done(let count) = outcome else { throw Broken(description: "the client takes nothing: \(outcome)") }
             sent += count
@@ -212,7 +212,7 @@ final class RawPeer {
     func close() {
         guard self.descriptor >= 0 else { return }
         self.tls = nil
-        Descriptor.close(self.descriptor)
+        SystemSocket.close(self.descriptor)
         self.descriptor = -1
     }
 }

@@ -23,7 +23,7 @@ struct PusherSimulation {
         case toServer([WebSocketMessage])
         case closed(CloseReason)
         case closedByClient(CloseReason)
-        case authorized(WorkID, Result<ChannelAuthorization, PusherError>)
+        case authorized(WorkID, Result<PusherChannelAuthorization, PusherError>)
     }
 
     private enum Happening {
@@ -60,7 +60,7 @@ struct PusherSimulation {
     private let isTracing: Bool
     private var random: SplitMix64
     private var now = Self.start
-    private var happenings: [Int: Happening] = [:]
+    private var updates: [Int: Happening] = [:]
     private var queue = Deadlines<Int, Void>()
     private var lastNumber = 0
 
@@ -79,8 +79,8 @@ struct PusherSimulation {
     private var published = 0
     private var lastSeen: [String: Int] = [:]
     private var lastEvent: [String: Instant] = [:]
-    private let stateListener = ListenerID(rawValue: 1), errorListener = ListenerID(rawValue: 2)
-    private var channelListeners: [ListenerID: String] = [:]
+    private let stateListener = ConsumerID(rawValue: 1), errorListener = ConsumerID(rawValue: 2)
+    private var channelListeners: [ConsumerID: String] = [:]
     private var lastListener: UInt64 = 10
 
     init(seed: UInt64, isTracing: Bool = false) {
@@ -88,7 +88,7 @@ struct PusherSimulation {
         self.isTracing = isTracing
         self.random = SplitMix64(seed: seed)
         var configuration = PusherConfiguration(key: "key", host: "simulated", port: 80, useTLS: false)
-        configuration.authorizer = .callback { _ in ChannelAuthorization(auth: "") }
+        configuration.authorizer = .callback { _ in PusherChannelAuthorization(auth: "") }
         self.client = PusherSession(configuration, seed: seed)
         self.server = PusherServerMachine(Self.app, asks: .init(), seed: seed &+ 1)
         self.client.listen(self.stateListener, to: .states, &self.clientEffects)
@@ -130,7 +130,7 @@ struct PusherSimulation {
             guard let at = Instant.earliest(self.queue.earliest, timers), at < end else { break }
             self.now = max(self.now, at)
             self.totals.steps += 1
-            if self.queue.earliest == at, let next = self.queue.popDue(at), let happening = self.happenings.removeValue(forKey: next.key) {
+            if self.queue.earliest == at, let next = self.queue.popDue(at), let happening = self.updates.removeValue(forKey: next.key) {
                 try self.happen(happening)
             } else if self.client.nextDeadline == at {
                 try self.step(.timeout, "timeout") { $0.timeout(now: $1, &$2) }
@@ -170,7 +170,7 @@ struct PusherSimulation {
         for command in commands { try self.obey(command, cause) }
     }
 
-    private mutating func delivered(_ event: PusherSession.Event, on route: Route) throws(Violation) {
+    private mutating func delivered(_ event: PusherSession.Event, on route: EventRoute) throws(Violation) {
         switch event {
         case .state(let state):
             self.trace("  state \(state.name)")
@@ -186,7 +186,7 @@ struct PusherSimulation {
                 throw Violation(description: "an event out of nowhere")
             }
             self.totals.events += 1
-            let listeners = self.client.listeners(on: route)
+            let listeners = self.client.consumers(on: route)
             guard !listeners.isEmpty, listeners.allSatisfy({ self.channelListeners[$0] == name }) else {
                 throw Violation(description: "an event of \(name) for somebody who did not ask for it")
             }
@@ -245,7 +245,8 @@ struct PusherSimulation {
             let channelData = ChannelName.kind(of: request.channel) == .presence ? #"{"user_id":"me"}"# : nil
             let token = ChannelSignature.token(
                 key: Self.app.key, secret: Self.app.secret, socketID: request.socketID, channel: request.channel, channelData: channelData)
-            var result = Result<ChannelAuthorization, PusherError>.success(ChannelAuthorization(auth: token, channelData: channelData))
+            var result = Result<PusherChannelAuthorization, PusherError>.success(
+                PusherChannelAuthorization(auth: token, channelData: channelData))
             if self.chance(10) { result = .failure(PusherError(.authorizationFailed, "not today")) }
             if !self.chance(5) {
                 self.later(
@@ -253,9 +254,9 @@ struct PusherSimulation {
             }
         case .cancel(let id):
             self.works.remove(id)
-        case .answer(let waiter, _):
+        case .resume(let waiter, _):
             guard self.unanswered.removeValue(forKey: waiter) != nil else { throw Violation(description: "a caller was answered twice") }
-        case .endListeners(let ids, _):
+        case .endConsumers(let ids, _):
             for id in ids { self.end(id) }
         case .finish(let reason):
             self.isFinished = true
@@ -267,8 +268,8 @@ struct PusherSimulation {
         }
     }
 
-    private mutating func end(_ listener: ListenerID) {
-        self.client.left(listener)
+    private mutating func end(_ listener: ConsumerID) {
+        self.client.consumerGone(listener)
         self.channelListeners[listener] = nil
     }
 
@@ -285,7 +286,7 @@ struct PusherSimulation {
         try self.user("subscribe \(name)") { $0.subscribe(name, now: $1, &$2) }
         guard !self.channelListeners.values.contains(name) else { return }
         self.lastListener += 1
-        let listener = ListenerID(rawValue: self.lastListener)
+        let listener = ConsumerID(rawValue: self.lastListener)
         self.channelListeners[listener] = name
         try self.user("listen to \(name)") { session, _, effects in
             session.listen(listener, to: .events(channel: name, name: nil), &effects)
@@ -305,7 +306,7 @@ struct PusherSimulation {
         case 10:
             guard let waiter = self.unanswered.keys.min(by: { $0.rawValue < $1.rawValue }) else { return }
             self.unanswered[waiter] = nil
-            try self.user("withdraw") { $0.withdrawn(waiter, now: $1, &$2) }
+            try self.user("withdraw") { $0.cancelled(waiter, now: $1, &$2) }
         default:
             try self.user("trigger on \(name)") { session, _, effects in
                 // What is not subscribed or over its queue's limit throws, as it should.
@@ -464,7 +465,7 @@ struct PusherSimulation {
 
     private mutating func enqueue(_ at: Instant, _ happening: Happening) {
         self.lastNumber += 1
-        self.happenings[self.lastNumber] = happening
+        self.updates[self.lastNumber] = happening
         self.queue.set(self.lastNumber, at)
     }
 

@@ -1,4 +1,5 @@
 import RealtimeJSON
+import RealtimeCore
 import PusherChannels
 import RealtimeTesting
 import TestSupport
@@ -336,7 +337,7 @@ import Testing
         let asked = await gate.next()
         raw.server.send(#"{"event":"pusher:subscription_error","channel":"private-a","data":{"status":401}}"#)
         #expect(channel.state == .pending)
-        asked.answer(ChannelAuthorization(auth: "key:signature"))
+        asked.answer(PusherChannelAuthorization(auth: "key:signature"))
         try await channel.subscribed()
     }
 

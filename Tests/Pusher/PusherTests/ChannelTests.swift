@@ -1,4 +1,5 @@
 import RealtimeJSON
+import RealtimeCore
 import PusherChannels
 import PusherServer
 import RealtimeTesting
@@ -136,7 +137,7 @@ private struct Price: Codable, Equatable {
         var seen: [String?] = []
         for await event in events { seen.append(event.data) }
         #expect(seen == ["1"] && events.endReason == .ended)
-        var last: SubscriptionState?
+        var last: PusherSubscriptionState?
         for await state in states { last = state }
         #expect(last == .unsubscribed && channel.state == .unsubscribed)
         #expect(client.channel("one") == nil)
@@ -283,7 +284,7 @@ private struct Price: Codable, Equatable {
         pusher.clock.advance(by: .seconds(2))
         let new = await gate.next()
         #expect(old.question.socketID == first && new.question.socketID == client.socketID)
-        old.answer(ChannelAuthorization(auth: "key:stale"))
+        old.answer(PusherChannelAuthorization(auth: "key:stale"))
         #expect(channel.state == .pending)
         new.answer(pusher.signed(new.question))
         try await channel.subscribed()
@@ -333,7 +334,7 @@ private struct Price: Codable, Equatable {
             #expect(request.headers["Content-Type"] == "application/x-www-form-urlencoded")
             let fields = String(decoding: body, as: UTF8.self)
             guard fields.hasPrefix("channel_name=private-one&socket_id=") else { return HTTPResponse(status: 400) }
-            let request = AuthorizationRequest(channel: "private-one", socketID: String(fields.split(separator: "=")[2]))
+            let request = PusherAuthorizationRequest(channel: "private-one", socketID: String(fields.split(separator: "=")[2]))
             return HTTPResponse(status: 200, text: #"{"auth":"\#(signed(request).auth)"}"#)
         }
         let address = try await pusher.network.listener(host: "app").start(application)
@@ -381,7 +382,7 @@ private struct Price: Codable, Equatable {
         #expect(room.members.me?.id == "anna")
         annaAgain.disconnect()
         bert.disconnect()
-        let expected: [MemberChange] = [.joined(Member(id: "bert", info: nil)), .left(Member(id: "bert", info: .null))]
+        let expected: [PusherMemberChange] = [.joined(PusherMember(id: "bert", info: nil)), .left(PusherMember(id: "bert", info: .null))]
         let seen = await changes.pending()
         #expect(seen.count == 2 && seen.first == expected.first)
         #expect(room.members.map(\.id) == ["anna"])

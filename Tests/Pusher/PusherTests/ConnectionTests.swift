@@ -384,7 +384,7 @@ import Testing
     @Test func oneSequenceHasEverythingInTheOrderInWhichItHappened() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client(user: "anna")
-        let happenings = client.happenings()
+        let updates = client.updates()
         let prices = try client.subscribe("prices")
         let room = try client.subscribe("presence-room")
         client.connect()
@@ -394,7 +394,7 @@ import Testing
         pusher.server.publish("price", to: "prices", data: "2")
         room.unsubscribe()
         client.disconnect()
-        let words = await happenings.pending().map { happening in
+        let words = await updates.pending().map { happening in
             switch happening {
             case .event(let event): "\(event.name) \(event.data ?? "")"
             case .state(let state): state.name
@@ -410,6 +410,6 @@ import Testing
         #expect(
             words == ["connecting"] + arrival + ["price 1"] + loss + arrival
                 + ["price 2", "presence-room unsubscribed", "prices pending", "disconnected"])
-        #expect(happenings.endReason == .closed(.requested) && prices.state == .pending)
+        #expect(updates.endReason == .closed(.requested) && prices.state == .pending)
     }
 }

@@ -1,4 +1,5 @@
 import RealtimeSystem
+import RealtimeCore
 import PusherChannels
 import PusherServer
 import PusherWire
@@ -35,9 +36,9 @@ struct InMemoryPusher {
 
 extension InMemoryPusher {
     /// What the application's server would answer.
-    var signed: @Sendable (AuthorizationRequest) -> ChannelAuthorization {
+    var signed: @Sendable (PusherAuthorizationRequest) -> PusherChannelAuthorization {
         { request in
-            ChannelAuthorization(
+            PusherChannelAuthorization(
                 auth: ChannelSignature.token(key: "key", secret: "secret", socketID: request.socketID, channel: request.channel))
         }
     }
@@ -71,7 +72,7 @@ final class Gate<Question: Sendable, Answer: Sendable>: Sendable {
 
     private let asked = AsyncStream<Asked>.makeStream()
     /// How many of those who asked were cancelled before they had their answer.
-    let cancelled = Recorder<Question>()
+    let cancelled = EventRecorder<Question>()
 
     private let counts = Lock((now: 0, most: 0))
 
@@ -95,4 +96,4 @@ final class Gate<Question: Sendable, Answer: Sendable>: Sendable {
     }
 }
 
-typealias AuthorizationGate = Gate<AuthorizationRequest, ChannelAuthorization>
+typealias AuthorizationGate = Gate<PusherAuthorizationRequest, PusherChannelAuthorization>

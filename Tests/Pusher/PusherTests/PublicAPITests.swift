@@ -15,7 +15,7 @@ private func makeClient() -> PusherClient {
     configuration.activityTimeout = .seconds(60)
     configuration.backoff = Backoff(base: .milliseconds(100), cap: .seconds(1))
     configuration.headers["X-App"] = "1"
-    configuration.authorizer = .callback { request in ChannelAuthorization(auth: "\(request.socketID):\(request.channel)") }
+    configuration.authorizer = .callback { request in PusherChannelAuthorization(auth: "\(request.socketID):\(request.channel)") }
     return PusherClient(configuration)
 }
 

@@ -9,7 +9,7 @@ import Testing
 /// What is another matter over sockets than in memory.
 @Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct PusherOnAPortTests {
-    private func withServer(_ body: (PusherServer, (_ key: String, Authorizer?) -> PusherClient) async throws -> Void) async throws {
+    private func withServer(_ body: (PusherServer, (_ key: String, PusherAuthorizer?) -> PusherClient) async throws -> Void) async throws {
         let server = PusherServer(app: PusherApp(id: "1", key: "key", secret: "secret"), log: .none)
         let address = try await server.start(on: SocketListener())
         do {
@@ -44,7 +44,7 @@ struct PusherOnAPortTests {
                 .callback { request in
                     let auth = ChannelSignature.token(
                         key: "key", secret: "secret", socketID: request.socketID, channel: request.channel, channelData: channelData)
-                    return ChannelAuthorization(auth: auth, channelData: channelData)
+                    return PusherChannelAuthorization(auth: auth, channelData: channelData)
                 })
             client.connect()
             let room = try client.subscribe("presence-room")

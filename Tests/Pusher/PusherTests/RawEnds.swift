@@ -1,4 +1,5 @@
 import RealtimeJSON
+import RealtimeCore
 import RealtimeSystem
 import PusherChannels
 import PusherServer
@@ -8,7 +9,7 @@ import RealtimeTesting
 final class RawServer: ListenerHandler, WebSocketEvents {
     static let greeting = #"{"event":"pusher:connection_established","data":"{\"socket_id\":\"1.2\",\"activity_timeout\":120}"}"#
 
-    let received = Recorder<JSONValue>()
+    let received = EventRecorder<JSONValue>()
     /// Those that are open.
     private let connections = Lock<[(id: ConnectionID, connection: any WebSocketConnection)]>([])
     private let count = Lock(0)
@@ -63,7 +64,7 @@ struct RawPusher {
     let client: PusherClient
 
     init(
-        greeting: [String] = [RawServer.greeting], authorizer: Authorizer = .secret("secret", userID: "me"),
+        greeting: [String] = [RawServer.greeting], authorizer: PusherAuthorizer = .secret("secret", userID: "me"),
         answer: @escaping @Sendable (_ event: String, _ data: JSONValue) -> [String] = RawPusher.subscribing
     ) async throws {
         self.network = InMemoryNetwork(clock: self.clock)
@@ -103,8 +104,8 @@ final class RawClient: Sendable {
         func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) { self.owner?.received(batch) }
     }
 
-    let frames = Recorder<String>()
-    let endings = Recorder<CloseReason>()
+    let frames = EventRecorder<String>()
+    let endings = EventRecorder<CloseReason>()
     private let connection = Lock<(any WebSocketConnection)?>(nil)
 
     /// Open, and greeted if the server likes it.

@@ -1,4 +1,5 @@
 import RealtimeJSON
+import RealtimeCore
 import PusherChannels
 import PusherServer
 import RealtimeSockets
@@ -9,7 +10,7 @@ import Testing
 @Suite(.usesSockets) struct SecretsTests {
     /// A whole session with everything in it that must not be told, and every line and error that came of it.
     @Test func noLogLineAndNoErrorHoldsASecretASignatureAUserOrAPayload() async throws {
-        let (lines, clock) = (Recorder<String>(), ManualClock())
+        let (lines, clock) = (EventRecorder<String>(), ManualClock())
         let log = LogSink(minimumLevel: .debug) { lines.record("\($0) \($1) \($2)") }
         let network = InMemoryNetwork(clock: clock)
         var app = PusherApp(id: "1", key: "key", secret: "app-secret-1")
@@ -18,7 +19,7 @@ import Testing
         let address = try await server.start(on: network.listener())
         let serverEvents = server.events
 
-        func client(_ authorizer: Authorizer) -> PusherClient {
+        func client(_ authorizer: PusherAuthorizer) -> PusherClient {
             var configuration = PusherConfiguration(key: "key", host: address.host, port: address.port, useTLS: false)
             configuration.transports = network.transports()
             configuration.authorizer = authorizer
@@ -33,7 +34,7 @@ import Testing
             ApplicationServer { _, _ in HTTPResponse(status: 500, text: "answer-body-1") })
         let asking = client(
             .endpoint(
-                AuthorizationEndpoint(
+                PusherAuthorizationEndpoint(
                     try Endpoint("http://app:\(application.port)/auth?token=query-token-1"), headers: ["Cookie": "cookie-1"],
                     parameters: ["session": "parameter-1"])))
         let errors = [good.errors, bad.errors, asking.errors]
@@ -83,12 +84,12 @@ import Testing
     }
 
     @Test func whatTheApplicationThrowsIsNamedByItsTypeAndKeptAsAValue() async throws {
-        let (lines, net) = (Recorder<String>(), try await InMemoryPusher())
+        let (lines, net) = (EventRecorder<String>(), try await InMemoryPusher())
         let log = LogSink(minimumLevel: .debug) { lines.record("\($0) \($1) \($2)") }
-        let authorizers: [Authorizer] = [
+        let authorizers: [PusherAuthorizer] = [
             .callback { _ in throw Talkative() },
             .endpoint(
-                AuthorizationEndpoint(Endpoint(scheme: "http", host: "app", port: 1), freshHeaders: { throw Talkative() })),
+                PusherAuthorizationEndpoint(Endpoint(scheme: "http", host: "app", port: 1), freshHeaders: { throw Talkative() })),
         ]
         for authorizer in authorizers {
             let client = net.client {
@@ -124,12 +125,12 @@ import Testing
         HTTPResponse(status: 500, text: String(repeating: "answer-token-1 ", count: 20_000)),
     ])
     func nothingOfAnApplicationServersAnswerIsLogged(_ answer: HTTPResponse) async throws {
-        let (lines, net) = (Recorder<String>(), try await InMemoryPusher())
+        let (lines, net) = (EventRecorder<String>(), try await InMemoryPusher())
         let application = try await net.network.listener(host: "app").start(ApplicationServer { _, _ in answer })
         let client = net.client {
             $0.log = LogSink(minimumLevel: .debug) { lines.record("\($0) \($1) \($2)") }
             $0.authorizer = .endpoint(
-                AuthorizationEndpoint(
+                PusherAuthorizationEndpoint(
                     Endpoint(scheme: "http", host: "app", port: application.port, target: "/auth?key=query-token-1#fragment-token-1"),
                     headers: ["Authorization": "Bearer header-token-1"], freshHeaders: { ["Cookie": "header-token-2"] }))
         }
@@ -145,23 +146,23 @@ import Testing
 
     /// Over sockets, where the host is looked up and named in errors.
     @Test func aUserNameInAnAddressIsRefusedAndNotRepeated() async throws {
-        let lines = Recorder<String>()
-        #expect(throws: TransportError.self) { try Authorizer.endpoint("https://anna:hunter-1@example.org/auth") }
+        let lines = EventRecorder<String>()
+        #expect(throws: TransportError.self) { try PusherAuthorizer.endpoint("https://anna:hunter-1@example.org/auth") }
         do {
-            _ = try Authorizer.endpoint("https://anna:hunter-1@example.org/auth")
+            _ = try PusherAuthorizer.endpoint("https://anna:hunter-1@example.org/auth")
         } catch {
             #expect(error.code == .invalidURL && !error.message.contains("hunter"))
         }
         let server = PusherServer(app: .random())
         let address = try await server.start(on: SocketListener())
-        func client(_ host: String, _ authorizer: Authorizer?) -> PusherClient {
+        func client(_ host: String, _ authorizer: PusherAuthorizer?) -> PusherClient {
             var configuration = PusherConfiguration(key: server.app.key, host: host, port: address.port, useTLS: false)
             configuration.authorizer = authorizer
             configuration.log = LogSink(minimumLevel: .debug) { lines.record("\($0) \($1) \($2)") }
             return PusherClient(configuration)
         }
         let endpoint = Endpoint(scheme: "http", host: "anna:hunter-1@127.0.0.1", port: address.port, target: "/auth?query-hunter-2")
-        let asking = client(address.host, .endpoint(AuthorizationEndpoint(endpoint)))
+        let asking = client(address.host, .endpoint(PusherAuthorizationEndpoint(endpoint)))
         asking.connect()
         let channel = try asking.subscribe("private-one")
         let error = try await #require(throws: PusherError.self) { try await channel.subscribed() }
@@ -185,7 +186,7 @@ import Testing
 
     /// What a server says that repeats what it was sent.
     @Test func aServerThatRepeatsOurHeaderFieldsIsNotRepeated() async throws {
-        let (lines, net) = (Recorder<String>(), try await InMemoryPusher())
+        let (lines, net) = (EventRecorder<String>(), try await InMemoryPusher())
         let client = net.client {
             $0.headers = ["Authorization": "Bearer header-token-1"]
             $0.log = LogSink(minimumLevel: .debug) { lines.record("\($0) \($1) \($2)") }

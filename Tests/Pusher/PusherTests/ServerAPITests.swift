@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 private final class Answer: HTTPResponder {
-    let response = Recorder<HTTPResponse>()
+    let response = EventRecorder<HTTPResponse>()
 
     func respond(_ response: HTTPResponse) { self.response.record(response) }
     func begin(_ head: HTTPResponseHead) {}

@@ -8,7 +8,7 @@ import Testing
 
 @Suite struct ServerHookTests {
     @Test func aClientIsGreetedWhenTheHookHasAcceptedIt() async throws {
-        let gate = Gate<ConnectionAttempt, PusherServerVerdict>()
+        let gate = Gate<PusherConnectionAttempt, PusherServerDecision>()
         var hooks = PusherServerHooks()
         hooks.onConnect = { await gate.ask($0) }
         let pusher = try await InMemoryPusher(hooks: hooks)
@@ -45,7 +45,7 @@ import Testing
     }
 
     @Test func aHookIsCancelledWhenItsClientHasGone() async throws {
-        let gate = Gate<ConnectionAttempt, PusherServerVerdict>()
+        let gate = Gate<PusherConnectionAttempt, PusherServerDecision>()
         var hooks = PusherServerHooks()
         hooks.onConnect = { await gate.ask($0) }
         let pusher = try await InMemoryPusher(hooks: hooks)
@@ -74,7 +74,7 @@ import Testing
     }
 
     @Test func clientEventsKeepTheirOrderWhileTheHookIsAsked() async throws {
-        let gate = Gate<ClientEventAttempt, PusherServerVerdict>()
+        let gate = Gate<PusherClientEventAttempt, PusherServerDecision>()
         var hooks = PusherServerHooks()
         hooks.onClientEvent = { await gate.ask($0) }
         let pusher = try await InMemoryPusher(hooks: hooks)

@@ -93,13 +93,13 @@ import Testing
     // MARK: Names
 
     @Test(arguments: [
-        ("news", ChannelKind.public), ("cache-news", .public), ("private", .public), ("privateX", .public), ("Private-x", .public),
+        ("news", PusherChannelKind.public), ("cache-news", .public), ("private", .public), ("privateX", .public), ("Private-x", .public),
         ("presence", .public),
         ("private-x", .private), ("private-", .private), ("private-cache-x", .private), ("private-encrypted", .private),
         ("private-encrypted-x", .encrypted),
         ("private-encrypted-cache-x", .encrypted), ("presence-x", .presence), ("presence-cache-x", .presence), ("x-private-y", .public),
     ])
-    func aChannelsKindIsInItsPrefixWithTheDash(name: String, kind: ChannelKind) {
+    func aChannelsKindIsInItsPrefixWithTheDash(name: String, kind: PusherChannelKind) {
         #expect(ChannelName.kind(of: name) == kind)
         #expect(kind.needsAuthorization == (kind != .public) && kind.allowsClientEvents == (kind == .private || kind == .presence))
     }

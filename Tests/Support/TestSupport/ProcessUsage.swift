@@ -6,7 +6,7 @@ package struct ProcessUsage: Sendable, CustomStringConvertible {
     package let descriptors, threads, residentKiB: Int
 
     package static func now() -> ProcessUsage {
-        ProcessUsage(descriptors: self.entries("/proc/self/fd"), threads: self.entries("/proc/self/task"), residentKiB: self.resident())
+        ProcessUsage(descriptors: self.entries("/proc/self/fd"), threads: self.entries("/proc/self/task"), residentKiB: self.handler())
     }
 
     /// A sanitizer keeps what was freed, and its own memory would be counted as ours.
@@ -23,7 +23,7 @@ package struct ProcessUsage: Sendable, CustomStringConvertible {
     }
 
     /// In whole pages: the C library's own count is not visible from Swift.
-    private static func resident() -> Int {
+    private static func handler() -> Int {
         guard let file = fopen("/proc/self/statm", "r") else { return 0 }
         defer { fclose(file) }
         var line = [CChar](repeating: 0, count: 256)

@@ -30,7 +30,7 @@ public enum EndReason: Sendable, Hashable, CustomStringConvertible {
     }
 }
 
-package struct Appended {
+package struct AppendResult {
     package var wakeUp: WakeUp?
     package var becameFull = false
     package var isFull = false
@@ -52,7 +52,7 @@ package final class EventBuffer<Element: Sendable>: Sendable {
     private struct State: Sendable {
         var pending = Batch()
         var dropped = 0
-        @Rare var ended: EndReason?
+        @Boxed var ended: EndReason?
         var waiting: WakeUp?
         var isFull = false
         var isBeingRead = false
@@ -70,10 +70,10 @@ package final class EventBuffer<Element: Sendable>: Sendable {
     package var endReason: EndReason? { self.state.withLock { $0.ended } }
 
     /// - Parameter fill: appends to the array, and does nothing else to it.
-    package func append(_ fill: (inout [Element]) -> Void) -> Appended {
+    package func append(_ fill: (inout [Element]) -> Void) -> AppendResult {
         self.state.withLock { state in
-            guard state.ended == nil else { return Appended() }
-            var result = Appended()
+            guard state.ended == nil else { return AppendResult() }
+            var result = AppendResult()
             fill(&state.pending.elements)
             let waiting = state.pending.elements.count - state.pending.start
             switch self.policy {

@@ -1,9 +1,9 @@
 /// Who fills the buffers of sequences, and hears of what becomes of them. Called on the consumers' threads.
 package protocol EventSource: AnyObject, Sendable {
     /// The listener's buffer had been full, and was emptied.
-    func drained(_ listener: ListenerID)
+    func drained(_ listener: ConsumerID)
     /// The last copy of the listener's sequence was dropped.
-    func left(_ listener: ListenerID)
+    func consumerGone(_ listener: ConsumerID)
 }
 
 /// Events as they come, in order.
@@ -27,10 +27,10 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
     @usableFromInline
     package final class Listener: Sendable {
         @usableFromInline package let buffer: EventBuffer<Element>
-        private let id: ListenerID
+        private let id: ConsumerID
         private let source: any EventSource
 
-        package init(_ buffer: EventBuffer<Element>, _ id: ListenerID, of source: any EventSource) {
+        package init(_ buffer: EventBuffer<Element>, _ id: ConsumerID, of source: any EventSource) {
             self.buffer = buffer
             self.id = id
             self.source = source
@@ -38,7 +38,7 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
 
         func drained() { self.source.drained(self.id) }
 
-        deinit { self.source.left(self.id) }
+        deinit { self.source.consumerGone(self.id) }
     }
 
     @usableFromInline package let listener: Listener

@@ -38,7 +38,7 @@ struct InMemoryHTTPTransport: HTTPTransport {
 }
 
 /// One request and its answer, from both sides.
-final class InMemoryExchange: HTTPResponder, Sleeper {
+final class InMemoryExchange: HTTPResponder, TimerClient {
     private struct State: Sendable {
         var head: HTTPResponseHead?
         var pieces: [[UInt8]] = []
@@ -95,12 +95,12 @@ final class InMemoryExchange: HTTPResponder, Sleeper {
         self.leave()
     }
 
-    func wakeUp() {
+    func timerFired() {
         self.fail(TransportError(.timedOut, "\(self.request.endpoint) did not answer within \(self.request.idleTimeout)."))
     }
 
     private func wait(until isReady: (State) -> Bool) async throws(TransportError) {
-        self.network.time.wake(self, at: self.network.time.now.advanced(by: self.request.idleTimeout))
+        self.network.time.schedule(self, at: self.network.time.now.advanced(by: self.request.idleTimeout))
         await suspend { wakeUp in
             self.state.withLock { state in
                 guard !isReady(state), state.failure == nil, !Task.isCancelled else { return false }
@@ -110,7 +110,7 @@ final class InMemoryExchange: HTTPResponder, Sleeper {
         } withdraw: {
             self.state.withLock { $0.waiting.take() }
         }
-        self.network.time.wake(self, at: nil)
+        self.network.time.schedule(self, at: nil)
         if Task.isCancelled {
             let error = TransportError(.cancelled, "The request to \(self.request.endpoint) was taken back.")
             self.fail(error)

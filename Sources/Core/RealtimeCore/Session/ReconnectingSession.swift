@@ -12,7 +12,7 @@ package protocol ReconnectingSession: SessionMachine {
     /// A ping was sent.
     mutating func pinged(now: Instant)
     /// It was stopped while it was over already: whoever has begun to wait since wants an answer.
-    mutating func stoppedAgain(_ effects: inout Effects<Self>)
+    mutating func stopWhileStopped(_ effects: inout Effects<Self>)
 }
 
 extension ReconnectingSession {
@@ -28,7 +28,7 @@ extension ReconnectingSession {
 
     package mutating func stop(now: Instant, _ effects: inout Effects<Self>) {
         switch self.connection.stop(now: now) {
-        case .none: return self.stoppedAgain(&effects)
+        case .none: return self.stopWhileStopped(&effects)
         case .finishAndClose(let id): effects.commands.append(.close(id, .normal, reason: ""))
         case .finishAndAbandon(let id): effects.commands.append(.abandon(id))
         case .finish: break
@@ -56,7 +56,7 @@ extension ReconnectingSession {
         }
     }
 
-    package mutating func stoppedAgain(_ effects: inout Effects<Self>) {}
+    package mutating func stopWhileStopped(_ effects: inout Effects<Self>) {}
 
     /// What is due on the connection itself.
     package mutating func connectionTimeout(now: Instant, _ effects: inout Effects<Self>) {

@@ -5,9 +5,9 @@ public import RealtimeSystem
 /// It is the only place with a lock and a timer, it runs any session machine, and it owns no task. The connection
 /// holds the driver until it has ended, so its owner, the public client, stops it when it is dropped.
 @usableFromInline
-package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sleeper, EventSource {
+package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, TimerClient, EventSource {
     /// What a driver needs of the world around it. Drivers may share it.
-    package final class Surroundings: Sendable {
+    package final class Dependencies: Sendable {
         /// Begins the work on any thread and returns how to cancel it. `finished` may be called on any thread, once.
         package typealias Perform =
             @Sendable (
@@ -32,7 +32,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
         }
     }
 
-    fileprivate typealias Outcome = Result<Machine.Answer, Machine.Failure>
+    fileprivate typealias Outcome = Result<Machine.WaiterResult, Machine.Failure>
 
     fileprivate enum WorkState: Sendable {
         case starting
@@ -40,17 +40,17 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
     }
 
     fileprivate struct Registered: Sendable {
-        var listener: any EventListener<Machine.Event>
-        var lifetime: ListenerLifetime
+        var listener: any EventConsumer<Machine.Event>
+        var lifetime: ConsumerLifetime
     }
 
     @usableFromInline
     struct State: Sendable {
         var effects: Effects<Machine>
-        @usableFromInline var connections = Connections()
-        fileprivate var listeners = SmallDictionary<ListenerID, Registered>()
+        @usableFromInline var connections = OpenConnections()
+        fileprivate var listeners = SmallDictionary<ConsumerID, Registered>()
         /// By number, not as a count: a listener may end between its consumer's taking a batch and saying so.
-        var fullListeners: Set<ListenerID> = []
+        var fullConsumers: Set<ConsumerID> = []
         var paused: ConnectionID?
         fileprivate var waiters: [WaiterID: Waiter<Outcome>] = [:]
         var waiterDeadlines = Deadlines<WaiterID, Void>()
@@ -69,12 +69,12 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
     }
 
     @usableFromInline let state: Lock<State>
-    private let surroundings: Surroundings
-    private var time: any TimeSource { self.surroundings.time }
+    private let dependencies: Dependencies
+    private var time: any TimeSource { self.dependencies.time }
 
-    package init(_ machine: Machine, in surroundings: Surroundings) {
-        self.state = Lock(State(effects: Effects(logLevel: surroundings.log.minimumLevel), machine: machine))
-        self.surroundings = surroundings
+    package init(_ machine: Machine, in dependencies: Dependencies) {
+        self.state = Lock(State(effects: Effects(logLevel: dependencies.log.minimumLevel), machine: machine))
+        self.dependencies = dependencies
     }
 
     // MARK: From the user
@@ -117,9 +117,9 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
     /// A command that is answered exactly once, whatever becomes of the connection or of the caller.
     ///
     /// - Parameter limit: how long the caller waits; `nil` for as long as it takes.
-    package func ask(
+    package func awaitResult(
         limit: Duration? = nil, _ question: (inout Machine, WaiterID, Instant, inout Effects<Machine>) -> Void
-    ) async throws(Machine.Failure) -> Machine.Answer {
+    ) async throws(Machine.Failure) -> Machine.WaiterResult {
         let waiter = Waiter<Outcome>(limit: limit)
         var id = WaiterID(rawValue: 0)
         self.run { state, now in
@@ -129,8 +129,8 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
             question(&state.machine, id, now, &state.effects)
             // Who has no time to wait hears at once what there is, also where a test holds the clock.
             if let limit, limit <= .zero {
-                state.effects.commands.append(.answer(id, .failure(state.machine.timedOut(after: limit))))
-                state.machine.withdrawn(id, now: now, &state.effects)
+                state.effects.commands.append(.resume(id, .failure(state.machine.timedOut(after: limit))))
+                state.machine.cancelled(id, now: now, &state.effects)
             }
         }
         let asked = id
@@ -138,16 +138,16 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
     }
 
     /// A listener from now on. `register` tells the machine what it listens to; `convert` runs under the driver's lock.
-    package func listen<Element: Sendable>(
-        _ policy: BufferPolicy, lifetime: ListenerLifetime,
+    package func makeSequence<Element: Sendable>(
+        _ policy: BufferPolicy, lifetime: ConsumerLifetime,
         convert: @escaping @Sendable (ArraySlice<Machine.Event>, inout [Element]) -> Void,
-        register: (inout Machine, ListenerID, inout Effects<Machine>) -> Void
+        register: (inout Machine, ConsumerID, inout Effects<Machine>) -> Void
     ) -> EventSequence<Element> {
         let buffer = EventBuffer<Element>(policy)
-        let listener = ConvertingListener<Machine.Event, Element>(buffer: buffer, convert: convert)
-        var id = ListenerID(rawValue: 0)
+        let listener = ConvertingConsumer<Machine.Event, Element>(buffer: buffer, convert: convert)
+        var id = ConsumerID(rawValue: 0)
         self.run { state, _ in
-            id = ListenerID(rawValue: state.nextNumber())
+            id = ConsumerID(rawValue: state.nextNumber())
             state.listeners[id] = Registered(listener: listener, lifetime: lifetime)
             register(&state.machine, id, &state.effects)
         }
@@ -170,7 +170,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
         self.run { state, now in
             state.machine.stop(now: now, &state.effects)
             let everybody = state.listeners.keys.sorted { $0.rawValue < $1.rawValue }
-            state.effects.commands.append(.endListeners(everybody, .ended))
+            state.effects.commands.append(.endConsumers(everybody, .ended))
         }
     }
 
@@ -183,7 +183,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
 
     @usableFromInline
     package func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
-        var deferred = Deferred()
+        var deferred = ActionsAfterUnlock()
         self.state.withLock { state in
             let now = self.time.now
             state.effects.counters.messagesReceived += batch.entries.count
@@ -203,13 +203,13 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
         }
     }
 
-    package func wakeUp() {
+    package func timerFired() {
         self.run { state, now in
             state.armed = nil
             while let due = state.waiterDeadlines.popDue(now) {
                 let limit = state.waiters[due.key]?.limit ?? .zero
-                state.effects.commands.append(.answer(due.key, .failure(state.machine.timedOut(after: limit))))
-                state.machine.withdrawn(due.key, now: now, &state.effects)
+                state.effects.commands.append(.resume(due.key, .failure(state.machine.timedOut(after: limit))))
+                state.machine.cancelled(due.key, now: now, &state.effects)
             }
             if let deadline = state.machine.nextDeadline, deadline <= now { state.machine.timeout(now: now, &state.effects) }
             assert(state.machine.nextDeadline.map { $0 > now } ?? true, "a deadline that stays in the past would wake us for ever")
@@ -219,14 +219,14 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
     private func withdraw(_ id: WaiterID) {
         self.run { state, now in
             guard state.waiters[id] != nil else { return }
-            state.effects.commands.append(.answer(id, .failure(Machine.cancelled)))
-            state.machine.withdrawn(id, now: now, &state.effects)
+            state.effects.commands.append(.resume(id, .failure(Machine.cancelled)))
+            state.machine.cancelled(id, now: now, &state.effects)
         }
     }
 
     private func begin(_ id: WorkID, _ work: Machine.Work) {
         guard self.state.withLock({ $0.works[id] != nil }) else { return }
-        let cancel = self.surroundings.perform(work) { [weak self] result in
+        let cancel = self.dependencies.perform(work) { [weak self] result in
             self?.run { state, now in
                 guard state.works.take(id) != nil else { return }
                 state.machine.workFinished(id, result, now: now, &state.effects)
@@ -240,7 +240,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
         if !isWanted { cancel?() }
     }
 
-    package func drained(_ id: ListenerID) {
+    package func drained(_ id: ConsumerID) {
         self.run { state, now, deferred in
             // It may have filled up again meanwhile, and will be drained again.
             guard let registered = state.listeners[id], !registered.listener.isFull else { return }
@@ -248,10 +248,10 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
         }
     }
 
-    package func left(_ id: ListenerID) {
+    package func consumerGone(_ id: ConsumerID) {
         self.run { state, now, deferred in
             guard state.listeners.removeValue(forKey: id) != nil else { return }
-            state.machine.left(id)
+            state.machine.consumerGone(id)
             self.isFullNoLonger(id, &state, now, &deferred)
         }
     }
@@ -262,8 +262,8 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
         self.run { state, now, _ in input(&state, now) }
     }
 
-    private func run(_ input: (inout State, Instant, inout Deferred) -> Void) {
-        var deferred = Deferred()
+    private func run(_ input: (inout State, Instant, inout ActionsAfterUnlock) -> Void) {
+        var deferred = ActionsAfterUnlock()
         self.state.withLock { state in
             // Read under the lock: for a machine, time never runs back.
             let now = self.time.now
@@ -273,22 +273,22 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
         deferred.run()
     }
 
-    private func finishStep(_ state: inout State, reading id: ConnectionID?, _ now: Instant, _ deferred: inout Deferred) {
+    private func finishStep(_ state: inout State, reading id: ConnectionID?, _ now: Instant, _ deferred: inout ActionsAfterUnlock) {
         if !state.effects.deliveries.isEmpty { self.deliver(&state, reading: id, now, &deferred) }
         if !state.effects.commands.isEmpty { self.obey(&state, now, &deferred) }
         self.arm(&state)
     }
 
-    private func deliver(_ state: inout State, reading id: ConnectionID?, _ now: Instant, _ deferred: inout Deferred) {
+    private func deliver(_ state: inout State, reading id: ConnectionID?, _ now: Instant, _ deferred: inout ActionsAfterUnlock) {
         var start = 0
         var isFull = false
         for run in state.effects.runs {
-            for id in state.machine.listeners(on: run.route) {
+            for id in state.machine.consumers(on: run.route) {
                 guard let registered = state.listeners[id] else { continue }
                 let appended = registered.listener.append(state.effects.deliveries[start..<run.end])
                 deferred.wake(appended.wakeUp)
                 state.effects.counters.eventsDropped += appended.dropped
-                if appended.becameFull { state.fullListeners.insert(id) }
+                if appended.becameFull { state.fullConsumers.insert(id) }
                 isFull = isFull || appended.isFull
             }
             start = run.end
@@ -302,11 +302,11 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
         state.machine.reading(id, paused: true, now: now)
     }
 
-    private func obey(_ state: inout State, _ now: Instant, _ deferred: inout Deferred) {
+    private func obey(_ state: inout State, _ now: Instant, _ deferred: inout ActionsAfterUnlock) {
         for command in state.effects.commands {
             switch command {
             case .open(let id, let request):
-                let connection = self.surroundings.transport.makeConnection(request, id: id, events: self)
+                let connection = self.dependencies.transport.makeConnection(request, id: id, events: self)
                 state.connections[id] = connection
                 deferred.add(.open(connection))
             case .send(let id, let message):
@@ -323,36 +323,36 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
                 deferred.add(.run { self.begin(id, work) })
             case .cancel(let id):
                 if case .running(let cancel?) = state.works.take(id) { deferred.add(.run(cancel)) }
-            case .answer(let id, let outcome):
+            case .resume(let id, let outcome):
                 state.waiterDeadlines.set(id, nil)
                 deferred.wake(state.waiters.take(id)?.fulfil(outcome))
-            case .endListeners(let ids, let reason):
+            case .endConsumers(let ids, let reason):
                 for id in ids { self.end(id, reason, &state, now, &deferred) }
             case .finish(let reason):
                 let ending = state.listeners.entries.filter { $0.value.lifetime == .connection }.map(\.key)
                 for id in ending.sorted(by: { $0.rawValue < $1.rawValue }) { self.end(id, .closed(reason), &state, now, &deferred) }
             case .log(let level, let message):
-                deferred.add(.run { [surroundings] in surroundings.log.log(level, surroundings.subsystem, message) })
+                deferred.add(.run { [dependencies] in dependencies.log.log(level, dependencies.subsystem, message) })
             }
         }
         // A server's many are worth their memory; a client's few are not, and it has none for most of the time.
         state.effects.commands.removeAll(keepingCapacity: state.effects.commands.count > 16)
     }
 
-    private func end(_ id: ListenerID, _ reason: EndReason, _ state: inout State, _ now: Instant, _ deferred: inout Deferred) {
+    private func end(_ id: ConsumerID, _ reason: EndReason, _ state: inout State, _ now: Instant, _ deferred: inout ActionsAfterUnlock) {
         guard let registered = state.listeners.removeValue(forKey: id) else { return }
-        state.machine.left(id)
+        state.machine.consumerGone(id)
         deferred.wake(registered.listener.finish(reason))
         self.isFullNoLonger(id, &state, now, &deferred)
     }
 
-    private func isFullNoLonger(_ id: ListenerID, _ state: inout State, _ now: Instant, _ deferred: inout Deferred) {
-        guard state.fullListeners.remove(id) != nil, state.fullListeners.isEmpty, let paused = state.paused.take() else { return }
+    private func isFullNoLonger(_ id: ConsumerID, _ state: inout State, _ now: Instant, _ deferred: inout ActionsAfterUnlock) {
+        guard state.fullConsumers.remove(id) != nil, state.fullConsumers.isEmpty, let paused = state.paused.take() else { return }
         self.resume(paused, &state, now, &deferred)
     }
 
     /// The wish is noted under the lock, so that it keeps its order with the wish to pause; the flush carries it out.
-    private func resume(_ id: ConnectionID, _ state: inout State, _ now: Instant, _ deferred: inout Deferred) {
+    private func resume(_ id: ConnectionID, _ state: inout State, _ now: Instant, _ deferred: inout ActionsAfterUnlock) {
         guard let connection = state.connections[id] else { return }
         connection.resumeReading()
         deferred.flush(connection)
@@ -364,11 +364,11 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Sle
     private func arm(_ state: inout State) {
         guard let next = state.nextDeadline else {
             // At the end nothing is left behind.
-            if state.armed.take() != nil { self.time.wake(self, at: nil) }
+            if state.armed.take() != nil { self.time.schedule(self, at: nil) }
             return
         }
         guard state.armed.map({ next < $0 }) ?? true else { return }
         state.armed = next
-        self.time.wake(self, at: next)
+        self.time.schedule(self, at: next)
     }
 }

@@ -7,14 +7,14 @@ package struct WaiterID: Hashable, Sendable {
 
 /// A listener that was asked for.
 @usableFromInline
-package struct ListenerID: Hashable, Sendable {
+package struct ConsumerID: Hashable, Sendable {
     package var rawValue: UInt64
     package init(rawValue: UInt64) { self.rawValue = rawValue }
 }
 
 /// Where an event goes: a number under which the machine knows a set of listeners.
 @usableFromInline
-package struct Route: Hashable, Sendable {
+package struct EventRoute: Hashable, Sendable {
     /// Half a word: a channel has several.
     @usableFromInline let number: UInt32
 
@@ -42,20 +42,20 @@ package struct Effects<Machine: SessionMachine>: Sendable {
         case work(WorkID, Machine.Work)
         /// The result is not wanted any more.
         case cancel(WorkID)
-        case answer(WaiterID, Result<Machine.Answer, Machine.Failure>)
+        case resume(WaiterID, Result<Machine.WaiterResult, Machine.Failure>)
         /// These listeners have nothing more to expect.
-        case endListeners([ListenerID], EndReason)
+        case endConsumers([ConsumerID], EndReason)
         /// Over until the next `start`: the listeners that live as long as the connection are finished.
         case finish(CloseReason)
-        case log(LogLevel, String)
+        case log(LogSink.Level, String)
     }
 
     /// Events for one route, up to a place in `deliveries`.
     package struct Run: Sendable {
-        package var route: Route
+        package var route: EventRoute
         package var end: Int
 
-        package init(_ route: Route, end: Int) {
+        package init(_ route: EventRoute, end: Int) {
             self.route = route
             self.end = end
         }
@@ -67,13 +67,13 @@ package struct Effects<Machine: SessionMachine>: Sendable {
     package var deliveries: [Machine.Event] = []
     package var runs: [Run] = []
     package var counters = Counters()
-    package let logLevel: LogLevel
+    package let logLevel: LogSink.Level
 
-    package init(logLevel: LogLevel = .error) {
+    package init(logLevel: LogSink.Level = .error) {
         self.logLevel = logLevel
     }
 
-    package mutating func log(_ level: LogLevel, _ message: @autoclosure () -> String) {
+    package mutating func log(_ level: LogSink.Level, _ message: @autoclosure () -> String) {
         guard level >= self.logLevel else { return }
         self.commands.append(.log(level, message()))
     }
@@ -92,7 +92,7 @@ package struct Effects<Machine: SessionMachine>: Sendable {
 @usableFromInline
 package protocol SessionMachine: Sendable {
     associatedtype Event: Sendable
-    associatedtype Answer: Sendable
+    associatedtype WaiterResult: Sendable
     associatedtype Failure: Error
     associatedtype Work: Sendable
     associatedtype WorkResult: Sendable
@@ -110,12 +110,12 @@ package protocol SessionMachine: Sendable {
     mutating func timeout(now: Instant, _ effects: inout Effects<Self>)
 
     /// The caller has gone and has had its answer: its task was cancelled, or its time was up.
-    mutating func withdrawn(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>)
+    mutating func cancelled(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>)
 
     /// Who listens on a route now.
-    func listeners(on route: Route) -> [ListenerID]
+    func consumers(on route: EventRoute) -> [ConsumerID]
     /// The listener has gone.
-    mutating func left(_ listener: ListenerID)
+    mutating func consumerGone(_ listener: ConsumerID)
 
     static var cancelled: Failure { get }
     func timedOut(after: Duration) -> Failure

@@ -8,31 +8,6 @@ import os
 private let writeBytes: @Sendable (Int32, UnsafeRawPointer?, Int) -> Int = write
 #endif
 
-/// How much a log message matters.
-public enum LogLevel: Int, Comparable, Sendable, CustomStringConvertible {
-    /// Every step, for whoever looks for a fault.
-    case debug
-    /// What happens in the ordinary course: connected, subscribed.
-    case info
-    /// Something went wrong and the library deals with it.
-    case warning
-    /// Something went wrong and stays so.
-    case error
-
-    /// Whether the left one matters less.
-    public static func < (lhs: Self, rhs: Self) -> Bool { lhs.rawValue < rhs.rawValue }
-
-    /// The level's name, as in `warning`.
-    public var description: String {
-        switch self {
-        case .debug: "debug"
-        case .info: "info"
-        case .warning: "warning"
-        case .error: "error"
-        }
-    }
-}
-
 /// Where log messages go. No message ever holds a secret, a token or a payload.
 ///
 /// ```swift
@@ -41,13 +16,38 @@ public enum LogLevel: Int, Comparable, Sendable, CustomStringConvertible {
 /// }
 /// ```
 public struct LogSink: Sendable {
+    /// How much a log message matters.
+    public enum Level: Int, Comparable, Sendable, CustomStringConvertible {
+        /// Every step, for whoever looks for a fault.
+        case debug
+        /// What happens in the ordinary course: connected, subscribed.
+        case info
+        /// Something went wrong and the library deals with it.
+        case warning
+        /// Something went wrong and stays so.
+        case error
+
+        /// Whether the left one matters less.
+        public static func < (lhs: Self, rhs: Self) -> Bool { lhs.rawValue < rhs.rawValue }
+
+        /// The level's name, as in `warning`.
+        public var description: String {
+            switch self {
+            case .debug: "debug"
+            case .info: "info"
+            case .warning: "warning"
+            case .error: "error"
+            }
+        }
+    }
+
     /// What is below this is not even put into words.
-    public var minimumLevel: LogLevel
-    private let write: @Sendable (_ level: LogLevel, _ subsystem: String, _ message: String) -> Void
+    public var minimumLevel: Level
+    private let write: @Sendable (_ level: Level, _ subsystem: String, _ message: String) -> Void
 
     /// A sink of your own. `write` is called outside all locks, on whatever thread had something to say, so it
     /// should be quick.
-    public init(minimumLevel: LogLevel, write: @escaping @Sendable (_ level: LogLevel, _ subsystem: String, _ message: String) -> Void) {
+    public init(minimumLevel: Level, write: @escaping @Sendable (_ level: Level, _ subsystem: String, _ message: String) -> Void) {
         self.minimumLevel = minimumLevel
         self.write = write
     }
@@ -59,12 +59,12 @@ public struct LogSink: Sendable {
     public static let none = LogSink(minimumLevel: .error) { _, _, _ in }
 
     /// Says something. `message` is evaluated only when somebody wants it.
-    package func log(_ level: LogLevel, _ subsystem: String, _ message: @autoclosure () -> String) {
+    package func log(_ level: Level, _ subsystem: String, _ message: @autoclosure () -> String) {
         guard level >= self.minimumLevel else { return }
         self.write(level, subsystem, message())
     }
 
-    private static func writeToSystem(_ level: LogLevel, _ subsystem: String, _ message: String) {
+    private static func writeToSystem(_ level: Level, _ subsystem: String, _ message: String) {
         #if canImport(os)
         let logger = Logger(subsystem: "swift-realtime", category: subsystem)
         switch level {

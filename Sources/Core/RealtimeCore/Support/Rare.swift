@@ -2,7 +2,7 @@
 /// pointer's room while it is not.
 @propertyWrapper
 @usableFromInline
-package enum Rare<Value> {
+package enum Boxed<Value> {
     case absent
     indirect case present(Value)
 
@@ -20,7 +20,7 @@ package enum Rare<Value> {
     }
 }
 
-extension Rare: Sendable where Value: Sendable {}
+extension Boxed: Sendable where Value: Sendable {}
 
 extension Dictionary {
     /// Removes a value and returns it. With the last one the memory goes too, which `removeValue(forKey:)` keeps.

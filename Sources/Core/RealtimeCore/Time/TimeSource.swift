@@ -6,18 +6,18 @@ package protocol TimeSource: AnyObject, Sendable {
     ///
     /// It only takes note and never calls back from within, so it may be called under a lock.
     /// It holds the sleeper weakly. It may wake it late, never early.
-    func wake(_ sleeper: any Sleeper, at instant: Instant?)
+    func schedule(_ client: any TimerClient, at instant: Instant?)
 }
 
-package protocol Sleeper: AnyObject, Sendable {
+package protocol TimerClient: AnyObject, Sendable {
     /// Called on the time source's own thread.
-    func wakeUp()
+    func timerFired()
 }
 
 /// Who wants to be woken when.
-package struct WakeList: Sendable {
+package struct TimerQueue: Sendable {
     private struct Reference: Sendable {
-        weak var sleeper: (any Sleeper)?
+        weak var client: (any TimerClient)?
     }
 
     private var deadlines = Deadlines<ObjectIdentifier, Reference>()
@@ -31,17 +31,17 @@ package struct WakeList: Sendable {
 
     package var earliest: Instant? { self.deadlines.earliest }
 
-    package mutating func set(_ sleeper: any Sleeper, _ instant: Instant?) {
-        let key = ObjectIdentifier(sleeper)
+    package mutating func set(_ client: any TimerClient, _ instant: Instant?) {
+        let key = ObjectIdentifier(client)
         if let instant {
-            self.deadlines.set(key, instant, Reference(sleeper: sleeper))
+            self.deadlines.set(key, instant, Reference(client: client))
         } else {
             self.deadlines.remove(key)
         }
     }
 
     /// Takes out the first wish that is due. The sleeper is `nil` when it is gone.
-    package mutating func popDue(_ now: Instant) -> (instant: Instant, sleeper: (any Sleeper)?)? {
-        self.deadlines.popDue(now).map { ($0.instant, $0.companion.sleeper) }
+    package mutating func popDue(_ now: Instant) -> (instant: Instant, client: (any TimerClient)?)? {
+        self.deadlines.popDue(now).map { ($0.instant, $0.companion.client) }
     }
 }

@@ -25,7 +25,7 @@ final class EncodingBuffer {
         var key: (any CodingKey)?
     }
 
-    private(set) var settings: ValueEncoder
+    private(set) var settings: JSONValueEncoder
     private let basePath: [any CodingKey]
     // The checks at run time that nobody else is writing take a third of the time to encode. They are not needed: none of the
     // changes here calls foreign code.
@@ -34,7 +34,7 @@ final class EncodingBuffer {
     private var inserts: [(offset: Int, buffer: EncodingBuffer)] = []
     @exclusivity(unchecked) private var lastNumber: UInt32 = 0
 
-    init(settings: ValueEncoder, basePath: [any CodingKey] = []) {
+    init(settings: JSONValueEncoder, basePath: [any CodingKey] = []) {
         self.settings = settings
         self.basePath = basePath
     }
@@ -50,7 +50,7 @@ final class EncodingBuffer {
 
     /// Encodes a value behind what is in `bytes`, which stays as it was when that throws. The buffer is used again for the next
     /// value: making one takes longer than encoding most messages.
-    static func encode<Value: Encodable>(_ value: Value, _ settings: ValueEncoder, to bytes: inout [UInt8]) throws {
+    static func encode<Value: Encodable>(_ value: Value, _ settings: JSONValueEncoder, to bytes: inout [UInt8]) throws {
         var buffer = Self.spare.withLock { $0.buffer.take() } ?? EncodingBuffer(settings: settings)
         buffer.settings = settings
         let mark = bytes.count
@@ -271,10 +271,10 @@ final class EncodingBuffer {
     @exclusivity(unchecked) private var plainType: ObjectIdentifier?
 
     @inline(__always)
-    private func foreign<Value>(_ type: Value.Type) -> ForeignType? {
+    private func foreign<Value>(_ type: Value.Type) -> FoundationType? {
         let identifier = ObjectIdentifier(type)
         if identifier == self.plainType { return nil }
-        if let foreign = ForeignType(type) { return foreign }
+        if let foreign = FoundationType(type) { return foreign }
         self.plainType = identifier
         return nil
     }

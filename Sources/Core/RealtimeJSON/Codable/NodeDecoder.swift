@@ -1,6 +1,6 @@
 /// The decoder that a value's `init(from:)` sees: a document and a place in it.
 struct NodeDecoder: Decoder, SingleValueDecodingContainer {
-    let document: ValueDocument
+    let document: JSONDocument
     let index: Int
     /// The names of the members are a dictionary's keys and are not converted.
     var keepsKeys = false

@@ -1,6 +1,6 @@
 /// The members of an object, found by name.
 struct NodeKeyedContainer<Key: CodingKey>: KeyedDecodingContainerProtocol {
-    private let document: ValueDocument
+    private let document: JSONDocument
     private let index: Int
     /// Where the values are, by name: only for large objects and converted names. Others are looked through each time, which is
     /// faster than a table and finds the last of several that have the same name.
@@ -16,7 +16,7 @@ struct NodeKeyedContainer<Key: CodingKey>: KeyedDecodingContainerProtocol {
         self.places = node.length > 16 || convertsKeys ? Self.places(document, decoder.index, convertsKeys: convertsKeys) : nil
     }
 
-    private static func places(_ document: ValueDocument, _ index: Int, convertsKeys: Bool) -> [String: Int] {
+    private static func places(_ document: JSONDocument, _ index: Int, convertsKeys: Bool) -> [String: Int] {
         let node = document.nodes[index]
         var places: [String: Int] = [:]
         places.reserveCapacity(Int(node.length))
@@ -150,12 +150,12 @@ struct NodeKeyedContainer<Key: CodingKey>: KeyedDecodingContainerProtocol {
     private func decoder(at place: Int?, _ key: any CodingKey) -> any Decoder {
         if let place { return NodeDecoder(document: self.document, index: place) }
         let null = JSONNode(kind: .null, offset: self.document.nodes[self.index].offset, length: 0, end: 1)
-        let document = ValueDocument(bytes: [], nodes: [null], settings: self.document.settings, basePath: self.codingPath + [key])
+        let document = JSONDocument(bytes: [], nodes: [null], settings: self.document.settings, basePath: self.codingPath + [key])
         return NodeDecoder(document: document, index: 0)
     }
 }
 
-extension ValueDocument {
+extension JSONDocument {
     func find(_ name: StaticString, in index: Int) -> Int? {
         name.withUTF8Buffer { self.find($0, in: index) }
     }

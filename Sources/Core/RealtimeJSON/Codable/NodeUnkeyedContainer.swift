@@ -1,11 +1,11 @@
 /// The elements of an array, one after the other.
 struct NodeUnkeyedContainer: UnkeyedDecodingContainer {
-    private let document: ValueDocument
+    private let document: JSONDocument
     private let index: Int
     private var next: Int
     private(set) var currentIndex = 0
 
-    init(_ document: ValueDocument, _ index: Int) throws {
+    init(_ document: JSONDocument, _ index: Int) throws {
         guard document.nodes[index].kind == .array else { throw document.mismatch([Any].self, at: index) }
         self.document = document
         self.index = index
@@ -18,7 +18,7 @@ struct NodeUnkeyedContainer: UnkeyedDecodingContainer {
 
     /// An element that could not be decoded stays the next one.
     @inline(__always)
-    private mutating func take<Value>(_ type: Value.Type, _ read: (ValueDocument, Int) throws -> Value) throws -> Value {
+    private mutating func take<Value>(_ type: Value.Type, _ read: (JSONDocument, Int) throws -> Value) throws -> Value {
         guard !self.isAtEnd else {
             let path = self.codingPath + [ValueKey(index: self.currentIndex)]
             let context = DecodingError.Context(codingPath: path, debugDescription: "The array has no more elements.")

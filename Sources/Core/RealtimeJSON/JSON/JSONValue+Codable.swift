@@ -1,5 +1,5 @@
 extension JSONValue: Codable {
-    /// Takes whatever value is there. From a decoder other than ``ValueDecoder`` numbers come without digits that `Double` does not hold.
+    /// Takes whatever value is there. From a decoder other than ``JSONValueDecoder`` numbers come without digits that `Double` does not hold.
     public init(from decoder: any Decoder) throws {
         if let own = decoder as? NodeDecoder {
             self = own.document.tree(at: own.index)
@@ -31,7 +31,7 @@ extension JSONValue: Codable {
         }
     }
 
-    /// Writes the value as it is. To an encoder other than ``ValueEncoder`` numbers go as `Int64`, `UInt64` or `Double`.
+    /// Writes the value as it is. To an encoder other than ``JSONValueEncoder`` numbers go as `Int64`, `UInt64` or `Double`.
     public func encode(to encoder: any Encoder) throws {
         if let own = encoder as? NodeEncoder { return try own.write(self) }
         switch self {

@@ -4,7 +4,7 @@ import RealtimeCore
 /// What all the connections of one transport share: the loop, the look-up of names, the TLS context, the mask keys.
 final class SocketConnector: Sendable {
     let loop: EventLoop
-    let keys = EndpointKeys()
+    let keys = MaskKeyPool()
     private let resolver: any HostResolver
     private let tls: TLSConfiguration
     private let context = Lock<TLSContext?>(nil)

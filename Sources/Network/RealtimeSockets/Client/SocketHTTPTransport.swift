@@ -24,16 +24,16 @@ public struct SocketHTTPTransport: HTTPTransport {
     /// included. `idleTimeout` counts while the server neither takes nor sends anything; not while the body's reader is
     /// behind and the transport has stopped to read for that reason.
     public func open(_ request: HTTPRequest) async throws(TransportError) -> HTTPStreamedResponse {
-        let exchange = HTTPExchange(request, loop: self.connector.loop)
+        let exchange = HTTPClientExchange(request, loop: self.connector.loop)
         let head = try await exchange.head(through: self.connector)
         return HTTPStreamedResponse(head, body: Body(exchange))
     }
 
     /// Dropping it ends the connection.
     private final class Body: HTTPBody {
-        private let exchange: HTTPExchange
+        private let exchange: HTTPClientExchange
 
-        init(_ exchange: HTTPExchange) {
+        init(_ exchange: HTTPClientExchange) {
             self.exchange = exchange
         }
 

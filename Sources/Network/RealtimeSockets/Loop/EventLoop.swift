@@ -11,10 +11,10 @@ struct Readiness: OptionSet, Sendable {
 }
 
 /// Somebody with a descriptor on a loop. Called on the loop's thread.
-protocol LoopResident: AnyObject, Sendable {
+protocol PollHandler: AnyObject, Sendable {
     func ready(_ readiness: Readiness)
     /// The loop shuts down: close the descriptor and say so to whoever waits.
-    func evicted()
+    func loopDidShutDown()
 }
 
 /// One thread that waits for many sockets and for one timer.
@@ -51,7 +51,7 @@ package final class EventLoop: TimeSource {
 
     private struct Shared: Sendable {
         var stage = Stage.running
-        var thread: PlainThread?
+        var thread: PosixThread?
         var jobs: [@Sendable () -> Void] = []
         var streams: [SocketStream] = []
         /// Those to look after at `laterDue`, which is when the first of them is due.
@@ -59,13 +59,13 @@ package final class EventLoop: TimeSource {
         var laterDue: Instant?
         /// The poller wakes the loop then.
         var isTimerSet = false
-        var wakes = WakeList()
+        var wakes = TimerQueue()
         /// It waits, and nobody has woken it yet. Until then whatever is noted here is seen without a wake-up.
         var isAsleep = false
         var sleepsUntil: Instant?
         var counters = Counters()
 
-        mutating func mustRing(for instant: Instant? = nil) -> Bool {
+        mutating func needsWakeUp(for instant: Instant? = nil) -> Bool {
             guard self.isAsleep else { return false }
             if let instant, let until = self.sleepsUntil, instant >= until { return false }
             self.isAsleep = false
@@ -83,7 +83,7 @@ package final class EventLoop: TimeSource {
 
     private struct Slot {
         var generation: UInt32
-        var resident: (any LoopResident)?
+        var handler: (any PollHandler)?
     }
 
     private let shared = Lock(Shared())
@@ -108,7 +108,7 @@ package final class EventLoop: TimeSource {
         self.poller = try Poller()
         self.turnLimit = turnLimit.nanoseconds
         self.readBuffer = .allocate(byteCount: 64 << 10, alignment: 16)
-        guard let thread = PlainThread(name, { self.run() }) else {
+        guard let thread = PosixThread(name, { self.run() }) else {
             self.poller.close()
             throw .system(EAGAIN, "start a thread")
         }
@@ -147,17 +147,17 @@ package final class EventLoop: TimeSource {
             guard shared.stage == .running else { return false }
             shared.jobs.append(job)
             // Under the lock, so that the number of the bell is still ours.
-            if shared.mustRing() { self.poller.wake() }
+            if shared.needsWakeUp() { self.poller.wake() }
             return true
         }
     }
 
     /// Has the loop look after a stream once. False when its thread is gone.
-    func attend(to stream: SocketStream) -> Bool {
+    func service(to stream: SocketStream) -> Bool {
         self.shared.withLock { shared in
             guard shared.stage != .stopped else { return false }
             shared.streams.append(stream)
-            if shared.mustRing() { self.poller.wake() }
+            if shared.needsWakeUp() { self.poller.wake() }
             return true
         }
     }
@@ -165,7 +165,7 @@ package final class EventLoop: TimeSource {
     /// The same, not before `instant`, unless it has something to do with the stream anyway.
     ///
     /// It is for times that are too short for ``wake(_:at:)``. They are all alike, so the first to come is the first to be due.
-    func attend(to stream: SocketStream, at instant: Instant) -> Bool {
+    func service(to stream: SocketStream, at instant: Instant) -> Bool {
         self.shared.withLock { shared in
             guard shared.stage != .stopped else { return false }
             shared.laterStreams.append(stream)
@@ -182,10 +182,10 @@ package final class EventLoop: TimeSource {
     /// Ends every connection, runs the jobs that were there before, and returns when the thread is gone and its
     /// descriptors are closed. Called on the loop's own thread it cannot wait for that.
     package func shutdown() {
-        let thread = self.shared.withLock { shared -> PlainThread? in
+        let thread = self.shared.withLock { shared -> PosixThread? in
             guard shared.stage == .running else { return nil }
             shared.stage = .stopping
-            if shared.mustRing() { self.poller.wake() }
+            if shared.needsWakeUp() { self.poller.wake() }
             defer { shared.thread = nil }
             return shared.thread
         }
@@ -200,35 +200,35 @@ package final class EventLoop: TimeSource {
         return Instant(nanoseconds: Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec))
     }
 
-    package func wake(_ sleeper: any Sleeper, at instant: Instant?) {
+    package func schedule(_ client: any TimerClient, at instant: Instant?) {
         self.shared.withLock { shared in
             guard shared.stage != .stopped else { return }
-            shared.wakes.set(sleeper, instant)
-            if let instant, shared.mustRing(for: instant) { self.poller.wake() }
+            shared.wakes.set(client, instant)
+            if let instant, shared.needsWakeUp(for: instant) { self.poller.wake() }
         }
     }
 
     // MARK: Residents, on the loop's thread
 
     /// A place on the loop, for a descriptor that may come later. The token names this resident and no later one.
-    func moveIn(_ resident: any LoopResident) -> UInt64 {
+    func register(_ handler: any PollHandler) -> UInt64 {
         assert(self.isOnLoop)
         let index: UInt32
         if let free = self.freeSlots.popLast() {
             index = free
-            self.slots[Int(index)].resident = resident
+            self.slots[Int(index)].handler = handler
         } else {
             index = UInt32(self.slots.count)
-            self.slots.append(Slot(generation: 0, resident: resident))
+            self.slots.append(Slot(generation: 0, handler: handler))
         }
         return UInt64(self.slots[Int(index)].generation) << 32 | UInt64(index)
     }
 
     /// Events that were fetched already and carry the token are dropped from here on.
-    func moveOut(_ token: UInt64) {
+    func deregister(_ token: UInt64) {
         assert(self.isOnLoop)
         let index = UInt32(truncatingIfNeeded: token)
-        self.slots[Int(index)].resident = nil
+        self.slots[Int(index)].handler = nil
         self.slots[Int(index)].generation &+= 1
         self.freeSlots.append(index)
     }
@@ -240,9 +240,9 @@ package final class EventLoop: TimeSource {
     }
 
     @inline(__always)
-    private func resident(_ token: UInt64) -> (any LoopResident)? {
+    private func handler(_ token: UInt64) -> (any PollHandler)? {
         let slot = self.slots[Int(UInt32(truncatingIfNeeded: token))]
-        return slot.generation == UInt32(token >> 32) ? slot.resident : nil
+        return slot.generation == UInt32(token >> 32) ? slot.handler : nil
     }
 
     // MARK: The thread
@@ -259,12 +259,12 @@ package final class EventLoop: TimeSource {
             }
             for index in 0..<count {
                 guard let event = self.poller.event(index) else { continue }
-                self.resident(event.token)?.ready(event.readiness)
+                self.handler(event.token)?.ready(event.readiness)
             }
             self.runJobs()
-            self.wakeSleepers()
+            self.fireTimers()
         }
-        self.wind()
+        self.runLastTurn()
         realtime_set_loop_of_thread(nil)
     }
 
@@ -298,36 +298,36 @@ package final class EventLoop: TimeSource {
         }
         guard any else { return }
         for job in self.runningJobs { job() }
-        for stream in self.runningStreams { stream.attend() }
+        for stream in self.runningStreams { stream.service() }
         self.runningJobs.removeAll(keepingCapacity: self.runningJobs.count < 1024)
         self.runningStreams.removeAll(keepingCapacity: self.runningStreams.count < 1024)
     }
 
-    private func wakeSleepers() {
+    private func fireTimers() {
         // One look at the clock for all: those that fall due meanwhile come with the next turn.
         var now: Instant?
         while true {
-            let sleeper = self.shared.withLock { shared -> (any Sleeper)?? in
+            let client = self.shared.withLock { shared -> (any TimerClient)?? in
                 guard !shared.wakes.isEmpty else { return .none }
                 if now == nil { now = self.now }
-                return shared.wakes.popDue(now!).map(\.sleeper)
+                return shared.wakes.popDue(now!).map(\.client)
             }
-            guard case .some(let due) = sleeper else { return }
-            due?.wakeUp()
+            guard case .some(let due) = client else { return }
+            due?.timerFired()
         }
     }
 
     /// The last turn.
-    private func wind() {
+    private func runLastTurn() {
         self.runJobs()
         var isInhabited = true
         while isInhabited {
             isInhabited = false
             // Those who are told may bring in others.
             for index in self.slots.indices {
-                guard let resident = self.slots[index].resident else { continue }
+                guard let handler = self.slots[index].handler else { continue }
                 isInhabited = true
-                resident.evicted()
+                handler.loopDidShutDown()
             }
         }
         self.runJobs()
@@ -338,12 +338,12 @@ package final class EventLoop: TimeSource {
             defer {
                 shared.jobs = []
                 shared.streams = []
-                shared.wakes = WakeList()
+                shared.wakes = TimerQueue()
             }
             return shared
         }
         // What they hold is let go outside the lock, and streams whose last write has just ended are closed.
-        for stream in rest.streams { stream.attend() }
+        for stream in rest.streams { stream.service() }
     }
 }
 

@@ -20,8 +20,8 @@ struct Poller: @unchecked Sendable {
         let timer = bell < 0 ? -1 : realtime_timer_create(descriptor, Self.wakeToken)
         guard timer >= 0 else {
             let number = SystemError.last.number
-            if bell >= 0 { Descriptor.close(bell) }
-            Descriptor.close(descriptor)
+            if bell >= 0 { SystemSocket.close(bell) }
+            SystemSocket.close(descriptor)
             throw .system(number, "make an event loop")
         }
         self.descriptor = descriptor
@@ -31,9 +31,9 @@ struct Poller: @unchecked Sendable {
     }
 
     func close() {
-        Descriptor.close(self.timer)
-        Descriptor.close(self.bell)
-        Descriptor.close(self.descriptor)
+        SystemSocket.close(self.timer)
+        SystemSocket.close(self.bell)
+        SystemSocket.close(self.descriptor)
         self.events.deallocate()
     }
 

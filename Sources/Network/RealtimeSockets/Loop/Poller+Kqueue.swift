@@ -22,7 +22,7 @@ struct Poller: @unchecked Sendable {
         bell.udata = Self.wakeToken
         guard kevent64(descriptor, &bell, 1, nil, 0, 0, nil) == 0 else {
             let error = TransportError.system(errno, "make an event loop")
-            Descriptor.close(descriptor)
+            SystemSocket.close(descriptor)
             throw error
         }
         self.descriptor = descriptor
@@ -30,7 +30,7 @@ struct Poller: @unchecked Sendable {
     }
 
     func close() {
-        Descriptor.close(self.descriptor)
+        SystemSocket.close(self.descriptor)
         self.events.deallocate()
     }
 

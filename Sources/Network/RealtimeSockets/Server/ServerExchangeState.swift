@@ -1,15 +1,15 @@
 internal import RealtimeCore
 
-extension ServerExchange {
+extension HTTPServerExchange {
     enum Stage: Sendable {
         case waiting
-        case streaming(AnswerForm.Body)
+        case streaming(ResponseFraming.Body)
         case ended
     }
 
     /// What becomes of a piece that waits for its reader.
     enum SendOutcome: Sendable {
-        case write(AnswerForm.Body)
+        case write(ResponseFraming.Body)
         case wait
         case refuse(TransportError)
     }
@@ -18,8 +18,8 @@ extension ServerExchange {
     struct State: Sendable {
         var stage = Stage.waiting
         /// Let go with the end: a handler may keep its responders for ever, and they keep nothing.
-        var connection: ServerConnection?
-        var request: AnswerForm.Request
+        var connection: HTTPServerConnection?
+        var request: ResponseFraming.Request
         var hasClientGone = false
         var onDisconnect: (@Sendable () -> Void)?
         /// What this answer has put on the stream, in bytes.
@@ -43,7 +43,7 @@ extension ServerExchange {
 
     /// What follows a step, outside the lock.
     struct Outcome: Sendable {
-        var connection: ServerConnection?
+        var connection: HTTPServerConnection?
         var isOver = false
         var needsWatch = false
         var keepsAlive = false

@@ -14,7 +14,7 @@ public import RealtimeCore
 public final class SocketListener: Listener {
     private enum State: Sendable {
         case idle, starting
-        case running(ListenerRun)
+        case running(RunningListener)
         case stopping(Completion)
     }
 
@@ -84,7 +84,7 @@ public final class SocketListener: Listener {
         }
     }
 
-    private func run(_ handler: any ListenerHandler) throws(TransportError) -> ListenerRun {
+    private func run(_ handler: any ListenerHandler) throws(TransportError) -> RunningListener {
         var options = TCPListener.Options()
         options.host = self.host
         options.port = self.port
@@ -96,7 +96,7 @@ public final class SocketListener: Listener {
         var loops: [EventLoop] = []
         do throws(TransportError) {
             for number in 0..<self.loopCount { loops.append(try EventLoop("realtime-srv-\(number)")) }
-            return try ListenerRun(options, loops: self.givenLoops + loops, own: loops, handler, self.limits)
+            return try RunningListener(options, loops: self.givenLoops + loops, own: loops, handler, self.limits)
         } catch {
             for loop in loops { loop.shutdown() }
             throw error
@@ -107,7 +107,7 @@ public final class SocketListener: Listener {
     /// every connection has ended: at the latest ``ListenerLimits/stopTime`` later, when the rest is cut off. Its threads
     /// have ended then too. Cancelling the task does not shorten it.
     public func stop() async {
-        let (run, completion) = self.state.withLock { state -> (ListenerRun?, Completion?) in
+        let (run, completion) = self.state.withLock { state -> (RunningListener?, Completion?) in
             switch state {
             case .idle, .starting: return (nil, nil)
             case .stopping(let completion): return (nil, completion)

@@ -21,7 +21,7 @@ package struct ConnectOptions: Sendable {
 /// Carries out what ``HappyEyeballs`` decides, for one stream.
 ///
 /// It lives on the loop's thread, and ends when the stream is open, has failed or was closed.
-final class ConnectAttempt: Sleeper {
+final class ConnectAttempt: TimerClient {
     private let host: String
     private let port: Int
     private let options: ConnectOptions
@@ -49,7 +49,7 @@ final class ConnectAttempt: Sleeper {
     }
 
     func start() {
-        self.loop.wake(self, at: self.machine.nextDeadline)
+        self.loop.schedule(self, at: self.machine.nextDeadline)
         let loop = self.loop
         guard (1...65535).contains(self.port) else {
             let error = TransportError(.invalidURL, "There is no port \(self.port): it has to be from 1 to 65535.")
@@ -67,7 +67,7 @@ final class ConnectAttempt: Sleeper {
         self.carryOut(self.machine.resolved(result, now: self.loop.now))
     }
 
-    func wakeUp() {
+    func timerFired() {
         guard let stream = self.stream else { return }
         let now = self.loop.now
         if now >= self.deadline, self.machine.nextDeadline == nil {
@@ -86,7 +86,7 @@ final class ConnectAttempt: Sleeper {
             switch action {
             case .none:
                 guard self.stream != nil else { return }
-                return self.loop.wake(self, at: self.machine.nextDeadline ?? self.deadline)
+                return self.loop.schedule(self, at: self.machine.nextDeadline ?? self.deadline)
             case .giveUp(let error):
                 self.stream?.connectFailed(error)
                 return
@@ -105,14 +105,14 @@ final class ConnectAttempt: Sleeper {
     fileprivate func ended(_ number: Int, _ result: Result<Int32, SystemError>) {
         self.tries[number] = nil
         guard let stream = self.stream else {
-            if case .success(let descriptor) = result { Descriptor.close(descriptor) }
+            if case .success(let descriptor) = result { SystemSocket.close(descriptor) }
             return
         }
         switch result {
         case .success(let descriptor):
-            guard case .use = self.machine.connected(number) else { return Descriptor.close(descriptor) }
+            guard case .use = self.machine.connected(number) else { return SystemSocket.close(descriptor) }
             self.closeTries()
-            self.loop.wake(self, at: self.deadline)
+            self.loop.schedule(self, at: self.deadline)
             stream.connected(descriptor, self.options.security)
         case .failure(let error):
             self.carryOut(self.machine.failed(number, self.explain(error), now: self.loop.now))
@@ -122,7 +122,7 @@ final class ConnectAttempt: Sleeper {
     /// Nothing follows.
     func end() {
         self.stream = nil
-        self.loop.wake(self, at: nil)
+        self.loop.schedule(self, at: nil)
         self.closeTries()
     }
 
@@ -153,7 +153,7 @@ final class ConnectAttempt: Sleeper {
 }
 
 /// One socket on its way to one address.
-private final class ConnectTry: LoopResident {
+private final class ConnectTry: PollHandler {
     private let number: Int
     private let descriptor: Int32
 
@@ -168,23 +168,23 @@ private final class ConnectTry: LoopResident {
     }
 
     static func begin(_ attempt: ConnectAttempt, _ number: Int, _ address: SocketAddress) -> Result<ConnectTry, SystemError> {
-        switch Descriptor.makeSocket(address.systemFamily) {
+        switch SystemSocket.makeSocket(address.systemFamily) {
         case .failure(let error): return .failure(error)
         case .success(let descriptor):
-            Descriptor.setNoDelay(descriptor)
+            SystemSocket.setNoDelay(descriptor)
             let failed = address.withPointer { connect(descriptor, $0, $1) } != 0
             // Even one that is through at once is reported as writable, so there is one way only.
             if failed, errno != EINPROGRESS, errno != EINTR {
                 let error = SystemError.last
-                Descriptor.close(descriptor)
+                SystemSocket.close(descriptor)
                 return .failure(error)
             }
             let new = ConnectTry(attempt, number, descriptor)
-            let token = attempt.residence.moveIn(new)
+            let token = attempt.residence.register(new)
             guard attempt.residence.poll(descriptor, token, from: [], to: .write) else {
                 let error = SystemError.last
-                attempt.residence.moveOut(token)
-                Descriptor.close(descriptor)
+                attempt.residence.deregister(token)
+                SystemSocket.close(descriptor)
                 return .failure(error)
             }
             new.token = token
@@ -194,11 +194,11 @@ private final class ConnectTry: LoopResident {
 
     func ready(_ readiness: Readiness) {
         guard let attempt = self.leave() else { return }
-        let error = Descriptor.pendingError(self.descriptor)
+        let error = SystemSocket.pendingError(self.descriptor)
         // To a free port of its own machine, a socket may connect to itself.
         let isOwnEcho = error == 0 && SocketAddress(localOf: self.descriptor) == SocketAddress(peerOf: self.descriptor)
         guard error == 0, !isOwnEcho else {
-            Descriptor.close(self.descriptor)
+            SystemSocket.close(self.descriptor)
             return attempt.ended(self.number, .failure(SystemError(error == 0 ? ECONNREFUSED : error)))
         }
         attempt.ended(self.number, .success(self.descriptor))
@@ -206,18 +206,18 @@ private final class ConnectTry: LoopResident {
 
     func close() {
         guard self.leave() != nil else { return }
-        Descriptor.close(self.descriptor)
+        SystemSocket.close(self.descriptor)
     }
 
     /// The stream has a place of its own, and is told.
-    func evicted() { self.close() }
+    func loopDidShutDown() { self.close() }
 
     private func leave() -> ConnectAttempt? {
         guard let attempt = self.attempt, let token = self.token else { return nil }
         self.attempt = nil
         self.token = nil
         _ = attempt.residence.poll(self.descriptor, token, from: .write, to: [])
-        attempt.residence.moveOut(token)
+        attempt.residence.deregister(token)
         return attempt
     }
 }

@@ -29,7 +29,7 @@ package final class SystemResolver: HostResolver {
             return waiting[question]?.count == 1
         }
         guard isFirst else { return }
-        let thread = PlainThread("realtime-dns") {
+        let thread = PosixThread("realtime-dns") {
             self.answer(question, Self.lookUp(host, port, isNumeric: false))
         }
         guard let thread else { return self.answer(question, .failure(.system(EAGAIN, "start a thread to look up \(host)"))) }
@@ -45,7 +45,7 @@ package final class SystemResolver: HostResolver {
         // The C library would look for the part before it.
         guard !host.utf8.contains(0), !host.isEmpty else { return .failure(.noAddress(host)) }
         var hints = addrinfo()
-        hints.ai_socktype = Descriptor.stream
+        hints.ai_socktype = SystemSocket.stream
         hints.ai_flags = AI_NUMERICSERV | (isNumeric ? AI_NUMERICHOST : 0)
         var list: UnsafeMutablePointer<addrinfo>?
         let code = getaddrinfo(host, String(port), &hints, &list)

@@ -20,7 +20,7 @@ package protocol StreamEvents: AnyObject, Sendable {
 ///
 /// Its calls may come from any thread. `enqueue`, `pauseReading`, `resumeReading`, `finishWriting` and `close` only take
 /// note and never call back from within, so they may be made under a lock. It holds its events until it has ended.
-package final class SocketStream: Sendable, LoopResident {
+package final class SocketStream: Sendable, PollHandler {
     /// See ``StreamEvents/drained(_:)``.
     package static var highWater: Int { StreamState.highWater }
     /// So much is read for one stream before the others have their turn.
@@ -69,7 +69,7 @@ package final class SocketStream: Sendable, LoopResident {
             guard self.state.withLock({ $0.stage == .connecting }) else { return self.tearDown() }
             let attempt = ConnectAttempt(self, host, port, options)
             self.connecting = attempt
-            self.token = self.loop.moveIn(self)
+            self.token = self.loop.register(self)
             attempt.start()
         }
         guard !isRunning, self.state.withLock({ $0.fail() }) else { return }
@@ -91,7 +91,7 @@ package final class SocketStream: Sendable, LoopResident {
     /// If there was no write in this turn of the loop, it is made here. Else the bytes gather and go out together: soon, or, from
     /// a sender of bursts, when the turn ends.
     package func flush() {
-        self.carryOn(self.state.withLock { $0.flush(turnLimit: self.loop.turnLimit, now: self.loop.now) })
+        self.continueWriting(self.state.withLock { $0.flush(turnLimit: self.loop.turnLimit, now: self.loop.now) })
     }
 
     /// Stops to read soon: at most what is being read still comes, nothing more when called in `received`.
@@ -101,19 +101,19 @@ package final class SocketStream: Sendable, LoopResident {
 
     /// Reads on.
     package func resumeReading() {
-        self.carryOn(self.state.withLock { $0.resumeInput() })
+        self.continueWriting(self.state.withLock { $0.resumeInput() })
     }
 
     /// Sends what was enqueued and then the end of the stream. What is enqueued after it is dropped.
     ///
     /// `ended` comes when the peer has sent its own end; a peer that never does has to be given a time limit.
     package func finishWriting() {
-        self.carryOn(self.state.withLock { $0.finish() })
+        self.continueWriting(self.state.withLock { $0.finish() })
     }
 
     /// Drops the connection at once, and what was not sent. No event follows, apart from one that is being delivered.
     package func close() {
-        self.carryOn(self.state.withLock { $0.close() })
+        self.continueWriting(self.state.withLock { $0.close() })
     }
 
     /// What waits to be sent, in bytes.
@@ -127,7 +127,7 @@ package final class SocketStream: Sendable, LoopResident {
         self.state.withLock { $0.stage == .open ? SocketAddress(peerOf: $0.descriptor) : nil }
     }
 
-    private func carryOn(_ first: StreamState.SendStep) {
+    private func continueWriting(_ first: StreamState.SendStep) {
         var step = first
         while case .write(let write) = step {
             step = .none
@@ -137,18 +137,18 @@ package final class SocketStream: Sendable, LoopResident {
         let isRunning =
             switch step {
             case .write, .none: true
-            case .callLoop: self.loop.attend(to: self)
-            case .callLoopAt(let instant): self.loop.attend(to: self, at: instant)
+            case .requestService: self.loop.service(to: self)
+            case .requestServiceAt(let instant): self.loop.service(to: self, at: instant)
             }
         // The thread is gone, and with it everybody else who could close the descriptor.
         if !isRunning { self.closeDescriptor() }
     }
 
-    private static func perform(_ write: consuming StreamState.Write) -> TLSOutcome {
+    private static func perform(_ write: consuming StreamState.Write) -> IOResult {
         let (start, descriptor, security) = (write.start, write.descriptor, write.security)
         return write.bytes.withUnsafeBytes { bytes in
             let rest = UnsafeRawBufferPointer(rebasing: bytes[start...])
-            return security?.write(rest) ?? Descriptor.send(descriptor, rest)
+            return security?.write(rest) ?? SystemSocket.send(descriptor, rest)
         }
     }
 
@@ -157,7 +157,7 @@ package final class SocketStream: Sendable, LoopResident {
     /// An accepted descriptor. Takes it over, whatever happens.
     func start(_ descriptor: Int32, _ security: StreamSecurityFactory?, events: any StreamEvents) {
         self.events = events
-        self.token = self.loop.moveIn(self)
+        self.token = self.loop.register(self)
         self.connected(descriptor, security)
     }
 
@@ -167,16 +167,16 @@ package final class SocketStream: Sendable, LoopResident {
         do throws(TransportError) {
             gate = try security.map { make throws(TransportError) in SecurityGate(try make(descriptor)) }
         } catch {
-            Descriptor.close(descriptor)
+            SystemSocket.close(descriptor)
             return self.fail(error)
         }
         guard self.state.withLock({ $0.connected(descriptor, gate) }) else {
-            Descriptor.close(descriptor)
-            return self.attend()
+            SystemSocket.close(descriptor)
+            return self.service()
         }
         (self.descriptor, self.security) = (descriptor, gate)
         if gate == nil { self.opened() } else { self.handshake() }
-        self.attend()
+        self.service()
     }
 
     /// The connection could not be made.
@@ -199,11 +199,11 @@ package final class SocketStream: Sendable, LoopResident {
             if stage == .handshaking { self.handshake() }
             if reads { self.read() }
         }
-        self.attend()
+        self.service()
     }
 
     /// Does what is due, and then waits for what is wanted.
-    func attend() {
+    func service() {
         while true {
             switch self.state.withLock({ $0.nextStep() }) {
             case .write(let write):
@@ -220,7 +220,7 @@ package final class SocketStream: Sendable, LoopResident {
                 self.events?.drained(self)
             case .finish(let descriptor, let security):
                 _ = security?.shutdown()
-                Descriptor.finish(descriptor)
+                SystemSocket.finish(descriptor)
             case .readRestAndFail(let error):
                 self.read(untilDry: true)
                 if self.state.withLock({ $0.canRead }) { self.fail(error) }
@@ -249,7 +249,7 @@ package final class SocketStream: Sendable, LoopResident {
             let isOpen = self.state.withLock { state -> Bool in
                 guard state.stage == .handshaking else { return false }
                 state.stage = .open
-                state.owesFarewell = true
+                state.needsCloseNotify = true
                 // The last record of the handshake may have brought data with it.
                 state.mustReadAgain = true
                 return true
@@ -268,7 +268,7 @@ package final class SocketStream: Sendable, LoopResident {
         var budget = untilDry ? Self.restBudget : Self.readBudget
         let buffer = self.loop.readBuffer
         while true {
-            switch security?.read(into: buffer) ?? Descriptor.receive(descriptor, into: buffer) {
+            switch security?.read(into: buffer) ?? SystemSocket.receive(descriptor, into: buffer) {
             case .done(let count):
                 guard self.state.withLock({ $0.received() }) else { return }
                 self.events?.received(self, UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(buffer)[..<count]))
@@ -298,7 +298,7 @@ package final class SocketStream: Sendable, LoopResident {
     private func inputEnded(_ error: TransportError?) {
         if let error, error.code != .closed { return self.fail(error) }
         let (isWriting, outputError) = self.state.withLock { state in
-            state.readsAfterWrite = state.isWriting
+            state.readAfterWrite = state.isWriting
             return (state.isWriting, state.outputError)
         }
         if isWriting { return }
@@ -317,7 +317,7 @@ package final class SocketStream: Sendable, LoopResident {
         events?.ended(self, error)
     }
 
-    func evicted() {
+    func loopDidShutDown() {
         self.fail(TransportError(.closed, "The event loop was shut down."))
         self.tearDown()
     }
@@ -330,7 +330,7 @@ package final class SocketStream: Sendable, LoopResident {
             self.token = nil
             if !self.polled.isEmpty { _ = self.loop.poll(self.descriptor, token, from: self.polled, to: []) }
             self.polled = []
-            self.loop.moveOut(token)
+            self.loop.deregister(token)
         }
         self.security = nil
         self.closeDescriptor()
@@ -348,11 +348,11 @@ package final class SocketStream: Sendable, LoopResident {
                 state.descriptor = -1
                 state.security = nil
             }
-            return (state.descriptor, state.owesFarewell ? state.security : nil)
+            return (state.descriptor, state.needsCloseNotify ? state.security : nil)
         }
         guard let (descriptor, security) = taken else { return }
         _ = security?.shutdown()
-        Descriptor.close(descriptor)
+        SystemSocket.close(descriptor)
     }
 }
 

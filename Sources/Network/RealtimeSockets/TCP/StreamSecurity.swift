@@ -2,7 +2,7 @@ import RealtimeSystem
 package import RealtimeCore
 
 /// What one attempt to move bytes came to, on a plain socket as with TLS. None of them waits.
-package enum TLSOutcome: Sendable, Equatable {
+package enum IOResult: Sendable, Equatable {
     /// So many bytes were moved; 0 for a handshake or a shutdown that is through.
     case done(Int)
     /// Nothing moved: call again when the descriptor is readable.
@@ -21,11 +21,11 @@ package enum TLSOutcome: Sendable, Equatable {
 /// A write that wanted something is repeated with the same bytes, perhaps at another address and with more
 /// behind them. A write may take less than all. No call raises SIGPIPE.
 package protocol StreamSecurity: AnyObject, Sendable {
-    func handshake() -> TLSOutcome
-    func read(into buffer: UnsafeMutableRawBufferPointer) -> TLSOutcome
-    func write(_ bytes: UnsafeRawBufferPointer) -> TLSOutcome
+    func handshake() -> IOResult
+    func read(into buffer: UnsafeMutableRawBufferPointer) -> IOResult
+    func write(_ bytes: UnsafeRawBufferPointer) -> IOResult
     /// Says that nothing more is sent. One attempt is made.
-    func shutdown() -> TLSOutcome
+    func shutdown() -> IOResult
 }
 
 /// Makes the TLS of a descriptor that has just been connected or accepted.
@@ -39,13 +39,13 @@ final class SecurityGate: Sendable {
         self.session = Lock(session)
     }
 
-    func handshake() -> TLSOutcome { self.session.withLock { $0.handshake() } }
+    func handshake() -> IOResult { self.session.withLock { $0.handshake() } }
 
-    func read(into buffer: UnsafeMutableRawBufferPointer) -> TLSOutcome { self.session.withLock { $0.read(into: buffer) } }
+    func read(into buffer: UnsafeMutableRawBufferPointer) -> IOResult { self.session.withLock { $0.read(into: buffer) } }
 
-    func write(_ bytes: UnsafeRawBufferPointer) -> TLSOutcome {
+    func write(_ bytes: UnsafeRawBufferPointer) -> IOResult {
         self.session.withLock { $0.write(bytes) }
     }
 
-    func shutdown() -> TLSOutcome { self.session.withLock { $0.shutdown() } }
+    func shutdown() -> IOResult { self.session.withLock { $0.shutdown() } }
 }

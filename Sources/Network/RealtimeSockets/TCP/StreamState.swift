@@ -20,9 +20,9 @@ struct StreamState: Sendable {
     /// What the caller of ``SocketStream/flush()`` does next.
     enum SendStep: Sendable {
         case write(Write)
-        case callLoop
+        case requestService
         /// The loop has to look after the stream then, and need not before.
-        case callLoopAt(Instant)
+        case requestServiceAt(Instant)
         case none
     }
 
@@ -55,13 +55,13 @@ struct StreamState: Sendable {
     var isInputPaused = false
     var isInputEnded = false
     /// The loop has stopped to wait for input, and has to be told that it is wanted again.
-    var isInputParked = false
+    var isReadDisarmed = false
     /// There is more to read that no event will tell of.
     var mustReadAgain = false
 
     var isWriting = false
     /// What was read counts once the write that was going on has ended.
-    var readsAfterWrite = false
+    var readAfterWrite = false
     /// The socket takes no more for now.
     var isBlocked = false
     /// There was a write in this turn of the loop: what comes now waits for its end.
@@ -76,13 +76,13 @@ struct StreamState: Sendable {
     var isFinished = false
     var isOverHighWater = false
     var isDrainedDue = false
-    var isLoopCalled = false
+    var isServiceRequested = false
     /// TLS tells its peer that this is the end and no cut, once, and not when it is broken.
-    var owesFarewell = false
+    var needsCloseNotify = false
 
     var writes: UInt32 = 0
     var security: SecurityGate?
-    @Rare var outputError: TransportError?
+    @Boxed var outputError: TransportError?
     var turnEnd = Instant(nanoseconds: 0)
     /// What was appended since `sending` began to go out.
     private var appended: [UInt8] = []
@@ -113,7 +113,7 @@ struct StreamState: Sendable {
         if self.isGathering, now < self.turnEnd {
             self.isFlushWanted = true
             self.gathered = 1
-            return self.isBursty ? .callLoopAt(self.turnEnd) : self.callLoop()
+            return self.isBursty ? .requestServiceAt(self.turnEnd) : self.requestService()
         }
         self.isBursty = self.gathered >= Self.burst
         self.gathered = 0
@@ -122,11 +122,11 @@ struct StreamState: Sendable {
         return self.beginWrite().map { .write($0) } ?? .none
     }
 
-    mutating func wrote(_ outcome: TLSOutcome) -> SendStep {
+    mutating func wrote(_ outcome: IOResult) -> SendStep {
         self.isWriting = false
         guard self.stage != .closed else {
             self.dropOutput()
-            return self.callLoop()
+            return self.requestService()
         }
         switch outcome {
         case .done(let count):
@@ -134,21 +134,21 @@ struct StreamState: Sendable {
             // A plain socket that takes less than all is full, so the call that would only say so is saved.
             if self.sent < self.sending.count, self.security == nil {
                 self.isBlocked = true
-                return self.callLoop()
+                return self.requestService()
             }
         case .wantWrite:
             self.isBlocked = true
-            return self.callLoop()
+            return self.requestService()
         case .wantRead:
             self.isBlocked = true
             self.outputWantsRead = true
-            return self.callLoop()
+            return self.requestService()
         case .closed:
             self.failOutput(.lost(EPIPE))
-            return self.callLoop()
+            return self.requestService()
         case .failed(let error):
             self.failOutput(error)
-            return self.callLoop()
+            return self.requestService()
         }
         if self.sent == self.sending.count { self.recycle() }
         if self.sent < self.sending.count || self.isFlushWanted, let write = self.beginWrite() { return .write(write) }
@@ -157,9 +157,9 @@ struct StreamState: Sendable {
                 self.isOverHighWater = false
                 self.isDrainedDue = true
             }
-            if self.isDrainedDue || self.isFinishWanted { return self.callLoop() }
+            if self.isDrainedDue || self.isFinishWanted { return self.requestService() }
         }
-        return self.readsAfterWrite ? self.callLoop() : .none
+        return self.readAfterWrite ? self.requestService() : .none
     }
 
     private mutating func beginWrite() -> Write? {
@@ -192,7 +192,7 @@ struct StreamState: Sendable {
 
     private mutating func failOutput(_ error: TransportError) {
         self.outputError = error
-        self.owesFarewell = false
+        self.needsCloseNotify = false
         self.dropOutput()
     }
 
@@ -203,31 +203,31 @@ struct StreamState: Sendable {
         self.isFlushWanted = false
     }
 
-    mutating func callLoop() -> SendStep {
-        guard !self.isLoopCalled else { return .none }
-        self.isLoopCalled = true
-        return .callLoop
+    mutating func requestService() -> SendStep {
+        guard !self.isServiceRequested else { return .none }
+        self.isServiceRequested = true
+        return .requestService
     }
 
     // MARK: Wishes
 
     mutating func resumeInput() -> SendStep {
         self.isInputPaused = false
-        return self.isInputParked && self.stage == .open ? self.callLoop() : .none
+        return self.isReadDisarmed && self.stage == .open ? self.requestService() : .none
     }
 
     mutating func finish() -> SendStep {
         guard self.takesOutput else { return .none }
         self.isFinishWanted = true
         self.isFlushWanted = true
-        return self.callLoop()
+        return self.requestService()
     }
 
     mutating func close() -> SendStep {
         guard self.stage != .closed else { return .none }
         self.stage = .closed
         if !self.isWriting { self.dropOutput() }
-        return self.callLoop()
+        return self.requestService()
     }
 
     // MARK: The loop's side
@@ -269,14 +269,14 @@ struct StreamState: Sendable {
     mutating func fail() -> Bool {
         guard self.stage != .closed else { return false }
         self.stage = .closed
-        self.owesFarewell = false
+        self.needsCloseNotify = false
         if !self.isWriting { self.dropOutput() }
         return true
     }
 
     /// Where the loop leaves off, called until it may rest.
     mutating func nextStep() -> LoopStep {
-        self.isLoopCalled = false
+        self.isServiceRequested = false
         self.isGathering = false
         switch self.stage {
         case .closed: return .tearDown
@@ -295,17 +295,17 @@ struct StreamState: Sendable {
         }
         if self.isFinishWanted, !self.isFinished, !self.isWriting, self.bufferedBytes == 0 {
             self.isFinished = true
-            self.owesFarewell = false
+            self.needsCloseNotify = false
             return .finish(self.descriptor, self.security)
         }
         if self.isFinished, self.isInputEnded {
             self.stage = .closed
             return .tearDown
         }
-        if self.mustReadAgain || (self.isInputParked && self.security != nil) || (self.readsAfterWrite && !self.isWriting), self.canRead {
+        if self.mustReadAgain || (self.isReadDisarmed && self.security != nil) || (self.readAfterWrite && !self.isWriting), self.canRead {
             self.mustReadAgain = false
-            self.readsAfterWrite = false
-            self.isInputParked = false
+            self.readAfterWrite = false
+            self.isReadDisarmed = false
             return .read
         }
         return .rest(self.interest())
@@ -313,7 +313,7 @@ struct StreamState: Sendable {
 
     private mutating func interest() -> Readiness {
         var interest: Readiness = []
-        self.isInputParked = self.isInputPaused
+        self.isReadDisarmed = self.isInputPaused
         if self.canRead { interest.insert(self.inputWantsWrite ? .write : .read) }
         if self.isBlocked { interest.insert(self.outputWantsRead ? .read : .write) }
         return interest

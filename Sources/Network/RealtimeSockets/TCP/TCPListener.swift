@@ -5,7 +5,7 @@ package import RealtimeCore
 ///
 /// Over its limit, or when the system has no descriptor left, it stops to accept for a while: connections wait in the
 /// system's own queue, and are accepted when one of its streams has been closed.
-package final class TCPListener: Sendable, LoopResident, Sleeper, StreamOwner {
+package final class TCPListener: Sendable, PollHandler, TimerClient, StreamOwner {
     package struct Options: Sendable {
         /// An address in digits, or `localhost` for 127.0.0.1. `::` takes IPv4 as well where the system does.
         package var host = "127.0.0.1"
@@ -59,11 +59,11 @@ package final class TCPListener: Sendable, LoopResident, Sleeper, StreamOwner {
         self.options = options
         self.accept = accept
         let isRunning = self.loop.execute {
-            self.token = self.loop.moveIn(self)
+            self.token = self.loop.register(self)
             self.poll(.read)
         }
         guard isRunning else {
-            Descriptor.close(self.descriptor)
+            SystemSocket.close(self.descriptor)
             throw TransportError(.closed, "The event loop was shut down: listen on another one.")
         }
     }
@@ -75,16 +75,16 @@ package final class TCPListener: Sendable, LoopResident, Sleeper, StreamOwner {
                 .invalidURL,
                 "Cannot listen at \(options.host), port \(options.port): give an IP address such as 127.0.0.1, and a port from 0 to 65535.")
         }
-        switch Descriptor.makeSocket(address.systemFamily) {
+        switch SystemSocket.makeSocket(address.systemFamily) {
         case .failure(let error): throw .system(error.number, "make a socket")
         case .success(let descriptor):
-            Descriptor.set(descriptor, SOL_SOCKET, SO_REUSEADDR, 1)
+            SystemSocket.set(descriptor, SOL_SOCKET, SO_REUSEADDR, 1)
             let backlog = Int32(clamping: options.backlog)
             guard address.withPointer({ bind(descriptor, $0, $1) }) == 0, Self.listen(descriptor, backlog) == 0,
                 let local = SocketAddress(localOf: descriptor)
             else {
                 let number = errno
-                Descriptor.close(descriptor)
+                SystemSocket.close(descriptor)
                 throw Self.explain(number, address)
             }
             return (descriptor, local)
@@ -133,9 +133,9 @@ package final class TCPListener: Sendable, LoopResident, Sleeper, StreamOwner {
     func ready(_ readiness: Readiness) {
         for _ in 0..<Self.turnBudget {
             guard self.count < self.options.limit else { return self.poll([]) }
-            switch Descriptor.accept(self.descriptor) {
+            switch SystemSocket.accept(self.descriptor) {
             case .success(let descriptor):
-                Descriptor.setNoDelay(descriptor)
+                SystemSocket.setNoDelay(descriptor)
                 self.handOut(descriptor)
             case .failure(let error) where error.number == EAGAIN:
                 return
@@ -143,7 +143,7 @@ package final class TCPListener: Sendable, LoopResident, Sleeper, StreamOwner {
                 continue
             case .failure:
                 self.poll([])
-                return self.loop.wake(self, at: self.loop.now.advanced(by: Self.pause))
+                return self.loop.schedule(self, at: self.loop.now.advanced(by: Self.pause))
             }
         }
     }
@@ -163,14 +163,14 @@ package final class TCPListener: Sendable, LoopResident, Sleeper, StreamOwner {
         let begin: @Sendable () -> Void = {
             let stream = SocketStream(loop: loop, owner: self)
             guard let events = self.accept(stream) else {
-                Descriptor.close(descriptor)
+                SystemSocket.close(descriptor)
                 return self.closed(stream)
             }
             stream.start(descriptor, self.options.security, events: events)
         }
         if loop.isOnLoop { return begin() }
         if !loop.execute(begin) {
-            Descriptor.close(descriptor)
+            SystemSocket.close(descriptor)
             self.count -= 1
         }
     }
@@ -185,14 +185,14 @@ package final class TCPListener: Sendable, LoopResident, Sleeper, StreamOwner {
         self.poll(.read)
     }
 
-    package func wakeUp() { self.poll(.read) }
+    package func timerFired() { self.poll(.read) }
 
-    func evicted() { self.close() }
+    func loopDidShutDown() { self.close() }
 
     private func poll(_ interest: Readiness) {
         guard let token = self.token, interest != self.polled else { return }
         guard self.loop.poll(self.descriptor, token, from: self.polled, to: interest) else {
-            return self.loop.wake(self, at: self.loop.now.advanced(by: Self.pause))
+            return self.loop.schedule(self, at: self.loop.now.advanced(by: Self.pause))
         }
         self.polled = interest
     }
@@ -200,10 +200,10 @@ package final class TCPListener: Sendable, LoopResident, Sleeper, StreamOwner {
     private func close() {
         guard let token = self.token else { return }
         self.poll([])
-        self.loop.wake(self, at: nil)
+        self.loop.schedule(self, at: nil)
         self.token = nil
-        self.loop.moveOut(token)
-        Descriptor.close(self.descriptor)
+        self.loop.deregister(token)
+        SystemSocket.close(self.descriptor)
     }
 }
 

@@ -88,7 +88,7 @@ package final class TLSSession: StreamSecurity, @unchecked Sendable {
     }
 
     /// Goes on with the handshake. `.done(0)` is its end; reading and writing come after it.
-    package func handshake() -> TLSOutcome {
+    package func handshake() -> IOResult {
         if let failure = self.readFailure { return .failed(failure) }
         if self.isEstablished { return .done(0) }
         self.forgetErrors()
@@ -109,7 +109,7 @@ package final class TLSSession: StreamSecurity, @unchecked Sendable {
     ///
     /// Fewer bytes than the buffer has room for mean that nothing readable is left within, so that the socket's
     /// readiness tells when to read on. When the buffer was filled, see ``hasBufferedInput``.
-    package func read(into buffer: UnsafeMutableRawBufferPointer) -> TLSOutcome {
+    package func read(into buffer: UnsafeMutableRawBufferPointer) -> IOResult {
         if let failure = self.readFailure { return .failed(failure) }
         guard let start = buffer.baseAddress, !buffer.isEmpty else { return .done(0) }
         let functions = self.functions
@@ -137,7 +137,7 @@ package final class TLSSession: StreamSecurity, @unchecked Sendable {
     ///
     /// When that is less than all, the next call starts with the bytes that were left, and has at least as many,
     /// as a first-in-first-out buffer does by itself: a part of them may already be encrypted.
-    package func write(_ bytes: UnsafeRawBufferPointer) -> TLSOutcome {
+    package func write(_ bytes: UnsafeRawBufferPointer) -> IOResult {
         if let failure = self.writeFailure { return .failed(failure) }
         guard let start = bytes.baseAddress, !bytes.isEmpty else { return .done(0) }
         var count = 0
@@ -162,7 +162,7 @@ package final class TLSSession: StreamSecurity, @unchecked Sendable {
 
     /// Says that nothing more is sent (`close_notify`); reading goes on. `.done(0)`: said, or there is nobody to say it
     /// to. `.closed`: said, and the peer has said it too. `.wantWrite`: write what is left first, or call again.
-    package func shutdown() -> TLSOutcome {
+    package func shutdown() -> IOResult {
         guard self.isEstablished, self.writeFailure == nil, self.readFailure == nil else { return .done(0) }
         if self.isWritePending { return .wantWrite }
         self.forgetErrors()
@@ -198,7 +198,7 @@ package final class TLSSession: StreamSecurity, @unchecked Sendable {
         self.socketError = 0
     }
 
-    private func outcome(_ result: Int32, _ stage: TLSStage) -> TLSOutcome {
+    private func outcome(_ result: Int32, _ stage: TLSStage) -> IOResult {
         switch self.functions.SSL_get_error(self.ssl, result) {
         case OpenSSLNumber.Failure.wantRead: .wantRead
         case OpenSSLNumber.Failure.wantWrite: .wantWrite

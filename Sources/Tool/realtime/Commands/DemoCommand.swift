@@ -41,38 +41,38 @@ extension DemoCommand: Command {
         let anna = try self.client("anna", server.app, address)
         let bert = try self.client("bert", server.app, address)
         // All that is told of anna comes from this one sequence, so that it is told in the order in which it happened.
-        let happenings = anna.happenings()
+        let updates = anna.updates()
         let channels = ["prices", "private-orders", "presence-room"]
 
         anna.connect()
         bert.connect()
-        try await self.tell(happenings, console) { if case .state(.connected) = $0 { true } else { false } }
+        try await self.tell(updates, console) { if case .state(.connected) = $0 { true } else { false } }
         for name in channels { try anna.subscribe(name) }
-        try await self.tellSubscriptions(channels.count, happenings, console)
+        try await self.tellSubscriptions(channels.count, updates, console)
 
         console.remark("Somebody publishes over the HTTP API.")
         let publisher = PusherPublisher(
             appID: server.app.id, key: server.app.key, secret: server.app.secret,
             endpoint: Endpoint(scheme: "http", host: address.host, port: address.port))
         try await publisher.publish("price", to: ["prices"], data: #"{"value":12.5}"#)
-        try await self.tellEvent(happenings, console)
+        try await self.tellEvent(updates, console)
         try await publisher.publish("order", to: ["private-orders"], data: #"{"id":7,"state":"paid"}"#)
-        try await self.tellEvent(happenings, console)
+        try await self.tellEvent(updates, console)
 
         console.remark("Another client comes into the room and types.")
         let room = try bert.subscribe("presence-room")
-        try await self.tell(happenings, console) { if case .members(_, .joined) = $0 { true } else { false } }
+        try await self.tell(updates, console) { if case .members(_, .joined) = $0 { true } else { false } }
         try room.trigger("client-typing", ["on": true])
-        try await self.tellEvent(happenings, console)
+        try await self.tellEvent(updates, console)
 
         console.remark("The connection is cut, and comes back by itself with everything on it.")
         if let socketID = anna.socketID { server.drop(socketID) }
-        try await self.tellSubscriptions(channels.count, happenings, console)
+        try await self.tellSubscriptions(channels.count, updates, console)
         server.publish("price", to: "prices", data: #"{"value":13.25}"#)
-        try await self.tellEvent(happenings, console)
+        try await self.tellEvent(updates, console)
         anna.disconnect()
         bert.disconnect()
-        try await self.tell(happenings, console) { if case .state(.disconnected) = $0 { true } else { false } }
+        try await self.tell(updates, console) { if case .state(.disconnected) = $0 { true } else { false } }
     }
 
     private func client(_ user: String, _ app: PusherApp, _ address: ListenerAddress) throws -> PusherClient {
@@ -82,23 +82,23 @@ extension DemoCommand: Command {
         return PusherClient(configuration)
     }
 
-    private func tellSubscriptions(_ count: Int, _ happenings: EventSequence<PusherHappening>, _ console: Console) async throws {
+    private func tellSubscriptions(_ count: Int, _ updates: EventSequence<PusherUpdate>, _ console: Console) async throws {
         var left = count
-        try await self.tell(happenings, console) { happening in
+        try await self.tell(updates, console) { happening in
             if case .subscription(_, .subscribed) = happening { left -= 1 }
             return left == 0
         }
     }
 
-    private func tellEvent(_ happenings: EventSequence<PusherHappening>, _ console: Console) async throws {
-        try await self.tell(happenings, console) { if case .event = $0 { true } else { false } }
+    private func tellEvent(_ updates: EventSequence<PusherUpdate>, _ console: Console) async throws {
+        try await self.tell(updates, console) { if case .event = $0 { true } else { false } }
     }
 
     /// Says what happens, up to what is waited for.
     private func tell(
-        _ happenings: EventSequence<PusherHappening>, _ console: Console, until isLast: (PusherHappening) -> Bool
+        _ updates: EventSequence<PusherUpdate>, _ console: Console, until isLast: (PusherUpdate) -> Bool
     ) async throws {
-        for await happening in happenings {
+        for await happening in updates {
             switch happening {
             case .state(.connected(let socketID)): console.say(.state("connected", detail: "socket \(socketID)", style: .good))
             case .state(let state): console.say(.state(state.name))

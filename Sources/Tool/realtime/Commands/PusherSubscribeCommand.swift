@@ -32,7 +32,7 @@ extension PusherSubscribeCommand: Command {
         let client = PusherClient(try self.configuration())
         // One sequence for everything, so that the output has the order in which it happened. Nothing is lost to a slow
         // reader: the connection waits for it.
-        let happenings = client.happenings(buffer: .pauseReading(1024))
+        let updates = client.updates(buffer: .pauseReading(1024))
         let progress = SharedProgress()
         do throws(PusherError) {
             for name in self.channels { try client.subscribe(name) }
@@ -41,7 +41,7 @@ extension PusherSubscribeCommand: Command {
         }
         client.connect()
         let outcome = await withTaskGroup(of: Outcome.self) { group -> Outcome in
-            group.addTask { await self.tell(happenings, progress, console) }
+            group.addTask { await self.tell(updates, progress, console) }
             group.addTask { await self.limit(client) }
             defer { group.cancelAll() }
             for await outcome in group {
@@ -51,7 +51,7 @@ extension PusherSubscribeCommand: Command {
             return .goesOn
         }
         if !client.state.isFinal { client.disconnect() }
-        for await case .state(let state) in happenings { console.say(Self.line(state)) }
+        for await case .state(let state) in updates { console.say(Self.line(state)) }
         switch outcome {
         case .done: return
         case .failed(let failure): throw failure
@@ -68,15 +68,15 @@ extension PusherSubscribeCommand: Command {
         case .endpoint(let endpoint): configuration = PusherConfiguration(key: self.key, endpoint: endpoint)
         }
         if let secret { configuration.authorizer = .secret(secret) }
-        if let authEndpoint { configuration.authorizer = .endpoint(AuthorizationEndpoint(authEndpoint)) }
+        if let authEndpoint { configuration.authorizer = .endpoint(PusherAuthorizationEndpoint(authEndpoint)) }
         // The tool says itself what happens.
         configuration.log = .none
         return configuration
     }
 
     /// Until enough events came, the connection has ended for good, or a subscription has failed at once and would again.
-    private func tell(_ happenings: EventSequence<PusherHappening>, _ progress: SharedProgress, _ console: Console) async -> Outcome {
-        for await happening in happenings {
+    private func tell(_ updates: EventSequence<PusherUpdate>, _ progress: SharedProgress, _ console: Console) async -> Outcome {
+        for await happening in updates {
             switch happening {
             case .event(let event) where self.events.isEmpty || self.events.contains(event.name):
                 console.say(.event(channel: event.channel ?? "", event: event.name, data: event.data ?? "", userID: event.userID))
@@ -106,7 +106,7 @@ extension PusherSubscribeCommand: Command {
         return .goesOn
     }
 
-    private static func line(_ state: ConnectionState) -> Line {
+    private static func line(_ state: PusherConnectionState) -> Line {
         switch state {
         case .connected(let socketID): .state(state.name, detail: "socket \(socketID)", style: .good)
         case .failed(let error), .disconnected(let error?): .state(state.name, detail: error.message, style: .bad)

@@ -1,0 +1,140 @@
+import RealtimeEncoding
+
+extension EncodingBuffer {
+    func append<Value: Encodable>(_ foreign: FoundationType, _ value: Value, _ key: (any CodingKey)?) throws {
+        switch foreign {
+        case .date: try self.appendDate(value, key)
+        case .data: try self.appendData(value)
+        case .url: try self.appendURL(value)
+        case .decimal:
+            let text = String(describing: value)
+            guard text != "NaN" else { throw self.invalid(value, "JSON holds no not-a-number.", key) }
+            self.appendRaw(Array(text.utf8))
+        }
+    }
+
+    /// What the type's own `encode(to:)` writes.
+    private func own<Value: Encodable>(_ value: Value) throws -> [UInt8] {
+        let buffer = EncodingBuffer(settings: JSONValueEncoder())
+        buffer.start(.value)
+        try value.encode(to: buffer.outermostEncoder)
+        buffer.finish()
+        return buffer.bytes
+    }
+
+    private func appendDate<Value: Encodable>(_ value: Value, _ key: (any CodingKey)?) throws {
+        let bytes: [UInt8]
+        do {
+            bytes = try self.own(value)
+        } catch {
+            // Without the date itself: Foundation traps when it prints one that is not finite.
+            throw self.invalid(Double.nan, "The date is not a finite number of seconds.", key)
+        }
+        if self.settings.dates == .deferredToDate { return self.appendRaw(bytes) }
+        let seconds = bytes.withUnsafeBytes { JSONText.double($0) } + referenceDateOffset
+        switch self.settings.dates {
+        case .iso8601:
+            guard let text = ISO8601.text(seconds) else { throw self.invalid(seconds, "The date is too far away for ISO 8601.", key) }
+            self.append(text)
+        case .millisecondsSince1970: try self.append(seconds * 1000, key)
+        default: try self.append(seconds, key)
+        }
+    }
+
+    private func appendData<Value: Encodable>(_ value: Value) throws {
+        guard self.settings.data == .base64 else { return self.appendRaw(try self.own(value)) }
+        let bytes: [UInt8]
+        if let sequence = value as? any Sequence<UInt8> {
+            bytes = Array(sequence)
+        } else {
+            bytes = try JSONValueDecoder().decode([UInt8].self, from: self.own(value))
+        }
+        var text: [UInt8] = [UInt8(ascii: "\"")]
+        Base64.append(bytes, to: &text)
+        text.append(UInt8(ascii: "\""))
+        self.appendRaw(text)
+    }
+
+    private func appendURL<Value: Encodable>(_ value: Value) throws {
+        let own = try JSONValue(parsing: self.own(value))
+        let relative = own["relative"]?.string ?? ""
+        self.append(own["base"]?.string.map { RelativeURL.resolve(relative, against: $0) } ?? relative)
+    }
+}
+
+/// A reference to another resource, made absolute (RFC 3986 section 5.2).
+enum RelativeURL {
+    private struct Parts {
+        var scheme: Substring?
+        var authority: Substring?
+        var path: Substring
+        var query: Substring?
+        var fragment: Substring?
+
+        init(_ text: String) {
+            var rest = text[...]
+            if let mark = rest.firstIndex(of: "#") {
+                self.fragment = rest[rest.index(after: mark)...]
+                rest = rest[..<mark]
+            }
+            if let mark = rest.firstIndex(of: "?") {
+                self.query = rest[rest.index(after: mark)...]
+                rest = rest[..<mark]
+            }
+            if let mark = rest.firstIndex(where: { $0 == ":" || $0 == "/" }), rest[mark] == ":", mark != rest.startIndex {
+                self.scheme = rest[..<mark]
+                rest = rest[rest.index(after: mark)...]
+            }
+            if rest.hasPrefix("//") {
+                rest = rest.dropFirst(2)
+                let end = rest.firstIndex(of: "/") ?? rest.endIndex
+                self.authority = rest[..<end]
+                rest = rest[end...]
+            }
+            self.path = rest
+        }
+    }
+
+    static func resolve(_ reference: String, against base: String) -> String {
+        let relative = Parts(reference)
+        let base = Parts(base)
+        if relative.scheme != nil { return reference }
+        var path: String
+        var query = relative.query
+        let authority = relative.authority ?? base.authority
+        if relative.authority != nil {
+            path = self.withoutDots(relative.path)
+        } else if relative.path.isEmpty {
+            path = String(base.path)
+            query = query ?? base.query
+        } else if relative.path.hasPrefix("/") {
+            path = self.withoutDots(relative.path)
+        } else {
+            let folder = base.path.lastIndex(of: "/").map { base.path[...$0] } ?? (base.authority != nil && base.path.isEmpty ? "/" : "")
+            path = self.withoutDots(folder + relative.path)
+        }
+        var result = ""
+        if let scheme = base.scheme { result += scheme + ":" }
+        if let authority { result += "//" + authority }
+        result += path
+        if let query { result += "?" + query }
+        if let fragment = relative.fragment { result += "#" + fragment }
+        return result
+    }
+
+    private static func withoutDots(_ path: Substring) -> String {
+        var kept: [Substring] = []
+        let segments = path.split(separator: "/", omittingEmptySubsequences: false)
+        for (index, segment) in segments.enumerated() {
+            let isLast = index == segments.count - 1
+            switch segment {
+            case ".": if isLast { kept.append("") }
+            case "..":
+                if kept.count > 1 || (kept.count == 1 && !kept[0].isEmpty) { kept.removeLast() }
+                if isLast { kept.append("") }
+            default: kept.append(segment)
+            }
+        }
+        return kept.joined(separator: "/")
+    }
+}
