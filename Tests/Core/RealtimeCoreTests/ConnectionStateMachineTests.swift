@@ -23,20 +23,20 @@ import Testing
         return (machine, id)
     }
 
-    @Test func nothingHappensUntilItIsStarted() {
+    @Test func `nothing happens until it is started`() {
         var machine = self.machine()
         #expect(machine.nextDeadline == nil)
         #expect(machine.timeout(now: self.after(1000)) == .none)
         #expect(machine.current == nil)
     }
 
-    @Test func startingTwiceOpensOnce() {
+    @Test func `starting twice opens once`() {
         var machine = self.machine()
         #expect(machine.start(now: Self.zero) == .open(ConnectionID(rawValue: 1)))
         #expect(machine.start(now: Self.zero) == .none)
     }
 
-    @Test func theOpenTimeoutCoversConnectingAndGreeting() {
+    @Test func `the open timeout covers connecting and greeting`() {
         var machine = self.machine()
         let id = ConnectionID(rawValue: 1)
         _ = machine.start(now: Self.zero)
@@ -48,7 +48,7 @@ import Testing
     }
 
     @Test(arguments: [Duration.zero, .seconds(-1), .seconds(Int64.min)])
-    func aTimeLimitOfNothingIsOverAfterTheAttemptAndNotBefore(limit: Duration) throws {
+    func `a time limit of nothing is over after the attempt and not before`(limit: Duration) throws {
         var machine = self.machine { $0.openTimeout = limit }
         _ = machine.start(now: Self.zero)
         let deadline = try #require(machine.nextDeadline)
@@ -59,7 +59,7 @@ import Testing
         #expect(try #require(machine.nextDeadline) > next)
     }
 
-    @Test func newsOfAnotherAttemptChangeNothing() {
+    @Test func `news of another attempt change nothing`() {
         var (machine, id) = self.connected()
         let stale = ConnectionID(rawValue: 7)
         #expect(machine.opened(stale) == .none)
@@ -70,7 +70,7 @@ import Testing
         #expect(machine.nextDeadline == self.after(120))
     }
 
-    @Test func silenceIsProbedAndThenTheConnectionIsGivenUp() {
+    @Test func `silence is probed and then the connection is given up`() {
         var (machine, id) = self.connected()
         #expect(machine.nextDeadline == self.after(120))
         #expect(machine.timeout(now: self.after(120)) == .sendPing(id))
@@ -78,7 +78,7 @@ import Testing
         #expect(machine.timeout(now: self.after(150)) == .abandon(id, .heartbeatTimeout))
     }
 
-    @Test func whateverIsReceivedAnswersTheProbe() {
+    @Test func `whatever is received answers the probe`() {
         var (machine, id) = self.connected()
         _ = machine.timeout(now: self.after(120))
         let isCurrent = machine.received(id, now: self.after(130))
@@ -86,7 +86,7 @@ import Testing
         #expect(machine.nextDeadline == self.after(250))
     }
 
-    @Test func silenceDoesNotCountWhileReadingIsPaused() {
+    @Test func `silence does not count while reading is paused`() {
         var (machine, id) = self.connected()
         machine.reading(id, paused: true, now: self.after(10))
         #expect(machine.nextDeadline == nil)
@@ -94,14 +94,14 @@ import Testing
         #expect(machine.nextDeadline == self.after(1120))
     }
 
-    @Test func aProbeOnSuspicionGivesThePeerOnlyItsPatience() {
+    @Test func `a probe on suspicion gives the peer only its patience`() {
         var (machine, id) = self.connected()
         #expect(machine.probe(patience: .seconds(5), now: self.after(10)) == .sendPing(id))
         #expect(machine.nextDeadline == self.after(15))
         #expect(machine.timeout(now: self.after(15)) == .abandon(id, .heartbeatTimeout))
     }
 
-    @Test func onlyThreeReconnectsInARowAreImmediate() {
+    @Test func `only three reconnects in a row are immediate`() {
         var machine = self.machine()
         _ = machine.start(now: Self.zero)
         for attempt in 1...3 {
@@ -113,7 +113,7 @@ import Testing
         #expect(machine.closed(ConnectionID(rawValue: 4), .heartbeatTimeout, .immediately, now: Self.zero) == .reconnectLater)
     }
 
-    @Test func failuresAreForgottenOnlyAfterAStableWhile() {
+    @Test func `failures are forgotten only after a stable while`() {
         for (livedFor, isForgotten) in [(29, false), (30, true)] {
             var (machine, id) = self.connected { $0.maximumImmediateReconnects = 1 }
             _ = machine.closed(id, .heartbeatTimeout, .immediately, now: Self.zero)
@@ -125,7 +125,7 @@ import Testing
         }
     }
 
-    @Test func theProtocolMayForbidReconnecting() {
+    @Test func `the protocol may forbid reconnecting`() {
         var (machine, id) = self.connected()
         let reason = CloseReason.peer(CloseCode(rawValue: 4001), "no such application")
         #expect(machine.closed(id, reason, .never, now: Self.zero) == .finish(reason))
@@ -133,7 +133,7 @@ import Testing
         #expect(machine.start(now: Self.zero) == .open(ConnectionID(rawValue: 2)))
     }
 
-    @Test func aMinimumWaitIsKept() {
+    @Test func `a minimum wait is kept`() {
         for seed in 0..<200 as Range<UInt64> {
             var machine = ConnectionStateMachine(generator: SplitMix64(seed: seed))
             _ = machine.start(now: Self.zero)
@@ -142,7 +142,7 @@ import Testing
         }
     }
 
-    @Test func stoppingIsPromptInEveryState() {
+    @Test func `stopping is prompt in every state`() {
         var idle = self.machine()
         #expect(idle.stop(now: Self.zero) == .finish)
 
@@ -167,7 +167,7 @@ import Testing
         #expect(waiting.nextDeadline == nil)
     }
 
-    @Test func aPeerThatNeverAnswersTheGoodbyeIsAbandoned() {
+    @Test func `a peer that never answers the goodbye is abandoned`() {
         var (machine, id) = self.connected()
         _ = machine.stop(now: Self.zero)
         #expect(machine.nextDeadline == self.after(5))
@@ -175,13 +175,13 @@ import Testing
         #expect(machine.nextDeadline == nil)
     }
 
-    @Test func nothingIsReadAfterStopping() {
+    @Test func `nothing is read after stopping`() {
         var (machine, id) = self.connected()
         _ = machine.stop(now: Self.zero)
         #expect(machine.received(id, now: Self.zero) == false)
     }
 
-    @Test func startingWhileTheOldSocketSaysGoodbyeReplacesIt() {
+    @Test func `starting while the old socket says goodbye replaces it`() {
         var (machine, id) = self.connected()
         _ = machine.stop(now: Self.zero)
         #expect(machine.start(now: self.after(1)) == .replace(id, by: ConnectionID(rawValue: 2)))
@@ -189,7 +189,7 @@ import Testing
         #expect(machine.current == ConnectionID(rawValue: 2))
     }
 
-    @Test func startingWhileBackingOffTriesAtOnce() {
+    @Test func `starting while backing off tries at once`() {
         var machine = self.machine()
         _ = machine.start(now: Self.zero)
         _ = machine.closed(ConnectionID(rawValue: 1), .openTimeout, .afterBackoff(atLeast: .seconds(1)), now: Self.zero)
@@ -198,7 +198,7 @@ import Testing
 }
 
 @Suite struct BackoffTests {
-    @Test func waitsDoubleUpToTheCapAndAreSpreadFromZero() {
+    @Test func `waits double up to the cap and are spread from zero`() {
         let backoff = Backoff(base: .seconds(1), cap: .seconds(60))
         var generator = SplitMix64(seed: 42)
         for (failures, ceiling) in [(1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (8, 60), (1_000_000, 60)] {
@@ -213,7 +213,7 @@ import Testing
         (Duration.seconds(Int64.max), Duration.seconds(Int64.max)), (.seconds(Int64.max), .seconds(60)), (.seconds(1), .seconds(Int64.max)),
         (.seconds(Int64.min), .seconds(Int64.min)), (.zero, .zero), (.seconds(-1), .seconds(60)), (.seconds(60), .seconds(-1)),
     ])
-    func waitsOfAnyLengthAreDrawn(base: Duration, cap: Duration) {
+    func `waits of any length are drawn`(base: Duration, cap: Duration) {
         var generator = SplitMix64(seed: 1)
         for failures in [0, 1, 2, 17, Int.max] {
             for minimum in [Duration.zero, .seconds(1), .seconds(Int64.max), .seconds(Int64.min)] {
@@ -224,7 +224,7 @@ import Testing
         }
     }
 
-    @Test func theSameSeedGivesTheSameWaits() {
+    @Test func `the same seed gives the same waits`() {
         var (first, second) = (SplitMix64(seed: 7), SplitMix64(seed: 7))
         for failures in 1...20 {
             #expect(
@@ -233,7 +233,7 @@ import Testing
         }
     }
 
-    @Test func durationsBeyondAllMeasureMeanNever() {
+    @Test func `durations beyond all measure mean never`() {
         #expect(Duration.seconds(Int64.max).nanoseconds == .max)
         #expect(Instant(nanoseconds: 5).advanced(by: .seconds(Int64.max)) == Instant(nanoseconds: .max))
     }

@@ -3,13 +3,13 @@ import RealtimeTesting
 import Testing
 
 @Suite struct CountersTests {
-    @Test func allAreZeroAtFirst() {
+    @Test func `all are zero at first`() {
         let counters = Counters()
         #expect(counters.messagesReceived == 0 && counters.bytesReceived == 0 && counters.messagesSent == 0 && counters.bytesSent == 0)
         #expect(counters.reconnects == 0 && counters.eventsDropped == 0 && counters.messagesIgnored == 0 && counters.lastRoundTrip == nil)
     }
 
-    @Test func messagesAndTheirBytesAreCountedEitherWay() {
+    @Test func `messages and their bytes are counted either way`() {
         let toy = Toy()
         let connection = toy.connect()
         var expected = toy.driver.counters
@@ -24,7 +24,7 @@ import Testing
         #expect(toy.driver.counters == expected)
     }
 
-    @Test func theyOnlyGrowOverAllAttempts() {
+    @Test func `they only grow over all attempts`() {
         let toy = Toy()
         toy.connect().end(.transport(TransportError(.reset, "cut")))
         let before = toy.driver.counters
@@ -35,7 +35,7 @@ import Testing
         #expect(toy.driver.counters.messagesReceived == before.messagesReceived + 1)
     }
 
-    @Test func whatOneListenerLosesIsCountedHereAndThere() {
+    @Test func `what one listener loses is counted here and there`() {
         let toy = Toy()
         let connection = toy.connect()
         let (one, two) = (toy.listen("news", .dropNewest(1)), toy.listen("news", .dropOldest(2)))

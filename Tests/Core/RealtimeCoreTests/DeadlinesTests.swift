@@ -3,7 +3,7 @@ import RealtimeTesting
 import Testing
 
 @Suite struct DeadlinesTests {
-    @Test func theyComeInOrderAndThoseOfTheSameInstantByAge() {
+    @Test func `they come in order and those of the same instant by age`() {
         var deadlines = Deadlines<String, Void>()
         for (key, at) in [("c", 30), ("a", 10), ("b", 10), ("d", 20)] { deadlines.set(key, Instant(nanoseconds: Int64(at))) }
         var order: [String] = []
@@ -12,7 +12,7 @@ import Testing
         #expect(deadlines.isEmpty)
     }
 
-    @Test func aReplacedOrRemovedDeadlineNeverComes() {
+    @Test func `a replaced or removed deadline never comes`() {
         var deadlines = Deadlines<Int, Void>()
         deadlines.set(1, Instant(nanoseconds: 10))
         deadlines.set(1, Instant(nanoseconds: 50))
@@ -23,7 +23,7 @@ import Testing
         #expect(deadlines.popDue(Instant(nanoseconds: 50))?.key == 1)
     }
 
-    @Test func thousandsOfReplacementsKeepTheOrder() {
+    @Test func `thousands of replacements keep the order`() {
         var generator = SplitMix64(seed: 3)
         var deadlines = Deadlines<Int, Void>()
         var expected: [Int: Int64] = [:]
@@ -42,7 +42,7 @@ import Testing
         #expect(expected.isEmpty)
     }
 
-    @Test func whatBelongsToADeadlineComesWithIt() {
+    @Test func `what belongs to a deadline comes with it`() {
         var deadlines = Deadlines<Int, String>()
         deadlines.set(1, Instant(nanoseconds: 10), "old")
         deadlines.set(1, Instant(nanoseconds: 20), "new")
@@ -60,7 +60,7 @@ import Testing
         func timerFired() { self.rings.record(self.clock.elapsed) }
     }
 
-    @Test func theManualClockPassesThroughEveryWakeUp() {
+    @Test func `the manual clock passes through every wake up`() {
         let (clock, rings) = (ManualClock(), EventRecorder<Duration>())
         let bells = [3, 1, 2].map { seconds -> Bell in
             let bell = Bell(rings, clock)
@@ -72,7 +72,7 @@ import Testing
         #expect(bells.count == 3 && clock.elapsed == .seconds(10))
     }
 
-    @Test func aSleeperThatIsGoneIsNotWoken() {
+    @Test func `a sleeper that is gone is not woken`() {
         let (clock, rings) = (ManualClock(), EventRecorder<Duration>())
         clock.schedule(Bell(rings, clock), at: Instant(nanoseconds: 5))
         clock.advance(by: .seconds(1))

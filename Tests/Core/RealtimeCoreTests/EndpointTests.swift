@@ -32,7 +32,7 @@ import Testing
         Good(text: "http://h/a?to=ws://other", scheme: "http", host: "h", port: 80, target: "/a?to=ws://other", origin: "http://h"),
         Good(text: "http://h/user@example", scheme: "http", host: "h", port: 80, target: "/user@example", origin: "http://h"),
     ])
-    func anAddressIsReadIntoItsParts(good: Good) throws {
+    func `an address is read into its parts`(good: Good) throws {
         let endpoint = try Endpoint(good.text)
         #expect(endpoint == Endpoint(scheme: good.scheme, host: good.host, port: good.port, target: good.target))
         #expect(endpoint.origin == good.origin)
@@ -53,7 +53,7 @@ import Testing
         ("ws://h/ü", "outside ASCII"),
         ("ws://h\t", "space"), ("ws://h/\u{7F}", "space"),
     ])
-    func anAddressThatCannotBeUsedIsRefusedWithTheReason(text: String, words: String) {
+    func `an address that cannot be used is refused with the reason`(text: String, words: String) {
         do throws(TransportError) {
             let endpoint = try Endpoint(text)
             Issue.record("\(text) was read as \(endpoint)")
@@ -62,7 +62,7 @@ import Testing
         }
     }
 
-    @Test func whatMayBeSecretIsNotInItsDescriptionNorInAnError() throws {
+    @Test func `what may be secret is not in its description nor in an error`() throws {
         #expect(try Endpoint("wss://h/app/key?token=secret").description == "wss://h/app/key")
         do throws(TransportError) {
             _ = try Endpoint("ws://user:secret@h/?token=secret")
@@ -73,7 +73,7 @@ import Testing
 }
 
 @Suite struct HTTPHeadersTests {
-    @Test func namesCompareWithoutRegardToCaseAndKeepTheirSpelling() {
+    @Test func `names compare without regard to case and keep their spelling`() {
         var headers: HTTPHeaders = ["Content-Type": "a", "X-One": "1"]
         #expect(headers["content-type"] == "a" && headers["CONTENT-TYPE"] == "a" && headers["Content-Typ"] == nil)
         #expect(headers.map(\.name) == ["Content-Type", "X-One"])
@@ -82,12 +82,12 @@ import Testing
         #expect(headers["Content-Type"] == "b")
     }
 
-    @Test func onlyLettersHaveCase() {
+    @Test func `only letters have case`() {
         let headers: HTTPHeaders = ["A@": "1", "A[": "2", "Ä": "3"]
         #expect(headers["a`"] == nil && headers["a{"] == nil && headers["a["] == "2" && headers["ä"] == nil)
     }
 
-    @Test func fieldsOfOneNameKeepTheirOrderAndSettingReplacesThemAll() {
+    @Test func `fields of one name keep their order and setting replaces them all`() {
         var headers = HTTPHeaders()
         for value in ["1", "2", "3"] { headers.add("Via", value) }
         #expect(headers["via"] == "1" && headers.values("VIA") == ["1", "2", "3"])
@@ -102,11 +102,11 @@ import Testing
         (",,", false),
         ("upgraded", false), ("not upgrade", false), ("keep-alive", false),
     ])
-    func aTokenIsFoundInAList(value: String, isThere: Bool) {
+    func `a token is found in a list`(value: String, isThere: Bool) {
         #expect(HTTPHeaders(dictionaryLiteral: ("Connection", value)).contains("connection", token: "upgrade") == isThere)
     }
 
-    @Test func aTokenIsFoundInAnyFieldOfTheName() {
+    @Test func `a token is found in any field of the name`() {
         var headers: HTTPHeaders = ["Connection": "close"]
         headers.add("connection", "UPGRADE")
         #expect(headers.contains("Connection", token: "upgrade"))
@@ -114,7 +114,7 @@ import Testing
     }
 
     @Test(arguments: ["me:password@\u{301}example.org", "@\u{301}", "a@b@\u{20DD}c", "@", "me@"])
-    func aUserNameIsNotShownWhateverFollowsIt(host: String) {
+    func `a user name is not shown whatever follows it`(host: String) {
         let endpoint = Endpoint(scheme: "ws", host: host, port: 80)
         #expect(!endpoint.description.utf8.contains(UInt8(ascii: "@")) && !endpoint.description.contains("me"))
         #expect(endpoint.problem?.code == .invalidURL)
@@ -124,7 +124,7 @@ import Testing
         ("/", "/", ""), ("/a?b=c", "/a", "b=c"), ("/a?", "/a", ""), ("?x", "", "x"), ("/a?b?c", "/a", "b?c"), ("", "", ""),
         ("/%3F?%3F", "/%3F", "%3F"),
     ])
-    func aTargetIsCutAtTheFirstQuestionMark(target: String, path: String, query: String) {
+    func `a target is cut at the first question mark`(target: String, path: String, query: String) {
         let head = HTTPRequestHead(method: "GET", target: target)
         #expect(head.path == path && head.query == query)
     }

@@ -48,7 +48,7 @@ private struct Source {
         (.dropOldest(100), Array(1...10), 0), (.dropNewest(100), Array(1...10), 0), (.dropOldest(1), [10], 9), (.dropNewest(1), [1], 9),
         (.dropOldest(0), [10], 9), (.dropNewest(0), [1], 9), (.dropOldest(-5), [10], 9), (.dropNewest(.min), [1], 9),
     ])
-    func eachPolicyKeepsWhatItSays(policy: BufferPolicy, kept: [Int], dropped: Int) async {
+    func `each policy keeps what it says`(policy: BufferPolicy, kept: [Int], dropped: Int) async {
         for sizes in [[10], [3, 3, 4], Array(repeating: 1, count: 10)] {
             let source = Source(policy)
             var next = 1
@@ -63,7 +63,7 @@ private struct Source {
     }
 
     @Test(arguments: [1, 2, 5, 0, -1])
-    func aBufferThatDropsNothingIsFullFromItsLimitOn(limit: Int) async {
+    func `a buffer that drops nothing is full from its limit on`(limit: Int) async {
         let source = Source(.pauseReading(limit))
         #expect(source.send([]).isFull == false)
         for count in 1...8 {
@@ -76,7 +76,7 @@ private struct Source {
         #expect(source.buffer.isFull == false)
     }
 
-    @Test func aMillionDropsAreCheapAndTheLatestStay() async {
+    @Test func `a million drops are cheap and the latest stay`() async {
         let source = Source(.dropOldest(1024))
         for number in 0..<1_000_000 { source.send(CollectionOfOne(number)) }
         #expect(source.events.dropped == 1_000_000 - 1024)
@@ -85,7 +85,7 @@ private struct Source {
 
     // MARK: Consuming
 
-    @Test func whatABreakLeavesIsThereForTheNextLoop() async {
+    @Test func `what a break leaves is there for the next loop`() async {
         let source = Source()
         source.send(1...5)
         var seen: [Int] = []
@@ -101,7 +101,7 @@ private struct Source {
         #expect(await source.events.pending() == [3, 4, 5, 6, 7, 8])
     }
 
-    @Test func aLoopThatIsLeftByAThrowLeavesTheRest() async {
+    @Test func `a loop that is left by a throw leaves the rest`() async {
         struct Enough: Error {}
         let source = Source()
         source.send(1...3)
@@ -109,7 +109,7 @@ private struct Source {
         #expect(await source.events.pending() == [2, 3])
     }
 
-    @Test func cancellingEndsAWaitAtOnceAndNothingIsLost() async {
+    @Test func `cancelling ends a wait at once and nothing is lost`() async {
         let source = Source()
         let task = Task { () -> [Int] in
             var seen: [Int] = []
@@ -124,7 +124,7 @@ private struct Source {
         #expect(source.events.endReason == nil)
     }
 
-    @Test func finishingWakesWhoWaitsAndTheFirstReasonStays() async {
+    @Test func `finishing wakes who waits and the first reason stays`() async {
         let source = Source()
         let task = Task { await source.events.first { _ in true } }
         await Task.yield()
@@ -136,7 +136,7 @@ private struct Source {
         #expect(await source.events.first { _ in true } == nil)
     }
 
-    @Test func whatCameBeforeTheEndIsStillDelivered() async {
+    @Test func `what came before the end is still delivered`() async {
         let source = Source()
         source.send(1...3)
         source.finish()
@@ -146,7 +146,7 @@ private struct Source {
         #expect(seen == [1, 2, 3])
     }
 
-    @Test func aConsumerIsWokenOncePerBatch() async {
+    @Test func `a consumer is woken once per batch`() async {
         let source = Source()
         let woken = EventRecorder<[Int]>()
         let task = Task { @MainActor in
@@ -177,7 +177,7 @@ private struct Source {
         #expect(wakeUps <= 3)
     }
 
-    @Test func theListenerHasLeftWhenTheLastCopyIsDropped() {
+    @Test func `the listener has left when the last copy is dropped`() {
         let signals = Signals()
         var events: EventSequence<Int>? = signals.sequence()
         var copy = events
@@ -187,7 +187,7 @@ private struct Source {
         #expect(signals.all == [.left])
     }
 
-    @Test func anIteratorKeepsTheListenerAlive() async {
+    @Test func `an iterator keeps the listener alive`() async {
         let signals = Signals()
         let buffer = EventBuffer<Int>(.standard)
         var iterator: EventSequence<Int>.AsyncIterator? = signals.sequence(of: buffer).makeAsyncIterator()
@@ -198,14 +198,14 @@ private struct Source {
         #expect(signals.all == [.left])
     }
 
-    @Test func oneConsumerAfterTheOtherIsFine() async {
+    @Test func `one consumer after the other is fine`() async {
         let source = Source()
         source.send(1...3)
         for expected in 1...3 { #expect(await source.events.makeAsyncIterator().next() == expected) }
     }
 
     #if os(Linux) || os(macOS)
-    @Test func twoConsumersAtATimeStopTheProgram() async {
+    @Test func `two consumers at a time stop the program`() async {
         await #expect(processExitsWith: .failure) {
             let events = Signals().sequence()
             let first = events.makeAsyncIterator()
@@ -243,7 +243,7 @@ private struct Source {
         }
     }
 
-    @Test @MainActor func aConsumerOnTheMainActor() async {
+    @Test @MainActor func `a consumer on the main actor`() async {
         let (source, screen) = (Source(), Screen())
         source.send(1...6)
         await screen.show(source.events)
@@ -251,7 +251,7 @@ private struct Source {
         #expect(await screen.first(source.events) == 4)
     }
 
-    @Test func aConsumerInAnActor() async {
+    @Test func `a consumer in an actor`() async {
         let (source, store) = (Source(), Store())
         source.send(1...6)
         #expect(await store.keep(source.events) == 3)
@@ -259,7 +259,7 @@ private struct Source {
         #expect(await source.events.pending() == [4, 5, 6])
     }
 
-    @Test func aConsumerInAFunctionOfNoActor() async {
+    @Test func `a consumer in a function of no actor`() async {
         let source = Source()
         source.send(1...6)
         #expect(await source.events.first { $0.isMultiple(of: 4) } == 4)
@@ -271,7 +271,7 @@ private struct Source {
         #expect(await source.events.first { $0 == 7 } == nil)
     }
 
-    @Test func aProducerAndAConsumerOnTwoThreadsLoseNothing() async {
+    @Test func `a producer and a consumer on two threads lose nothing`() async {
         let source = Source(.pauseReading(16))
         async let produced: Void = {
             for start in stride(from: 0, to: 10_000, by: 10) { source.send(start..<(start + 10)) }

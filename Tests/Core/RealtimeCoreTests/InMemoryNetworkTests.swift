@@ -109,7 +109,7 @@ private final class Street: Sendable {
 }
 
 @Suite struct InMemoryNetworkTests {
-    @Test func aConnectionIsOpenOnBothSidesWhenOpenReturns() async throws {
+    @Test func `a connection is open on both sides when open returns`() async throws {
         let street = try await Street(.accept(subprotocol: "two"))
         let connection = street.connection(["one", "two"])
         #expect(street.house.requests.all.isEmpty)
@@ -121,7 +121,7 @@ private final class Street: Sendable {
         #expect(request.headers["x-test"] == "1" && request.headers["Sec-WebSocket-Protocol"] == "one, two")
     }
 
-    @Test func aConnectionThatIsDroppedWhileItIsBeingAcceptedIsNotJoined() async throws {
+    @Test func `a connection that is dropped while it is being accepted is not joined`() async throws {
         let network = InMemoryNetwork(clock: ManualClock())
         let house = DroppingHouse()
         let address = try await network.listener().start(house)
@@ -139,7 +139,7 @@ private final class Street: Sendable {
         #expect(house.notes.all.all.isEmpty && events == nil)
     }
 
-    @Test func aListenerThatNeverStartedTakesNobodysAddressAway() async throws {
+    @Test func `a listener that never started takes nobodys address away`() async throws {
         let street = try await Street()
         let second = street.network.listener(host: street.address.host, port: street.address.port)
         await #expect(throws: TransportError.self) { try await second.start(House()) }
@@ -148,7 +148,7 @@ private final class Street: Sendable {
         #expect(street.notes.all.all == [.opened(subprotocol: nil)])
     }
 
-    @Test func messagesArriveInOneBatchPerFlushAndInOrder() async throws {
+    @Test func `messages arrive in one batch per flush and in order`() async throws {
         let street = try await Street()
         let connection = street.open()
         for text in ["a", "b", "c"] { connection.enqueue(.text(text)) }
@@ -161,7 +161,7 @@ private final class Street: Sendable {
         #expect(street.notes.all.all == [.message(.binary, "A")])
     }
 
-    @Test func whatIsEnqueuedBeforeItIsOpenGoesOutOnceItIs() async throws {
+    @Test func `what is enqueued before it is open goes out once it is`() async throws {
         let street = try await Street()
         let connection = street.connection()
         connection.enqueue(.text("early"))
@@ -170,7 +170,7 @@ private final class Street: Sendable {
         #expect(street.house.notes.all.all == [.opened(subprotocol: nil), .message(.text, "early")])
     }
 
-    @Test func pingsAreAnsweredByTheConnectionItself() async throws {
+    @Test func `pings are answered by the connection itself`() async throws {
         let street = try await Street()
         let connection = street.open()
         connection.enqueue(WebSocketMessage(.ping, Array("beat".utf8)))
@@ -179,7 +179,7 @@ private final class Street: Sendable {
         #expect(street.notes.all.all == [.message(.pong, "beat")])
     }
 
-    @Test func whatArrivesWhileReadingIsPausedComesAfterwards() async throws {
+    @Test func `what arrives while reading is paused comes afterwards`() async throws {
         let street = try await Street()
         let connection = street.open()
         connection.pauseReading()
@@ -198,7 +198,7 @@ private final class Street: Sendable {
         #expect(street.notes.all.all.suffix(2) == [.message(.text, "last"), .closed(.peer(.goingAway, "bye"))])
     }
 
-    @Test func closingTellsBothSidesOnce() async throws {
+    @Test func `closing tells both sides once`() async throws {
         let street = try await Street()
         let connection = street.open()
         connection.enqueue(.text("last"))
@@ -210,7 +210,7 @@ private final class Street: Sendable {
         #expect(street.house.notes.all.all == [.message(.text, "last"), .closed(.peer(.normal, "done"))])
     }
 
-    @Test func abandoningIsSilentHereAndALossThere() async throws {
+    @Test func `abandoning is silent here and a loss there`() async throws {
         let street = try await Street()
         street.open().abandon()
         #expect(street.notes.all.all == [])
@@ -220,7 +220,7 @@ private final class Street: Sendable {
         #expect(error.code == .reset)
     }
 
-    @Test func openAfterCloseOrAbandonDoesNothing() async throws {
+    @Test func `open after close or abandon does nothing`() async throws {
         let street = try await Street()
         let (closed, abandoned) = (street.connection(), street.connection())
         closed.close(.normal, reason: "")
@@ -231,7 +231,7 @@ private final class Street: Sendable {
         #expect(street.notes.all.all == [.closed(.requested)])
     }
 
-    @Test func nobodyThereIsRefusedAndADownNetworkUnreachable() async throws {
+    @Test func `nobody there is refused and a down network unreachable`() async throws {
         let street = try await Street()
         func outcome(_ endpoint: Endpoint) -> TransportError.Code? {
             street.network.webSocket.makeConnection(WebSocketRequest(endpoint), id: ConnectionID(rawValue: 9), events: street.notes).open()
@@ -248,14 +248,14 @@ private final class Street: Sendable {
         #expect(outcome(street.endpoint) == .refused)
     }
 
-    @Test func aRefusedUpgradeCarriesItsStatus() async throws {
+    @Test func `a refused upgrade carries its status`() async throws {
         let street = try await Street(.refuse(HTTPResponse(status: 403)))
         street.connection().open()
         guard case .closed(.transport(let error))? = street.notes.all.all.last else { return #expect(Bool(false), "it should be refused") }
         #expect(error.code == .upgradeRefused && error.status == 403)
     }
 
-    @Test func aSilentNetworkSwallowsEverythingAndTellsNobody() async throws {
+    @Test func `a silent network swallows everything and tells nobody`() async throws {
         let street = try await Street()
         let connection = street.open()
         street.network.condition = .silent
@@ -266,7 +266,7 @@ private final class Street: Sendable {
         #expect(street.notes.all.all == [.closed(.requested)])
     }
 
-    @Test func aCutEndsEveryConnectionOnBothSides() async throws {
+    @Test func `a cut ends every connection on both sides`() async throws {
         let street = try await Street()
         _ = street.open()
         _ = street.open()
@@ -277,7 +277,7 @@ private final class Street: Sendable {
         #expect(losses(street.notes) == 2 && losses(street.house.notes) == 2)
     }
 
-    @Test func stoppingAListenerClosesItsConnectionsAndFreesItsAddress() async throws {
+    @Test func `stopping a listener closes its connections and frees its address`() async throws {
         let street = try await Street()
         _ = street.open()
         await #expect(throws: TransportError.self) {
@@ -288,13 +288,13 @@ private final class Street: Sendable {
         _ = try await street.network.listener(host: street.address.host, port: street.address.port).start(street.house)
     }
 
-    @Test func connectionsOfOneServerHaveNumbersOfTheirOwn() async throws {
+    @Test func `connections of one server have numbers of their own`() async throws {
         let street = try await Street()
         for _ in 0..<3 { _ = street.open() }
         #expect(Set(street.house.ids.all).count == 3)
     }
 
-    @Test func aServerThatNobodyStoppedGoesWithItsNetwork() async throws {
+    @Test func `a server that nobody stopped goes with its network`() async throws {
         weak var house: House?
         weak var network: InMemoryNetwork?
         do {
@@ -305,7 +305,7 @@ private final class Street: Sendable {
         #expect(house == nil && network == nil)
     }
 
-    @Test func aListenerWhoseNetworkIsGoneSaysSo() async throws {
+    @Test func `a listener whose network is gone says so`() async throws {
         var network: InMemoryNetwork? = InMemoryNetwork(clock: ManualClock())
         let listener = try #require(network?.listener())
         let house = House()
@@ -334,7 +334,7 @@ private final class Street: Sendable {
         return task
     }
 
-    @Test func aRequestIsAnsweredWholeOrInPieces() async throws {
+    @Test func `a request is answered whole or in pieces`() async throws {
         let street = try await Street()
         let whole = await self.request(street)
         street.house.responders.all[0].respond(HTTPResponse(status: 201, text: "one"))
@@ -352,7 +352,7 @@ private final class Street: Sendable {
         #expect(try await pieces.value.get().body == Array("abcd".utf8))
     }
 
-    @Test func anAnswerBeyondTheLimitIsAnError() async throws {
+    @Test func `an answer beyond the limit is an error`() async throws {
         let street = try await Street()
         let task = await self.request(street)
         street.house.responders.all[0].respond(HTTPResponse(status: 200, text: "seven b"))
@@ -360,7 +360,7 @@ private final class Street: Sendable {
         #expect(error.code == .tooLarge)
     }
 
-    @Test func aServerThatIsSilentTimesOutAndHearsThatTheClientHasGone() async throws {
+    @Test func `a server that is silent times out and hears that the client has gone`() async throws {
         let street = try await Street()
         let task = await self.request(street)
         let gone = EventRecorder<Bool>()
@@ -373,7 +373,7 @@ private final class Street: Sendable {
         #expect(gone.all == [true, false])
     }
 
-    @Test func cancellingARequestEndsItAtOnce() async throws {
+    @Test func `cancelling a request ends it at once`() async throws {
         let street = try await Street()
         let task = await self.request(street)
         let gone = EventRecorder<Bool>()
@@ -385,7 +385,7 @@ private final class Street: Sendable {
 
     // MARK: Order
 
-    @Test func whatIsSetOffFromWithinHappensAfterwardsAndOnce() async throws {
+    @Test func `what is set off from within happens afterwards and once`() async throws {
         final class Echo: ListenerHandler, WebSocketEvents {
             let ends = EventRecorder<any WebSocketConnection>()
 

@@ -6,7 +6,7 @@ import Testing
     private static let levels: [LogSink.Level] = [.debug, .info, .warning, .error]
 
     @Test(arguments: levels)
-    func whatIsBelowTheLevelIsNotEvenPutIntoWords(minimum: LogSink.Level) {
+    func `what is below the level is not even put into words`(minimum: LogSink.Level) {
         let (written, worded) = (EventRecorder<LogSink.Level>(), EventRecorder<LogSink.Level>())
         let log = LogSink(minimumLevel: minimum) { level, subsystem, message in
             #expect(subsystem == "test" && message == "\(level)")
@@ -24,7 +24,7 @@ import Testing
     }
 
     @Test(arguments: levels)
-    func aMachinesMessagesAreNotPutIntoWordsEither(minimum: LogSink.Level) {
+    func `a machines messages are not put into words either`(minimum: LogSink.Level) {
         let worded = EventRecorder<LogSink.Level>()
         var effects = Effects<ToySession>(logLevel: minimum)
         for level in Self.levels {
@@ -38,7 +38,7 @@ import Testing
         #expect(effects.commands.count == worded.all.count)
     }
 
-    @Test func aDriversMessagesComeInOrderWithTheirSubsystem() {
+    @Test func `a drivers messages come in order with their subsystem`() {
         let lines = EventRecorder<String>()
         let toy = Toy(log: LogSink(minimumLevel: .debug) { lines.record("\($1) \($0): \($2)") })
         toy.driver.start()
@@ -49,7 +49,7 @@ import Testing
         #expect(lines.all == ["toy debug: opening #1", "toy info: one", "toy error: two"])
     }
 
-    @Test func theLevelsAreOrderedByWeight() {
+    @Test func `the levels are ordered by weight`() {
         #expect(Self.levels == Self.levels.sorted() && LogSink.Level.debug < .error)
         #expect(LogSink.standard.minimumLevel == .warning)
     }

@@ -6,7 +6,7 @@ import Testing
 @Suite struct SessionDriverTests {
     // MARK: Connecting
 
-    @Test func startingOpensOneConnectionAndStartingAgainDoesNothing() {
+    @Test func `starting opens one connection and starting again does nothing`() {
         let toy = Toy()
         toy.driver.start()
         toy.driver.start()
@@ -16,7 +16,7 @@ import Testing
         #expect(toy.driver.read { $0.isConnected })
     }
 
-    @Test func aLossIsMendedAfterTheBackoffWithANewConnection() {
+    @Test func `a loss is mended after the backoff with a new connection`() {
         let toy = Toy()
         toy.connect().end(.transport(TransportError(.reset, "cut")))
         #expect(toy.transport.made.all.count == 1)
@@ -26,7 +26,7 @@ import Testing
         #expect(toy.driver.read { $0.isConnected })
     }
 
-    @Test func aDeadConnectionsLastWordsAreNotHeard() async {
+    @Test func `a dead connections last words are not heard`() async {
         let toy = Toy()
         let events = toy.listen("news", .standard, .client)
         let old = toy.connect()
@@ -42,7 +42,7 @@ import Testing
         #expect(toy.driver.read { $0.isConnected })
     }
 
-    @Test func whatOneStepSendsIsFlushedOnce() {
+    @Test func `what one step sends is flushed once`() {
         let toy = Toy()
         let connection = toy.connect()
         toy.driver.step { machine, _, effects in for line in ["a", "b", "c"] { machine.say(line, &effects) } }
@@ -50,7 +50,7 @@ import Testing
         #expect(toy.driver.counters.messagesSent == 3 && toy.driver.counters.bytesSent == 3)
     }
 
-    @Test func whatIsSentToAConnectionThatIsGoneIsDropped() {
+    @Test func `what is sent to a connection that is gone is dropped`() {
         let toy = Toy()
         let connection = toy.connect()
         toy.driver.step { _, _, effects in
@@ -64,7 +64,7 @@ import Testing
 
     // MARK: Callers that wait
 
-    @Test func anAnswerReachesTheOneWhoAskedAndTheFirstCounts() async {
+    @Test func `an answer reaches the one who asked and the first counts`() async {
         let toy = Toy()
         let connection = toy.connect()
         let (first, second) = (await toy.ask("a"), await toy.ask("b"))
@@ -74,7 +74,7 @@ import Testing
         #expect(await second.value == .success("two"))
     }
 
-    @Test func aSecondAnswerToTheSameCallerChangesNothing() async {
+    @Test func `a second answer to the same caller changes nothing`() async {
         let toy = Toy()
         let connection = toy.connect()
         let task = await toy.ask("a")
@@ -87,12 +87,12 @@ import Testing
         #expect(await task.value == .success("one"))
     }
 
-    @Test func aQuestionThatIsAnsweredAtOnceDoesNotWait() async {
+    @Test func `a question that is answered at once does not wait`() async {
         let toy = Toy()
         await #expect(throws: ToySession.Failure.ended(.requested)) { try await toy.driver.awaitResult { $0.ask("a", $1, &$3) } }
     }
 
-    @Test func cancellingAnswersAtOnceAndTheMachineForgetsTheCaller() async {
+    @Test func `cancelling answers at once and the machine forgets the caller`() async {
         let toy = Toy()
         let connection = toy.connect()
         let task = await toy.ask("a")
@@ -102,7 +102,7 @@ import Testing
         connection.receive("= a late")
     }
 
-    @Test func aTaskThatIsCancelledAlreadyGetsItsAnswerAtOnce() async {
+    @Test func `a task that is cancelled already gets its answer at once`() async {
         let toy = Toy()
         _ = toy.connect()
         let task = Task { [driver = toy.driver] () -> Bool in
@@ -118,7 +118,7 @@ import Testing
         #expect(toy.driver.read { $0.questions.isEmpty })
     }
 
-    @Test func whoWaitsTooLongIsToldHowLong() async {
+    @Test func `who waits too long is told how long`() async {
         let toy = Toy()
         let connection = toy.connect()
         let (short, long) = (await toy.ask("a", limit: .seconds(5)), await toy.ask("b", limit: .seconds(10)))
@@ -130,7 +130,7 @@ import Testing
         #expect(toy.driver.nextDeadline == toy.driver.read { $0.nextDeadline })
     }
 
-    @Test func theConnectionsEndAnswersEverybody() async {
+    @Test func `the connections end answers everybody`() async {
         let toy = Toy()
         let connection = toy.connect()
         let (first, second) = (await toy.ask("a"), await toy.ask("b", limit: .seconds(100)))
@@ -139,7 +139,7 @@ import Testing
         #expect(toy.driver.nextDeadline == nil)
     }
 
-    @Test func aThousandCallersGetTheirOwnAnswers() async {
+    @Test func `a thousand callers get their own answers`() async {
         let toy = Toy()
         let connection = toy.connect()
         var tasks: [Task<Result<String, ToySession.Failure>, Never>] = []
@@ -158,7 +158,7 @@ import Testing
 
     // MARK: Listeners
 
-    @Test func eventsComeInOrderToThoseWhoListen() async {
+    @Test func `events come in order to those who listen`() async {
         let toy = Toy()
         let connection = toy.connect()
         let (news, again, sport) = (toy.listen("news"), toy.listen("news"), toy.listen("sport"))
@@ -169,7 +169,7 @@ import Testing
         #expect(await sport.pending() == ["2"])
     }
 
-    @Test func aFullListenerLosesAloneAndItIsCounted() async {
+    @Test func `a full listener loses alone and it is counted`() async {
         let toy = Toy()
         let connection = toy.connect()
         let (small, large) = (toy.listen("news", .dropOldest(2)), toy.listen("news"))
@@ -180,7 +180,7 @@ import Testing
         #expect(await large.pending().count == 5)
     }
 
-    @Test func aListenerThatIsFullPausesReadingAndDrainingItResumes() async {
+    @Test func `a listener that is full pauses reading and draining it resumes`() async {
         let toy = Toy()
         let connection = toy.connect()
         let (first, second) = (toy.listen("news", .pauseReading(2)), toy.listen("news", .pauseReading(3)))
@@ -203,7 +203,7 @@ import Testing
         #expect(connection.calls.all.last == .pause)
     }
 
-    @Test func aNewConnectionIsReadThoughAListenerOfTheOldOneIsFull() async {
+    @Test func `a new connection is read though a listener of the old one is full`() async {
         let toy = Toy()
         let old = toy.connect()
         let events = toy.listen("news", .pauseReading(1))
@@ -221,7 +221,7 @@ import Testing
         #expect(old.calls.all.contains(.resume) == false)
     }
 
-    @Test func aFullListenerThatIsDroppedLetsReadingGoOn() {
+    @Test func `a full listener that is dropped lets reading go on`() {
         let toy = Toy()
         let connection = toy.connect()
         var events: EventSequence<String>? = toy.listen("news", .pauseReading(1))
@@ -232,7 +232,7 @@ import Testing
         #expect(toy.driver.read { $0.listenerCount } == 0)
     }
 
-    @Test func aFullListenerThatIsEndedLetsReadingGoOn() async {
+    @Test func `a full listener that is ended lets reading go on`() async {
         let toy = Toy()
         let connection = toy.connect()
         let events = toy.listen("news", .pauseReading(1))
@@ -243,7 +243,7 @@ import Testing
         #expect(await events.pending() == ["1"])
     }
 
-    @Test func aListenerThatIsEndedWhileItsConsumerTakesTheLastBatchLetsReadingGoOn() {
+    @Test func `a listener that is ended while its consumer takes the last batch lets reading go on`() {
         let toy = Toy()
         let connection = toy.connect()
         let (events, others) = (toy.listen("news", .pauseReading(1)), toy.listen("sport", .pauseReading(1)))
@@ -260,7 +260,7 @@ import Testing
         #expect(connection.calls.all.suffix(3) == [.pause, .resume, .flush])
     }
 
-    @Test func aListenerThatFillsUpAgainWhileItIsBeingDrainedStillPauses() {
+    @Test func `a listener that fills up again while it is being drained still pauses`() {
         let toy = Toy()
         let connection = toy.connect()
         let events = toy.listen("news", .pauseReading(1))
@@ -276,7 +276,7 @@ import Testing
         #expect(connection.calls.all == [.pause, .resume, .flush])
     }
 
-    @Test func theEndFinishesTheConnectionsListenersAndLeavesTheClients() async {
+    @Test func `the end finishes the connections listeners and leaves the clients`() async {
         let toy = Toy()
         let connection = toy.connect()
         let (mortal, lasting) = (toy.listen("news"), toy.listen("news", .standard, .client))
@@ -293,7 +293,7 @@ import Testing
 
     // MARK: Work
 
-    @Test func workBeginsOutsideTheLockAndItsResultComesBack() {
+    @Test func `work begins outside the lock and its result comes back`() {
         let begun = EventRecorder<String>()
         let toy = Toy(perform: { work, finished in
             begun.record(work)
@@ -306,7 +306,7 @@ import Testing
         #expect(connection.calls.all == [.enqueue("done a-result"), .flush, .enqueue("done b-result"), .flush])
     }
 
-    @Test func workThatIsTakenBackBeforeItBeginsNeverBegins() {
+    @Test func `work that is taken back before it begins never begins`() {
         let begun = EventRecorder<String>()
         let toy = Toy(perform: { work, _ in
             begun.record(work)
@@ -316,7 +316,7 @@ import Testing
         #expect(begun.all == [])
     }
 
-    @Test func workThatIsTakenBackIsCancelledAndItsLateResultIsNotUsed() {
+    @Test func `work that is taken back is cancelled and its late result is not used`() {
         let (late, cancelled) = (EventRecorder<@Sendable (String) -> Void>(), EventRecorder<String>())
         let toy = Toy(perform: { work, finished in
             late.record(finished)
@@ -331,7 +331,7 @@ import Testing
         #expect(toy.driver.read { $0.results } == [])
     }
 
-    @Test func workThatIsTakenBackWhileItBeginsIsCancelled() {
+    @Test func `work that is taken back while it begins is cancelled`() {
         let cancelled = EventRecorder<String>()
         let connections = EventRecorder<HandConnection>()
         let toy = Toy(perform: { work, _ in
@@ -344,7 +344,7 @@ import Testing
         #expect(cancelled.all == ["a"])
     }
 
-    @Test func aResultCountsOnce() {
+    @Test func `a result counts once`() {
         let late = EventRecorder<@Sendable (String) -> Void>()
         let toy = Toy(perform: { _, finished in
             late.record(finished)
@@ -358,7 +358,7 @@ import Testing
 
     // MARK: Stopping
 
-    @Test func stoppingIsFinalInEveryState() {
+    @Test func `stopping is final in every state`() {
         let states: [(String, (Toy) -> Void)] = [
             ("idle", { _ in }),
             ("opening", { $0.driver.start() }),
@@ -388,7 +388,7 @@ import Testing
         }
     }
 
-    @Test func aGoodbyeThatIsNeverAnsweredIsGivenUp() {
+    @Test func `a goodbye that is never answered is given up`() {
         let toy = Toy()
         let connection = toy.connect()
         toy.driver.stop()
@@ -397,7 +397,7 @@ import Testing
         #expect(connection.calls.all == [.abandon])
     }
 
-    @Test func startingWhileTheGoodbyeIsUnderWayTakesANewConnection() {
+    @Test func `starting while the goodbye is under way takes a new connection`() {
         let toy = Toy()
         let old = toy.connect()
         toy.driver.stop()
@@ -410,7 +410,7 @@ import Testing
 
     // MARK: Time
 
-    @Test func aDeadlineThatMovesLaterIsNotArmedAnew() {
+    @Test func `a deadline that moves later is not armed anew`() {
         let toy = Toy()
         let connection = toy.connect()
         let before = toy.time.wishes.all.count
@@ -418,7 +418,7 @@ import Testing
         #expect(toy.time.wishes.all.count == before)
     }
 
-    @Test func anOldWakeUpFindsNothingDueAndArmsAgain() {
+    @Test func `an old wake up finds nothing due and arms again`() {
         let toy = Toy()
         let connection = toy.connect()
         // Until the opening's deadline was to come; then once for the heartbeat's.
@@ -432,7 +432,7 @@ import Testing
         #expect(connection.calls.all == [.enqueue("."), .flush])
     }
 
-    @Test func aDeadlineThatComesEarlierIsArmedAtOnce() async {
+    @Test func `a deadline that comes earlier is armed at once`() async {
         let toy = Toy()
         _ = toy.connect()
         let before = toy.time.wishes.all.count
@@ -445,7 +445,7 @@ import Testing
 
     // MARK: Calling back
 
-    @Test func whatRunsForeignCodeRunsOutsideTheLock() {
+    @Test func `what runs foreign code runs outside the lock`() {
         let drivers = EventRecorder<SessionDriver<ToySession>>()
         let seen = EventRecorder<Bool>()
         let look: @Sendable () -> Void = { seen.record(drivers.all.first?.read { $0.isConnected } ?? false) }
@@ -466,7 +466,7 @@ import Testing
         _ = drivers.take()
     }
 
-    @Test func aTransportThatAnswersFromWithinFlushIsFollowed() async throws {
+    @Test func `a transport that answers from within flush is followed`() async throws {
         let toy = Toy(whenFlushed: { connection in
             for case .enqueue(let line) in connection.calls.take() where line.hasPrefix("? ") {
                 connection.receive("= \(line.dropFirst(2)) at-once")
@@ -479,7 +479,7 @@ import Testing
         }
     }
 
-    @Test func aConsumerMayCallBackIntoTheDriver() async throws {
+    @Test func `a consumer may call back into the driver`() async throws {
         let toy = Toy()
         let connection = toy.connect()
         let events = toy.listen("news", .pauseReading(1))
@@ -495,7 +495,7 @@ import Testing
         #expect(connection.calls.all.contains(.enqueue("seen 2")))
     }
 
-    @Test func theDriverIsGoneWhenItsOwnerAndItsConnectionAre() {
+    @Test func `the driver is gone when its owner and its connection are`() {
         weak var driver: SessionDriver<ToySession>?
         do {
             let toy = Toy()
@@ -512,7 +512,7 @@ import Testing
 
     // MARK: Threads
 
-    @Test func threadsThatSendReceiveListenAndAskDoNotGetInEachOthersWay() async {
+    @Test func `threads that send receive listen and ask do not get in each others way`() async {
         let toy = Toy(whenFlushed: { connection in
             for case .enqueue(let line) in connection.calls.take() where line.hasPrefix("? ") {
                 connection.receive("= \(line.dropFirst(2)) ok")

@@ -2,7 +2,7 @@ import RealtimeCore
 import Testing
 
 @Suite struct SmallDictionaryTests {
-    @Test func itKeepsWhatADictionaryKeeps() {
+    @Test func `it keeps what a dictionary keeps`() {
         var generator = SplitMix64(seed: 7)
         var small = SmallDictionary<Int, Int>()
         var expected: [Int: Int] = [:]
@@ -20,7 +20,7 @@ import Testing
         }
     }
 
-    @Test func aValueIsLetGoWhenItsKeyIsRemoved() {
+    @Test func `a value is let go when its key is removed`() {
         final class Token {}
         var small = SmallDictionary<Int, Token>()
         weak var first: Token?

@@ -19,7 +19,7 @@ import Testing
         .first { FileManager.default.isExecutableFile(atPath: $0) }
 
     @Test(.enabled(if: python != nil, "python3 is not on the PATH, so there is nothing to compare with"))
-    func hashesOfRandomLengthsAreThoseOfHashlib() throws {
+    func `hashes of random lengths are those of hashlib`() throws {
         var generator = SystemRandomNumberGenerator()
         let inputs = (0..<300).map { index -> (key: [UInt8], data: [UInt8]) in
             let keyLength = Int.random(in: 0...150, using: &generator)

@@ -44,7 +44,7 @@ import Testing
         }
     }
 
-    @Test func aValueGoesBehindWhatIsThere() throws {
+    @Test func `a value goes behind what is there`() throws {
         var bytes = Array("x=".utf8)
         try JSONValueEncoder().encode(["a": [1, 2]], to: &bytes)
         #expect(String(decoding: bytes, as: UTF8.self) == #"x={"a":[1,2]}"#)
@@ -54,7 +54,7 @@ import Testing
         #expect(String(decoding: bytes, as: UTF8.self) == #"x={"a":[1,2]}{"a":2,"b":1}"#)
     }
 
-    @Test func whatThrowsLeavesNothing() throws {
+    @Test func `what throws leaves nothing`() throws {
         var bytes = Array("x=".utf8)
         #expect(throws: Refusal.self) { try JSONValueEncoder().encode(Refusing(), to: &bytes) }
         #expect(throws: EncodingError.self) { try JSONValueEncoder().encode([1, .nan], to: &bytes) }
@@ -62,7 +62,7 @@ import Testing
         #expect(try JSONValueEncoder().encodeToString(["a": 1]) == #"{"a":1}"#)
     }
 
-    @Test func anEncoderThatIsKeptIsNoPartOfTheNextValue() throws {
+    @Test func `an encoder that is kept is no part of the next value`() throws {
         let keeper = Keeper()
         #expect(try JSONValueEncoder().encodeToString(keeper) == #"{"kept":1}"#)
         struct Meddling: Encodable {
@@ -76,11 +76,11 @@ import Testing
         #expect(try JSONValueEncoder().encodeToString(Meddling(keeper: keeper)) == #"{"own":3}"#)
     }
 
-    @Test func aValueMayEncodeAnotherOnTheWay() throws {
+    @Test func `a value may encode another on the way`() throws {
         #expect(try JSONValueEncoder().encodeToString(Asking(depth: 2)) == #""\"\\\"end\\\"\"""#)
     }
 
-    @Test func settingsBelongToOneCall() throws {
+    @Test func `settings belong to one call`() throws {
         var snake = JSONValueEncoder()
         snake.keys = .convertToSnakeCase
         struct Value: Encodable { var oneTwo = 1 }
@@ -88,7 +88,7 @@ import Testing
         #expect(try JSONValueEncoder().encodeToString(Value()) == #"{"oneTwo":1}"#)
     }
 
-    @Test func manyThreadsEncodeAtOnce() async throws {
+    @Test func `many threads encode at once`() async throws {
         let texts = await withTaskGroup(of: [String].self) { group in
             for task in 0..<8 {
                 group.addTask { (0..<500).map { (try? JSONValueEncoder().encodeToString(["\(task)": [$0]])) ?? "" } }

@@ -141,7 +141,7 @@ import Testing
         }
     }
 
-    @Test func integersFitOrFail() {
+    @Test func `integers fit or fail`() {
         let numbers = [
             "0", "-0", "1", "-1", "127", "128", "-128", "-129", "255", "256", "32767", "32768", "65535", "65536", "2147483647",
             "2147483648", "4294967295", "4294967296",
@@ -168,7 +168,7 @@ import Testing
         }
     }
 
-    @Test func doublesAndFloatsFitOrFail() {
+    @Test func `doubles and floats fit or fail`() {
         for number in [
             "1e308", "1.8e308", "1e-400", "1e39", "3.4028235677973366e+38", "1e-50", "0e999", "0.1", "16777217", "1e-46", "5e-324",
             "-1e400",
@@ -190,7 +190,7 @@ import Testing
         #"{"symbol":"A","price":1,"volume":2,"tags":null}"#, #"{"symbol":"A","price":1,"volume":2,"tags":[],"note":1}"#,
         #"{"x":{"symbol":1},"symbol":"A","price":1,"volume":2,"tags":[]}"#,
     ])
-    func structsDecodeAsWithFoundation(_ text: String) {
+    func `structs decode as with Foundation`(_ text: String) {
         self.agree(Price.self, text)
         self.agree([Price].self, "[\(text)]")
         self.agree([String: Price].self, "{\"a\":\(text)}")
@@ -202,13 +202,13 @@ import Testing
         #"{"point":{}}"#, #"{"circle":{"radius":1.5}}"#, #"{"box":{"_0":1,"height":2}}"#, #"{"circle":{}}"#, #"{"other":{}}"#, "{}",
         #"{"point":{},"circle":{"radius":1}}"#, "1", "null",
     ])
-    func enumsWithPayloadsDecodeAsWithFoundation(_ text: String) {
+    func `enums with payloads decode as with Foundation`(_ text: String) {
         self.agree(Shape.self, text)
         self.agree([Shape?].self, "[\(text)]")
     }
 
     @Test(arguments: ["{}", #"{"1":2}"#, #"{"a":1}"#, #"{"1":"x"}"#, #"{"low":1}"#, "[1,2]", #"["low",1]"#, "null"])
-    func dictionariesDecodeAsWithFoundation(_ text: String) {
+    func `dictionaries decode as with Foundation`(_ text: String) {
         self.agree([String: Int].self, text)
         self.agree([Int: Int].self, text)
         self.agree([Level: Int].self, text)
@@ -216,20 +216,20 @@ import Testing
         self.agree([String: [String: Int]].self, "{\"x\":\(text)}")
     }
 
-    @Test func largeObjectsAreDecodedToo() {
+    @Test func `large objects are decoded too`() {
         let members = (0..<100).map { "\"key\($0)\":\($0)" }.joined(separator: ",")
         self.agree([String: Int].self, "{\(members)}")
         self.agree(Price.self, "{\(members),\"symbol\":\"A\",\"price\":1,\"volume\":2,\"tags\":[]}")
         self.agree(Price.self, "{\(members),\"symbol\":\"A\",\"price\":1,\"tags\":[]}")
     }
 
-    @Test func theLastOfSeveralMembersCounts() throws {
+    @Test func `the last of several members counts`() throws {
         #expect(try JSONValueDecoder().decode([String: Int].self, from: #"{"a":1,"b":5,"\u0061":2}"#) == ["a": 2, "b": 5])
         struct One: Decodable { var a: Int }
         #expect(try JSONValueDecoder().decode(One.self, from: #"{"a":1,"a":2}"#).a == 2)
     }
 
-    @Test func scalarsDecodeAtTheTop() {
+    @Test func `scalars decode at the top`() {
         self.agree(Int.self, "1")
         self.agree(String.self, "\"x\"")
         self.agree(Bool.self, "true")
@@ -241,7 +241,7 @@ import Testing
         self.agree(Int.self, "null")
     }
 
-    @Test func nestedContainersAreReadAndWrittenInAnyOrder() throws {
+    @Test func `nested containers are read and written in any order`() throws {
         let text = try JSONValueEncoder().encodeToString(Nested())
         #expect(text == #"{"list":[1,2],"object":{"a":7,"b":"x"},"mixed":[null,{"b":3},[4]]}"#)
         self.agree(Nested.self, text)
@@ -251,7 +251,7 @@ import Testing
         self.agree(Nested.self, #"{"list":[],"object":{"a":1},"mixed":[null,{"b":1},[]]}"#)
     }
 
-    @Test func classesReadAndWriteTheirSuperclass() throws {
+    @Test func `classes read and write their superclass`() throws {
         let text = try JSONValueEncoder().encodeToString(Dog(name: "Rex", age: 3))
         #expect(text == #"{"age":3,"super":{"name":"Rex"}}"#)
         let dog = try JSONValueDecoder().decode(Dog.self, from: text)
@@ -276,7 +276,7 @@ import Testing
         #expect(try JSONValueEncoder().encodeToString([Derived()]) == #"[{"a":1,"b":2}]"#)
     }
 
-    @Test func errorsTellTheByte() {
+    @Test func `errors tell the byte`() {
         let error = #expect(throws: DecodingError.self) { try JSONValueDecoder().decode(Price.self, from: #"{"symbol":"A","price":"x"}"#) }
         guard case .typeMismatch(_, let context)? = error else {
             Issue.record("\(error as Any)")
@@ -287,7 +287,7 @@ import Testing
         #expect(throws: JSONError.self) { try JSONValueDecoder().decode(String.self, from: [0x22, 0xFF, 0x22]) }
     }
 
-    @Test func loneSurrogatesAreReplacedOrRefused() throws {
+    @Test func `lone surrogates are replaced or refused`() throws {
         var decoder = JSONValueDecoder()
         #expect(try decoder.decode([String].self, from: #"["a\ud800b"]"#) == ["a\u{FFFD}b"])
         decoder.refusesLoneSurrogates = true
@@ -305,7 +305,7 @@ import Testing
         init?(stringValue: String) { nil }
     }
 
-    @Test func userInfoReachesTheValues() throws {
+    @Test func `user info reaches the values`() throws {
         struct Reader: Codable {
             init() {}
             init(from decoder: any Decoder) throws { #expect(decoder.userInfo[CodingUserInfoKey(rawValue: "k")!] as? Int == 5) }
@@ -323,7 +323,7 @@ import Testing
         #expect(try encoder.encodeToString([Reader()]) == "[1]")
     }
 
-    @Test func aDecoderThatOutlivesTheCallStaysValid() throws {
+    @Test func `a decoder that outlives the call stays valid`() throws {
         struct Keeper: Decodable {
             let decoder: any Decoder
             init(from decoder: any Decoder) throws { self.decoder = decoder }
@@ -333,7 +333,7 @@ import Testing
         #expect(kept[0].decoder.codingPath.map(\.intValue) == [0])
     }
 
-    @Test func limitsHold() {
+    @Test func `limits hold`() {
         var decoder = JSONValueDecoder()
         decoder.limits = JSONLimits(depth: 2, size: 10)
         #expect(throws: JSONError.self) { try decoder.decode([[[Int]]].self, from: "[[[1]]]") }
@@ -341,7 +341,7 @@ import Testing
         #expect(throws: Never.self) { try decoder.decode([[Int]].self, from: "[[1,2,3]]") }
     }
 
-    @Test func snakeCaseIsConvertedAsFoundationDoes() throws {
+    @Test func `snake case is converted as Foundation does`() throws {
         struct AnyKey: CodingKey {
             var stringValue: String
             var intValue: Int? { nil }

@@ -58,7 +58,7 @@ import Testing
         }
     }
 
-    @Test func documentsAreReadAsFoundationReadsThem() async throws {
+    @Test func `documents are read as Foundation reads them`() async throws {
         for seed in seeds(70_000) {
             await giveWay(seed)
             var random = JSONRandom(seed: seed)
@@ -78,7 +78,7 @@ import Testing
         }
     }
 
-    @Test func documentsDecodeAsFoundationDecodesThem() async throws {
+    @Test func `documents decode as Foundation decodes them`() async throws {
         for seed in seeds(10_000) {
             await giveWay(seed)
             var random = JSONRandom(seed: seed &+ 1 << 32)
@@ -106,7 +106,7 @@ import Testing
     }
 
     /// Both refuse, or both take: but for what is known of Foundation.
-    @Test func damagedDocumentsAreJudgedAlike() async throws {
+    @Test func `damaged documents are judged alike`() async throws {
         for seed in seeds(30_000) {
             await giveWay(seed)
             var random = JSONRandom(seed: seed &+ 2 << 32)
@@ -205,7 +205,7 @@ import Testing
         }
     }
 
-    @Test func valuesPassFromEitherEncoderToEitherDecoder() async throws {
+    @Test func `values pass from either encoder to either decoder`() async throws {
         for seed in seeds(4000) {
             await giveWay(seed)
             var random = JSONRandom(seed: seed &+ 3 << 32)

@@ -154,12 +154,12 @@ import Testing
         ]
     }
 
-    @Test(arguments: accepted) func soundTextIsTaken(_ text: String) {
+    @Test(arguments: accepted) func `sound text is taken`(_ text: String) {
         #expect(Self.verdicts(Array(text.utf8)) == [nil, nil, nil])
         #expect(Self.verdicts(Array(text.utf8), isUTF8: true) == [nil, nil, nil])
     }
 
-    @Test func unsoundTextIsRefusedAtTheOffsetOfTheFault() {
+    @Test func `unsound text is refused at the offset of the fault`() {
         for (text, code, offset) in Self.refused {
             let bytes = Array(text.utf8)
             for isUTF8 in [false, true] {
@@ -170,13 +170,13 @@ import Testing
         }
     }
 
-    @Test func thereAreManyCases() {
+    @Test func `there are many cases`() {
         #expect(Self.accepted.count + Self.refused.count + Self.brokenUTF8.count >= 250)
         #expect(Set(Self.accepted).count == Self.accepted.count)
         #expect(Set(Self.refused.map(\.text)).count == Self.refused.count)
     }
 
-    @Test func soundTextIsTakenInsideOfArraysAndObjects() {
+    @Test func `sound text is taken inside of arrays and objects`() {
         for text in Self.accepted {
             for wrapped in ["[\(text)]", "[0,\(text),0]", "{\"k\":\(text)}", "{\"k\":[\(text)],\"l\":\(text)}"] {
                 #expect(Self.verdicts(Array(wrapped.utf8)) == [nil, nil, nil], "\(wrapped)")
@@ -184,7 +184,7 @@ import Testing
         }
     }
 
-    @Test func textCutOffAnywhereInsideOfAnArrayEndsTooEarly() {
+    @Test func `text cut off anywhere inside of an array ends too early`() {
         for text in Self.accepted {
             let bytes = Array("[\(text)]".utf8)
             for length in 0..<bytes.count {
@@ -195,7 +195,7 @@ import Testing
         }
     }
 
-    @Test func bytesThatAreNoUTF8AreRefusedWhereTheyAre() {
+    @Test func `bytes that are no UTF-8 are refused where they are`() {
         for (bytes, offset) in Self.brokenUTF8 {
             for padding in 0..<20 {
                 let before = [UInt8(ascii: "\"")] + [UInt8](repeating: UInt8(ascii: "."), count: padding)
@@ -211,7 +211,7 @@ import Testing
         }
     }
 
-    @Test func allSequencesOfTwoBytesAreJudgedAsTheStandardLibraryDoes() {
+    @Test func `all sequences of two bytes are judged as the standard library does`() {
         for first in 0x80...0xFF {
             for second in 0x80...0xFF {
                 let bytes: [UInt8] = [UInt8(first), UInt8(second)]
@@ -222,7 +222,7 @@ import Testing
         }
     }
 
-    @Test func everyScalarIsTaken() {
+    @Test func `every scalar is taken`() {
         for value in stride(from: 0x80, through: 0x10FFFF, by: 37) {
             guard let scalar = Unicode.Scalar(UInt32(value)) else { continue }
             let text = "\"\(String(Character(scalar)))\""
@@ -230,7 +230,7 @@ import Testing
         }
     }
 
-    @Test func nestingIsTakenUpToTheLimitAndNoFurther() {
+    @Test func `nesting is taken up to the limit and no further`() {
         for depth in [1, 2, 63, 64, 65, 127, 128, 129, 200, 512] {
             for (open, inner, close) in [("[", "", "]"), ("{\"a\":", "1", "}"), ("[{\"a\":", "0", "}]")] {
                 let unit = open.count > 5 ? 2 : 1
@@ -246,7 +246,7 @@ import Testing
         #expect(Self.verdicts(deep).allSatisfy { $0 == JSONError.tooDeepAt512 })
     }
 
-    @Test func bracketsMustMatchAtEveryDepth() {
+    @Test func `brackets must match at every depth`() {
         for depth in [1, 2, 63, 64, 65, 130] {
             for position in 0..<depth {
                 var text = [UInt8](repeating: UInt8(ascii: "["), count: depth) + [UInt8](repeating: UInt8(ascii: "]"), count: depth)
@@ -259,13 +259,13 @@ import Testing
         }
     }
 
-    @Test func aTextLargerThanTheLimitIsRefused() {
+    @Test func `a text larger than the limit is refused`() {
         let text = Array("[1,2,3]".utf8)
         #expect(Self.verdicts(text, limits: JSONLimits(size: 7)) == [nil, nil, nil])
         for verdict in Self.verdicts(text, limits: JSONLimits(size: 6)) { #expect(verdict?.code == .tooLarge) }
     }
 
-    @Test func messagesTellTheFaultAndItsPlace() {
+    @Test func `messages tell the fault and its place`() {
         let error = #expect(throws: JSONError.self) { try JSONValue(parsing: "[1,]") }
         #expect(error?.message == "not valid JSON at byte 3: a character that may not stand there")
     }

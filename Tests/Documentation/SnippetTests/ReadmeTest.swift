@@ -4,7 +4,7 @@ import PusherServer
 import RealtimeTesting
 import Testing
 
-@Test func pricesGoOnAfterALoss() async throws {
+@Test func `prices go on after a loss`() async throws {
     let clock = ManualClock()
     let network = InMemoryNetwork(clock: clock)
     let server = PusherServer(app: .random(), network: network)

@@ -60,14 +60,14 @@ func listenerReference(_ server: PusherServer) async throws {
 }
 
 @Suite(.usesSockets) struct ReferenceSnippets {
-    @Test func anEndpointIsReadFromItsAddress() throws {
+    @Test func `an endpoint is read from its address`() throws {
         // snippet:endpoint
         let endpoint = try Endpoint("wss://ws-eu.pusher.com/app/key?protocol=7")
         // end
         #expect(endpoint.host == "ws-eu.pusher.com" && endpoint.port == 443 && endpoint.isSecure)
     }
 
-    @Test func aManualClockMovesAsTold() {
+    @Test func `a manual clock moves as told`() {
         // snippet:clock
         let clock = ManualClock()
         let network = InMemoryNetwork(clock: clock)
@@ -77,7 +77,7 @@ func listenerReference(_ server: PusherServer) async throws {
         network.cut()
     }
 
-    @Test func aServerStartsInMemory() async throws {
+    @Test func `a server starts in memory`() async throws {
         let network = InMemoryNetwork(clock: ManualClock())
         // snippet:server
         let app = PusherApp.random()

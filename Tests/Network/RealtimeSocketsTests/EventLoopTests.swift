@@ -38,7 +38,7 @@ struct EventLoopTests {
         return names
     }
 
-    @Test func jobsRunInOrderOnTheLoopsThread() async throws {
+    @Test func `jobs run in order on the loops thread`() async throws {
         let loop = try EventLoop()
         let order = Lock<[Int]>([])
         let onLoop = Lock<[Bool]>([])
@@ -54,7 +54,7 @@ struct EventLoopTests {
         #expect(!loop.isOnLoop)
     }
 
-    @Test func jobsOfABusyLoopNeedNoWakeUp() async throws {
+    @Test func `jobs of a busy loop need no wake up`() async throws {
         let loop = try EventLoop()
         let blockade = BlockedLoop(loop)
         let before = loop.counters.wakeUps
@@ -67,7 +67,7 @@ struct EventLoopTests {
         loop.shutdown()
     }
 
-    @Test func aJobThatAddsJobsForEverLeavesTimeForTheOthers() async throws {
+    @Test func `a job that adds jobs for ever leaves time for the others`() async throws {
         let loop = try EventLoop()
         let stop = Lock(false)
         @Sendable func again() {
@@ -82,7 +82,7 @@ struct EventLoopTests {
         loop.shutdown()
     }
 
-    @Test func sleepersAreWokenByTimeAndThenByAge() async throws {
+    @Test func `sleepers are woken by time and then by age`() async throws {
         let loop = try EventLoop()
         let book = Book()
         let alarms = ["third", "second", "first", "also first"].map { Alarm($0, book) }
@@ -94,7 +94,7 @@ struct EventLoopTests {
         loop.shutdown()
     }
 
-    @Test func aWishThatWasReplacedOrTakenBackIsForgotten() async throws {
+    @Test func `a wish that was replaced or taken back is forgotten`() async throws {
         let loop = try EventLoop()
         let book = Book()
         let (moved, cancelled, last) = (Alarm("moved", book), Alarm("cancelled", book), Alarm("last", book))
@@ -112,7 +112,7 @@ struct EventLoopTests {
         loop.shutdown()
     }
 
-    @Test func onlyAnEarlierWishWakesASleepingLoop() async throws {
+    @Test func `only an earlier wish wakes a sleeping loop`() async throws {
         let loop = try EventLoop()
         let book = Book()
         let (early, late) = (Alarm("early", book), Alarm("late", book))
@@ -127,7 +127,7 @@ struct EventLoopTests {
         loop.shutdown()
     }
 
-    @Test func asSleeperThatIsGoneIsNotWoken() async throws {
+    @Test func `as sleeper that is gone is not woken`() async throws {
         let loop = try EventLoop()
         let book = Book()
         let blockade = BlockedLoop(loop)
@@ -139,7 +139,7 @@ struct EventLoopTests {
         loop.shutdown()
     }
 
-    @Test func nothingIsWokenBeforeItsTime() async throws {
+    @Test func `nothing is woken before its time`() async throws {
         final class Punctual: TimerClient {
             let loop: EventLoop
             let due: Instant
@@ -155,7 +155,7 @@ struct EventLoopTests {
         loop.shutdown()
     }
 
-    @Test func streamsThatAreDueLaterCostOneWakeUpAndAreLetGoAtTheEnd() async throws {
+    @Test func `streams that are due later cost one wake up and are let go at the end`() async throws {
         let loop = try EventLoop()
         await loop.turn()
         weak var last: SocketStream?
@@ -172,7 +172,7 @@ struct EventLoopTests {
         #expect(!loop.service(to: SocketStream(loop: loop, events: EventRecorder()), at: loop.now))
     }
 
-    @Test func afterShutdownNothingRunsAnyMore() async throws {
+    @Test func `after shutdown nothing runs any more`() async throws {
         let loop = try EventLoop()
         loop.shutdown()
         let ran = Lock(false)
@@ -182,7 +182,7 @@ struct EventLoopTests {
         loop.shutdown()
     }
 
-    @Test func aLoopCanShutItselfDown() async throws {
+    @Test func `a loop can shut itself down`() async throws {
         let loop = try EventLoop()
         await withCheckedContinuation { continuation in
             loop.execute {
@@ -193,7 +193,7 @@ struct EventLoopTests {
         #expect(!loop.execute {})
     }
 
-    @Test func aTokenNamesOneResidentOnly() async throws {
+    @Test func `a token names one resident only`() async throws {
         final class Nobody: PollHandler {
             func ready(_ readiness: Readiness) {}
             func loopDidShutDown() {}

@@ -48,7 +48,7 @@ struct HTTPClientAnswerTests {
     ]
 
     @Test(arguments: Self.good)
-    func anAnswerIsDeliveredWhole(_ good: Good) async throws {
+    func `an answer is delivered whole`(_ good: Good) async throws {
         try await ScriptedServer.answering(good.answer) { server in
             let response = try await SocketHTTPTransport().send(HTTPRequest(good.method, server.endpoint))
             #expect(response.head.status == good.status)
@@ -57,7 +57,7 @@ struct HTTPClientAnswerTests {
     }
 
     @Test(arguments: Self.good)
-    func anAnswerInSingleBytesIsTheSame(_ good: Good) async throws {
+    func `an answer in single bytes is the same`(_ good: Good) async throws {
         // A byte at a time, and the long ones in pieces that do not end with a line.
         let step = max(1, good.answer.utf8.count / 200)
         try await ScriptedServer.run { stream, _ in
@@ -75,7 +75,7 @@ struct HTTPClientAnswerTests {
         }
     }
 
-    @Test func fieldsKeepTheirOrderAndLetters() async throws {
+    @Test func `fields keep their order and letters`() async throws {
         let answer = "HTTP/1.1 200 Fine\r\nX-a: 1\r\nx-A: 2\r\nX-Utf: \u{e9}\u{20ac}\r\nContent-Length: 0\r\n\r\n"
         try await ScriptedServer.answering(answer) { server in
             let head = try await SocketHTTPTransport().open(.get(server.endpoint)).head
@@ -85,7 +85,7 @@ struct HTTPClientAnswerTests {
         }
     }
 
-    @Test func latinOneIsRead() async throws {
+    @Test func `latin one is read`() async throws {
         try await ScriptedServer.run { stream, _ in
             stream.send(Array("HTTP/1.1 200 OK\r\nX: caf".utf8) + [0xE9] + Array("\r\nContent-Length: 0\r\n\r\n".utf8))
         } _: { server in
@@ -94,7 +94,7 @@ struct HTTPClientAnswerTests {
         }
     }
 
-    @Test func theRequestIsWhatWasAskedFor() async throws {
+    @Test func `the request is what was asked for`() async throws {
         try await ScriptedServer.run { stream, recorder in
             await recorder.until { $0.bytes.holds(Array("the body".utf8)) }
             stream.answer("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
@@ -113,7 +113,7 @@ struct HTTPClientAnswerTests {
     }
 
     @Test(arguments: [301, 302, 303, 307, 308], ["POST", "PUT"])
-    func aRedirectIsAnAnswerAndNobodyElseSeesTheRequest(_ status: Int, _ method: String) async throws {
+    func `a redirect is an answer and nobody else sees the request`(_ status: Int, _ method: String) async throws {
         try await ScriptedServer.run({ stream, _ in stream.answer("HTTP/1.1 200 OK\r\n\r\n") }) { other in
             try await ScriptedServer.run { stream, recorder in
                 await recorder.until { $0.bytes.holds(Array("the body".utf8)) }
@@ -130,7 +130,7 @@ struct HTTPClientAnswerTests {
         }
     }
 
-    @Test func aCookieIsNotSentBack() async throws {
+    @Test func `a cookie is not sent back`() async throws {
         try await ScriptedServer.answering("HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\nContent-Length: 0\r\n\r\n") { server in
             let transport = SocketHTTPTransport()
             for _ in 0..<2 { _ = try await transport.send(.get(server.endpoint)) }
@@ -138,7 +138,7 @@ struct HTTPClientAnswerTests {
         }
     }
 
-    @Test func anAddressOfIPv6InBracketsIsReached() async throws {
+    @Test func `an address of i pv 6 in brackets is reached`() async throws {
         try await ScriptedServer.run(host: "::1") { stream, _ in
             stream.answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nv6")
         } _: { server in
@@ -149,14 +149,14 @@ struct HTTPClientAnswerTests {
         }
     }
 
-    @Test func anUpperCaseSchemeIsUnderstood() async throws {
+    @Test func `an upper case scheme is understood`() async throws {
         try await ScriptedServer.answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok") { server in
             let endpoint = try Endpoint("HTTP://127.0.0.1:\(server.endpoint.port)")
             #expect(try await SocketHTTPTransport().send(.get(endpoint)).text == "ok")
         }
     }
 
-    @Test func aRequestWithGETMayHaveABody() async throws {
+    @Test func `a request with GET may have a body`() async throws {
         try await ScriptedServer.run { stream, recorder in
             await recorder.until { $0.bytes.holds(Array("query".utf8)) }
             stream.answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
@@ -166,7 +166,7 @@ struct HTTPClientAnswerTests {
         }
     }
 
-    @Test func piecesComeAsTheServerSendsThem() async throws {
+    @Test func `pieces come as the server sends them`() async throws {
         let next = Log<Int>()
         try await ScriptedServer.run { stream, _ in
             stream.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".utf8)
@@ -188,7 +188,7 @@ struct HTTPClientAnswerTests {
         }
     }
 
-    @Test func aServerThatIsFasterThanTheReaderIsHeldUp() async throws {
+    @Test func `a server that is faster than the reader is held up`() async throws {
         let size = 8 << 20
         try await ScriptedServer.run { stream, _ in
             stream.send("HTTP/1.1 200 OK\r\nContent-Length: \(size)\r\n\r\n".utf8)
@@ -208,7 +208,7 @@ struct HTTPClientAnswerTests {
         }
     }
 
-    @Test func droppingTheBodyEndsTheConnection() async throws {
+    @Test func `dropping the body ends the connection`() async throws {
         try await ScriptedServer.run { stream, _ in
             stream.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n".utf8)
         } _: { server in
@@ -221,7 +221,7 @@ struct HTTPClientAnswerTests {
         }
     }
 
-    @Test func anAnswerThatComesBeforeTheRequestHasGoneIsDelivered() async throws {
+    @Test func `an answer that comes before the request has gone is delivered`() async throws {
         try await ScriptedServer.run { stream, _ in
             stream.pauseReading()
             stream.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 5\r\nConnection: close\r\n\r\nlarge".utf8)

@@ -22,14 +22,14 @@ struct HTTPClientCancellationTests {
         return await task.value
     }
 
-    @Test func whileTheNameIsLookedUp() async {
+    @Test func `while the name is looked up`() async {
         let resolver = SilentResolver()
         let transport = SocketHTTPTransport(loop: .shared, resolver: resolver)
         let request = HTTPRequest.get(Endpoint(scheme: "http", host: "slow.test", port: 80))
         #expect(await self.cancelled(transport, request) { await resolver.asked.wait() }?.code == .cancelled)
     }
 
-    @Test(.needsOpenSSL) func whileTheConnectionComesAbout() async throws {
+    @Test(.needsOpenSSL) func `while the connection comes about`() async throws {
         // The TLS handshake is a part of it, and this server does not answer it.
         try await ScriptedServer.run({ _, _ in }) { server in
             var request = HTTPRequest.get(server.endpoint)
@@ -42,7 +42,7 @@ struct HTTPClientCancellationTests {
         }
     }
 
-    @Test func whileTheHeadIsWaitedFor() async throws {
+    @Test func `while the head is waited for`() async throws {
         let arrived = Completion()
         try await ScriptedServer.run({ _, _ in arrived.fulfil() }) { server in
             let error = await self.cancelled(SocketHTTPTransport(), .get(server.endpoint)) { await arrived.wait() }
@@ -52,7 +52,7 @@ struct HTTPClientCancellationTests {
         }
     }
 
-    @Test func betweenThePiecesOfTheBody() async throws {
+    @Test func `between the pieces of the body`() async throws {
         try await ScriptedServer.run { stream, _ in
             stream.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n".utf8)
         } _: { server in
@@ -79,7 +79,7 @@ struct HTTPClientCancellationTests {
         }
     }
 
-    @Test func beforeItBegins() async throws {
+    @Test func `before it begins`() async throws {
         try await ScriptedServer.run({ _, _ in }) { server in
             let gate = Completion()
             let task = Task { () -> TransportError? in
@@ -123,7 +123,7 @@ struct HTTPClientCancellationTests {
         await loop.turn()
     }
 
-    @Test func aStormOfThemLeavesNoDescriptor() async {
+    @Test func `a storm of them leaves no descriptor`() async {
         await #expect(processExitsWith: .success) {
             let loop = try EventLoop("test")
             // What the system's own libraries open when they are first used is open after this.

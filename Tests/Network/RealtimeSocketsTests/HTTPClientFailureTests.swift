@@ -62,7 +62,7 @@ struct HTTPClientFailureTests {
     ]
 
     @Test(arguments: Self.bad)
-    func aBadAnswerIsAnError(_ bad: Bad) async throws {
+    func `a bad answer is an error`(_ bad: Bad) async throws {
         try await ScriptedServer.answering(bad.answer) { server in
             let error = await SocketHTTPTransport().failure(.get(server.endpoint))
             #expect(error?.code == bad.code, "\(error?.message ?? "")")
@@ -72,7 +72,7 @@ struct HTTPClientFailureTests {
     }
 
     @Test(.needsOpenSSL, arguments: Self.bad)
-    func aBadAnswerOverTLSIsAnError(_ bad: Bad) async throws {
+    func `a bad answer over TLS is an error`(_ bad: Bad) async throws {
         try await ScriptedServer.answering(bad.answer, tls: .test) { server in
             let error = await SocketHTTPTransport(tls: .trustingTestRoot).failure(.get(server.endpoint))
             #expect(error?.code == bad.code, "\(error?.message ?? "")")
@@ -80,7 +80,7 @@ struct HTTPClientFailureTests {
     }
 
     /// What of an answer came before it broke can be used.
-    @Test func theHeadAndThePiecesBeforeABreakAreDelivered() async throws {
+    @Test func `the head and the pieces before a break are delivered`() async throws {
         try await ScriptedServer.answering(Self.ok + "Content-Length: 10\r\n\r\nhello") { server in
             let response = try await SocketHTTPTransport().open(.get(server.endpoint))
             #expect(response.head.status == 200)
@@ -94,7 +94,7 @@ struct HTTPClientFailureTests {
         }
     }
 
-    @Test func aPortWhereNothingListensIsRefused() async throws {
+    @Test func `a port where nothing listens is refused`() async throws {
         let (socket, port) = try RawSocket.listening()
         socket.close()
         let error = await SocketHTTPTransport().failure(.get(Endpoint(scheme: "http", host: "127.0.0.1", port: port)))
@@ -102,7 +102,7 @@ struct HTTPClientFailureTests {
         #expect(error?.message.contains("127.0.0.1:\(port)") == true)
     }
 
-    @Test func aNameWithoutAnAddressIsNotFound() async throws {
+    @Test func `a name without an address is not found`() async throws {
         struct NoResolver: HostResolver {
             func resolve(_ host: String, port: Int, _ answer: @escaping @Sendable (Result<[SocketAddress], TransportError>) -> Void) {
                 answer(.failure(.noAddress(host)))
@@ -115,7 +115,7 @@ struct HTTPClientFailureTests {
     }
 
     @Test(arguments: ["", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"])
-    func aResetIsAReset(_ answer: String) async throws {
+    func `a reset is a reset`(_ answer: String) async throws {
         let (listener, port) = try RawSocket.listening()
         let peer = PosixThread("test-peer") {
             guard let socket = try? listener.accepted() else { return }
@@ -132,7 +132,7 @@ struct HTTPClientFailureTests {
     @Test(arguments: [
         "", "HTTP/1.1 2", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello",
     ])
-    func aServerThatFallsSilentRunsIntoTheIdleTimeout(_ answer: String) async throws {
+    func `a server that falls silent runs into the idle timeout`(_ answer: String) async throws {
         try await ScriptedServer.run({ stream, _ in stream.send(answer.utf8) }) { server in
             var request = HTTPRequest.get(server.endpoint)
             request.idleTimeout = .milliseconds(30)
@@ -144,7 +144,7 @@ struct HTTPClientFailureTests {
         }
     }
 
-    @Test func aServerThatTakesNothingOfTheRequestRunsIntoTheIdleTimeout() async throws {
+    @Test func `a server that takes nothing of the request runs into the idle timeout`() async throws {
         try await ScriptedServer.run({ stream, _ in stream.pauseReading() }) { server in
             var request = HTTPRequest("POST", server.endpoint, body: [UInt8](repeating: 0, count: 32 << 20))
             request.idleTimeout = .milliseconds(50)
@@ -152,7 +152,7 @@ struct HTTPClientFailureTests {
         }
     }
 
-    @Test func aReaderThatIsBehindIsNotHeldAgainstTheServer() async throws {
+    @Test func `a reader that is behind is not held against the server`() async throws {
         let size = 8 << 20
         let loop = try EventLoop("test")
         let answer = Array("HTTP/1.1 200 OK\r\nContent-Length: \(size)\r\n\r\n".utf8) + [UInt8](repeating: 7, count: size)
@@ -170,7 +170,7 @@ struct HTTPClientFailureTests {
         loop.shutdown()
     }
 
-    @Test func aConnectionThatDoesNotComeAboutRunsIntoTheConnectTimeout() async throws {
+    @Test func `a connection that does not come about runs into the connect timeout`() async throws {
         struct SilentResolver: HostResolver {
             func resolve(_ host: String, port: Int, _ answer: @escaping @Sendable (Result<[SocketAddress], TransportError>) -> Void) {}
         }
@@ -179,7 +179,7 @@ struct HTTPClientFailureTests {
         #expect(await SocketHTTPTransport(loop: .shared, resolver: SilentResolver()).failure(request)?.code == .timedOut)
     }
 
-    @Test(.needsOpenSSL) func aServerWithoutTLSRunsIntoTheConnectTimeout() async throws {
+    @Test(.needsOpenSSL) func `a server without TLS runs into the connect timeout`() async throws {
         try await ScriptedServer.run({ _, _ in }) { server in
             var request = HTTPRequest.get(server.endpoint)
             request.endpoint.scheme = "https"
@@ -188,14 +188,14 @@ struct HTTPClientFailureTests {
         }
     }
 
-    @Test func aStoppedLoopIsAnErrorAndNoTrap() async throws {
+    @Test func `a stopped loop is an error and no trap`() async throws {
         let loop = try EventLoop("test")
         loop.shutdown()
         let error = await SocketHTTPTransport(loop: loop).failure(.get(Endpoint(scheme: "http", host: "127.0.0.1", port: 9)))
         #expect(error?.code == .closed)
     }
 
-    @Test func aLoopThatStopsEndsWhatIsRunning() async throws {
+    @Test func `a loop that stops ends what is running`() async throws {
         let loop = try EventLoop("test")
         try await ScriptedServer.run({ _, _ in loop.shutdown() }) { server in
             #expect(await SocketHTTPTransport(loop: loop).failure(.get(server.endpoint))?.code == .closed)
@@ -220,13 +220,13 @@ struct HTTPClientFailureTests {
     }()
 
     @Test(arguments: Self.unsendable.indices)
-    func whatCannotBeSentIsRefused(_ index: Int) async {
+    func `what cannot be sent is refused`(_ index: Int) async {
         let (request, code) = Self.unsendable[index]
         let error = await SocketHTTPTransport().failure(request)
         #expect(error?.code == code, "\(error?.message ?? "")")
     }
 
-    @Test func aBodyOverTheLimitIsTooLarge() async throws {
+    @Test func `a body over the limit is too large`() async throws {
         try await ScriptedServer.answering(Self.ok + "Content-Length: 5\r\n\r\nhello") { server in
             let error = await #expect(throws: TransportError.self) {
                 try await SocketHTTPTransport().send(.get(server.endpoint), bodyLimit: 4)
@@ -235,7 +235,7 @@ struct HTTPClientFailureTests {
         }
     }
 
-    @Test func aSecondReaderIsTurnedAwayAndTheFirstGoesOn() async throws {
+    @Test func `a second reader is turned away and the first goes on`() async throws {
         let goesOn = Completion()
         try await ScriptedServer.run { stream, _ in
             stream.send("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n".utf8)

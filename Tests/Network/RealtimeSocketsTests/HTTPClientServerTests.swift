@@ -24,7 +24,7 @@ struct HTTPClientServerTests {
     }
 
     @Test(arguments: Self.schemes)
-    func aHundredRequestsAtOnceAreAllAnswered(_ scheme: String) async throws {
+    func `a hundred requests at once are all answered`(_ scheme: String) async throws {
         let handler = TestHandler { head, body, responder in
             responder.respond(HTTPResponse(HTTPResponseHead(status: 200, headers: ["X-Target": head.target]), body: body))
         }
@@ -45,7 +45,7 @@ struct HTTPClientServerTests {
     }
 
     @Test(arguments: Self.schemes)
-    func aHundredPollsThatHangHoldUpNobody(_ scheme: String) async throws {
+    func `a hundred polls that hang hold up nobody`(_ scheme: String) async throws {
         let hanging = Log<any HTTPResponder>()
         let handler = TestHandler { head, _, responder in
             if head.target == "/poll" { hanging.add(responder) } else { responder.respond(HTTPResponse(status: 200, text: "quick")) }
@@ -69,7 +69,7 @@ struct HTTPClientServerTests {
     }
 
     @Test(arguments: Self.schemes)
-    func aLargeBodyGoesBothWays(_ scheme: String) async throws {
+    func `a large body goes both ways`(_ scheme: String) async throws {
         let handler = TestHandler { _, body, responder in responder.respond(HTTPResponse(HTTPResponseHead(status: 200), body: body)) }
         try await self.withServer(scheme, handler, limits: .forTests.with { $0.bodyBytes = 8 << 20 }) { transport, endpoint in
             let request = HTTPRequest("PUT", endpoint, body: pattern(4 << 20))
@@ -79,7 +79,7 @@ struct HTTPClientServerTests {
     }
 
     @Test(arguments: Self.schemes)
-    func anUploadThatIsTooLargeIsAnsweredEarly(_ scheme: String) async throws {
+    func `an upload that is too large is answered early`(_ scheme: String) async throws {
         let handler = TestHandler()
         try await self.withServer(scheme, handler, limits: .forTests.with { $0.bodyBytes = 1000 }) { transport, endpoint in
             let response = try await transport.send(HTTPRequest("POST", endpoint, body: [UInt8](repeating: 1, count: 16 << 20)))
@@ -90,7 +90,7 @@ struct HTTPClientServerTests {
     }
 
     @Test(arguments: Self.schemes)
-    func aStreamComesAsItIsWritten(_ scheme: String) async throws {
+    func `a stream comes as it is written`(_ scheme: String) async throws {
         let streams = Log<any HTTPResponder>()
         let gone = Log<Bool>()
         let handler = TestHandler { _, _, responder in
@@ -115,7 +115,7 @@ struct HTTPClientServerTests {
         }
     }
 
-    @Test(.needsOpenSSL) func aServerThatNobodyKnowsIsNotTalkedTo() async throws {
+    @Test(.needsOpenSSL) func `a server that nobody knows is not talked to`() async throws {
         let handler = TestHandler()
         try await withListener(handler, tls: .test) { address in
             let endpoint = Endpoint(scheme: "https", host: address.host, port: address.port)
@@ -125,7 +125,7 @@ struct HTTPClientServerTests {
         #expect(handler.requests.withLock { $0.isEmpty })
     }
 
-    @Test(.needsOpenSSL) func aPlainRequestToATLSPortAndBackFail() async throws {
+    @Test(.needsOpenSSL) func `a plain request to ATLS port and back fail`() async throws {
         try await withListener(tls: .test) { address in
             let error = await SocketHTTPTransport().failure(.get(Endpoint(scheme: "http", host: address.host, port: address.port)))
             #expect(error != nil)
@@ -136,21 +136,21 @@ struct HTTPClientServerTests {
         }
     }
 
-    @Test func withoutOpenSSLThereIsNoHTTPS() async {
+    @Test func `without OpenSSL there is no HTTPS`() async {
         var tls = TLSConfiguration()
         tls.library = .absent
         let error = await SocketHTTPTransport(tls: tls).failure(.get(Endpoint(scheme: "https", host: "127.0.0.1", port: 9)))
         #expect(error?.code == .tlsUnavailable)
     }
 
-    @Test func theAnswerToHEADHasItsFieldsAndNoBody() async throws {
+    @Test func `the answer to HEAD has its fields and no body`() async throws {
         try await self.withServer("http") { transport, endpoint in
             let response = try await transport.send(HTTPRequest("HEAD", endpoint))
             #expect(response.head.headers["Content-Length"] == "7" && response.body.isEmpty)
         }
     }
 
-    @Test func theServerIsAskedBeforeTheBodyIfTheClientWants() async throws {
+    @Test func `the server is asked before the body if the client wants`() async throws {
         try await self.withServer("http") { transport, endpoint in
             let request = HTTPRequest("POST", endpoint, headers: ["Expect": "100-continue"], body: Array("body".utf8))
             let response = try await transport.send(request)

@@ -9,7 +9,7 @@ import Testing
         return String(decoding: output, as: UTF8.self)
     }
 
-    @Test func aRequestHeadIsWrittenAsItIs() throws {
+    @Test func `a request head is written as it is`() throws {
         let head = HTTPRequestHead(method: "GET", target: "/a?b=c", headers: ["Host": "[::1]:8080", "X-City": "Köln"])
         let written = try self.text { output throws(TransportError) in try HTTPEncoder.append(head, to: &output) }
         #expect(written == "GET /a?b=c HTTP/1.1\r\nHost: [::1]:8080\r\nX-City: Köln\r\n\r\n")
@@ -18,7 +18,7 @@ import Testing
         #expect(read?.headers == head.headers)
     }
 
-    @Test func aResponseHeadIsWrittenAndReadAgain() throws {
+    @Test func `a response head is written and read again`() throws {
         var head = HTTPResponseHead(status: 404, headers: ["Content-Length": "0", "X": ""])
         let written = try self.text { output throws(TransportError) in try HTTPEncoder.append(head, to: &output) }
         #expect(written == "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nX: \r\n\r\n")
@@ -34,7 +34,7 @@ import Testing
         ("X\r\nEvil", "1"), ("X: 1\r\nEvil", "1"), ("", "1"), ("X Y", "1"), ("X:", "1"), ("Ä", "1"), ("X", "1\r\nEvil: 2"), ("X", "1\n2"),
         ("X", "1\r"), ("X", "1\0"), ("X", "\u{7F}"),
     ])
-    func aFieldThatWouldInjectAnotherIsAnErrorAndNothingIsWritten(_ name: String, _ value: String) {
+    func `a field that would inject another is an error and nothing is written`(_ name: String, _ value: String) {
         var headers = HTTPHeaders()
         headers.add("Fine", "1")
         headers.add(name, value)
@@ -46,7 +46,7 @@ import Testing
         #expect(output == [1])
     }
 
-    @Test func anErrorAboutAValueDoesNotShowIt() {
+    @Test func `an error about a value does not show it`() {
         var output: [UInt8] = []
         let error = #expect(throws: TransportError.self) {
             try HTTPEncoder.append(HTTPResponseHead(status: 200, headers: ["Authorization": "secret\n"]), to: &output)
@@ -55,7 +55,7 @@ import Testing
         #expect(error?.message.contains("secret") == false)
     }
 
-    @Test func methodTargetStatusAndReasonAreCheckedToo() {
+    @Test func `method target status and reason are checked too`() {
         var output: [UInt8] = []
         for (method, target) in [
             ("GET /", "/"), ("", "/"), ("G\r\nX", "/"), ("GET", ""), ("GET", "/a b"), ("GET", "/\r\nX: 1"), ("GET", "/ä"),
@@ -68,7 +68,7 @@ import Testing
         #expect(output.isEmpty)
     }
 
-    @Test func aClientsRequestHasTheFieldsOfTheTransport() throws {
+    @Test func `a clients request has the fields of the transport`() throws {
         var request = HTTPRequest(
             "POST", try Endpoint("http://[::1]:8080/auth?x=1"),
             headers: ["host": "elsewhere", "Content-length": "99", "Authorization": "Bearer t", "connection": "upgrade"],
@@ -88,7 +88,7 @@ import Testing
         #expect(throws: TransportError.self) { try write(false) }
     }
 
-    @Test func chunksAreReadAgain() throws {
+    @Test func `chunks are read again`() throws {
         var output: [UInt8] = []
         try HTTPEncoder.append(HTTPResponseHead(status: 200, headers: ["Transfer-Encoding": "chunked"]), to: &output)
         HTTPEncoder.appendChunk(Array("hello".utf8), to: &output)

@@ -11,7 +11,7 @@ import Testing
         "OPTIONS * HTTP/1.0\r\n\r\n",
     ]
 
-    @Test(arguments: streams) func requestsAreReadHoweverTheyAreCut(_ stream: String) {
+    @Test(arguments: streams) func `requests are read however they are cut`(_ stream: String) {
         let whole = requests(stream, ends: true)
         #expect(whole.error == nil)
         #expect(!whole.requests.isEmpty)
@@ -23,14 +23,14 @@ import Testing
         }
     }
 
-    @Test func severalRequestsComeOneAfterTheOther() {
+    @Test func `several requests come one after the other`() {
         let found = requests(Self.streams[2]).requests
         #expect(found.map(\.method) == ["POST", "GET", "DELETE"])
         #expect(found.map(\.target) == ["/a", "/b", "/c"])
         #expect(found.map { String(decoding: $0.body, as: UTF8.self) } == ["hello", "", ""])
     }
 
-    @Test func anIPv6HostIsKeptAsItIs() {
+    @Test func `an i pv 6 host is kept as it is`() {
         #expect(requests(Self.streams[1]).requests.first?.headers["host"] == "[::1]:8080")
     }
 
@@ -77,7 +77,7 @@ import Testing
         Bad("many fields", "GET / HTTP/1.1\r\n\(String(repeating: "A: b\r\n", count: 20))\r\n", 431),
     ]
 
-    @Test(arguments: bad) func whatCouldBeReadInTwoWaysIsRefused(_ bad: Bad) {
+    @Test(arguments: bad) func `what could be read in two ways is refused`(_ bad: Bad) {
         let limits = HTTPLimits(lineBytes: 256, headBytes: 512, fields: 16)
         let whole = requests([bad.bytes], limits: limits, bodyLimit: 100)
         #expect(whole.error?.status == bad.status)
@@ -88,20 +88,20 @@ import Testing
         }
     }
 
-    @Test func nothingIsReadAfterAnError() {
+    @Test func `nothing is read after an error`() {
         let found = requests("GET / HTTP/1.1\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n")
         #expect(found.requests.isEmpty)
         #expect(found.error?.status == 400)
     }
 
-    @Test func anExpectationIsReported() {
+    @Test func `an expectation is reported`() {
         func ask(_ text: String) -> Asked? { requests(text).requests.first }
         #expect(ask("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-Continue\r\nContent-Length: 1\r\n\r\n")?.expectsContinue == true)
         #expect(ask("GET / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n")?.expectsContinue == false)
         #expect(ask("POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n")?.expectsContinue == false)
     }
 
-    @Test func whetherTheConnectionStaysIsReported() {
+    @Test func `whether the connection stays is reported`() {
         func stays(_ text: String) -> Bool? { requests(text).requests.first?.keepsAlive }
         #expect(stays("GET / HTTP/1.1\r\nHost: a\r\n\r\n") == true)
         #expect(stays("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") == false)
@@ -110,7 +110,7 @@ import Testing
         #expect(stays("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n") == true)
     }
 
-    @Test func theEndBetweenRequestsIsFineAndWithinOneIsNot() {
+    @Test func `the end between requests is fine and within one is not`() {
         #expect(requests("", ends: true).error == nil)
         #expect(requests("GET / HTTP/1.1\r\nHost: a\r\n\r\n", ends: true).error == nil)
         #expect(requests("GET", ends: true).error?.code == .closed)

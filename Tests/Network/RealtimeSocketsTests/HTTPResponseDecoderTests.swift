@@ -62,7 +62,7 @@ import Testing
         Good("a redirect", "HTTP/1.1 307 Temporary Redirect\r\nLocation: http://other/\r\nContent-Length: 0\r\n\r\n", 307),
     ]
 
-    @Test(arguments: good) func answersAreReadHoweverTheyAreCut(_ good: Good) {
+    @Test(arguments: good) func `answers are read however they are cut`(_ good: Good) {
         let whole = answer([good.bytes], method: good.method, ends: good.ends)
         #expect(whole.error == nil)
         #expect(whole.isComplete)
@@ -73,7 +73,7 @@ import Testing
         for pieces in everySplit(good.bytes) { #expect(answer(pieces, method: good.method, ends: good.ends) == whole) }
     }
 
-    @Test func fieldsKeepTheirOrderTheirSpellingAndTheirRepetitions() {
+    @Test func `fields keep their order their spelling and their repetitions`() {
         let head = answer("HTTP/1.1 200 Fine  words\r\nSet-Cookie: a=1\r\nx-B:\t two words \t\r\nSET-COOKIE: b=2\r\nEmpty:\r\n\r\n").head
         #expect(head?.reason == "Fine  words")
         #expect(head?.headers.fields.map(\.name) == ["Set-Cookie", "x-B", "SET-COOKIE", "Empty"])
@@ -82,24 +82,24 @@ import Testing
         #expect(head?.headers["Empty"] == "")
     }
 
-    @Test func valuesMayBeUTF8OrLatin1() {
+    @Test func `values may be UTF-8 or latin 1`() {
         #expect(answer("HTTP/1.1 200 Grüße\r\nX-City: Köln\r\n\r\n").head?.headers["X-City"] == "Köln")
         let latin = Array("HTTP/1.1 200 OK\r\nX-City: K".utf8) + [0xF6] + Array("ln\r\n\r\n".utf8)
         #expect(answer([latin]).head?.headers["X-City"] == "Köln")
     }
 
-    @Test func foldedFieldsAreOneValue() {
+    @Test func `folded fields are one value`() {
         let head = answer("HTTP/1.1 200 OK\r\nX-Long: one\r\n  two\r\n\tthree\r\n \r\nX-Other: 1\r\n\r\n").head
         #expect(head?.headers["X-Long"] == "one two three")
         #expect(head?.headers["X-Other"] == "1")
     }
 
-    @Test func twoThousandFieldsAreFine() {
+    @Test func `two thousand fields are fine`() {
         let fields = (0..<2000).map { "X-\($0): \($0)\r\n" }.joined()
         #expect(answer("HTTP/1.1 200 OK\r\n\(fields)\r\n").head?.headers.fields.count == 2000)
     }
 
-    @Test func theBytesBehindASwitchOfProtocolsAreHandedBack() {
+    @Test func `the bytes behind a switch of protocols are handed back`() {
         let bytes =
             Array("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n".utf8) + [0x81, 0x00]
         for pieces in everySplit(bytes) { #expect(answer(pieces).leftover == [0x81, 0x00]) }
@@ -171,7 +171,7 @@ import Testing
         Bad("too many 1xx", String(repeating: "HTTP/1.1 100 Continue\r\n\r\n", count: 17)),
     ]
 
-    @Test(arguments: bad) func whatIsNoAnswerIsAnError(_ bad: Bad) {
+    @Test(arguments: bad) func `what is no answer is an error`(_ bad: Bad) {
         let whole = answer([bad.bytes], ends: bad.ends)
         #expect(whole.error?.code == bad.code)
         #expect(whole.error?.status == nil)
@@ -179,11 +179,11 @@ import Testing
         for pieces in everySplit(bad.bytes) { #expect(answer(pieces, ends: bad.ends) == whole) }
     }
 
-    @Test func aChunkSizeWithLeadingZerosIsANumberLikeAnyOther() {
+    @Test func `a chunk size with leading zeros is a number like any other`() {
         #expect(answer(Self.chunked + "0000000000000000000000001\r\nx\r\n0\r\n\r\n").body == [0x78])
     }
 
-    @Test func limitsOfTheHeadAreKept() {
+    @Test func `limits of the head are kept`() {
         let limits = HTTPLimits(lineBytes: 40, headBytes: 100, fields: 3, chunkLineBytes: 8, informational: 1)
         func code(_ text: String) -> TransportError.Code? {
             let whole = answer(text, limits: limits)
@@ -206,7 +206,7 @@ import Testing
         #expect(code(chunked + "0\r\nA: 1\r\nB: 2\r\nC: 3\r\nD: 4\r\n\r\n") == .tooLarge)
     }
 
-    @Test func anEndlessLineIsGivenUpAtItsLimit() {
+    @Test func `an endless line is given up at its limit`() {
         var decoder = HTTPResponseDecoder(method: "GET")
         let piece = [UInt8](repeating: 0x61, count: 1000)
         #expect(throws: TransportError.self) {
@@ -219,7 +219,7 @@ import Testing
         }
     }
 
-    @Test func anErrorStays() {
+    @Test func `an error stays`() {
         var decoder = HTTPResponseDecoder(method: "GET")
         for text in ["nonsense\r\n", "HTTP/1.1 200 OK\r\n\r\n"] {
             let error = #expect(throws: TransportError.self) {
@@ -233,7 +233,7 @@ import Testing
         #expect(throws: TransportError.self) { try decoder.endOfStream() }
     }
 
-    @Test func aStaleConnectionIsKnownByHavingAnsweredNothing() {
+    @Test func `a stale connection is known by having answered nothing`() {
         var decoder = HTTPResponseDecoder(method: "GET")
         #expect(!decoder.hasStarted)
         [UInt8](arrayLiteral: 0x48).withUnsafeBytes { bytes in

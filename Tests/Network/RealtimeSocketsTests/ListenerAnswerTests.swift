@@ -6,7 +6,7 @@ import Testing
 
 @Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct ListenerAnswerTests {
-    @Test func aStreamedAnswerComesPieceByPiece() async throws {
+    @Test func `a streamed answer comes piece by piece`() async throws {
         let streams = Log<any HTTPResponder>()
         let handler = TestHandler { _, _, responder in streams.add(responder) }
         try await withListener(handler) { address in
@@ -31,7 +31,7 @@ struct ListenerAnswerTests {
         }
     }
 
-    @Test func toAnOldClientTheEndOfAStreamedAnswerIsTheEndOfTheConnection() async throws {
+    @Test func `to an old client the end of a streamed answer is the end of the connection`() async throws {
         let handler = TestHandler { _, _, responder in
             responder.begin(HTTPResponseHead(status: 200))
             responder.write(Array("one".utf8))
@@ -47,7 +47,7 @@ struct ListenerAnswerTests {
         }
     }
 
-    @Test func anOldClientMayKeepItsConnection() async throws {
+    @Test func `an old client may keep its connection`() async throws {
         try await withListener { address in
             let client = try RawClient(address)
             client.send("GET /1 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
@@ -57,7 +57,7 @@ struct ListenerAnswerTests {
         }
     }
 
-    @Test func onlyTheFirstAnswerCounts() async throws {
+    @Test func `only the first answer counts`() async throws {
         let handler = TestHandler { _, _, responder in
             responder.write(Array("too early".utf8))
             responder.end()
@@ -75,7 +75,7 @@ struct ListenerAnswerTests {
         }
     }
 
-    @Test func piecesFromManyThreadsStayWhole() async throws {
+    @Test func `pieces from many threads stay whole`() async throws {
         let handler = TestHandler { _, _, responder in
             responder.begin(HTTPResponseHead(status: 200))
             Task {
@@ -108,7 +108,7 @@ struct ListenerAnswerTests {
     ]
 
     @Test(arguments: Self.unusable.indices, [true, false])
-    func anAnswerThatWouldBeReadAsSomethingElseBecomes500(_ index: Int, _ isStreamed: Bool) async throws {
+    func `an answer that would be read as something else becomes 500`(_ index: Int, _ isStreamed: Bool) async throws {
         let handler = TestHandler { _, _, responder in
             let answer = Self.unusable[index]
             guard isStreamed else { return responder.respond(answer) }
@@ -126,7 +126,7 @@ struct ListenerAnswerTests {
     }
 
     @Test(arguments: [true, false])
-    func theHandlerHearsThatTheClientHasGone(_ isStreamed: Bool) async throws {
+    func `the handler hears that the client has gone`(_ isStreamed: Bool) async throws {
         let gone = Log<Bool>()
         let streams = Log<any HTTPResponder>()
         let handler = TestHandler { _, _, responder in
@@ -151,7 +151,7 @@ struct ListenerAnswerTests {
         #expect(gone.entries.count == 1)
     }
 
-    @Test func afterTheEndOfTheAnswerNobodyIsCalled() async throws {
+    @Test func `after the end of the answer nobody is called`() async throws {
         let gone = Log<Bool>()
         let handler = TestHandler { _, _, responder in
             responder.onDisconnect { gone.add(true) }
@@ -167,7 +167,7 @@ struct ListenerAnswerTests {
         #expect(gone.entries.isEmpty)
     }
 
-    @Test func aClientThatOnlyEndedItsSideStillGetsItsAnswer() async throws {
+    @Test func `a client that only ended its side still gets its answer`() async throws {
         let gone = Log<Bool>()
         let handler = TestHandler { _, _, responder in
             responder.onDisconnect {
@@ -184,7 +184,7 @@ struct ListenerAnswerTests {
         #expect(gone.entries.count == 1)
     }
 
-    @Test func aClientThatEndedItsSideIsNotWaitedForWithoutEnd() async throws {
+    @Test func `a client that ended its side is not waited for without end`() async throws {
         let handler = TestHandler { _, _, _ in }
         try await withListener(handler, limits: .forTests.with { $0.idleTime = .milliseconds(30) }) { address in
             let client = try RawClient(address)
@@ -194,7 +194,7 @@ struct ListenerAnswerTests {
         }
     }
 
-    @Test func aResponderMayBeForgotten() async throws {
+    @Test func `a responder may be forgotten`() async throws {
         let handler = TestHandler { _, _, _ in }
         try await withListener(handler, limits: .forTests.with { $0.stopTime = .milliseconds(30) }) { address in
             let client = try RawClient(address)

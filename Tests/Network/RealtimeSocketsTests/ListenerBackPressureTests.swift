@@ -49,7 +49,7 @@ struct ListenerBackPressureTests {
         }
     }
 
-    @Test func anAnswerWaitsForItsReaderAndArrivesWhole() async throws {
+    @Test func `an answer waits for its reader and arrives whole`() async throws {
         try await self.withSlowClient { client, responder in
             let (count, unsent) = (200, Log<Int>())
             let sending = Task {
@@ -69,7 +69,7 @@ struct ListenerBackPressureTests {
         }
     }
 
-    @Test func whenTheClientGoesTheWaitEnds() async throws {
+    @Test func `when the client goes the wait ends`() async throws {
         try await self.withSlowClient { client, responder in
             let sending = self.sendOn(responder, Log())
             await responder.waited()
@@ -78,7 +78,7 @@ struct ListenerBackPressureTests {
         }
     }
 
-    @Test func cancellingEndsTheWaitAndNothingElse() async throws {
+    @Test func `cancelling ends the wait and nothing else`() async throws {
         try await self.withSlowClient { client, responder in
             let sent = Log<Int>()
             let sending = self.sendOn(responder, sent)
@@ -92,14 +92,14 @@ struct ListenerBackPressureTests {
         }
     }
 
-    @Test func aClientThatReadsNothingIsCutOffWhileSomebodyWaitsThoughLittleIsUnsent() async throws {
+    @Test func `a client that reads nothing is cut off while somebody waits though little is unsent`() async throws {
         let limits = ListenerLimits.forTests.with { ($0.stallTime, $0.unsentBytes) = (.milliseconds(30), 1 << 30) }
         try await self.withSlowClient(limits: limits) { _, responder in
             #expect(await self.sendOn(responder, Log()).value == .closed)
         }
     }
 
-    @Test func stoppingTheListenerEndsTheWait() async throws {
+    @Test func `stopping the listener ends the wait`() async throws {
         let ended = Log<TransportError.Code>()
         try await self.withSlowClient(limits: .forTests.with { $0.stopTime = .milliseconds(30) }) { _, responder in
             let sending = self.sendOn(responder, Log())
@@ -109,7 +109,7 @@ struct ListenerBackPressureTests {
         #expect(await ended.wait(1) == [.closed])
     }
 
-    @Test func severalTasksThatWaitAllSend() async throws {
+    @Test func `several tasks that wait all send`() async throws {
         try await self.withSlowClient { client, responder in
             let sending = (0..<4).map { _ in
                 Task { for _ in 0..<60 { try await responder.send(Self.piece) } }
@@ -122,7 +122,7 @@ struct ListenerBackPressureTests {
         }
     }
 
-    @Test func beforeItsBeginningAndAfterItsEndNothingIsSent() async throws {
+    @Test func `before its beginning and after its end nothing is sent`() async throws {
         let responders = Log<any HTTPResponder>()
         try await withListener(TestHandler { _, _, responder in responders.add(responder) }) { address in
             let client = try RawClient(address)
@@ -140,7 +140,7 @@ struct ListenerBackPressureTests {
     }
 
     @Test(arguments: [true, false])
-    func aResponderThatIsKeptKeepsNothingAfterTheEnd(_ isAnswered: Bool) async throws {
+    func `a responder that is kept keeps nothing after the end`(_ isAnswered: Bool) async throws {
         let kept = Log<any HTTPResponder>()
         weak var handler: TestHandler?
         do {

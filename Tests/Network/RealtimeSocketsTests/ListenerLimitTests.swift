@@ -51,7 +51,7 @@ struct ListenerLimitTests {
     ]
 
     @Test(arguments: Self.bad)
-    func aBadRequestIsAnsweredWithItsStatusAndEndsTheConnection(_ bad: Bad) async throws {
+    func `a bad request is answered with its status and ends the connection`(_ bad: Bad) async throws {
         let handler = TestHandler()
         let limits = ListenerLimits.forTests.with {
             $0.bodyBytes = 1000
@@ -73,7 +73,7 @@ struct ListenerLimitTests {
         #expect(handler.requests.withLock { $0.map { $0.head.target } } == ["/next"])
     }
 
-    @Test func aBadRequestBehindAGoodOneDoesNotTakeItsAnswerAway() async throws {
+    @Test func `a bad request behind a good one does not take its answer away`() async throws {
         try await withListener { address in
             let client = try RawClient(address)
             client.send("GET /good HTTP/1.1\r\nHost: a\r\n\r\nbad\r\n\r\n")
@@ -82,7 +82,7 @@ struct ListenerLimitTests {
         }
     }
 
-    @Test func aRequestThatIsCutOffIsAnsweredAsBad() async throws {
+    @Test func `a request that is cut off is answered as bad`() async throws {
         let handler = TestHandler()
         try await withListener(handler) { address in
             for request in ["GET / HT", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc"] {
@@ -99,7 +99,7 @@ struct ListenerLimitTests {
     }
 
     @Test(arguments: ["GET", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: a\r\nX: a"])
-    func aHeadThatDoesNotEndIsAnsweredWith408(_ part: String) async throws {
+    func `a head that does not end is answered with 408`(_ part: String) async throws {
         try await withListener(limits: .forTests.with { $0.headTime = .seconds(2) }) { address in
             let client = try RawClient(address)
             client.send(part)
@@ -108,7 +108,7 @@ struct ListenerLimitTests {
     }
 
     /// Each byte comes well before any limit; only all of them together are late.
-    @Test func aHeadThatComesAByteAtATimeIsNoLongerWaitedForEither() async throws {
+    @Test func `a head that comes a byte at a time is no longer waited for either`() async throws {
         try await withListener(limits: .forTests.with { $0.headTime = .milliseconds(500) }) { address in
             let client = try RawClient(address)
             client.send("GET / HTTP/1.1\r\nHost: a\r\nX: ")
@@ -120,7 +120,7 @@ struct ListenerLimitTests {
         }
     }
 
-    @Test func aLaterHeadHasTheSameLimit() async throws {
+    @Test func `a later head has the same limit`() async throws {
         try await withListener(limits: .forTests.with { $0.headTime = .seconds(2) }) { address in
             let client = try RawClient(address)
             client.request("/first")
@@ -130,14 +130,14 @@ struct ListenerLimitTests {
         }
     }
 
-    @Test func aClientThatSaysNothingIsLeftWithoutAWord() async throws {
+    @Test func `a client that says nothing is left without a word`() async throws {
         try await withListener(limits: .forTests.with { $0.headTime = .milliseconds(20) }) { address in
             let silent = try RawClient(address)
             #expect(await silent.whole().isEmpty)
         }
     }
 
-    @Test func aBodyThatDoesNotEndIsAnsweredWith408() async throws {
+    @Test func `a body that does not end is answered with 408`() async throws {
         try await withListener(limits: .forTests.with { $0.bodyTime = .milliseconds(30) }) { address in
             let client = try RawClient(address)
             client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc")
@@ -145,7 +145,7 @@ struct ListenerLimitTests {
         }
     }
 
-    @Test func anIdleConnectionEnds() async throws {
+    @Test func `an idle connection ends`() async throws {
         try await withListener(limits: .forTests.with { $0.idleTime = .milliseconds(30) }) { address in
             let client = try RawClient(address)
             client.request("/only")
@@ -154,7 +154,7 @@ struct ListenerLimitTests {
         }
     }
 
-    @Test func aSlowAnswerFallsUnderNoLimit() async throws {
+    @Test func `a slow answer falls under no limit`() async throws {
         let waiting = Log<any HTTPResponder>()
         let limits = ListenerLimits.forTests.with {
             ($0.idleTime, $0.stallTime) = (.milliseconds(10), .milliseconds(10))
@@ -173,7 +173,7 @@ struct ListenerLimitTests {
     }
 
     @Test(arguments: [true, false])
-    func aClientThatReadsNothingIsCutOff(_ isStreamed: Bool) async throws {
+    func `a client that reads nothing is cut off`(_ isStreamed: Bool) async throws {
         let gone = Log<Bool>()
         let handler = TestHandler { _, _, responder in
             responder.onDisconnect { gone.add(true) }
@@ -195,13 +195,13 @@ struct ListenerLimitTests {
         #expect(gone.entries.count == (isStreamed ? 1 : 0))
     }
 
-    @Test func aClientThatReadsSlowlyIsNotCutOff() {
+    @Test func `a client that reads slowly is not cut off`() {
         var progress = WriteProgress()
         let outcomes = [0, 1, 2, 2, 2, 3].map { progress.hasStalled(at: $0) }
         #expect(outcomes == [false, false, false, true, true, false])
     }
 
-    @Test func aLargeAnswerInPiecesArrives() async throws {
+    @Test func `a large answer in pieces arrives`() async throws {
         let handler = TestHandler { _, _, responder in
             responder.begin(HTTPResponseHead(status: 200))
             for _ in 0..<8 { responder.write([UInt8](repeating: 1, count: 1 << 20)) }
@@ -214,7 +214,7 @@ struct ListenerLimitTests {
         }
     }
 
-    @Test func connectionsOverTheLimitWait() async throws {
+    @Test func `connections over the limit wait`() async throws {
         try await withListener(limits: .forTests.with { $0.connections = 2 }) { address in
             let clients = try (0..<3).map { _ in try RawClient(address) }
             for client in clients[..<2] {
@@ -229,7 +229,7 @@ struct ListenerLimitTests {
         }
     }
 
-    @Test func answersThatNobodyReadsHoldBackTheNextRequests() async throws {
+    @Test func `answers that nobody reads hold back the next requests`() async throws {
         let answer = [UInt8](repeating: 1, count: 512 << 10)
         let served = Log<String>()
         let handler = TestHandler { head, _, responder in
@@ -251,7 +251,7 @@ struct ListenerLimitTests {
         }
     }
 
-    @Test func aBodyOverTheLimitIsAnsweredWhileTheClientStillSends() async throws {
+    @Test func `a body over the limit is answered while the client still sends`() async throws {
         try await withListener(limits: .forTests.with { $0.bodyBytes = 1000 }) { address in
             let client = try RawClient(address)
             client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 33554432\r\n\r\n")

@@ -7,7 +7,7 @@ import Testing
 
 @Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct ListenerRequestTests {
-    @Test func aRequestIsAnswered() async throws {
+    @Test func `a request is answered`() async throws {
         let handler = TestHandler()
         try await withListener(handler) { address in
             let client = try RawClient(address)
@@ -24,7 +24,7 @@ struct ListenerRequestTests {
         #expect(String(request.head.path) == "/a" && String(request.head.query) == "b=c")
     }
 
-    @Test func aConnectionIsKeptForTheNextRequest() async throws {
+    @Test func `a connection is kept for the next request`() async throws {
         try await withListener { address in
             let client = try RawClient(address)
             for number in 1...20 {
@@ -37,7 +37,7 @@ struct ListenerRequestTests {
         }
     }
 
-    @Test func requestsThatCameTogetherAreAnsweredInOrderWhoeverIsFaster() async throws {
+    @Test func `requests that came together are answered in order whoever is faster`() async throws {
         let waiting = Log<any HTTPResponder>()
         let handler = TestHandler { _, _, responder in waiting.add(responder) }
         try await withListener(handler) { address in
@@ -57,7 +57,7 @@ struct ListenerRequestTests {
         }
     }
 
-    @Test func aThousandRequestsInOnePieceAreAllAnsweredThoughTheClientEndsItsSide() async throws {
+    @Test func `a thousand requests in one piece are all answered though the client ends its side`() async throws {
         let handler = TestHandler()
         try await withListener(handler) { address in
             let client = try RawClient(address)
@@ -70,7 +70,7 @@ struct ListenerRequestTests {
         #expect(handler.requests.withLock { $0.map { $0.head.target } } == (1...1000).map { "/\($0)" })
     }
 
-    @Test func requestsInSmallPiecesAreTheSame() async throws {
+    @Test func `requests in small pieces are the same`() async throws {
         let handler = TestHandler()
         try await withListener(handler) { address in
             let client = try RawClient(address)
@@ -86,7 +86,7 @@ struct ListenerRequestTests {
         }
     }
 
-    @Test func theBodyIsAskedForWithAHundred() async throws {
+    @Test func `the body is asked for with a hundred`() async throws {
         try await withListener { address in
             let client = try RawClient(address)
             client.send("POST /e HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n")
@@ -96,7 +96,7 @@ struct ListenerRequestTests {
         }
     }
 
-    @Test func anAnswerToHEADHasALengthAndNoBody() async throws {
+    @Test func `an answer to HEAD has a length and no body`() async throws {
         try await withListener { address in
             let client = try RawClient(address)
             client.send("HEAD /h HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
@@ -107,7 +107,7 @@ struct ListenerRequestTests {
     }
 
     @Test(arguments: [204, 304])
-    func anAnswerWithoutABodyHasNone(_ status: Int) async throws {
+    func `an answer without a body has none`(_ status: Int) async throws {
         let handler = TestHandler { head, _, responder in
             if head.target == "/whole" { return responder.respond(HTTPResponse(status: status, text: "never seen")) }
             responder.begin(HTTPResponseHead(status: status))
@@ -125,7 +125,7 @@ struct ListenerRequestTests {
         }
     }
 
-    @Test func aWholeAddressIsTakenForItsPath() async throws {
+    @Test func `a whole address is taken for its path`() async throws {
         try await withListener { address in
             let client = try RawClient(address)
             client.request("http://example.com/path?q")
@@ -139,7 +139,7 @@ struct ListenerRequestTests {
         }
     }
 
-    @Test func theDateIsWrittenAsTheRuleSays() {
+    @Test func `the date is written as the rule says`() {
         #expect(HTTPDate.text(784_111_777) == "Sun, 06 Nov 1994 08:49:37 GMT")
         #expect(HTTPDate.text(0) == "Thu, 01 Jan 1970 00:00:00 GMT")
     }

@@ -7,7 +7,7 @@ import Testing
 
 @Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct ListenerStopTests {
-    @Test func itIsStartedOnceAndAgainAfterItsStop() async throws {
+    @Test func `it is started once and again after its stop`() async throws {
         let listener = SocketListener()
         let first = try await listener.start(TestHandler())
         let error = await #expect(throws: TransportError.self) { try await listener.start(TestHandler()) }
@@ -19,7 +19,7 @@ struct ListenerStopTests {
         await listener.stop()
     }
 
-    @Test func aTakenPortIsAnErrorAndTheListenerMayTryAgain() async throws {
+    @Test func `a taken port is an error and the listener may try again`() async throws {
         let first = SocketListener()
         let address = try await first.start(TestHandler())
         let second = SocketListener(port: address.port)
@@ -31,19 +31,19 @@ struct ListenerStopTests {
         await second.stop()
     }
 
-    @Test func aKeyThatCannotBeReadIsAnErrorOfTheStart() async throws {
+    @Test func `a key that cannot be read is an error of the start`() async throws {
         let identity = TLSIdentity(certificateChain: .file("/nowhere.pem"), privateKey: .file("/nowhere.pem"))
         await #expect(throws: TransportError.self) { try await SocketListener(tls: TLSServerConfiguration(identity)).start(TestHandler()) }
     }
 
-    @Test func withoutOpenSSLThereIsNoTLS() async throws {
+    @Test func `without OpenSSL there is no TLS`() async throws {
         var tls = TLSServerConfiguration.test
         tls.library = .absent
         let error = await #expect(throws: TransportError.self) { try await SocketListener(tls: tls).start(TestHandler()) }
         #expect(error?.code == .tlsUnavailable)
     }
 
-    @Test func idleConnectionsEndAtOnce() async throws {
+    @Test func `idle connections end at once`() async throws {
         let listener = SocketListener(limits: .forTests.with { $0.stopTime = .seconds(600) })
         let address = try await listener.start(TestHandler())
         let clients = try (0..<10).map { _ in try RawClient(address) }
@@ -56,7 +56,7 @@ struct ListenerStopTests {
         await stopped
     }
 
-    @Test func anAnswerThatIsBeingMadeIsWaitedFor() async throws {
+    @Test func `an answer that is being made is waited for`() async throws {
         let waiting = Log<any HTTPResponder>()
         let listener = SocketListener(limits: .forTests.with { $0.stopTime = .seconds(600) })
         let address = try await listener.start(TestHandler { _, _, responder in waiting.add(responder) })
@@ -75,7 +75,7 @@ struct ListenerStopTests {
         await stopped
     }
 
-    @Test func whoeverTakesTooLongIsCutOff() async throws {
+    @Test func `whoever takes too long is cut off`() async throws {
         let gone = Log<Bool>()
         let handler = TestHandler { _, _, responder in responder.onDisconnect { gone.add(true) } }
         let listener = SocketListener(limits: .forTests.with { $0.stopTime = .milliseconds(20) })
@@ -90,7 +90,7 @@ struct ListenerStopTests {
         #expect(await client.whole().isEmpty)
     }
 
-    @Test func webSocketsAreClosedWith1001() async throws {
+    @Test func `WebSockets are closed with 1001`() async throws {
         let handler = TestHandler()
         let listener = SocketListener(limits: .forTests)
         let address = try await listener.start(handler)
@@ -107,7 +107,7 @@ struct ListenerStopTests {
         #expect(handler.events.log.entries == ["opened", "closed"])
     }
 
-    @Test func aWebSocketThatDoesNotAnswerIsCutOffAndItsOwnerHearsOfIt() async throws {
+    @Test func `a WebSocket that does not answer is cut off and its owner hears of it`() async throws {
         let handler = TestHandler()
         let listener = SocketListener(limits: .forTests.with { $0.stopTime = .milliseconds(20) })
         let address = try await listener.start(handler)
@@ -119,7 +119,7 @@ struct ListenerStopTests {
         client.close()
     }
 
-    @Test func twoStopsBothWait() async throws {
+    @Test func `two stops both wait`() async throws {
         let waiting = Log<any HTTPResponder>()
         let listener = SocketListener(limits: .forTests.with { $0.stopTime = .milliseconds(20) })
         let address = try await listener.start(TestHandler { _, _, responder in waiting.add(responder) })
@@ -139,7 +139,7 @@ struct ListenerStopTests {
         client.close()
     }
 
-    @Test func itStopsWhileItIsBusy() async throws {
+    @Test func `it stops while it is busy`() async throws {
         let listener = SocketListener(limits: .forTests.with { $0.stopTime = .milliseconds(200) }, loops: 2)
         let address = try await listener.start(TestHandler())
         let endpoint = Endpoint(scheme: "http", host: address.host, port: address.port)
@@ -157,7 +157,7 @@ struct ListenerStopTests {
     }
 
     /// A wish that is left would wake the loop for nobody, and keep a little memory until then.
-    @Test func nobodyIsToBeWokenAnyMore() async throws {
+    @Test func `nobody is to be woken any more`() async throws {
         let loop = try EventLoop("test")
         let listener = SocketListener(limits: .forTests.with { $0.stopTime = .milliseconds(50) }, on: [loop])
         let handler = TestHandler()
@@ -187,7 +187,7 @@ struct ListenerStopTests {
         loop.shutdown()
     }
 
-    @Test func aClientThatIsDoneIsNotToBeWokenEither() async throws {
+    @Test func `a client that is done is not to be woken either`() async throws {
         let (loop, handler) = (try EventLoop("test"), TestHandler())
         try await withListener(handler) { address in
             let transport = SocketWebSocketTransport(loop: loop)
@@ -207,7 +207,7 @@ struct ListenerStopTests {
         loop.shutdown()
     }
 
-    @Test func aWebSocketHasNoTimeLimitOfItsRequestLeft() async throws {
+    @Test func `a WebSocket has no time limit of its request left`() async throws {
         let loop = try EventLoop("test")
         let (listener, handler) = (SocketListener(limits: .forTests, on: [loop]), TestHandler())
         let client = try RawClient(try await listener.start(handler))
@@ -220,7 +220,7 @@ struct ListenerStopTests {
         loop.shutdown()
     }
 
-    @Test func loopsOfSomebodyElseLiveOn() async throws {
+    @Test func `loops of somebody else live on`() async throws {
         let loop = try EventLoop("test")
         let listener = SocketListener(on: [loop])
         let address = try await listener.start(TestHandler())

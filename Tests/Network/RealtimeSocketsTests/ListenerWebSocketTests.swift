@@ -13,7 +13,7 @@ struct ListenerWebSocketTests {
 
     private static func bytes(_ text: String) -> [UInt8] { [0x81, 0x80 | UInt8(text.utf8.count), 0, 0, 0, 0] + Array(text.utf8) }
 
-    @Test func framesInTheSegmentOfTheRequestAreNotLost() async throws {
+    @Test func `frames in the segment of the request are not lost`() async throws {
         let handler = TestHandler()
         try await withListener(handler) { address in
             let client = try RawClient(address)
@@ -29,7 +29,7 @@ struct ListenerWebSocketTests {
         }
     }
 
-    @Test func whatTheOwnerSendsAtOnceComesAfterTheAnswer() async throws {
+    @Test func `what the owner sends at once comes after the answer`() async throws {
         let handler = TestHandler(onAccepted: { connection, _ in
             connection.enqueue(.text("hello"))
             connection.flush()
@@ -43,7 +43,7 @@ struct ListenerWebSocketTests {
         }
     }
 
-    @Test func aWebSocketThatItsOwnerClosesAtOnceStillSaysGoodbye() async throws {
+    @Test func `a WebSocket that its owner closes at once still says goodbye`() async throws {
         let handler = TestHandler(onAccepted: { connection, _ in
             connection.enqueue(.text("go away"))
             connection.flush()
@@ -62,7 +62,7 @@ struct ListenerWebSocketTests {
         }
     }
 
-    @Test func aClientThatReadsNothingIsCutOffBeforeItFillsTheMemory() async throws {
+    @Test func `a client that reads nothing is cut off before it fills the memory`() async throws {
         let handler = TestHandler()
         try await withListener(handler, limits: .forTests.with { $0.backlogBytes = 1 << 20 }) { address in
             let client = try RawClient(address)
@@ -83,7 +83,7 @@ struct ListenerWebSocketTests {
         }
     }
 
-    @Test func oneMessageMayBeLargerThanWhatMayWait() async throws {
+    @Test func `one message may be larger than what may wait`() async throws {
         let handler = TestHandler()
         try await withListener(handler, limits: .forTests.with { $0.backlogBytes = 1000 }) { address in
             let client = try RawClient(address)
@@ -99,7 +99,7 @@ struct ListenerWebSocketTests {
         }
     }
 
-    @Test func theSubprotocolThatWasPickedIsInTheAnswer() async throws {
+    @Test func `the subprotocol that was picked is in the answer`() async throws {
         let handler = TestHandler(decide: { _ in .accept(subprotocol: "b") })
         try await withListener(handler) { address in
             let client = try RawClient(address)
@@ -109,7 +109,7 @@ struct ListenerWebSocketTests {
         }
     }
 
-    @Test func aSubprotocolThatWasNotOfferedIsAFaultOfTheServer() async throws {
+    @Test func `a subprotocol that was not offered is a fault of the server`() async throws {
         let handler = TestHandler(decide: { _ in .accept(subprotocol: "c") })
         try await withListener(handler) { address in
             let client = try RawClient(address)
@@ -120,7 +120,7 @@ struct ListenerWebSocketTests {
         #expect(handler.events.log.entries.isEmpty)
     }
 
-    @Test func aRefusalIsAnAnswerLikeAnyOther() async throws {
+    @Test func `a refusal is an answer like any other`() async throws {
         let handler = TestHandler(decide: { head in .refuse(HTTPResponse(status: 403, headers: ["X": "y"], text: "not \(head.target)")) })
         try await withListener(handler) { address in
             let client = try RawClient(address)
@@ -144,7 +144,7 @@ struct ListenerWebSocketTests {
     ]
 
     @Test(arguments: Self.bad.indices)
-    func aBadRequestForAWebSocketIsRefused(_ index: Int) async throws {
+    func `a bad request for a WebSocket is refused`(_ index: Int) async throws {
         let handler = TestHandler()
         try await withListener(handler) { address in
             let client = try RawClient(address)
@@ -155,7 +155,7 @@ struct ListenerWebSocketTests {
         #expect(handler.events.log.entries.isEmpty)
     }
 
-    @Test func aWebSocketMayFollowRequestsOnTheSameConnection() async throws {
+    @Test func `a WebSocket may follow requests on the same connection`() async throws {
         let waiting = Log<any HTTPResponder>()
         let handler = TestHandler { _, _, responder in waiting.add(responder) }
         try await withListener(handler) { address in
@@ -168,7 +168,7 @@ struct ListenerWebSocketTests {
         }
     }
 
-    @Test func everyWebSocketHasANumberOfItsOwn() async throws {
+    @Test func `every WebSocket has a number of its own`() async throws {
         let numbers = Log<ConnectionID>()
         let handler = TestHandler(onAccepted: { _, id in numbers.add(id) })
         try await withListener(handler) { address in
@@ -179,7 +179,7 @@ struct ListenerWebSocketTests {
         }
     }
 
-    @Test func aMessageOverTheLimitEndsTheWebSocketWith1009() async throws {
+    @Test func `a message over the limit ends the WebSocket with 1009`() async throws {
         try await withListener(limits: .forTests.with { $0.messageBytes = 4 }) { address in
             let client = try RawClient(address)
             client.stream.send(Array("\(Self.upgrade)\r\n".utf8) + Self.bytes("12345"))

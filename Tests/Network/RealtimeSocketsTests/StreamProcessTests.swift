@@ -10,7 +10,7 @@ import Testing
 /// What concerns the whole process, each in one of its own.
 @Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct StreamProcessTests {
-    @Test func writingToAPeerThatIsGoneRaisesNoSignal() async {
+    @Test func `writing to a peer that is gone raises no signal`() async {
         await #expect(processExitsWith: .success) {
             signal(SIGPIPE, SIG_DFL)
             let loop = try EventLoop(turnLimit: .zero)
@@ -62,7 +62,7 @@ struct StreamProcessTests {
         loop.shutdown()
     }
 
-    @Test func tenThousandConnectionsLeaveNoDescriptorAndNoThreadBehind() async {
+    @Test func `ten thousand connections leave no descriptor and no thread behind`() async {
         await #expect(processExitsWith: .success) {
             try await StreamProcessTests.round(200)
             let before = ProcessUsage.now()
@@ -73,7 +73,7 @@ struct StreamProcessTests {
         }
     }
 
-    @Test func aReadHappensWhileEveryThreadOfTheTaskPoolIsBlocked() async {
+    @Test func `a read happens while every thread of the task pool is blocked`() async {
         await #expect(processExitsWith: .success) {
             let loop = try EventLoop()
             let (listener, port) = try RawSocket.listening()
@@ -105,7 +105,7 @@ struct StreamProcessTests {
         }
     }
 
-    @Test func aListenerWithoutADescriptorLeftGoesOnWhenThereIsOne() async {
+    @Test func `a listener without a descriptor left goes on when there is one`() async {
         await #expect(processExitsWith: .success) {
             let loop = try EventLoop()
             let accepted = Accepted()

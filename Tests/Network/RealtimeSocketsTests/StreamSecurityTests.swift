@@ -167,7 +167,7 @@ struct StreamSecurityTests {
         #expect(sessions.all.allSatisfy { $0.farewells <= 1 })
     }
 
-    @Test func bytesGoBothWaysThroughIt() async throws {
+    @Test func `bytes go both ways through it`() async throws {
         let echo = EventRecorder(onReceived: { stream, bytes in
             stream.enqueue { $0.append(contentsOf: bytes) }
             stream.flush()
@@ -178,7 +178,7 @@ struct StreamSecurityTests {
         }
     }
 
-    @Test func whatItReadAheadIsNotForgottenWhenReadingWasPaused() async throws {
+    @Test func `what it read ahead is not forgotten when reading was paused`() async throws {
         let recorder = EventRecorder(onReceived: { stream, _ in stream.pauseReading() })
         try await self.withPair(server: recorder) { pair in
             pair.client.send(pattern(10_000))
@@ -192,7 +192,7 @@ struct StreamSecurityTests {
         }
     }
 
-    @Test func whatItReadAheadIsNotForgottenWhenItsTurnIsOver() async throws {
+    @Test func `what it read ahead is not forgotten when its turn is over`() async throws {
         try await self.withPair { pair in
             // A little more than one turn's budget, and all of it there before the first read.
             let count = SocketStream.readBudget + 8000
@@ -221,7 +221,7 @@ struct StreamSecurityTests {
         func lift() { self.gate.withLock { $0 = true } }
     }
 
-    @Test func theDescriptorStaysOpenWhileAnotherThreadWritesToIt() async throws {
+    @Test func `the descriptor stays open while another thread writes to it`() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop()
         let recorder = EventRecorder()
@@ -245,7 +245,7 @@ struct StreamSecurityTests {
         loop.shutdown()
     }
 
-    @Test func aReadThatHasToWriteIsTakenUpAgain() async throws {
+    @Test func `a read that has to write is taken up again`() async throws {
         var moods = MoodySession.Moods()
         moods.readsWantWrite = true
         try await self.withPair(moods) { pair in
@@ -254,7 +254,7 @@ struct StreamSecurityTests {
         }
     }
 
-    @Test func aWriteThatHasToReadGoesOnWhenThePeerHasSpoken() async throws {
+    @Test func `a write that has to read goes on when the peer has spoken`() async throws {
         var moods = MoodySession.Moods()
         moods.writesWaitForThePeer = true
         try await self.withPair(moods) { pair in
@@ -266,7 +266,7 @@ struct StreamSecurityTests {
         }
     }
 
-    @Test func writesOfManyThreadsAndReadsNeverMeetInASession() async throws {
+    @Test func `writes of many threads and reads never meet in a session`() async throws {
         try await self.withPair { pair in
             await withTaskGroup(of: Void.self) { group in
                 for stream in [pair.client, pair.server] {
@@ -280,7 +280,7 @@ struct StreamSecurityTests {
         }
     }
 
-    @Test func aRejectedCertificateEndsTheStreamBeforeItWasOpen() async throws {
+    @Test func `a rejected certificate ends the stream before it was open`() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop()
         var moods = MoodySession.Moods()
@@ -298,7 +298,7 @@ struct StreamSecurityTests {
         listener.close()
     }
 
-    @Test func aHandshakeThatNeverEndsFallsUnderTheTimeLimit() async throws {
+    @Test func `a handshake that never ends falls under the time limit`() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop()
         var moods = MoodySession.Moods()
@@ -314,7 +314,7 @@ struct StreamSecurityTests {
         listener.close()
     }
 
-    @Test func anEndThatIsReadWhileSomebodyWritesIsToldAfterwards() async throws {
+    @Test func `an end that is read while somebody writes is told afterwards`() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop()
         let recorder = EventRecorder()
@@ -333,7 +333,7 @@ struct StreamSecurityTests {
         listener.close()
     }
 
-    @Test func tlsThatCannotBeMadeIsTheStreamsError() async throws {
+    @Test func `TLS that cannot be made is the streams error`() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop()
         let recorder = EventRecorder()

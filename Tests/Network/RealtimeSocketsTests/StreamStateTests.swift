@@ -43,7 +43,7 @@ struct StreamStateTests {
         }
     }
 
-    @Test func theFirstSendIsWrittenAndTheNextOnesGather() {
+    @Test func `the first send is written and the next ones gather`() {
         var state = self.open()
         #expect(self.send(&state, 10) == "write 10")
         #expect(self.name(state.wrote(.done(10))) == "none")
@@ -55,7 +55,7 @@ struct StreamStateTests {
         #expect(self.send(&state, 1) == "write 1")
     }
 
-    @Test func theTurnEndsByTheClockOrByARead() {
+    @Test func `the turn ends by the clock or by a read`() {
         var state = self.open()
         #expect(self.send(&state, 10) == "write 10")
         _ = state.wrote(.done(10))
@@ -77,7 +77,7 @@ struct StreamStateTests {
         return steps
     }
 
-    @Test func aSenderOfBurstsIsLeftToItUntilTheTurnEnds() {
+    @Test func `a sender of bursts is left to it until the turn ends`() {
         let quiet = Array(repeating: "none", count: 62)
         var state = self.open()
         #expect(self.turn(&state, gathering: 63, at: 0) == ["write 10", "call"] + quiet + ["loop writes 630"])
@@ -86,21 +86,21 @@ struct StreamStateTests {
     }
 
     @Test(arguments: [1, 7])
-    func forAFewSendsTheLoopIsCalledAtOnce(_ few: Int) {
+    func `for a few sends the loop is called at once`(_ few: Int) {
         let quiet = Array(repeating: "none", count: few - 1)
         var state = self.open()
         #expect(self.turn(&state, gathering: few, at: 0)[1] == "call")
         #expect(self.turn(&state, gathering: few, at: 1000) == ["write 10", "call"] + quiet + ["loop writes \(few * 10)"])
     }
 
-    @Test func oneTurnWithoutABurstEndsThePatience() {
+    @Test func `one turn without a burst ends the patience`() {
         var state = self.open()
         _ = self.turn(&state, gathering: 8, at: 0)
         #expect(self.turn(&state, gathering: 1, at: 1000)[1] == "call at 1100")
         #expect(self.turn(&state, gathering: 1, at: 2000)[1] == "call")
     }
 
-    @Test func whatIsUrgentDoesNotWaitForTheEndOfTheTurn() {
+    @Test func `what is urgent does not wait for the end of the turn`() {
         var state = self.open()
         _ = self.turn(&state, gathering: 8, at: 0)
         #expect(self.send(&state, 10, at: 1000) == "write 10")
@@ -110,7 +110,7 @@ struct StreamStateTests {
         #expect(self.name(state.nextStep()) == "write 20")
     }
 
-    @Test func whileOneThreadWritesTheOthersLeaveItTheirs() {
+    @Test func `while one thread writes the others leave it theirs`() {
         var state = self.open()
         #expect(self.send(&state, 10) == "write 10")
         #expect(self.send(&state, 20) == "none")
@@ -120,7 +120,7 @@ struct StreamStateTests {
         #expect(state.bufferedBytes == 0)
     }
 
-    @Test func aShortWriteWaitsForTheSocket() {
+    @Test func `a short write waits for the socket`() {
         var state = self.open()
         #expect(self.send(&state, 10) == "write 10")
         #expect(self.name(state.wrote(.done(4))) == "call")
@@ -136,7 +136,7 @@ struct StreamStateTests {
         #expect(state.bufferedBytes == 0)
     }
 
-    @Test func nothingIsSentBeforeItIsConnected() {
+    @Test func `nothing is sent before it is connected`() {
         var state = StreamState()
         state.stage = .connecting
         #expect(self.send(&state, 10) == "none")
@@ -144,7 +144,7 @@ struct StreamStateTests {
         #expect(self.name(state.nextStep()) == "write 10")
     }
 
-    @Test func closingWaitsForTheWriteThatIsGoingOn() {
+    @Test func `closing waits for the write that is going on`() {
         var state = self.open()
         #expect(self.send(&state, 10) == "write 10")
         #expect(self.name(state.close()) == "call")
@@ -157,7 +157,7 @@ struct StreamStateTests {
         #expect([state.received(), state.inputEnded(), state.fail()] == [false, false, false])
     }
 
-    @Test func finishingComesAfterTheBytesAndClosesWhenThePeerIsDoneToo() {
+    @Test func `finishing comes after the bytes and closes when the peer is done too`() {
         var state = self.open()
         state.append { $0 += [1, 2, 3] }
         #expect(self.name(state.finish()) == "call")
@@ -171,7 +171,7 @@ struct StreamStateTests {
     }
 
     @Test(arguments: [(false, "read rest"), (true, "fail")])
-    func aFailedWriteEndsTheStreamAfterWhatMayStillBeRead(_ isPaused: Bool, _ expected: String) {
+    func `a failed write ends the stream after what may still be read`(_ isPaused: Bool, _ expected: String) {
         var state = self.open()
         state.isInputPaused = isPaused
         #expect(self.send(&state, 10) == "write 10")
@@ -180,7 +180,7 @@ struct StreamStateTests {
         #expect(self.name(state.nextStep()) == expected)
     }
 
-    @Test func aPausedStreamIsCalledOnlyWhenItWasParked() {
+    @Test func `a paused stream is called only when it was parked`() {
         var state = self.open()
         state.isInputPaused = true
         #expect(self.name(state.resumeInput()) == "none")
@@ -190,7 +190,7 @@ struct StreamStateTests {
         #expect(self.name(state.nextStep()) == "rest read")
     }
 
-    @Test func overTheHighWaterMarkTheEndOfTheBacklogIsTold() {
+    @Test func `over the high water mark the end of the backlog is told`() {
         var state = self.open()
         #expect(self.send(&state, StreamState.highWater + 1) == "write \(StreamState.highWater + 1)")
         #expect(self.name(state.wrote(.done(StreamState.highWater))) == "call")

@@ -20,21 +20,21 @@ struct StreamTests {
         })
     }
 
-    @Test func whatIsSentComesBack() async throws {
+    @Test func `what is sent comes back`() async throws {
         try await withPair(server: Self.echo()) { pair in
             pair.client.send(pattern(1000))
             #expect(await pair.atClient.bytes(1000) == pattern(1000))
         }
     }
 
-    @Test func oneByteAtATimeArrivesWhole() async throws {
+    @Test func `one byte at a time arrives whole`() async throws {
         try await withPair(server: Self.echo()) { pair in
             for byte in pattern(3000) { pair.client.send([byte]) }
             #expect(await pair.atClient.bytes(3000) == pattern(3000))
         }
     }
 
-    @Test func whatIsEnqueuedBeforeTheStreamIsOpenIsSentWhenItIs() async throws {
+    @Test func `what is enqueued before the stream is open is sent when it is`() async throws {
         let loop = try EventLoop()
         let accepted = Accepted()
         let listener = try TCPListener(loops: [loop]) { accepted.note($0, EventRecorder()) }
@@ -48,7 +48,7 @@ struct StreamTests {
         loop.shutdown()
     }
 
-    @Test func aBurstCostsTwoWritesAndNoMoreThanOneWakeUp() async throws {
+    @Test func `a burst costs two writes and no more than one wake up`() async throws {
         try await withPair(turnLimit: .seconds(3600)) { pair in
             let blockade = BlockedLoop(pair.loop)
             let (writes, wakeUps) = (pair.client.writes, pair.loop.counters.wakeUps)
@@ -62,7 +62,7 @@ struct StreamTests {
         }
     }
 
-    @Test func furtherBurstsAreGatheredThoughTheLoopSleeps() async throws {
+    @Test func `further bursts are gathered though the loop sleeps`() async throws {
         try await withPair(turnLimit: .seconds(3600)) { pair in
             let blockade = BlockedLoop(pair.loop)
             for number in 0..<64 { pair.client.send(pattern(195, seed: number)) }
@@ -80,7 +80,7 @@ struct StreamTests {
         }
     }
 
-    @Test func whatGatheredGoesOutWhenTheTurnEnds() async throws {
+    @Test func `what gathered goes out when the turn ends`() async throws {
         try await withPair(turnLimit: .milliseconds(1)) { pair in
             for burst in 1...20 {
                 for _ in 0..<64 { pair.client.send(pattern(195)) }
@@ -89,7 +89,7 @@ struct StreamTests {
         }
     }
 
-    @Test func aRequestAfterItsAnswerIsWrittenAtOnce() async throws {
+    @Test func `a request after its answer is written at once`() async throws {
         try await withPair(turnLimit: .seconds(3600), server: Self.echo()) { pair in
             for number in 1...100 {
                 let writes = pair.client.writes
@@ -103,7 +103,7 @@ struct StreamTests {
         }
     }
 
-    @Test func withoutAnAnswerTheTurnEndsByTheClock() async throws {
+    @Test func `without an answer the turn ends by the clock`() async throws {
         try await withPair(turnLimit: .zero) { pair in
             let blockade = BlockedLoop(pair.loop)
             let writes = pair.client.writes
@@ -113,7 +113,7 @@ struct StreamTests {
         }
     }
 
-    @Test func moreThanTheSocketTakesWaitsAndArrivesWhole() async throws {
+    @Test func `more than the socket takes waits and arrives whole`() async throws {
         try await withPair { pair in
             let bytes = pattern(32 << 20)
             pair.server.pauseReading()
@@ -129,7 +129,7 @@ struct StreamTests {
         }
     }
 
-    @Test func aSmallBacklogIsNoReasonToSayDrained() async throws {
+    @Test func `a small backlog is no reason to say drained`() async throws {
         try await withPair(server: Self.echo()) { pair in
             pair.client.send(pattern(1000))
             _ = await pair.atClient.bytes(1000)
@@ -138,7 +138,7 @@ struct StreamTests {
         }
     }
 
-    @Test func nothingIsReadAfterReadingWasPausedInTheHandler() async throws {
+    @Test func `nothing is read after reading was paused in the handler`() async throws {
         let recorder = EventRecorder(onReceived: { stream, _ in stream.pauseReading() })
         try await withPair(server: recorder) { pair in
             pair.client.send(pattern(1 << 20))
@@ -152,7 +152,7 @@ struct StreamTests {
         }
     }
 
-    @Test func aPausedStreamWhosePeerHasGoneLetsTheLoopSleep() async throws {
+    @Test func `a paused stream whose peer has gone lets the loop sleep`() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop()
         let recorder = EventRecorder()
@@ -175,7 +175,7 @@ struct StreamTests {
         loop.shutdown()
     }
 
-    @Test func theEndOfThePeersStreamIsToldAndTheOtherDirectionStays() async throws {
+    @Test func `the end of the peers stream is told and the other direction stays`() async throws {
         try await withPair { pair in
             pair.client.send(pattern(10))
             pair.client.finishWriting()
@@ -190,7 +190,7 @@ struct StreamTests {
         }
     }
 
-    @Test func finishingWaitsForTheBacklog() async throws {
+    @Test func `finishing waits for the backlog`() async throws {
         try await withPair { pair in
             pair.server.pauseReading()
             pair.client.enqueue { $0.append(contentsOf: pattern(16 << 20)) }
@@ -202,7 +202,7 @@ struct StreamTests {
         }
     }
 
-    @Test func bothEndsOverTheStreamIsClosedByItself() async throws {
+    @Test func `both ends over the stream is closed by itself`() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop()
         weak var gone: SocketStream?
@@ -225,7 +225,7 @@ struct StreamTests {
         loop.shutdown()
     }
 
-    @Test func aCutIsAnErrorAndTheLastCall() async throws {
+    @Test func `a cut is an error and the last call`() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop()
         let recorder = EventRecorder()
@@ -245,7 +245,7 @@ struct StreamTests {
         loop.shutdown()
     }
 
-    @Test func whatThePeerSaidBeforeItCutUsOffIsStillHeard() async throws {
+    @Test func `what the peer said before it cut us off is still heard`() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop()
         let recorder = EventRecorder()
@@ -265,7 +265,7 @@ struct StreamTests {
         loop.shutdown()
     }
 
-    @Test func aPausedStreamLearnsThatItsWritesFail() async throws {
+    @Test func `a paused stream learns that its writes fail`() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop(turnLimit: .zero)
         let recorder = EventRecorder()
@@ -285,7 +285,7 @@ struct StreamTests {
         loop.shutdown()
     }
 
-    @Test func noEventFollowsClose() async throws {
+    @Test func `no event follows close`() async throws {
         let recorder = EventRecorder(onReceived: { stream, _ in stream.close() })
         try await withPair(server: recorder) { pair in
             pair.client.send(pattern(1 << 20))
@@ -297,7 +297,7 @@ struct StreamTests {
         }
     }
 
-    @Test func anEventThatWasFetchedForAStreamClosedMeanwhileIsDropped() async throws {
+    @Test func `an event that was fetched for a stream closed meanwhile is dropped`() async throws {
         let loop = try EventLoop()
         let accepted = Accepted()
         let streams = Lock<[SocketStream]>([])
@@ -323,7 +323,7 @@ struct StreamTests {
         loop.shutdown()
     }
 
-    @Test func closedFromManyThreadsWhileWritingItIsClosedOnce() async throws {
+    @Test func `closed from many threads while writing it is closed once`() async throws {
         let message = pattern(2000)
         for _ in 0..<50 {
             try await withPair { pair in
@@ -343,7 +343,7 @@ struct StreamTests {
         }
     }
 
-    @Test func manyThreadsWritingMixNoMessages() async throws {
+    @Test func `many threads writing mix no messages`() async throws {
         try await withPair { pair in
             await withTaskGroup(of: Void.self) { group in
                 for number in 0..<8 {
@@ -359,7 +359,7 @@ struct StreamTests {
         }
     }
 
-    @Test func aStreamThatFloodsLeavesTheOthersTheirTurn() async throws {
+    @Test func `a stream that floods leaves the others their turn`() async throws {
         let reads = Lock<[Int]>([])
         let loop = try EventLoop()
         let next = Lock(0)
@@ -391,7 +391,7 @@ struct StreamTests {
         loop.shutdown()
     }
 
-    @Test func aDescriptorNumberThatIsUsedAgainAtOnceBringsItsOwnBytes() async throws {
+    @Test func `a descriptor number that is used again at once brings its own bytes`() async throws {
         let loop = try EventLoop()
         let listener = try TCPListener(loops: [loop]) { _ in Self.echo() }
         await withTaskGroup(of: Void.self) { group in
@@ -413,7 +413,7 @@ struct StreamTests {
         loop.shutdown()
     }
 
-    @Test func shuttingTheLoopDownEndsItsStreamsWithAWord() async throws {
+    @Test func `shutting the loop down ends its streams with a word`() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop()
         let recorder = EventRecorder()

@@ -40,7 +40,7 @@ struct TCPConnectorTests {
         return port
     }
 
-    @Test func aPortWhereNothingListensRefuses() async throws {
+    @Test func `a port where nothing listens refuses`() async throws {
         let loop = try EventLoop()
         let recorder = EventRecorder()
         let port = try self.freePort()
@@ -52,18 +52,18 @@ struct TCPConnectorTests {
         loop.shutdown()
     }
 
-    @Test func theSystemsWordsAreInTheMessages() {
+    @Test func `the systems words are in the messages`() {
         #expect(TransportError.lost(ECONNRESET).message.contains("reset by peer"))
         #expect(TransportError.system(EMFILE, "do it").message.contains("Too many open files"))
     }
 
-    @Test func theLoopOfAllClientsIsThereWhenItIsNeeded() async throws {
+    @Test func `the loop of all clients is there when it is needed`() async throws {
         let recorder = EventRecorder()
         SocketStream(events: recorder).connect(to: "127.0.0.1", port: try self.freePort())
         #expect(await recorder.ended()?.code == .refused)
     }
 
-    @Test func theWorkingAddressOfSeveralIsFound() async throws {
+    @Test func `the working address of several is found`() async throws {
         let loop = try EventLoop()
         let accepted = Accepted()
         let listener = try TCPListener(loops: [loop]) { accepted.note($0, EventRecorder()) }
@@ -82,7 +82,7 @@ struct TCPConnectorTests {
         loop.shutdown()
     }
 
-    @Test func aSlowLookUpHoldsUpNobody() async throws {
+    @Test func `a slow look up holds up nobody`() async throws {
         let resolver = ToldResolver()
         let slow = EventRecorder()
         try await withPair { pair in
@@ -97,7 +97,7 @@ struct TCPConnectorTests {
         }
     }
 
-    @Test func theAnswerToACancelledLookUpIsIgnored() async throws {
+    @Test func `the answer to a cancelled look up is ignored`() async throws {
         let resolver = ToldResolver()
         let recorder = EventRecorder()
         let loop = try EventLoop()
@@ -114,7 +114,7 @@ struct TCPConnectorTests {
         listener.close()
     }
 
-    @Test func aLookUpThatNeverAnswersFallsUnderTheTimeLimit() async throws {
+    @Test func `a look up that never answers falls under the time limit`() async throws {
         let recorder = EventRecorder()
         let loop = try EventLoop()
         let resolver = ToldResolver()
@@ -135,7 +135,7 @@ struct TCPConnectorTests {
         return ([listener, try RawSocket.connected(to: port)], port)
     }
 
-    @Test func aHostThatDoesNotAnswerFallsUnderTheTimeLimit() async throws {
+    @Test func `a host that does not answer falls under the time limit`() async throws {
         let (sockets, port) = try self.deafPort()
         let recorder = EventRecorder()
         let loop = try EventLoop()
@@ -145,7 +145,7 @@ struct TCPConnectorTests {
         for socket in sockets { socket.close() }
     }
 
-    @Test func afterAQuarterOfASecondTheNextAddressIsTriedBesideADeafOne() async throws {
+    @Test func `after a quarter of a second the next address is tried beside a deaf one`() async throws {
         let (sockets, port) = try self.deafPort()
         let listener = RawSocket(socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0))
         let other = SocketAddress("127.0.0.2", port: port)!
@@ -164,7 +164,7 @@ struct TCPConnectorTests {
         for socket in sockets + [listener] { socket.close() }
     }
 
-    @Test func closingWhileItConnectsIsSilent() async throws {
+    @Test func `closing while it connects is silent`() async throws {
         let (sockets, port) = try self.deafPort()
         let recorder = EventRecorder()
         let loop = try EventLoop()
@@ -178,7 +178,7 @@ struct TCPConnectorTests {
         for socket in sockets { socket.close() }
     }
 
-    @Test func closingBeforeConnectingIsSilent() async throws {
+    @Test func `closing before connecting is silent`() async throws {
         let recorder = EventRecorder()
         let loop = try EventLoop()
         let stream = SocketStream(loop: loop, events: recorder)
@@ -190,7 +190,7 @@ struct TCPConnectorTests {
     }
 
     @Test(arguments: [0, -1, 65536, .max])
-    func aPortThatIsNoneIsRefusedWithAWord(_ port: Int) async throws {
+    func `a port that is none is refused with a word`(_ port: Int) async throws {
         let recorder = EventRecorder()
         let loop = try EventLoop()
         SocketStream(loop: loop, events: recorder).connect(to: "127.0.0.1", port: port)
@@ -198,7 +198,7 @@ struct TCPConnectorTests {
         loop.shutdown()
     }
 
-    @Test func shuttingTheLoopDownEndsALookUpWithAWord() async throws {
+    @Test func `shutting the loop down ends a look up with a word`() async throws {
         let resolver = ToldResolver()
         let recorder = EventRecorder()
         let loop = try EventLoop()

@@ -25,11 +25,11 @@ struct TCPHappyEyeballsTests {
     ]
 
     @Test(arguments: orders)
-    func theFamiliesTakeTurnsAndIPv6IsFirst(_ given: [SocketAddress], _ expected: [SocketAddress]) {
+    func `the families take turns and i pv 6 is first`(_ given: [SocketAddress], _ expected: [SocketAddress]) {
         #expect(HappyEyeballs.ordered(given) == expected)
     }
 
-    @Test func theNextAddressIsTriedAfterAQuarterOfASecond() {
+    @Test func `the next address is tried after a quarter of a second`() {
         var machine = self.machine()
         #expect(machine.nextDeadline == self.at(10_000))
         #expect(machine.resolved(.success([Self.v4[0], Self.v6[0]]), now: self.at(5)) == .connect(0, Self.v6[0]))
@@ -39,7 +39,7 @@ struct TCPHappyEyeballsTests {
         #expect(machine.nextDeadline == self.at(10_000))
     }
 
-    @Test func aFailureIsFollowedAtOnce() {
+    @Test func `a failure is followed at once`() {
         var machine = self.machine()
         _ = machine.resolved(.success([Self.v6[0], Self.v4[0]]), now: self.at(0))
         #expect(machine.failed(0, Self.unreachable, now: self.at(1)) == .connect(1, Self.v4[0]))
@@ -47,7 +47,7 @@ struct TCPHappyEyeballsTests {
         #expect(machine.nextDeadline == nil)
     }
 
-    @Test func onlyTheFirstSuccessCounts() {
+    @Test func `only the first success counts`() {
         var machine = self.machine()
         _ = machine.resolved(.success([Self.v6[0], Self.v4[0]]), now: self.at(0))
         _ = machine.timeout(now: self.at(250))
@@ -57,7 +57,7 @@ struct TCPHappyEyeballsTests {
         #expect(machine.timeout(now: self.at(20_000)) == .none)
     }
 
-    @Test func aFailureWhileAnotherTryRunsIsNotTheEnd() {
+    @Test func `a failure while another try runs is not the end`() {
         var machine = self.machine()
         _ = machine.resolved(.success([Self.v6[0], Self.v4[0]]), now: self.at(0))
         _ = machine.timeout(now: self.at(250))
@@ -65,7 +65,7 @@ struct TCPHappyEyeballsTests {
         #expect(machine.failed(1, Self.unreachable, now: self.at(270)) == .giveUp(Self.refused))
     }
 
-    @Test func theErrorThatSaysMostIsTheOneThatIsTold() {
+    @Test func `the error that says most is the one that is told`() {
         for (first, second) in [(Self.refused, Self.unreachable), (Self.unreachable, Self.refused)] {
             var machine = self.machine()
             _ = machine.resolved(.success([Self.v6[0], Self.v4[0]]), now: self.at(0))
@@ -74,14 +74,14 @@ struct TCPHappyEyeballsTests {
         }
     }
 
-    @Test func theTimeLimitCoversTheLookUp() throws {
+    @Test func `the time limit covers the look up`() throws {
         var machine = self.machine()
         guard case .giveUp(let error) = machine.timeout(now: self.at(10_000)) else { throw Missing() }
         #expect(error.code == .timedOut && error.message.contains("host:80"))
         #expect(machine.resolved(.success([Self.v4[0]]), now: self.at(10_001)) == .none)
     }
 
-    @Test func theTimeLimitCoversTheTries() throws {
+    @Test func `the time limit covers the tries`() throws {
         var machine = self.machine()
         _ = machine.resolved(.success([Self.v4[0]]), now: self.at(9_999))
         #expect(machine.nextDeadline == self.at(10_000))
@@ -90,7 +90,7 @@ struct TCPHappyEyeballsTests {
         #expect(machine.connected(0) == .discard)
     }
 
-    @Test func aFailedLookUpAndAnEmptyOneAreTheEnd() throws {
+    @Test func `a failed look up and an empty one are the end`() throws {
         var machine = self.machine()
         #expect(machine.resolved(.failure(Self.unreachable), now: self.at(1)) == .giveUp(Self.unreachable))
         machine = self.machine()

@@ -7,7 +7,7 @@ import Testing
 
 @Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct TCPListenerTests {
-    @Test func aTakenPortSaysWhatToDo() async throws {
+    @Test func `a taken port says what to do`() async throws {
         let loop = try EventLoop()
         let first = try TCPListener(loops: [loop]) { _ in nil }
         var options = TCPListener.Options()
@@ -22,7 +22,7 @@ struct TCPListenerTests {
     }
 
     @Test(arguments: [("no.such.host", 0), ("127.0.0.1", -1), ("127.0.0.1", 65536), ("", 0)])
-    func whatIsNoAddressIsRefused(_ host: String, _ port: Int) throws {
+    func `what is no address is refused`(_ host: String, _ port: Int) throws {
         let loop = try EventLoop()
         var options = TCPListener.Options()
         (options.host, options.port) = (host, port)
@@ -31,7 +31,7 @@ struct TCPListenerTests {
     }
 
     @Test(arguments: ["localhost", "127.0.0.1", "0.0.0.0", "::1", "::"])
-    func itListensWhereItIsTold(_ host: String) async throws {
+    func `it listens where it is told`(_ host: String) async throws {
         let loop = try EventLoop()
         var options = TCPListener.Options()
         options.host = host
@@ -44,7 +44,7 @@ struct TCPListenerTests {
         loop.shutdown()
     }
 
-    @Test func streamsAreSpreadOverTheLoops() async throws {
+    @Test func `streams are spread over the loops`() async throws {
         let loops = try (0..<2).map { _ in try EventLoop() }
         let accepted = Accepted()
         let listener = try TCPListener(loops: loops) { accepted.note($0, EventRecorder()) }
@@ -62,7 +62,7 @@ struct TCPListenerTests {
         for loop in loops { loop.shutdown() }
     }
 
-    @Test func overTheLimitConnectionsWaitUntilOneHasGone() async throws {
+    @Test func `over the limit connections wait until one has gone`() async throws {
         let loop = try EventLoop()
         let accepted = Accepted()
         var options = TCPListener.Options()
@@ -86,7 +86,7 @@ struct TCPListenerTests {
         loop.shutdown()
     }
 
-    @Test func aConnectionThatIsTurnedAwayIsClosedAndNotCounted() async throws {
+    @Test func `a connection that is turned away is closed and not counted`() async throws {
         let loop = try EventLoop()
         var options = TCPListener.Options()
         options.limit = 1
@@ -99,7 +99,7 @@ struct TCPListenerTests {
         loop.shutdown()
     }
 
-    @Test func aConnectionThatWasCutBeforeItWasAcceptedHarmsNobody() async throws {
+    @Test func `a connection that was cut before it was accepted harms nobody`() async throws {
         let loop = try EventLoop()
         let accepted = Accepted()
         let listener = try TCPListener(loops: [loop]) { accepted.note($0, EventRecorder()) }
@@ -117,7 +117,7 @@ struct TCPListenerTests {
         loop.shutdown()
     }
 
-    @Test func afterStopThePortRefusesAndTheStreamsLiveOn() async throws {
+    @Test func `after stop the port refuses and the streams live on`() async throws {
         let loop = try EventLoop()
         let accepted = Accepted()
         let listener = try TCPListener(loops: [loop]) { accepted.note($0, EventRecorder()) }
@@ -135,7 +135,7 @@ struct TCPListenerTests {
         await listener.stop()
     }
 
-    @Test func aStoppedLoopCannotBeListenedOn() throws {
+    @Test func `a stopped loop cannot be listened on`() throws {
         let loop = try EventLoop()
         loop.shutdown()
         #expect(throws: TransportError.self) { try TCPListener(loops: [loop]) { _ in nil } }

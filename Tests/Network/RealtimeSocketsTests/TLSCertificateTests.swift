@@ -33,7 +33,7 @@ import Testing
         Case(certificate: "self-signed", refusal: ["it is signed by itself", "trustRoots", "Bücher", #"\"& Söhne\""#]),
         Case(certificate: "below-intermediate", refusal: ["its issuer is unknown", "issuer CN = Test intermediate"]),
     ])
-    func aCertificateIsAcceptedOrRefusedWithTheReason(_ example: Case) throws {
+    func `a certificate is accepted or refused with the reason`(_ example: Case) throws {
         let pair = try TLSPair(
             .trustingTestRoot, TLSServerConfiguration(TestCertificates.identity(example.certificate)), host: example.host)
         let outcome = pair.handshake()
@@ -48,7 +48,7 @@ import Testing
         #expect(outcome.server.failure?.code == .tlsFailed)
     }
 
-    @Test func anUnknownAuthorityIsRefusedAndTheServerLearnsIt() throws {
+    @Test func `an unknown authority is refused and the server learns it`() throws {
         var client = TLSConfiguration()
         client.trustRoots = .only([TestCertificates.pem("other-root")])
         let outcome = try TLSPair(client).handshake()
@@ -58,7 +58,7 @@ import Testing
         #expect(outcome.server.failure?.message.contains("the client does not accept this server's certificate") == true, "\(outcome)")
     }
 
-    @Test func theSystemDoesNotTrustTheTestRoot() throws {
+    @Test func `the system does not trust the test root`() throws {
         #expect(try TLSPair(TLSConfiguration()).handshake().client.failure?.code == .certificateRejected)
     }
 
@@ -67,20 +67,20 @@ import Testing
         .only([TestCertificates.pem("other-root"), TestCertificates.pem("root")]),
         .only([TestCertificates.pem("server")]),
     ])
-    func anOwnRootIsTrusted(roots: TLSConfiguration.TrustRoots) throws {
+    func `an own root is trusted`(roots: TLSConfiguration.TrustRoots) throws {
         var client = TLSConfiguration()
         client.trustRoots = roots
         #expect(try TLSPair(client).handshake().client == .done(0))
     }
 
-    @Test func aSelfSignedCertificateIsTrustedWhenItIsARoot() throws {
+    @Test func `a self signed certificate is trusted when it is a root`() throws {
         var client = TLSConfiguration()
         client.trustRoots = .only([TestCertificates.pem("self-signed")])
         #expect(try TLSPair(client, TLSServerConfiguration(TestCertificates.identity("self-signed"))).handshake().client == .done(0))
     }
 
     @Test(arguments: ["expired", "self-signed", "other-host"])
-    func withoutVerificationAnythingIsAccepted(certificate: String) throws {
+    func `without verification anything is accepted`(certificate: String) throws {
         var client = TLSConfiguration()
         client.verification = .dangerouslyAcceptAnyCertificate
         let pair = try TLSPair.connected(client, TLSServerConfiguration(TestCertificates.identity(certificate)))
@@ -96,7 +96,7 @@ import Testing
     }
 
     @Test(arguments: [TLSVersion.tls12, .tls13])
-    func aClientWithACertificateIsAccepted(version: TLSVersion) throws {
+    func `a client with a certificate is accepted`(version: TLSVersion) throws {
         var client = TLSConfiguration.trustingTestRoot
         client.identity = TestCertificates.client
         client.maximumVersion = version
@@ -106,7 +106,7 @@ import Testing
     }
 
     /// In TLS 1.3 the client has finished its handshake when the server looks at its certificate.
-    @Test func aClientWithoutACertificateIsRefused() throws {
+    @Test func `a client without a certificate is refused`() throws {
         let pair = try TLSPair(.trustingTestRoot, Self.asking)
         let outcome = pair.handshake()
         #expect(outcome.client == .done(0))
@@ -116,7 +116,7 @@ import Testing
         #expect(failure?.message.contains("the server wants a client's certificate") == true, "\(String(describing: failure))")
     }
 
-    @Test func aClientWithACertificateOfAStrangerIsRefused() throws {
+    @Test func `a client with a certificate of a stranger is refused`() throws {
         var client = TLSConfiguration.trustingTestRoot
         client.identity = TLSIdentity(certificateChain: TestCertificates.pem("stranger"), privateKey: TestCertificates.pem("client-key"))
         let pair = try TLSPair(client, Self.asking)

@@ -5,7 +5,7 @@ import Testing
 @testable import RealtimeSockets
 
 @Suite struct TLSWithoutOpenSSLTests {
-    @Test func withoutOpenSSLTheErrorNamesThePackage() throws {
+    @Test func `without OpenSSL the error names the package`() throws {
         var client = TLSConfiguration()
         client.library = .absent
         let error = try #require(throws: TransportError.self) { try TLSContext.client(client) }
@@ -19,21 +19,21 @@ import Testing
         #expect(throws: error) { try TLSContext.server(server) }
     }
 
-    @Test func aLibraryThatIsNotThereIsNamed() throws {
+    @Test func `a library that is not there is named`() throws {
         let error = try #require(throws: TransportError.self) { try OpenSSL(names: ["libnowhere.so.9", "/nowhere/libssl.so"]) }
         #expect(error.code == .tlsUnavailable)
         #expect(error.message.contains("none of libnowhere.so.9, /nowhere/libssl.so could be loaded"))
     }
 
     #if os(Linux)
-    @Test func aLibraryThatIsNotOpenSSLIsNamed() throws {
+    @Test func `a library that is not OpenSSL is named`() throws {
         let error = try #require(throws: TransportError.self) { try OpenSSL(names: ["libm.so.6"]) }
         #expect(error.code == .tlsUnavailable)
         #expect(error.message.hasPrefix("libm.so.6 has no "))
     }
     #endif
 
-    @Test func aPrintedIdentityDoesNotShowItsKey() {
+    @Test func `a printed identity does not show its key`() {
         let identity = TLSIdentity(certificateChain: .file("/a.pem"), privateKey: .text("secret words"))
         var server = TLSServerConfiguration(identity)
         server.applicationProtocols = ["x"]
@@ -65,31 +65,31 @@ import Testing
         (TestCertificates.pem("server"), TestCertificates.pem("client-key"), "does not go with the certificate"),
         (TestCertificates.pem("server"), TestCertificates.pem("server-key-encrypted"), "has a key with a password"),
     ])
-    func anIdentityThatCannotBeUsedSaysWhy(certificate: PEM, key: PEM, words: String) throws {
+    func `an identity that cannot be used says why`(certificate: PEM, key: PEM, words: String) throws {
         let error = try #require(throws: TransportError.self) { try TLSContext.server(Self.identity(certificate, key)) }
         #expect(error.code == .tlsFailed)
         #expect(error.message.contains(words), "\(error.message)")
     }
 
-    @Test func rootsThatCannotBeReadAreRefused() throws {
+    @Test func `roots that cannot be read are refused`() throws {
         var client = TLSConfiguration()
         client.trustRoots = .systemAnd([TestCertificates.pem("root"), .text("nothing")])
         #expect(throws: TransportError.self) { try TLSContext.client(client) }
     }
 
     @Test(arguments: ["", String(repeating: "x", count: 256)])
-    func aProtocolNameOfAnImpossibleLengthIsRefused(name: String) {
+    func `a protocol name of an impossible length is refused`(name: String) {
         var client = TLSConfiguration()
         client.applicationProtocols = ["http/1.1", name]
         #expect(throws: TransportError.self) { try TLSContext.client(client) }
     }
 
-    @Test func theDefaultContextIsShared() throws {
+    @Test func `the default context is shared`() throws {
         #expect(try TLSContext.client(TLSConfiguration()) === TLSContext.client(TLSConfiguration()))
         #expect(try TLSContext.client(.trustingTestRoot) !== TLSContext.client(.trustingTestRoot))
     }
 
-    @Test func certificatesMayBeGivenAsText() throws {
+    @Test func `certificates may be given as text`() throws {
         var client = TLSConfiguration()
         client.trustRoots = .only([.text(try String(contentsOfFile: TestCertificates.path("root"), encoding: .utf8))])
         #expect(try TLSPair.connected(client).client.version == "TLSv1.3")
@@ -109,11 +109,11 @@ import Testing
         (Places(file: "/dev/null", directory: String(Self.folder), areChosen: false), .bundle(Self.filled)),
         (Places(file: nil, directory: nil, areChosen: false), .bundle(Self.filled)),
     ])
-    func aUsualBundleStandsInWhereTheLibraryFindsNothing(places: Places, source: SystemRoots.Source) {
+    func `a usual bundle stands in where the library finds nothing`(places: Places, source: SystemRoots.Source) {
         #expect(SystemRoots.choose(places, bundles: ["/nowhere/else.pem", Self.filled]) == source)
     }
 
-    @Test func noBundleAnywhereIsKnown() {
+    @Test func `no bundle anywhere is known`() {
         #expect(SystemRoots.choose(Places(file: nil, directory: "/", areChosen: false), bundles: ["/nowhere", "/"]) == .none)
     }
 }

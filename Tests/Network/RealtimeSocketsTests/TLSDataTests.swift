@@ -31,14 +31,14 @@ import Testing
     }
 
     @Test(arguments: Self.sizes, [1_000, 1 << 16])
-    func bytesOfAnyNumberArriveBothWays(count: Int, buffer: Int) throws {
+    func `bytes of any number arrive both ways`(count: Int, buffer: Int) throws {
         let pair = try TLSPair.connected()
         let bytes = Self.bytes(count)
         #expect(try Self.transfer(bytes, from: pair.client, to: pair.server, buffer: buffer) == bytes)
         #expect(try Self.transfer(bytes, from: pair.server, to: pair.client, buffer: buffer) == bytes)
     }
 
-    @Test func bytesArriveWithTheOlderVersionToo() throws {
+    @Test func `bytes arrive with the older version too`() throws {
         var server = TLSServerConfiguration.test
         server.maximumVersion = .tls12
         let pair = try TLSPair.connected(.trustingTestRoot, server)
@@ -47,20 +47,20 @@ import Testing
         #expect(try Self.transfer(bytes, from: pair.server, to: pair.client, buffer: 1 << 16) == bytes)
     }
 
-    @Test func nothingToReadAsksForAReadableSocket() throws {
+    @Test func `nothing to read asks for a readable socket`() throws {
         let pair = try TLSPair.connected()
         #expect(pair.client.read().outcome == .wantRead)
         #expect(pair.server.read().outcome == .wantRead)
     }
 
-    @Test func noBytesAreNoError() throws {
+    @Test func `no bytes are no error`() throws {
         let pair = try TLSPair.connected()
         #expect(pair.client.write([]) == .done(0))
         #expect(pair.client.read(limit: 0).outcome == .done(0))
         #expect(pair.server.read().outcome == .wantRead)
     }
 
-    @Test func oneReadBringsManyRecords() throws {
+    @Test func `one read brings many records`() throws {
         let pair = try TLSPair.connected()
         for number in 0..<100 { #expect(pair.server.write([UInt8(number)]) == .done(1)) }
         let read = pair.client.read()
@@ -68,7 +68,7 @@ import Testing
         #expect(!pair.client.hasBufferedInput)
     }
 
-    @Test func whatDidNotFitIsSaidToBeWithin() throws {
+    @Test func `what did not fit is said to be within`() throws {
         let pair = try TLSPair.connected()
         #expect(pair.server.write(Self.bytes(1_000)) == .done(1_000))
         #expect(pair.client.read(limit: 400).bytes.count == 400)
@@ -77,7 +77,7 @@ import Testing
         #expect(!pair.client.hasBufferedInput)
     }
 
-    @Test func aFullSocketTakesAPartAndThenAsksForAWritableOne() throws {
+    @Test func `a full socket takes a part and then asks for a writable one`() throws {
         let pair = try TLSPair.connected()
         let bytes = Self.bytes(4 << 20)
         guard case .done(let count) = pair.client.write(bytes) else {
@@ -95,7 +95,7 @@ import Testing
         #expect(received == bytes + [1, 2, 3])
     }
 
-    @Test func aRecordInPiecesIsWaitedFor() throws {
+    @Test func `a record in pieces is waited for`() throws {
         let pair = try TLSPair.connected()
         let sealed = try Self.sealed("hello", by: pair)
         for piece in sealed.dropLast() {
@@ -106,7 +106,7 @@ import Testing
         #expect(pair.client.read().bytes == Array("hello".utf8))
     }
 
-    @Test func aChangedByteEndsTheConnection() throws {
+    @Test func `a changed byte ends the connection`() throws {
         let pair = try TLSPair.connected()
         var sealed = try Self.sealed("hello", by: pair)
         sealed[sealed.count - 1] ^= 1
@@ -117,7 +117,7 @@ import Testing
         #expect(pair.client.hasBufferedInput)
     }
 
-    @Test func plainBytesInTheMiddleEndTheConnection() throws {
+    @Test func `plain bytes in the middle end the connection`() throws {
         let pair = try TLSPair.connected()
         pair.sockets.sendFromSecond(Array("not a record".utf8))
         #expect(pair.client.read().outcome.failure?.code == .tlsFailed)

@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 @Suite(.usesSockets, .needsOpenSSL) struct TLSEndTests {
-    @Test func anEndThatIsSaidIsClosedOnBothSides() throws {
+    @Test func `an end that is said is closed on both sides`() throws {
         let pair = try TLSPair.connected()
         #expect(pair.client.write([1, 2]) == .done(2))
         #expect(pair.client.shutdown() == .done(0))
@@ -17,7 +17,7 @@ import Testing
     }
 
     @Test(arguments: [TLSVersion.tls12, .tls13])
-    func afterItsOwnEndASideStillReads(version: TLSVersion) throws {
+    func `after its own end a side still reads`(version: TLSVersion) throws {
         var client = TLSConfiguration.trustingTestRoot
         client.maximumVersion = version
         let pair = try TLSPair.connected(client)
@@ -27,7 +27,7 @@ import Testing
         #expect(pair.client.write([1]).failure?.code == .tlsFailed)
     }
 
-    @Test func anEndThatIsNotSaidIsTruncation() throws {
+    @Test func `an end that is not said is truncation`() throws {
         let pair = try TLSPair.connected()
         #expect(pair.server.write([1, 2, 3]) == .done(3))
         pair.sockets.closeSecond()
@@ -39,7 +39,7 @@ import Testing
         #expect(pair.client.shutdown() == .done(0))
     }
 
-    @Test func anEndWithinARecordIsTruncation() throws {
+    @Test func `an end within a record is truncation`() throws {
         let pair = try TLSPair.connected()
         let sealed = try TLSDataTests.sealed("hello", by: pair)
         pair.sockets.sendFromSecond(sealed.dropLast(3))
@@ -47,7 +47,7 @@ import Testing
         #expect(pair.client.read().outcome.failure?.code == .closed)
     }
 
-    @Test func whatCameBeforeTheEndIsStillReadAfterAWriteFailed() throws {
+    @Test func `what came before the end is still read after a write failed`() throws {
         let pair = try TLSPair.connected()
         #expect(pair.client.read().outcome == .wantRead)
         #expect(pair.server.write([4, 2]) == .done(2))
@@ -60,7 +60,7 @@ import Testing
         #expect(pair.client.read().outcome == .closed)
     }
 
-    @Test func endingDuringTheHandshakeSaysNothing() throws {
+    @Test func `ending during the handshake says nothing`() throws {
         let sockets = SocketPair()
         let client = try TLSSession(client: .client(.trustingTestRoot), descriptor: sockets.first, host: "localhost")
         #expect(client.shutdown() == .done(0))
@@ -68,7 +68,7 @@ import Testing
         #expect(client.shutdown() == .done(0))
     }
 
-    @Test func aSessionThatIsDroppedTakesNothingWithIt() throws {
+    @Test func `a session that is dropped takes nothing with it`() throws {
         let contexts = (client: try TLSContext.client(.trustingTestRoot), server: try TLSContext.server(.test))
         let first = try TLSPair(contexts: contexts)
         first.handshake()

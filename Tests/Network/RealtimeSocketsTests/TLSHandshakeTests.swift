@@ -4,21 +4,21 @@ import TestSupport
 import Testing
 
 @Suite(.usesSockets, .needsOpenSSL) struct TLSHandshakeTests {
-    @Test func aClientAndAServerAgreeOnTheNewestVersion() throws {
+    @Test func `a client and a server agree on the newest version`() throws {
         let pair = try TLSPair.connected()
         #expect(pair.client.version == "TLSv1.3")
         #expect(pair.server.version == "TLSv1.3")
         #expect(pair.client.handshake() == .done(0))
     }
 
-    @Test func anOlderVersionIsSpokenDownToTheMinimum() throws {
+    @Test func `an older version is spoken down to the minimum`() throws {
         var server = TLSServerConfiguration.test
         server.maximumVersion = .tls12
         #expect(try TLSPair.connected(.trustingTestRoot, server).client.version == "TLSv1.2")
     }
 
     @Test(arguments: [(TLSVersion.tls12, TLSVersion.tls11), (.tls13, .tls12)])
-    func aServerBelowTheMinimumVersionIsRefused(minimum: TLSVersion, offered: TLSVersion) throws {
+    func `a server below the minimum version is refused`(minimum: TLSVersion, offered: TLSVersion) throws {
         var client = TLSConfiguration.trustingTestRoot
         client.minimumVersion = minimum
         var server = TLSServerConfiguration.test
@@ -31,28 +31,28 @@ import Testing
     }
 
     @Test(arguments: ["localhost", "localhost."])
-    func theServerIsToldTheName(host: String) throws {
+    func `the server is told the name`(host: String) throws {
         #expect(try TLSPair.connected(host: host).server.requestedServerName == "localhost")
     }
 
     @Test(arguments: ["127.0.0.1", "::1"])
-    func theServerIsNotToldAnAddress(host: String) throws {
+    func `the server is not told an address`(host: String) throws {
         #expect(try TLSPair.connected(host: host).server.requestedServerName == nil)
     }
 
-    @Test func anotherNameMayStandForTheHost() throws {
+    @Test func `another name may stand for the host`() throws {
         var client = TLSConfiguration.trustingTestRoot
         client.serverName = "localhost"
         #expect(try TLSPair.connected(client, host: "203.0.113.7").server.requestedServerName == "localhost")
     }
 
     @Test(arguments: ["", ".", "good.example\0.bad.example", String(repeating: "a", count: 300)])
-    func aHostThatCannotBeCheckedIsRefused(host: String) throws {
+    func `a host that cannot be checked is refused`(host: String) throws {
         let error = try #require(throws: TransportError.self) { try TLSPair(host: host) }
         #expect(error.code == .invalidURL)
     }
 
-    @Test func theServerPicksItsFavouriteProtocol() throws {
+    @Test func `the server picks its favourite protocol`() throws {
         var client = TLSConfiguration.trustingTestRoot
         client.applicationProtocols = ["h2", "http/1.1", "x"]
         var server = TLSServerConfiguration.test
@@ -62,7 +62,7 @@ import Testing
         #expect(pair.server.applicationProtocol == "x")
     }
 
-    @Test func noCommonProtocolIsRefused() throws {
+    @Test func `no common protocol is refused`() throws {
         var client = TLSConfiguration.trustingTestRoot
         client.applicationProtocols = ["h2"]
         var server = TLSServerConfiguration.test
@@ -72,7 +72,7 @@ import Testing
     }
 
     @Test(arguments: [([], ["http/1.1"]), (["http/1.1"], [])])
-    func aSideWithoutProtocolsDoesNotMind(client: [String], server: [String]) throws {
+    func `a side without protocols does not mind`(client: [String], server: [String]) throws {
         var one = TLSConfiguration.trustingTestRoot
         one.applicationProtocols = client
         var other = TLSServerConfiguration.test
@@ -81,7 +81,7 @@ import Testing
     }
 
     @Test(arguments: ["HTTP/1.1 400 Bad Request\r\n\r\n", "SSH-2.0-OpenSSH_9.2\r\n", "\0\0\0\0\0\0\0\0"])
-    func aServerThatDoesNotSpeakTLSIsSaidToBeOne(words: String) throws {
+    func `a server that does not speak TLS is said to be one`(words: String) throws {
         let sockets = SocketPair()
         let client = try TLSSession(client: .client(.trustingTestRoot), descriptor: sockets.first, host: "localhost")
         #expect(client.handshake() == .wantRead)
@@ -95,7 +95,7 @@ import Testing
         #expect(client.shutdown() == .done(0))
     }
 
-    @Test func aClientThatDoesNotSpeakTLSIsSaidToBeOne() throws {
+    @Test func `a client that does not speak TLS is said to be one`() throws {
         let sockets = SocketPair()
         let server = try TLSSession(server: .server(.test), descriptor: sockets.first)
         sockets.sendFromSecond(Array("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".utf8))
@@ -104,7 +104,7 @@ import Testing
         #expect(failure?.message.contains("use wss:// or https://") == true, "\(String(describing: failure))")
     }
 
-    @Test func aPeerThatClosesDuringTheHandshakeIsAClosedConnection() throws {
+    @Test func `a peer that closes during the handshake is a closed connection`() throws {
         let sockets = SocketPair()
         let client = try TLSSession(client: .client(.trustingTestRoot), descriptor: sockets.first, host: "localhost")
         #expect(client.handshake() == .wantRead)
@@ -115,14 +115,14 @@ import Testing
         #expect(failure?.message.contains("ended before it was done") == true, "\(String(describing: failure))")
     }
 
-    @Test func aPeerThatHasGoneBeforeTheHandshakeIsAFailure() throws {
+    @Test func `a peer that has gone before the handshake is a failure`() throws {
         let sockets = SocketPair()
         let client = try TLSSession(client: .client(.trustingTestRoot), descriptor: sockets.first, host: "localhost")
         sockets.closeSecond()
         #expect(client.handshake().failure?.code == .reset)
     }
 
-    @Test func manyThreadsShareTheContexts() async throws {
+    @Test func `many threads share the contexts`() async throws {
         let client = try TLSContext.client(.trustingTestRoot)
         let server = try TLSContext.server(.test)
         let finished = await withTaskGroup(of: Bool.self) { group in
@@ -137,7 +137,7 @@ import Testing
         #expect(finished == 100)
     }
 
-    @Test func randomAnswersNeverHangOrPassTheHandshake() throws {
+    @Test func `random answers never hang or pass the handshake`() throws {
         var generator = SystemRandomNumberGenerator()
         for _ in 0..<200 {
             let sockets = SocketPair()

@@ -7,7 +7,7 @@ import Testing
 
 /// What looks at the whole process runs in a process of its own.
 @Suite(.usesSockets, .needsOpenSSL) struct TLSProcessTests {
-    @Test func writingToAPeerThatHasGoneRaisesNoSignal() async {
+    @Test func `writing to a peer that has gone raises no signal`() async {
         await #expect(processExitsWith: .success) {
             signal(SIGPIPE, SIG_DFL)
             let pair = try TLSPair.connected()
@@ -21,7 +21,7 @@ import Testing
     }
 
     /// The test above would notice: without the flag the signal comes.
-    @Test func aPlainWriteWouldRaiseTheSignal() async {
+    @Test func `a plain write would raise the signal`() async {
         await #expect(processExitsWith: .signal(SIGPIPE)) {
             signal(SIGPIPE, SIG_DFL)
             let sockets = SocketPair()
@@ -30,7 +30,7 @@ import Testing
         }
     }
 
-    @Test func theEnvironmentMayNameTheSystemsRoots() async {
+    @Test func `the environment may name the systems roots`() async {
         await #expect(processExitsWith: .success) {
             setenv("SSL_CERT_FILE", TestCertificates.path("root"), 1)
             let pair = try TLSPair(TLSConfiguration())
@@ -38,7 +38,7 @@ import Testing
         }
     }
 
-    @Test func theEnvironmentMayNameTheLibrary() async {
+    @Test func `the environment may name the library`() async {
         await #expect(processExitsWith: .success) {
             setenv("REALTIME_LIBSSL", "/nowhere/libssl.so", 1)
             let error = try #require(throws: TransportError.self) { try TLSContext.client(TLSConfiguration()) }
@@ -49,7 +49,7 @@ import Testing
 
     #if os(Linux)
     @Test(.disabled(if: ProcessUsage.hasSanitizer, "a sanitizer takes memory of its own"))
-    func thousandsOfSessionsLeaveNoDescriptorAndNoMemory() async {
+    func `thousands of sessions leave no descriptor and no memory`() async {
         await #expect(processExitsWith: .success) {
             let contexts = (client: try TLSContext.client(.trustingTestRoot), server: try TLSContext.server(.test))
             func run(_ count: Int) throws {
@@ -80,7 +80,7 @@ import Testing
     }
 
     @Test(.disabled(if: ProcessUsage.hasSanitizer, "a sanitizer takes memory of its own"))
-    func anIdleConnectionIsSmall() async {
+    func `an idle connection is small`() async {
         await #expect(processExitsWith: .success) {
             let contexts = (client: try TLSContext.client(.trustingTestRoot), server: try TLSContext.server(.test))
             var pairs = try (0..<20).map { _ in try TLSPair(contexts: contexts) }

@@ -28,7 +28,7 @@ import Testing
         "", "a", "κόσμε", "価格更新", "😀", "\u{0}", "\u{7F}\u{80}\u{7FF}\u{800}\u{FFFF}\u{10000}\u{10FFFF}", "\u{D7FF}\u{E000}",
         String(repeating: "a", count: 100) + "é" + String(repeating: "b", count: 100), String(repeating: "é価😀a", count: 30),
     ])
-    func validTextIsValidHoweverItIsCut(_ text: String) {
+    func `valid text is valid however it is cut`(_ text: String) {
         let bytes = Array(text.utf8)
         #expect(bytes.withUnsafeBytes(UTF8Validator.isValid))
         for size in 1...40 { #expect(self.check(bytes, pieces: size).isValid) }
@@ -38,7 +38,7 @@ import Testing
         "80", "BF", "C080", "C1BF", "C2", "C220", "E08080", "E09FBF", "E0A0", "EDA080", "EDBFBF", "EF", "EFBF", "F08FBFBF", "F0808080",
         "F4908080", "F5808080", "F8888080 80", "FE", "FF", "61 E0 61", "CEBAE1BDB9CF83CEBCCEB5EDA080656469746564", "F09F98", "C3A9 C3",
     ])
-    func invalidTextIsInvalidHoweverItIsCut(_ hex: String) {
+    func `invalid text is invalid however it is cut`(_ hex: String) {
         let bytes = [UInt8](hex: hex)
         for padding in [0, 7, 8, 31, 32, 33] {
             let padded = [UInt8](repeating: 0x61, count: padding) + bytes
@@ -48,11 +48,11 @@ import Testing
     }
 
     @Test(arguments: [("C1", 1), ("E09F", 2), ("EDA0", 2), ("F08F", 2), ("F490", 2), ("F5", 1), ("61FF", 2), ("F09F41", 3), ("E4BDC3", 3)])
-    func aMistakeIsSeenAtItsFirstByte(_ hex: String, _ place: Int) {
+    func `a mistake is seen at its first byte`(_ hex: String, _ place: Int) {
         #expect(self.check([UInt8](hex: hex), pieces: 1).failedAt == place)
     }
 
-    @Test func everySequenceOfTwoBytesIsJudgedAsTheStandardLibraryDoes() {
+    @Test func `every sequence of two bytes is judged as the standard library does`() {
         for first in UInt8.min...UInt8.max {
             for second in UInt8.min...UInt8.max {
                 let bytes = [first, second]
@@ -61,7 +61,7 @@ import Testing
         }
     }
 
-    @Test func sequencesAtTheBordersAreJudgedAsTheStandardLibraryDoes() {
+    @Test func `sequences at the borders are judged as the standard library does`() {
         let leads: [UInt8] = [0x7F, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xEC, 0xED, 0xEE, 0xEF, 0xF0, 0xF1, 0xF3, 0xF4, 0xF5]
         let others: [UInt8] = [0x00, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xFF]
         for lead in leads {

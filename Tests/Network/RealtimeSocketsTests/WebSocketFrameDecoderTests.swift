@@ -48,7 +48,7 @@ import Testing
             messages: [.text("price"), WebSocketMessage(.ping, Array("?".utf8)), .binary([9, 8, 7, 6, 5, 4, 3, 2])], role: .server),
     ]
 
-    @Test(arguments: streams) func messagesComeOutHoweverTheBytesAreCut(_ stream: Stream) {
+    @Test(arguments: streams) func `messages come out however the bytes are cut`(_ stream: Stream) {
         let expected = Decoded(messages: stream.messages)
         #expect(decode([stream.bytes], role: stream.role) == expected)
         for pieces in everySplit(stream.bytes) { #expect(decode(pieces, role: stream.role) == expected) }
@@ -95,7 +95,7 @@ import Testing
         Violation("a reason cut within a character", frame(0x88, [0x03, 0xE8, 0xC3]), .invalidPayload),
     ]
 
-    @Test(arguments: violations) func whatTheProtocolForbidsEndsTheConnection(_ violation: Violation) {
+    @Test(arguments: violations) func `what the protocol forbids ends the connection`(_ violation: Violation) {
         let before: [WebSocketMessage] = [.text("before"), .binary([1])]
         let key: [UInt8]? = violation.role == .server ? Self.key : nil
         let bytes = frame(0x81, "before", key: key) + frame(0x82, [1], key: key) + violation.bytes + frame(0x81, "after", key: key)
@@ -106,30 +106,30 @@ import Testing
         for pieces in everySplit(bytes) { #expect(decode(pieces, role: violation.role) == whole) }
     }
 
-    @Test func aMistakeInTextIsSeenBeforeItsFrameIsWhole() {
+    @Test func `a mistake in text is seen before its frame is whole`() {
         let bytes = frame(0x01, [0x61, 0xED, 0xA0, 0x80], claims: 100)
         let decoded = decode(bytes.map { [$0] }.dropLast())
         #expect(decoded.failure == .invalidPayload)
     }
 
-    @Test func aFrameOverTheLimitIsRefusedByItsHeader() {
+    @Test func `a frame over the limit is refused by its header`() {
         #expect(decode([frame(0x82, claims: 101)], limit: 100).failure == .tooLarge)
         #expect(decode([frame(0x82, lengthBytes: 8, claims: UInt64(Int.max))], limit: 100).failure == .tooLarge)
         #expect(decode([frame(0x82, [UInt8](repeating: 1, count: 100))], limit: 100).messages.count == 1)
     }
 
-    @Test func aMessageOverTheLimitIsRefusedByTheHeaderOfTheFragmentThatBreaksIt() {
+    @Test func `a message over the limit is refused by the header of the fragment that breaks it`() {
         let first = frame(0x02, [UInt8](repeating: 1, count: 60)) + frame(0x00, [UInt8](repeating: 1, count: 40))
         #expect(decode([first + frame(0x80)], limit: 100).messages.count == 1)
         #expect(decode([first, frame(0x80, claims: 1)], limit: 100).failure == .tooLarge)
         #expect(decode([first + frame(0x89, "ping") + frame(0x80)], limit: 100).messages.count == 2)
     }
 
-    @Test func aLimitOfNothingStillLetsControlFramesThrough() {
+    @Test func `a limit of nothing still lets control frames through`() {
         #expect(decode([frame(0x89, "x") + frame(0x81)], limit: 0).messages.count == 2)
     }
 
-    @Test func theLatestPingOfAReadIsPointedOut() {
+    @Test func `the latest ping of a read is pointed out`() {
         var decoder = FrameDecoder(role: .client, messageLimit: 100)
         var batch = MessageBatch()
         let bytes = frame(0x89, "one") + frame(0x81, "text") + frame(0x89, "two") + frame(0x8A, "pong")
@@ -139,11 +139,11 @@ import Testing
         #expect(nothing.latestPing == nil)
     }
 
-    @Test func anIdleDecoderIsSmall() {
+    @Test func `an idle decoder is small`() {
         #expect(MemoryLayout<FrameDecoder>.size < 100)
     }
 
-    @Test func aFailedFrameLeavesNoBytesBehind() {
+    @Test func `a failed frame leaves no bytes behind`() {
         var decoder = FrameDecoder(role: .client, messageLimit: 100)
         var batch = MessageBatch()
         _ = (frame(0x81, "good") + frame(0x81, [0xFF])).withUnsafeBytes { decoder.decode($0, into: &batch) }

@@ -7,7 +7,7 @@ import Testing
 
     private func payload(_ length: Int) -> [UInt8] { (0..<length).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ 7) & 0x7F } }
 
-    @Test(arguments: lengths) func whatIsEncodedIsTheFrameOfTheRFC(_ length: Int) {
+    @Test(arguments: lengths) func `what is encoded is the frame of the RFC`(_ length: Int) {
         let payload = self.payload(length)
         let key: [UInt8] = [0x01, 0x80, 0xFE, 0x5A]
         for (kind, first) in [(.text, 0x81), (.binary, 0x82)] as [(WebSocketMessage.Kind, UInt8)] {
@@ -18,7 +18,7 @@ import Testing
         }
     }
 
-    @Test(arguments: lengths) func whatIsEncodedIsDecodedAgain(_ length: Int) {
+    @Test(arguments: lengths) func `what is encoded is decoded again`(_ length: Int) {
         let messages: [WebSocketMessage] = [
             WebSocketMessage(.text, self.payload(length)), .binary(self.payload(length)),
             WebSocketMessage(.ping, self.payload(min(length, 125))),
@@ -34,7 +34,7 @@ import Testing
         }
     }
 
-    @Test func maskingInPiecesOfAnySizeIsRight() {
+    @Test func `masking in pieces of any size is right`() {
         let payload = self.payload(100)
         let bytes = frame(0x82, payload, key: [0x11, 0x22, 0x44, 0x88])
         for size in 1...bytes.count {
@@ -43,7 +43,7 @@ import Testing
         }
     }
 
-    @Test func maskKeysDiffer() {
+    @Test func `mask keys differ`() {
         var keys = MaskKeys()
         let drawn = (0..<5000).map { _ in keys.next() }
         // 5,000 of 2^32 values: three pairs that are alike by chance do not happen.

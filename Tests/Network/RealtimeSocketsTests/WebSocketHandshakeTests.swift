@@ -53,7 +53,7 @@ import Testing
         return whole.error
     }
 
-    @Test func theRequestHasTheFieldsOfTheHandshake() throws {
+    @Test func `the request has the fields of the handshake`() throws {
         let request = WebSocketRequest(
             try Endpoint("ws://[::1]:6001/app/key?protocol=7"),
             headers: ["Authorization": "Bearer t", "Connection": "close", "Host": "other", "Sec-WebSocket-Version": "8"],
@@ -75,14 +75,14 @@ import Testing
         ("Content-Length", "4"),
         ("Transfer-Encoding", "chunked"),
     ])
-    func fieldsThatCannotBeSentAreErrors(_ name: String, _ value: String) {
+    func `fields that cannot be sent are errors`(_ name: String, _ value: String) {
         var headers = HTTPHeaders()
         headers.add(name, value)
         #expect(throws: TransportError.self) { try self.make(WebSocketRequest(Endpoint("ws://a/"), headers: headers)) }
     }
 
     @Test(arguments: [["a b"], [""], ["a,b"], ["a", "a"], ["a\r\nX: 1"]])
-    func subprotocolsThatCannotBeSentAreErrors(_ subprotocols: [String]) {
+    func `subprotocols that cannot be sent are errors`(_ subprotocols: [String]) {
         #expect(throws: TransportError.self) { try self.offer(subprotocols) }
     }
 
@@ -92,7 +92,7 @@ import Testing
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: \(upgrade)\r\nConnection: \(connection)\r\nSec-WebSocket-Accept: \(accept)\r\n\(more)\r\n"
     }
 
-    @Test func aRightAnswerOpensAndTheBytesBehindItAreFrames() throws {
+    @Test func `a right answer opens and the bytes behind it are frames`() throws {
         let handshake = try self.offer(["chat"])
         for text in [
             Self.answer(), Self.answer(upgrade: "WebSocket", connection: "keep-alive, upgrade"),
@@ -115,15 +115,15 @@ import Testing
         answer("Sec-WebSocket-Protocol: chat\r\nSec-WebSocket-Protocol: chat\r\n"), answer("Sec-WebSocket-Protocol:\r\n"),
         answer("Sec-WebSocket-Extensions: permessage-deflate\r\n"), "HTTP/1.1 101 Switching Protocols\r\n\r\n", "nonsense\r\n\r\n",
     ])
-    func aWrongAnswerIsAViolation(_ text: String) throws {
+    func `a wrong answer is a violation`(_ text: String) throws {
         #expect(self.receive(text, try self.offer(["chat"]))?.code == .protocolViolation)
     }
 
-    @Test func aSubprotocolThatWasNotOfferedIsAViolation() throws {
+    @Test func `a subprotocol that was not offered is a violation`() throws {
         #expect(self.receive(Self.answer("Sec-WebSocket-Protocol: chat\r\n"), try self.offer())?.code == .protocolViolation)
     }
 
-    @Test func anotherStatusIsARefusalWithItsWords() throws {
+    @Test func `another status is a refusal with its words`() throws {
         let handshake = try self.offer()
         let error = self.receive("HTTP/1.1 403 Forbidden\r\nContent-Length: 17\r\n\r\nThe key \nis wrong", handshake)
         #expect(error?.code == .upgradeRefused)
@@ -138,19 +138,19 @@ import Testing
         #expect(self.receive(basic, handshake)?.status == 401)
     }
 
-    @Test func aRefusalWithALongBodyDoesNotWaitForAllOfIt() throws {
+    @Test func `a refusal with a long body does not wait for all of it`() throws {
         let body = String(repeating: "word ", count: 150)
         let error = self.receive("HTTP/1.1 500 Oops\r\nContent-Length: 100000\r\n\r\n\(body)", try self.offer())
         #expect(error?.status == 500)
         #expect((error?.message.count ?? 999) < 300)
     }
 
-    @Test func aBodyThatIsNoTextIsNotShown() throws {
+    @Test func `a body that is no text is not shown`() throws {
         let bytes = Array("HTTP/1.1 500 Oops\r\nContent-Length: 3\r\n\r\n".utf8) + [0x61, 0x00, 0xFF]
         #expect(self.receive([bytes], try self.offer()).error?.message == "The server refused the WebSocket with 500 Oops.")
     }
 
-    @Test func theReasonIsKnownWhileTheBodyIsStillComing() throws {
+    @Test func `the reason is known while the body is still coming`() throws {
         var handshake = try self.offer()
         #expect(handshake.pendingRefusal == nil)
         let head = try Array("HTTP/1.1 503 Busy\r\nContent-Length: 100\r\n\r\nCome back".utf8).withUnsafeBytes { bytes in
@@ -162,7 +162,7 @@ import Testing
     }
 
     @Test(arguments: ["", "HTTP/1.1 101", "HTTP/1.1 101 Switching Protocols\r\n", "HTTP/1.1 100 Continue\r\n\r\n"])
-    func aConnectionThatEndsBeforeTheAnswerIsClosed(_ text: String) throws {
+    func `a connection that ends before the answer is closed`(_ text: String) throws {
         #expect(self.receive(text, try self.offer(), ends: true)?.code == .closed)
     }
 }
@@ -181,7 +181,7 @@ import Testing
         if case .refused(let response) = check { response } else { nil }
     }
 
-    @Test func aValidRequestIsAcceptedWithTheAnswerOfTheRFC() throws {
+    @Test func `a valid request is accepted with the answer of the RFC`() throws {
         guard case .valid(let offer) = ServerHandshake.check(self.request(["Sec-WebSocket-Protocol": "chat.v2, chat ,x"])) else {
             Issue.record("it was not accepted")
             return
@@ -196,7 +196,7 @@ import Testing
         #expect(throws: TransportError.self) { try ServerHandshake.accept(offer, subprotocol: "other") }
     }
 
-    @Test func aPlainRequestIsNoUpgrade() {
+    @Test func `a plain request is no upgrade`() {
         for upgrade in [nil, "h2c"] as [String?] {
             guard case .notAnUpgrade = ServerHandshake.check(self.request(["Upgrade": upgrade])) else {
                 Issue.record("\(upgrade ?? "no field") was taken for an upgrade")
@@ -205,7 +205,7 @@ import Testing
         }
     }
 
-    @Test func anotherVersionIsToldWhichOneIsSpoken() {
+    @Test func `another version is told which one is spoken`() {
         for version in [nil, "8", "14", "13, 8", "13x"] as [String?] {
             let response = self.refusal(ServerHandshake.check(self.request(["Sec-WebSocket-Version": version])))
             #expect(response?.head.status == 426)
@@ -213,7 +213,7 @@ import Testing
         }
     }
 
-    @Test func aWrongKeyIsRefused() {
+    @Test func `a wrong key is refused`() {
         for key in [nil, "", "x", "dGhlIHNhbXBsZSBub25jZQ", "dGhlIHNhbXBsZSBub25jZQAA", "dGhlIHNhbXBsZSBub25j", "dGhlIHNhbXBsZSBub25jZR=="]
             as [String?]
         {
@@ -224,14 +224,14 @@ import Testing
         #expect(self.refusal(ServerHandshake.check(twice))?.head.status == 400)
     }
 
-    @Test func methodConnectionAndVersionOfHTTPCount() {
+    @Test func `method connection and version of HTTP count`() {
         #expect(self.refusal(ServerHandshake.check(self.request(method: "POST")))?.head.status == 405)
         #expect(self.refusal(ServerHandshake.check(self.request(["Connection": "close"])))?.head.status == 400)
         #expect(self.refusal(ServerHandshake.check(self.request(), isHTTP11: false))?.head.status == 400)
         #expect(self.refusal(ServerHandshake.check(self.request(["Sec-WebSocket-Protocol": "a b"])))?.head.status == 400)
     }
 
-    @Test func bothSidesAgreeWithEachOther() throws {
+    @Test func `both sides agree with each other`() throws {
         var output: [UInt8] = []
         var keys = MaskKeys()
         let request = WebSocketRequest(try Endpoint("ws://a/b"), subprotocols: ["one", "two"])

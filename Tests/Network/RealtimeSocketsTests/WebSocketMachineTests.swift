@@ -60,7 +60,7 @@ import Testing
     static let roles: [WebSocketRole] = [.client, .server]
     static let none = WebSocketMachine.Step(closed: nil, socket: .keep)
 
-    @Test(arguments: roles) func messagesGoOutAndComeIn(_ role: WebSocketRole) {
+    @Test(arguments: roles) func `messages go out and come in`(_ role: WebSocketRole) {
         var end = End(role)
         let messages: [WebSocketMessage] = [.text("hello"), .binary([1, 2]), WebSocketMessage(.ping, [3]), WebSocketMessage(.pong, [])]
         for message in messages { #expect(end.send(message) == .appended) }
@@ -71,21 +71,21 @@ import Testing
         #expect(end.wait(.seconds(1_000_000)) == Self.none)
     }
 
-    @Test func aPingThatIsTooLongIsNotSent() {
+    @Test func `a ping that is too long is not sent`() {
         var end = End(.client)
         #expect(end.send(WebSocketMessage(.ping, [UInt8](repeating: 0, count: 126))) == .tooLong)
         #expect(end.send(WebSocketMessage(.pong, [UInt8](repeating: 0, count: 126))) == .tooLong)
         #expect(end.output.isEmpty)
     }
 
-    @Test(arguments: roles) func everyPingOfAReadIsAnsweredInOrder(_ role: WebSocketRole) {
+    @Test(arguments: roles) func `every ping of a read is answered in order`(_ role: WebSocketRole) {
         var end = End(role)
         _ = end.receive(end.frame(0x89, [1]) + end.frame(0x89, [2]) + end.frame(0x81, [0x61]) + end.frame(0x8A, [3]))
         #expect(end.written() == Decoded(messages: [WebSocketMessage(.pong, [1]), WebSocketMessage(.pong, [2])]))
         #expect(end.messages.count == 4)
     }
 
-    @Test func aPongWaitsWhileThePeerReadsNothing() {
+    @Test func `a pong waits while the peer reads nothing`() {
         var end = End(.server)
         _ = end.send(.binary([UInt8](repeating: 0, count: SocketStream.highWater)))
         let unsent = end.output.count
@@ -98,7 +98,7 @@ import Testing
         #expect(end.output.isEmpty)
     }
 
-    @Test(arguments: roles) func whatIsSentOnAMessageGoesBeforeTheEndThatCameWithIt(_ role: WebSocketRole) {
+    @Test(arguments: roles) func `what is sent on a message goes before the end that came with it`(_ role: WebSocketRole) {
         var end = End(role)
         var batch = MessageBatch()
         let bad = (end.frame(0x81, [0x61]) + end.frame(0xC1, [0x62])).withUnsafeBytes {
@@ -112,7 +112,7 @@ import Testing
         #expect(written.end != nil)
     }
 
-    @Test(arguments: roles) func ourCloseIsAnsweredAndTheServerEndsTheConnection(_ role: WebSocketRole) {
+    @Test(arguments: roles) func `our close is answered and the server ends the connection`(_ role: WebSocketRole) {
         var end = End(role)
         #expect(end.close(.goingAway, "bye") == true)
         #expect(end.written() == Decoded(end: .close(.goingAway, "bye")))
@@ -131,7 +131,7 @@ import Testing
         #expect(end.machine.nextDeadline == nil)
     }
 
-    @Test(arguments: roles) func thePeersCloseIsEchoed(_ role: WebSocketRole) {
+    @Test(arguments: roles) func `the peers close is echoed`(_ role: WebSocketRole) {
         var end = End(role)
         let step = end.receive(end.frame(0x81, [0x61]) + end.closeFrame(4001, "why") + end.frame(0x81, [0x62]))
         #expect(
@@ -146,19 +146,19 @@ import Testing
         #expect(end.output.isEmpty)
     }
 
-    @Test(arguments: roles) func aCloseWithoutACodeIsEchoedWithoutOne(_ role: WebSocketRole) {
+    @Test(arguments: roles) func `a close without a code is echoed without one`(_ role: WebSocketRole) {
         var end = End(role)
         #expect(end.receive(end.frame(0x88)).closed == .peer(.noStatus, ""))
         #expect(end.written() == Decoded(end: .close(.noStatus, "")))
     }
 
-    @Test func aPingInTheReadOfTheCloseIsAnsweredBeforeIt() {
+    @Test func `a ping in the read of the close is answered before it`() {
         var end = End(.client)
         _ = end.receive(end.frame(0x89, [7]) + end.closeFrame(1000))
         #expect(end.written() == Decoded(messages: [WebSocketMessage(.pong, [7])], end: .close(.normal, "")))
     }
 
-    @Test func aPeerThatNeverAnswersOurCloseIsGivenUp() {
+    @Test func `a peer that never answers our close is given up`() {
         var end = End(.client)
         _ = end.close()
         #expect(end.machine.nextDeadline == end.now.advanced(by: .seconds(5)))
@@ -169,7 +169,7 @@ import Testing
         #expect(end.machine.nextDeadline == nil)
     }
 
-    @Test(arguments: roles) func aPeerThatNeverEndsTheConnectionIsCutOff(_ role: WebSocketRole) {
+    @Test(arguments: roles) func `a peer that never ends the connection is cut off`(_ role: WebSocketRole) {
         var end = End(role)
         _ = end.receive(end.closeFrame(1000))
         #expect(end.machine.nextDeadline == end.now.advanced(by: .seconds(1)))
@@ -178,7 +178,7 @@ import Testing
         #expect(end.machine.failed(TransportError(.reset, "cut")) == Self.none)
     }
 
-    @Test func anEndWithoutACloseFrameIsAbnormal() {
+    @Test func `an end without a close frame is abnormal`() {
         var end = End(.client)
         let step = end.machine.endOfStream()
         guard case .transport(let error)? = step.closed else {
@@ -190,21 +190,21 @@ import Testing
         #expect(end.send(.text("late")) == .closed)
     }
 
-    @Test func anEndWhileWeWereClosingIsTheEndWeAskedFor() {
+    @Test func `an end while we were closing is the end we asked for`() {
         var (ended, cut) = (End(.client), End(.server))
         _ = (ended.close(), cut.close())
         #expect(ended.machine.endOfStream() == WebSocketMachine.Step(closed: .requested, socket: .drop))
         #expect(cut.machine.failed(TransportError(.reset, "cut")) == WebSocketMachine.Step(closed: .requested, socket: .drop))
     }
 
-    @Test func aSocketThatFailsIsReported() {
+    @Test func `a socket that fails is reported`() {
         var end = End(.client)
         let error = TransportError(.reset, "cut")
         #expect(end.machine.failed(error) == WebSocketMachine.Step(closed: .transport(error), socket: .drop))
         #expect(end.machine.failed(error) == Self.none)
     }
 
-    @Test(arguments: roles) func aViolationIsAnsweredWithItsCodeAndEndsTheConnection(_ role: WebSocketRole) {
+    @Test(arguments: roles) func `a violation is answered with its code and ends the connection`(_ role: WebSocketRole) {
         let cases: [([UInt8], CloseCode, TransportError.Code)] = [
             (End(role).frame(0xC1, [0x61]), .protocolError, .protocolViolation),
             (End(role).frame(0x81, [0xFF]), .invalidPayload, .protocolViolation),
@@ -231,7 +231,7 @@ import Testing
         }
     }
 
-    @Test func aViolationWhileWeWereClosingEndsAtOnce() {
+    @Test func `a violation while we were closing ends at once`() {
         var end = End(.client)
         _ = end.close()
         _ = end.written()
@@ -239,7 +239,7 @@ import Testing
         #expect(end.output.isEmpty)
     }
 
-    @Test func closeFramesThatCrossAreOneClose() {
+    @Test func `close frames that cross are one close`() {
         var (client, server) = (End(.client), End(.server))
         _ = client.close(.normal, "client")
         _ = server.close(.goingAway, "server")

@@ -14,7 +14,7 @@ import Testing
         return answer
     }
 
-    @Test func theTaskIsSuspendedOnceAboveTheLimitAndResumedWhenAllIsRead() {
+    @Test func `the task is suspended once above the limit and resumed when all is read`() {
         var answer = self.begun(limit: 10)
         #expect(answer.received(self.bytes(0..<10)) == .goOn)
         #expect(answer.received(self.bytes(10..<11)) == .suspend)
@@ -26,7 +26,7 @@ import Testing
         #expect(answer.received(self.bytes(40..<51)) == .suspend)
     }
 
-    @Test func whatComesAfterTheSuspensionIsKeptInOrderAndHoldsTheResumptionBack() {
+    @Test func `what comes after the suspension is kept in order and holds the resumption back`() {
         var answer = self.begun(limit: 4)
         #expect(answer.received(self.bytes(0..<5)) == .suspend)
         #expect(answer.take() == self.bytes(0..<5))
@@ -37,7 +37,7 @@ import Testing
         #expect({ answer.resumes() }() == true)
     }
 
-    @Test func nothingIsHandedOutTwice() {
+    @Test func `nothing is handed out twice`() {
         var answer = self.begun(limit: 100)
         _ = answer.received(self.bytes(0..<7))
         #expect(answer.take() == self.bytes(0..<7))
@@ -45,7 +45,7 @@ import Testing
         #expect(answer.isEmpty)
     }
 
-    @Test func anAnswerThatBeginsAgainAfterASuspensionFailsAfterWhatWasGood() {
+    @Test func `an answer that begins again after a suspension fails after what was good`() {
         var answer = self.begun(limit: 4)
         #expect(answer.received(self.bytes(0..<5)) == .suspend)
         #expect(answer.answered(HTTPResponseHead(status: 200), from: self.endpoint) == .cancel)
@@ -56,7 +56,7 @@ import Testing
         #expect(answer.failure?.code == .reset)
     }
 
-    @Test func theHeadOfALaterPartIsNotTheAnswers() {
+    @Test func `the head of a later part is not the answers`() {
         var answer = self.begun(limit: 4)
         #expect(answer.received(self.bytes(0..<4)) == .goOn)
         #expect(answer.answered(HTTPResponseHead(status: 206), from: self.endpoint) == .goOn)
@@ -64,7 +64,7 @@ import Testing
         #expect(!answer.hasEnded)
     }
 
-    @Test func anEndWhileSuspendedLeavesWhatWasReceivedToTheReader() {
+    @Test func `an end while suspended leaves what was received to the reader`() {
         var answer = self.begun(limit: 4)
         #expect(answer.received(self.bytes(0..<5)) == .suspend)
         answer.ended(nil)

@@ -62,7 +62,7 @@ import Testing
         Endpoint(scheme: base.scheme, host: base.host, port: base.port, target: target)
     }
 
-    @Test func aRequestGoesOutAndItsAnswerComesBack() async throws {
+    @Test func `a request goes out and its answer comes back`() async throws {
         try await self.withServer { base, handler in
             let request = HTTPRequest("POST", self.endpoint(base, "/echo?a=b%20c"), headers: ["X-Token": "t"], body: Array("body".utf8))
             let response = try await URLSessionHTTPTransport().send(request)
@@ -77,7 +77,7 @@ import Testing
         }
     }
 
-    @Test func aRedirectIsAnAnswerAndNotFollowed() async throws {
+    @Test func `a redirect is an answer and not followed`() async throws {
         try await self.withServer { base, handler in
             let response = try await URLSessionHTTPTransport().send(HTTPRequest("GET", self.endpoint(base, "/redirect")))
             #expect(response.head.status == 302)
@@ -85,7 +85,7 @@ import Testing
         }
     }
 
-    @Test func aLongBodyComesWholeAndOnceThoughItIsReadSlowly() async throws {
+    @Test func `a long body comes whole and once though it is read slowly`() async throws {
         try await self.withServer { base, handler in
             let response = try await URLSessionHTTPTransport().open(HTTPRequest("POST", self.endpoint(base, "/long"), body: [1]))
             var body: [UInt8] = []
@@ -101,14 +101,14 @@ import Testing
         }
     }
 
-    @Test func nothingListeningIsSaid() async throws {
+    @Test func `nothing listening is said`() async throws {
         // No test is given this port by the system.
         let gone = Endpoint(scheme: "http", host: "127.0.0.1", port: 1)
         let error = await #expect(throws: TransportError.self) { try await URLSessionHTTPTransport().open(HTTPRequest("GET", gone)) }
         #expect(error?.code == .refused)
     }
 
-    @Test func cancellingEndsTheWaitForTheHeadAndForTheBody() async throws {
+    @Test func `cancelling ends the wait for the head and for the body`() async throws {
         try await self.withServer { base, _ in
             let waiting = Task { try await URLSessionHTTPTransport().open(HTTPRequest("GET", self.endpoint(base, "/silent"))) }
             waiting.cancel()
@@ -134,7 +134,7 @@ import Testing
         func timerFired() { self.continuation.yield() }
     }
 
-    @Test func aSleeperIsWokenAtItsInstantAndNotBefore() async {
+    @Test func `a sleeper is woken at its instant and not before`() async {
         let time = SystemTime()
         let alarm = Alarm()
         let start = time.now
@@ -144,7 +144,7 @@ import Testing
         #expect(time.now >= start.advanced(by: .milliseconds(20)))
     }
 
-    @Test func theEarliestComesFirstAndWhoTookItBackIsLeftAlone() async {
+    @Test func `the earliest comes first and who took it back is left alone`() async {
         let time = SystemTime()
         let (first, second, never) = (Alarm(), Alarm(), Alarm())
         let start = time.now

@@ -7,12 +7,12 @@ import Testing
 
 /// What looks at the whole process runs in one of its own.
 @Suite(.usesSockets, .timeLimit(.minutes(5))) struct ChurnTests {
-    @Test func tenThousandConnectionsLeaveNothingBehind() async {
+    @Test func `ten thousand connections leave nothing behind`() async {
         await #expect(processExitsWith: .success) { try await churn(.plain, cycles: 10_000) }
     }
 
     @Test(.enabled(if: TestTLS.isAvailable, "no TLS library can be loaded"))
-    func twoThousandConnectionsWithTLSLeaveNothingBehind() async {
+    func `two thousand connections with TLS leave nothing behind`() async {
         await #expect(processExitsWith: .success) { try await churn(.tls, cycles: 2_000) }
     }
 }

@@ -7,7 +7,7 @@ import Testing
 /// What every transport has to do. A transport of Apple's systems joins by another ``TransportUnderTest``.
 @Suite(.usesSockets, .timeLimit(.minutes(5))) struct ConformanceTests {
     @Test(arguments: TransportUnderTest.available)
-    func messagesOfBothKindsComeBackInOrder(bed: TransportUnderTest) async throws {
+    func `messages of both kinds come back in order`(bed: TransportUnderTest) async throws {
         try await bed.with(.echo) { net in
             let (connection, probe) = net.connect()
             let head = try await probe.opened()
@@ -22,7 +22,7 @@ import Testing
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func whatIsSentBeforeItIsOpenFollowsTheOpening(bed: TransportUnderTest) async throws {
+    func `what is sent before it is open follows the opening`(bed: TransportUnderTest) async throws {
         try await bed.with(.echo) { net in
             let (connection, probe) = net.connect(opens: false)
             connection.enqueue(.text("early"))
@@ -38,7 +38,7 @@ import Testing
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func aServerThatClosesAsItAcceptsIsHeardOut(bed: TransportUnderTest) async throws {
+    func `a server that closes as it accepts is heard out`(bed: TransportUnderTest) async throws {
         let refusal = Behaviour(accepted: { connection in
             connection.enqueue(.text("why"))
             connection.close(CloseCode(rawValue: 4001), reason: "not you")
@@ -55,7 +55,7 @@ import Testing
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func messagesOfEverySizeArriveWhole(bed: TransportUnderTest) async throws {
+    func `messages of every size arrive whole`(bed: TransportUnderTest) async throws {
         try await bed.with(.echo) { net in
             let (connection, probe) = net.connect()
             _ = try await probe.opened()
@@ -71,7 +71,7 @@ import Testing
 
     /// Both sides send before either has read: nobody may wait with reading until all is sent.
     @Test(arguments: TransportUnderTest.available)
-    func sixteenMebibytesArriveWholeInBothDirectionsAtOnce(bed: TransportUnderTest) async throws {
+    func `sixteen mebibytes arrive whole in both directions at once`(bed: TransportUnderTest) async throws {
         func message(_ factor: Int) -> WebSocketMessage {
             .binary(
                 [UInt8](unsafeUninitializedCapacity: 16 << 20) { buffer, count in
@@ -102,7 +102,7 @@ import Testing
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func theServerMaySpeakFirst(bed: TransportUnderTest) async throws {
+    func `the server may speak first`(bed: TransportUnderTest) async throws {
         let greeting = Behaviour(opened: { connection in
             for number in 1...3 { connection.enqueue(.text("hello \(number)")) }
             connection.flush()
@@ -116,7 +116,7 @@ import Testing
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func closeCodesAndWordsGoBothWays(bed: TransportUnderTest) async throws {
+    func `close codes and words go both ways`(bed: TransportUnderTest) async throws {
         let closing = Behaviour(received: { connection, message in
             guard message.kind == .text else { return }
             connection.close(CloseCode(rawValue: 4321), reason: "because ü")
@@ -139,7 +139,7 @@ import Testing
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func whatWasSentBeforeTheCloseArrivesBeforeIt(bed: TransportUnderTest) async throws {
+    func `what was sent before the close arrives before it`(bed: TransportUnderTest) async throws {
         let closing = Behaviour(opened: { connection in
             for number in 1...50 { connection.enqueue(.text("\(number)")) }
             connection.close(.goingAway, reason: "")
@@ -153,7 +153,7 @@ import Testing
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func anAbandonedConnectionIsNoticedByTheServerAndSaysNoMore(bed: TransportUnderTest) async throws {
+    func `an abandoned connection is noticed by the server and says no more`(bed: TransportUnderTest) async throws {
         try await bed.with(.echo) { net in
             let (connection, probe) = net.connect()
             _ = try await probe.opened()
@@ -170,7 +170,7 @@ import Testing
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func closingOrAbandoningBeforeOpeningMeansNoConnection(bed: TransportUnderTest) async throws {
+    func `closing or abandoning before opening means no connection`(bed: TransportUnderTest) async throws {
         try await bed.with(.echo) { net in
             let (abandoned, _) = net.connect(opens: false)
             abandoned.abandon()
@@ -183,7 +183,7 @@ import Testing
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func pingsAreAnsweredAndSeen(bed: TransportUnderTest) async throws {
+    func `pings are answered and seen`(bed: TransportUnderTest) async throws {
         let pinging = Behaviour(
             opened: { connection in
                 connection.enqueue(WebSocketMessage(.ping, Array("abc".utf8)))
@@ -204,7 +204,7 @@ import Testing
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func whileReadingIsPausedNothingComesAndNothingIsLost(bed: TransportUnderTest) async throws {
+    func `while reading is paused nothing comes and nothing is lost`(bed: TransportUnderTest) async throws {
         try await bed.with(.echo) { net in
             let (connection, probe) = net.connect()
             _ = try await probe.opened()
@@ -219,7 +219,7 @@ import Testing
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func subprotocolsHeadersAndTargetsReachTheServer(bed: TransportUnderTest) async throws {
+    func `subprotocols headers and targets reach the server`(bed: TransportUnderTest) async throws {
         let choosing = Behaviour(upgrade: { request in
             .accept(subprotocol: request.headers.contains("Sec-WebSocket-Protocol", token: "two") ? "two" : nil)
         })
@@ -234,7 +234,7 @@ import Testing
     }
 
     @Test(arguments: TransportUnderTest.available, [401, 403, 404, 429, 503])
-    func aRefusalCarriesItsStatus(bed: TransportUnderTest, status: Int) async throws {
+    func `a refusal carries its status`(bed: TransportUnderTest, status: Int) async throws {
         let refusing = Behaviour(upgrade: { _ in .refuse(HTTPResponse(status: status, text: "not you")) })
         try await bed.with(refusing) { net in
             let (_, probe) = net.connect()
@@ -247,7 +247,7 @@ import Testing
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func whereNothingListensTheConnectionIsRefused(bed: TransportUnderTest) async throws {
+    func `where nothing listens the connection is refused`(bed: TransportUnderTest) async throws {
         let ground = try bed.ground()
         // No test is given this port by the system.
         let address = ListenerAddress(host: "127.0.0.1", port: 1)
@@ -264,7 +264,7 @@ import Testing
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func aServerThatStopsSaysGoodbye(bed: TransportUnderTest) async throws {
+    func `a server that stops says goodbye`(bed: TransportUnderTest) async throws {
         try await bed.with(.echo) { net in
             let (_, probe) = net.connect()
             _ = try await probe.opened()
@@ -277,7 +277,7 @@ import Testing
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func connectionsDoNotMixUpTheirMessages(bed: TransportUnderTest) async throws {
+    func `connections do not mix up their messages`(bed: TransportUnderTest) async throws {
         try await bed.with(.echo) { net in
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for client in 0..<20 {

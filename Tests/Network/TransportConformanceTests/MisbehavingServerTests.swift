@@ -25,7 +25,7 @@ import Testing
     }
 
     @Test(arguments: Wire.available)
-    func oneThatClosesAtOnceIsTold(over wire: Wire) async throws {
+    func `one that closes at once is told`(over wire: Wire) async throws {
         try await RawServer.with({ _ in }, over: wire) { probe, _ in
             let error = await self.failure(probe)
             #expect(error?.code == .closed || error?.code == .reset, "\(String(describing: error))")
@@ -33,14 +33,14 @@ import Testing
     }
 
     @Test(arguments: Wire.available)
-    func oneThatClosesInsteadOfAnsweringIsTold(over wire: Wire) async throws {
+    func `one that closes instead of answering is told`(over wire: Wire) async throws {
         try await self.with(over: wire, { _, _ in }) { probe, _ in
             #expect(await self.failure(probe)?.code == .closed)
         }
     }
 
     @Test(arguments: Wire.available)
-    func framesInTheSameSegmentAsTheAnswerAreNotLost(over wire: Wire) async throws {
+    func `frames in the same segment as the answer are not lost`(over wire: Wire) async throws {
         try await self.with(
             over: wire,
             { peer, answer in
@@ -63,7 +63,7 @@ import Testing
             ("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", 403),
             ("HTTP/1.1 200 OK\r\n\r\na page that the end of the connection ends", 200),
         ], Wire.available)
-    func anotherStatusIsARefusalWithThatStatus(answer: (text: String, status: Int), over wire: Wire) async throws {
+    func `another status is a refusal with that status`(answer: (text: String, status: Int), over wire: Wire) async throws {
         try await self.with(over: wire, { peer, _ in try peer.send(Array(answer.text.utf8)) }) { probe, _ in
             let error = await self.failure(probe)
             #expect(error?.code == .upgradeRefused && error?.status == answer.status, "\(String(describing: error))")
@@ -82,21 +82,21 @@ import Testing
                 .protocolViolation
             ),
         ] as [(String, TransportError.Code)], Wire.available)
-    func garbageIsTold(answer: (text: String, code: TransportError.Code), over wire: Wire) async throws {
+    func `garbage is told`(answer: (text: String, code: TransportError.Code), over wire: Wire) async throws {
         try await self.with(over: wire, { peer, _ in try peer.send(Array(answer.text.utf8)) }) { probe, _ in
             let error = await self.failure(probe)
             #expect(error?.code == answer.code, "\(String(describing: error))")
         }
     }
 
-    @Test func garbageInsteadOfTLSIsTold() async throws {
+    @Test func `garbage instead of TLS is told`() async throws {
         try await RawServer.with({ try $0.send(Array("HTTP/1.1 400 Bad Request\r\n\r\n".utf8)) }, over: .tls) { probe, _ in
             #expect(await self.failure(probe)?.code == .tlsFailed)
         }
     }
 
     @Test(arguments: Wire.available)
-    func oneThatNeverAnswersIsLeftAtOnce(over wire: Wire) async throws {
+    func `one that never answers is left at once`(over wire: Wire) async throws {
         // It may have gone before its request was whole. The script ends when it sees that.
         let script: @Sendable (RawPeer) throws -> Void = { peer in
             try? peer.secure(wire)
@@ -106,7 +106,7 @@ import Testing
     }
 
     @Test(arguments: Wire.available, [false, true])
-    func oneThatNeverAnswersFallsUnderTheTimeLimit(over wire: Wire, speaksTLS: Bool) async throws {
+    func `one that never answers falls under the time limit`(over wire: Wire, speaksTLS: Bool) async throws {
         let server = try RawServer { peer in
             // On a slow machine the time may be over by then.
             if speaksTLS { try? peer.secure(wire) }
@@ -120,7 +120,7 @@ import Testing
     }
 
     @Test(arguments: Wire.available)
-    func aCutWithinAFrameEndsTheConnectionAndKeepsWhatCameBefore(over wire: Wire) async throws {
+    func `a cut within a frame ends the connection and keeps what came before`(over wire: Wire) async throws {
         try await self.with(
             over: wire, { peer, answer in try peer.send(answer + textFrame("whole") + [0x81, 100] + Array("part".utf8)) }
         ) { probe, _ in
@@ -132,7 +132,7 @@ import Testing
 
     /// The next byte is sent when the client has read the one before.
     @Test(arguments: Wire.available)
-    func oneByteAtATimeIsEnough(over wire: Wire) async throws {
+    func `one byte at a time is enough`(over wire: Wire) async throws {
         let loop = try EventLoop("byte by byte")
         let listener = try wire.listener()
         let behaving = BehavingServer(
@@ -164,7 +164,7 @@ import Testing
             ([0x81, 0x01, 0xFF], .invalidPayload), ([0x82, 0x7F, 0, 0, 0, 0, 0x7F, 0xFF, 0xFF, 0xFF], .tooLarge),
             ([0x09, 0x00], .protocolError), ([0x88, 0x01, 0x03], .protocolError), ([0x80, 0x00], .protocolError),
         ] as [([UInt8], CloseCode)], Wire.available)
-    func aBadFrameEndsTheConnectionAndNotItsNeighbours(frame: (bytes: [UInt8], code: CloseCode), over wire: Wire) async throws {
+    func `a bad frame ends the connection and not its neighbours`(frame: (bytes: [UInt8], code: CloseCode), over wire: Wire) async throws {
         let answered = Lock<[UInt8]>([])
         try await self.with(
             over: wire,

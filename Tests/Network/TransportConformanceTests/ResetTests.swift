@@ -75,7 +75,7 @@ import Testing
     }
 
     @Test(arguments: Moment.allCases, Wire.available)
-    func aResetIsToldAtOnceAndForWhatItIs(_ moment: Moment, over wire: Wire) async throws {
+    func `a reset is told at once and for what it is`(_ moment: Moment, over wire: Wire) async throws {
         try await RawServer.with(moment.script(wire), over: wire) { probe, connection in
             try await moment.expect(probe, connection)
             // Nothing more is heard of it, whatever is still asked of it.
@@ -90,7 +90,7 @@ import Testing
 
     /// Whichever byte of the server's is the last one: the client has what came before, and one end.
     @Test(arguments: Wire.available)
-    func aResetBehindAnyByteIsAnEnd(over wire: Wire) async throws {
+    func `a reset behind any byte is an end`(over wire: Wire) async throws {
         let listener = try wire.listener()
         let greeting = ["one", "two", "three"]
         let server = BehavingServer(
@@ -134,7 +134,7 @@ import Testing
     }
 
     /// In memory there are no bytes: the network is cut between messages.
-    @Test func aCutInMemoryIsAReset() async throws {
+    @Test func `a cut in memory is a reset`() async throws {
         let network = InMemoryNetwork(clock: ManualClock())
         let listener = network.listener()
         let server = BehavingServer(
@@ -174,7 +174,7 @@ import Testing
     }
 
     #if canImport(Glibc)
-    @Test func resetsLeaveNoDescriptorBehind() async {
+    @Test func `resets leave no descriptor behind`() async {
         await #expect(processExitsWith: .success) {
             func runAll() async throws {
                 for wire in Wire.available {

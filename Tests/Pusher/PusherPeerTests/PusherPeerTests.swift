@@ -36,7 +36,7 @@ struct PusherPeerTests {
         ])
     }
 
-    @Test func sockudoAndOurClientUnderstandEachOther() async throws {
+    @Test func `sockudo and our client understand each other`() async throws {
         let sockudo = try Peer("sockudo")
         let server = try await sockudo.ready()
         let (rest, browser) = (try self.rest(server), try Peer("pusher-client"))
@@ -78,7 +78,7 @@ struct PusherPeerTests {
         client.disconnect()
     }
 
-    @Test func ourClientSurvivesARestartOfSockudo() async throws {
+    @Test func `our client survives a restart of sockudo`() async throws {
         let first = try Peer("sockudo")
         let server = try await first.ready()
         let client = try self.client(server)
@@ -98,7 +98,7 @@ struct PusherPeerTests {
         client.disconnect()
     }
 
-    @Test func aWrongSignatureIsRefusedBySockudoAndTheConnectionGoesOn() async throws {
+    @Test func `a wrong signature is refused by sockudo and the connection goes on`() async throws {
         let sockudo = try Peer("sockudo")
         let server = try await sockudo.ready()
         var configuration = PusherConfiguration(
@@ -117,7 +117,7 @@ struct PusherPeerTests {
         forger.disconnect()
     }
 
-    @Test func pusherJSAndItsHTTPLibraryUnderstandOurServer() async throws {
+    @Test func `Pusher JS and its HTTP library understand our server`() async throws {
         let app = PusherApp(id: "app1", key: "key1", secret: "secret1")
         let embedded = PusherServer(app: app, log: .none)
         let address = try await embedded.start(on: SocketListener())

@@ -4,7 +4,7 @@ import Testing
 @Suite struct SimulationTests {
     /// A seed that was chosen is run with a trace.
     @Test(arguments: [0, 1] as [UInt64])
-    func clientAndServerComeRightAfterEveryStorm(half: UInt64) async {
+    func `client and server come right after every storm`(half: UInt64) async {
         if let seed = chosenSeed {
             guard seed % 2 == half else { return }
             var simulation = PusherSimulation(seed: seed, isTracing: true)

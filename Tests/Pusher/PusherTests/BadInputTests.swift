@@ -85,7 +85,7 @@ import Testing
         (notFrames + brokenOwnEvents).map { ($0, .invalid) } + forNobody.map { ($0, .ignored) } + harmless.map { ($0, .unheard) }
 
     @Test(arguments: table)
-    func itIsToldOfOrCountedAndItsNeighboursGoOn(frame: String, outcome: Outcome) async throws {
+    func `it is told of or counted and its neighbours go on`(frame: String, outcome: Outcome) async throws {
         let raw = try await RawPusher { event, data in
             if data["channel"] == "presence-failed" {
                 [#"{"event":"pusher:subscription_error","channel":"presence-failed","data":{"error":"no","status":401}}"#]
@@ -119,7 +119,7 @@ import Testing
         #expect(raw.server.received.all == [["event": "pusher:pong", "data": [:]]])
     }
 
-    @Test func binaryMessagesAreIgnoredAndCounted() async throws {
+    @Test func `binary messages are ignored and counted`() async throws {
         let raw = try await RawPusher()
         raw.client.connect()
         let events = try raw.client.subscribe("one").events()
@@ -136,7 +136,7 @@ import Testing
         ("-1e3", "-1e3"),
         ("true", "true"), ("null", nil), (#""\u00e4\ud83d\ude00\n""#, "ä😀\n"), (#""\ud800""#, "\u{FFFD}"),
     ])
-    func dataOfEveryKindComesInItsTextForm(data: String, text: String?) async throws {
+    func `data of every kind comes in its text form`(data: String, text: String?) async throws {
         let raw = try await RawPusher()
         raw.client.connect()
         let events = try raw.client.subscribe("one").events()
@@ -148,7 +148,7 @@ import Testing
         (#""7""#, "7"), ("7", "7"), ("1234567890123456789", "1234567890123456789"), ("null", nil), ("{}", nil), ("[7]", nil), ("true", nil),
         (#""\u0037""#, "7"),
     ])
-    func aSendersIDIsATextOrANumber(id: String, expected: String?) async throws {
+    func `a senders ID is a text or a number`(id: String, expected: String?) async throws {
         let raw = try await RawPusher()
         raw.client.connect()
         let events = try raw.client.subscribe("presence-room").events()
@@ -156,7 +156,7 @@ import Testing
         #expect(await events.pending().map(\.userID) == [expected])
     }
 
-    @Test func aNameThatIsWrittenWithEscapesIsTheSameName() async throws {
+    @Test func `a name that is written with escapes is the same name`() async throws {
         let raw = try await RawPusher()
         raw.client.connect()
         let events = try raw.client.subscribe("one").events("a")
@@ -165,7 +165,7 @@ import Testing
         #expect(raw.server.received.all.last?["event"] == "pusher:pong")
     }
 
-    @Test func aHugeEventIsDeliveredAndADeepOneHarmsNobody() async throws {
+    @Test func `a huge event is delivered and a deep one harms nobody`() async throws {
         let raw = try await RawPusher()
         raw.client.connect()
         let events = try raw.client.subscribe("one").events()
@@ -180,7 +180,7 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(5)))
-    func aListOfAHundredThousandMembersIsReadInGoodTime() async throws {
+    func `a list of a hundred thousand members is read in good time`() async throws {
         let raw = try await RawPusher()
         raw.client.connect()
         let room = try raw.client.subscribe("presence-room")
@@ -198,7 +198,7 @@ import Testing
         (#"{"presence":{}}"#, []),
         (#"{"presence":{"count":"many"}}"#, []), (#"{"presence":{"ids":[""]}}"#, [""]),
     ])
-    func aListOfMembersIsReadAsFarAsItCanBe(data: String, ids: [String]) async throws {
+    func `a list of members is read as far as it can be`(data: String, ids: [String]) async throws {
         let raw = try await RawPusher { event, _ in
             event == "pusher:subscribe"
                 ? [#"{"event":"pusher_internal:subscription_succeeded","channel":"presence-room","data":\#(data)}"#] : []
@@ -217,7 +217,7 @@ import Testing
         #"{"event":"pusher:connection_established","data":{"socket_id":7}}"#,
         #"{"event":"pusher:connection_established","data":"{\"socket_id\":"}"#, #"{"event":"pusher:connection_established","data":[]}"#,
     ])
-    func aGreetingWithoutASocketIDIsAnErrorAndAnotherAttemptIsMade(greeting: String) async throws {
+    func `a greeting without a socket ID is an error and another attempt is made`(greeting: String) async throws {
         let raw = try await RawPusher(greeting: [greeting, RawServer.greeting])
         let errors = raw.client.errors
         raw.client.connect()
@@ -234,7 +234,7 @@ import Testing
         (#","activity_timeout":0.5"#, 120), (#","activity_timeout":"30""#, 120), (#","activity_timeout":null"#, 120),
         (#","activity_timeout":{}"#, 120),
     ])
-    func anActivityTimeoutThatMakesNoSenseIsNotUsed(member: String, seconds: Int) async throws {
+    func `an activity timeout that makes no sense is not used`(member: String, seconds: Int) async throws {
         let raw = try await RawPusher(greeting: [#"{"event":"pusher:connection_established","data":{"socket_id":"1.2"\#(member)}}"#])
         raw.client.connect()
         #expect(raw.client.state == .connected(socketID: "1.2"))
@@ -244,7 +244,7 @@ import Testing
         #expect(raw.server.received.all == [["event": "pusher:ping", "data": [:]]])
     }
 
-    @Test func whatComesBeforeTheGreetingHarmsNothing() async throws {
+    @Test func `what comes before the greeting harms nothing`() async throws {
         let raw = try await RawPusher(greeting: [
             "nonsense", #"{"event":"a","channel":"one","data":"1"}"#, #"{"event":"pusher:ping"}"#,
             #"{"event":"pusher_internal:subscription_succeeded","channel":"presence-room","data":{"presence":{"ids":["9"]}}}"#,
@@ -259,7 +259,7 @@ import Testing
         #expect(room.members.map(\.id) == ["me"])
     }
 
-    @Test func aSecondGreetingChangesNothing() async throws {
+    @Test func `a second greeting changes nothing`() async throws {
         let raw = try await RawPusher()
         raw.client.connect()
         let one = try raw.client.subscribe("one")
@@ -283,7 +283,7 @@ import Testing
             ("null", nil, "without words"),
             (#"{"message":{"a":1}}"#, nil, "without words"), ("5", nil, "without words"),
         ] as [(String, Int?, String)])
-    func anErrorIsReadInEveryForm(data: String, code: Int?, words: String) async throws {
+    func `an error is read in every form`(data: String, code: Int?, words: String) async throws {
         let raw = try await RawPusher()
         raw.client.connect()
         let errors = raw.client.errors
@@ -293,7 +293,7 @@ import Testing
         #expect(raw.client.state.name == "connected")
     }
 
-    @Test func anErrorThatNamesAChannelFailsThatOneAndNotOneWhoseNameItBeginsWith() async throws {
+    @Test func `an error that names a channel fails that one and not one whose name it begins with`() async throws {
         let raw = try await RawPusher { _, _ in [] }
         raw.client.connect()
         let (short, long, plain) = (
@@ -304,7 +304,7 @@ import Testing
         if case .failed(let error) = long.state { #expect(error.code == .subscriptionRefused) } else { Issue.record("it is \(long.state)") }
     }
 
-    @Test func aRefusedSubscriptionIsNoReasonToStayAwayAfterALoss() async throws {
+    @Test func `a refused subscription is no reason to stay away after a loss`() async throws {
         let raw = try await RawPusher { event, _ in
             event == "pusher:subscribe"
                 ? [#"{"event":"pusher:error","data":"{\"code\":4009,\"message\":\"Connection is unauthorized\"}"}"#] : []
@@ -317,7 +317,7 @@ import Testing
         #expect(raw.client.state.name == "connected")
     }
 
-    @Test func anAnswerThatComesAfterTheSubscriptionWasGivenUpIsNotHeard() async throws {
+    @Test func `an answer that comes after the subscription was given up is not heard`() async throws {
         let raw = try await RawPusher { _, _ in [] }
         raw.client.connect()
         let room = try raw.client.subscribe("presence-room")
@@ -329,7 +329,7 @@ import Testing
         #expect(await changes.pending().isEmpty)
     }
 
-    @Test func aSubscriptionErrorAboutAnotherAttemptDoesNotEndAnAuthorisation() async throws {
+    @Test func `a subscription error about another attempt does not end an authorisation`() async throws {
         let gate = AuthorizationGate()
         let raw = try await RawPusher(authorizer: .callback { await gate.ask($0) })
         raw.client.connect()
@@ -341,7 +341,7 @@ import Testing
         try await channel.subscribed()
     }
 
-    @Test func aConfigurationWithAPathThatBreaksOutOfTheRequestIsRefused() {
+    @Test func `a configuration with a path that breaks out of the request is refused`() {
         for path in ["/a b", "/a\r\nHost: x", "/a?b", "/a#b", "a", "/a/", "/ü"] {
             var configuration = PusherConfiguration(key: "key", host: "h", path: path)
             configuration.log = .none

@@ -12,7 +12,7 @@ private struct Price: Codable, Equatable {
 }
 
 @Suite struct ChannelTests {
-    @Test func eventsOfAPublicChannelArriveInOrder() async throws {
+    @Test func `events of a public channel arrive in order`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         let prices = try client.subscribe("prices")
@@ -23,7 +23,7 @@ private struct Price: Codable, Equatable {
         #expect(received == (1...100).map(Double.init))
     }
 
-    @Test func aListenerHearsFromTheMomentItIsAskedFor() async throws {
+    @Test func `a listener hears from the moment it is asked for`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -34,7 +34,7 @@ private struct Price: Codable, Equatable {
         #expect(await events.pending().map(\.data) == ["2"])
     }
 
-    @Test func listenersHearTheNamesAndChannelsTheyAskedFor() async throws {
+    @Test func `listeners hear the names and channels they asked for`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -52,7 +52,7 @@ private struct Price: Codable, Equatable {
         #expect(await everywhereNamed.pending().map(\.data) == ["one-b", "two-b"])
     }
 
-    @Test func aListenerThatIsDroppedIsForgotten() async throws {
+    @Test func `a listener that is dropped is forgotten`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -66,7 +66,7 @@ private struct Price: Codable, Equatable {
         #expect(await second.pending().map(\.data) == ["1", "2"])
     }
 
-    @Test func whatABreakLeavesBehindIsThereForTheNextLoop() async throws {
+    @Test func `what a break leaves behind is there for the next loop`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -82,7 +82,7 @@ private struct Price: Codable, Equatable {
         #expect(await events.pending().map(\.data) == ["5"])
     }
 
-    @Test func aFullBufferDropsTheOldestOrTheNewestAndCounts() async throws {
+    @Test func `a full buffer drops the oldest or the newest and counts`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -95,7 +95,7 @@ private struct Price: Codable, Equatable {
         #expect(await newest.pending().map(\.data) == ["1", "2", "3"])
     }
 
-    @Test func aFullBufferThatDropsNothingPausesTheConnection() async throws {
+    @Test func `a full buffer that drops nothing pauses the connection`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -112,7 +112,7 @@ private struct Price: Codable, Equatable {
         #expect(events.dropped == 0)
     }
 
-    @Test func subscribingTwiceSendsOneSubscription() async throws {
+    @Test func `subscribing twice sends one subscription`() async throws {
         let pusher = try await InMemoryPusher()
         let server = pusher.server.events
         let client = pusher.client()
@@ -125,7 +125,7 @@ private struct Price: Codable, Equatable {
         #expect(await errors.pending().isEmpty)
     }
 
-    @Test func unsubscribingEndsTheSequencesAndTheServerHearsOfIt() async throws {
+    @Test func `unsubscribing ends the sequences and the server hears of it`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -144,7 +144,7 @@ private struct Price: Codable, Equatable {
         for await _ in channel.events() { Issue.record("a channel that is not wanted has no events") }
     }
 
-    @Test func unsubscribingWhileTheSubscriptionIsPendingLeavesNothingBehind() async throws {
+    @Test func `unsubscribing while the subscription is pending leaves nothing behind`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         let channel = try client.subscribe("private-one")
@@ -155,7 +155,7 @@ private struct Price: Codable, Equatable {
         #expect(pusher.server.subscribers(of: "private-one").count == 1)
     }
 
-    @Test func everyWantedChannelIsSubscribedAgainAfterALoss() async throws {
+    @Test func `every wanted channel is subscribed again after a loss`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client(user: "7")
         client.connect()
@@ -172,7 +172,7 @@ private struct Price: Codable, Equatable {
         for (sequence, name) in zip(events, names) { #expect(await sequence.pending().map(\.data) == [name]) }
     }
 
-    @Test func subscribedWaitsAndThrowsWhyItFailed() async throws {
+    @Test func `subscribed waits and throws why it failed`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client { $0.authorizer = .secret("not the secret") }
         client.connect()
@@ -191,7 +191,7 @@ private struct Price: Codable, Equatable {
         #expect(client.state.name == "connected")
     }
 
-    @Test func aPrivateChannelWithoutAnAuthoriserSaysWhatIsMissing() async throws {
+    @Test func `a private channel without an authoriser says what is missing`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client { $0.authorizer = nil }
         client.connect()
@@ -206,7 +206,7 @@ private struct Price: Codable, Equatable {
         #expect(await errors.pending().map(\.code) == [.authorizationMissing])
     }
 
-    @Test func anEncryptedChannelIsRefusedWithAWord() async throws {
+    @Test func `an encrypted channel is refused with a word`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -219,13 +219,13 @@ private struct Price: Codable, Equatable {
     }
 
     @Test(arguments: ["", "with space", "with/slash", "ünïcode", String(repeating: "x", count: 201)])
-    func aNameThatNoServerAcceptsIsRefusedHere(name: String) async throws {
+    func `a name that no server accepts is refused here`(name: String) async throws {
         let client = PusherClient(key: "key", host: "memory")
         #expect(throws: PusherError.self) { try client.subscribe(name) }
         #expect(client.channelNames.isEmpty)
     }
 
-    @Test func aSubscriptionThatIsNeverAnsweredFailsInTime() async throws {
+    @Test func `a subscription that is never answered fails in time`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -244,7 +244,7 @@ private struct Price: Codable, Equatable {
 }
 
 @Suite struct AuthorizationTests {
-    @Test func tenAreAskedForAtOnceAndTheOthersWaitTheirTurn() async throws {
+    @Test func `ten are asked for at once and the others wait their turn`() async throws {
         let pusher = try await InMemoryPusher()
         let gate = AuthorizationGate()
         let client = pusher.client { $0.authorizer = .callback { await gate.ask($0) } }
@@ -272,7 +272,7 @@ private struct Price: Codable, Equatable {
         #expect(gate.most <= 21)
     }
 
-    @Test func theAnswerToALostConnectionsAuthorisationIsNotUsed() async throws {
+    @Test func `the answer to a lost connections authorisation is not used`() async throws {
         let pusher = try await InMemoryPusher()
         let gate = AuthorizationGate()
         let client = pusher.client { $0.authorizer = .callback { await gate.ask($0) } }
@@ -290,7 +290,7 @@ private struct Price: Codable, Equatable {
         try await channel.subscribed()
     }
 
-    @Test func aCallbackThatThrowsFailsItsChannelAlone() async throws {
+    @Test func `a callback that throws fails its channel alone`() async throws {
         struct NotToday: Error {}
         let pusher = try await InMemoryPusher()
         let client = pusher.client { [signed = pusher.signed] in
@@ -310,7 +310,7 @@ private struct Price: Codable, Equatable {
         }
     }
 
-    @Test func aCallbackThatNeverAnswersFailsItsChannelInTime() async throws {
+    @Test func `a callback that never answers fails its channel in time`() async throws {
         let pusher = try await InMemoryPusher()
         let gate = AuthorizationGate()
         let client = pusher.client { $0.authorizer = .callback { await gate.ask($0) } }
@@ -326,7 +326,7 @@ private struct Price: Codable, Equatable {
         asked.answer(pusher.signed(asked.question))
     }
 
-    @Test func anEndpointIsAskedWithAFormAndItsHeaders() async throws {
+    @Test func `an endpoint is asked with a form and its headers`() async throws {
         let pusher = try await InMemoryPusher()
         let signed = pusher.signed
         let application = ApplicationServer { request, body in
@@ -352,7 +352,7 @@ private struct Price: Codable, Equatable {
         (HTTPResponse(status: 200, text: "<html>"), "no JSON object with an \"auth\""),
         (HTTPResponse(status: 200, text: "[]"), "no JSON object"),
     ])
-    func anEndpointThatDoesNotAuthoriseIsQuoted(answer: (response: HTTPResponse, words: String)) async throws {
+    func `an endpoint that does not authorise is quoted`(answer: (response: HTTPResponse, words: String)) async throws {
         let pusher = try await InMemoryPusher()
         let address = try await pusher.network.listener(host: "app").start(ApplicationServer { _, _ in answer.response })
         let client = pusher.client { $0.authorizer = try? .endpoint("http://app:\(address.port)/auth") }
@@ -368,7 +368,7 @@ private struct Price: Codable, Equatable {
 }
 
 @Suite struct PresenceTests {
-    @Test func membersAreKnownEachOnceAndInOrder() async throws {
+    @Test func `members are known each once and in order`() async throws {
         let pusher = try await InMemoryPusher()
         let (anna, bert, annaAgain) = (pusher.client(user: "anna"), pusher.client(user: "bert"), pusher.client(user: "anna"))
         anna.connect()
@@ -388,7 +388,7 @@ private struct Price: Codable, Equatable {
         #expect(room.members.map(\.id) == ["anna"])
     }
 
-    @Test func membersAreReplacedAfterAReconnectAndNotDoubled() async throws {
+    @Test func `members are replaced after a reconnect and not doubled`() async throws {
         let pusher = try await InMemoryPusher()
         let (anna, bert) = (pusher.client(user: "anna"), pusher.client(user: "bert"))
         for client in [anna, bert] {
@@ -403,7 +403,7 @@ private struct Price: Codable, Equatable {
         #expect(room.members.map(\.id) == ["anna"])
     }
 
-    @Test func whatTheServerSaysAboutAUserCanBeDecoded() async throws {
+    @Test func `what the server says about a user can be decoded`() async throws {
         struct User: Codable, Equatable {
             var name: String
         }
@@ -416,7 +416,7 @@ private struct Price: Codable, Equatable {
 }
 
 @Suite struct ClientEventTests {
-    @Test func theyReachTheOthersWithTheSendersUserID() async throws {
+    @Test func `they reach the others with the senders user ID`() async throws {
         let pusher = try await InMemoryPusher()
         let (anna, bert) = (pusher.client(user: "anna"), pusher.client(user: "bert"))
         for client in [anna, bert] { client.connect() }
@@ -429,7 +429,7 @@ private struct Price: Codable, Equatable {
         #expect(await own.pending().isEmpty)
     }
 
-    @Test func beforeTheSubscriptionTheyWaitInOrder() async throws {
+    @Test func `before the subscription they wait in order`() async throws {
         let pusher = try await InMemoryPusher()
         let receiver = pusher.client()
         receiver.connect()
@@ -441,7 +441,7 @@ private struct Price: Codable, Equatable {
         #expect(await events.pending().map(\.data) == ["1", "2", "3"])
     }
 
-    @Test func whatCannotBeSentIsRefusedBeforeItIs() async throws {
+    @Test func `what cannot be sent is refused before it is`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client { $0.clientEventQueueLimit = 2 }
         let (open, secret) = (try client.subscribe("public"), try client.subscribe("private-one"))
@@ -459,7 +459,7 @@ private struct Price: Codable, Equatable {
         #expect(code { () throws(PusherError) in try secret.trigger("client-a", 1) } == .notSubscribed)
     }
 
-    @Test func anOldHandleSendsToItsOwnChannelWhereverThatIsNow() async throws {
+    @Test func `an old handle sends to its own channel wherever that is now`() async throws {
         let pusher = try await InMemoryPusher()
         let (client, other) = (pusher.client(), pusher.client())
         client.connect()
@@ -477,7 +477,7 @@ private struct Price: Codable, Equatable {
         #expect(await atTwo.pending().map(\.data) == ["3"])
     }
 
-    @Test func whatTheServerRejectsComesAsAnError() async throws {
+    @Test func `what the server rejects comes as an error`() async throws {
         let pusher = try await InMemoryPusher { $0.allowsClientEvents = false }
         let client = pusher.client()
         client.connect()
@@ -487,7 +487,7 @@ private struct Price: Codable, Equatable {
         #expect(client.state.name == "connected")
     }
 
-    @Test func elevenInASecondAreOneTooMany() async throws {
+    @Test func `eleven in a second are one too many`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()

@@ -6,7 +6,7 @@ import Testing
 
 @Suite struct ConnectionTests {
     /// Not of the heartbeat, nor of a wait that nobody waits any more.
-    @Test func aClientAndAServerThatAreOverAreNotToBeWoken() async throws {
+    @Test func `a client and a server that are over are not to be woken`() async throws {
         let pusher = try await InMemoryPusher()
         let clients = [pusher.client(), pusher.client { $0.port = 1 }]
         for client in clients {
@@ -19,7 +19,7 @@ import Testing
         #expect(pusher.clock.untilNextDeadline == nil)
     }
 
-    @Test func theFirstConnectionGoesThroughTheDocumentedStates() async throws {
+    @Test func `the first connection goes through the documented states`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         let states = client.states
@@ -29,7 +29,7 @@ import Testing
         #expect(client.socketID == pusher.server.socketIDs.first)
     }
 
-    @Test func connectingTwiceMakesOneConnection() async throws {
+    @Test func `connecting twice makes one connection`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -37,7 +37,7 @@ import Testing
         #expect(pusher.server.socketIDs.count == 1)
     }
 
-    @Test func disconnectingIsFinalAndConnectingAgainWorks() async throws {
+    @Test func `disconnecting is final and connecting again works`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -50,7 +50,7 @@ import Testing
         #expect(await states.pending().map(\.name) == ["disconnected", "connecting", "connected"])
     }
 
-    @Test func aLossIsMendedAfterAWaitAndTheSocketIDIsANewOne() async throws {
+    @Test func `a loss is mended after a wait and the socket ID is a new one`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -65,7 +65,7 @@ import Testing
         #expect(client.counters.reconnects == 1)
     }
 
-    @Test func closeCodesFrom4200AreFollowedByAReconnectAtOnce() async throws {
+    @Test func `close codes from 4200 are followed by a reconnect at once`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -76,7 +76,7 @@ import Testing
         #expect(pusher.clock.elapsed == .zero)
     }
 
-    @Test func closeCodesFrom4100AreFollowedByAWaitOfAtLeastASecond() async throws {
+    @Test func `close codes from 4100 are followed by a wait of at least a second`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -88,7 +88,7 @@ import Testing
     }
 
     @Test(arguments: [4001, 4003, 4004, 4005, 4007, 4009, 4050, 4099] as [UInt16])
-    func closeCodesFrom4001KeepTheClientAway(code: UInt16) async throws {
+    func `close codes from 4001 keep the client away`(code: UInt16) async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -105,7 +105,7 @@ import Testing
         #expect(pusher.server.socketIDs.isEmpty)
     }
 
-    @Test func aWrongKeyIsRefusedWithAHint() async throws {
+    @Test func `a wrong key is refused with a hint`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client(key: "another")
         client.connect()
@@ -118,7 +118,7 @@ import Testing
         }
     }
 
-    @Test func aServerThatWantsTLSIsGivenTLS() async throws {
+    @Test func `a server that wants TLS is given TLS`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -132,7 +132,7 @@ import Testing
         #expect(secured.socketIDs.count == 1)
     }
 
-    @Test func withoutANetworkTheStateBecomesUnavailableAndTheClientGoesOnTrying() async throws {
+    @Test func `without a network the state becomes unavailable and the client goes on trying`() async throws {
         let pusher = try await InMemoryPusher()
         pusher.network.condition = .down
         let client = pusher.client()
@@ -149,7 +149,7 @@ import Testing
         #expect(await states.pending().map(\.name) == ["connecting", "unavailable", "connected"])
     }
 
-    @Test func whyThereIsNoConnectionIsTold() async throws {
+    @Test func `why there is no connection is told`() async throws {
         let pusher = try await InMemoryPusher()
         pusher.network.condition = .down
         let client = pusher.client()
@@ -168,7 +168,7 @@ import Testing
         #expect(told.last?.message.contains("4200: restart.") == true)
     }
 
-    @Test func aServerThatNeverGreetsIsGivenUp() async throws {
+    @Test func `a server that never greets is given up`() async throws {
         let pusher = try await InMemoryPusher()
         pusher.server.faults.isSilent = true
         let client = pusher.client()
@@ -179,7 +179,7 @@ import Testing
         #expect(client.state.name == "connected")
     }
 
-    @Test func aHalfOpenConnectionIsFoundOutAndReplaced() async throws {
+    @Test func `a half open connection is found out and replaced`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -194,7 +194,7 @@ import Testing
         #expect(client.state.name == "connected" && client.socketID != first)
     }
 
-    @Test func anIdleConnectionIsKeptByPingsAndTheRoundTripIsMeasured() async throws {
+    @Test func `an idle connection is kept by pings and the round trip is measured`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client { $0.activityTimeout = .seconds(30) }
         client.connect()
@@ -205,7 +205,7 @@ import Testing
         #expect(client.counters.messagesSent >= 100)
     }
 
-    @Test func theServersPingIsAnswered() async throws {
+    @Test func `the servers ping is answered`() async throws {
         let pusher = try await InMemoryPusher { $0.activityTimeout = .seconds(600) }
         let client = pusher.client()
         client.connect()
@@ -216,7 +216,7 @@ import Testing
         #expect(frames == [.received(socketID: socketID, frame: #"{"event":"pusher:pong","data":{}}"#)])
     }
 
-    @Test func anErrorEventBeforeAPlainCloseSaysWhatTheCloseMeans() async throws {
+    @Test func `an error event before a plain close says what the close means`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -231,7 +231,7 @@ import Testing
         #expect(error.serverCode == 4001)
     }
 
-    @Test func runReturnsAfterDisconnectAndWhenItsTaskIsCancelled() async throws {
+    @Test func `run returns after disconnect and when its task is cancelled`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         let running = Task { try await client.run() }
@@ -246,13 +246,13 @@ import Testing
         #expect(client.state == .disconnected(nil))
     }
 
-    @Test func runThrowsWhenTheClientIsRefused() async throws {
+    @Test func `run throws when the client is refused`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client(key: "another")
         await #expect(throws: PusherError.self) { try await client.run() }
     }
 
-    @Test func whoWaitsForAConnectionIsAnsweredInEveryCase() async throws {
+    @Test func `who waits for a connection is answered in every case`() async throws {
         let pusher = try await InMemoryPusher()
         pusher.network.condition = .down
         let client = pusher.client()
@@ -283,7 +283,7 @@ import Testing
         #expect(await cancelled.value == .cancelled)
     }
 
-    @Test func aConfigurationThatCannotWorkFailsWithTheReason() async throws {
+    @Test func `a configuration that cannot work fails with the reason`() async throws {
         let client = PusherClient(key: "", host: "example.org")
         client.connect()
         guard case .failed(let error) = client.state else {
@@ -314,7 +314,7 @@ import Testing
         Mistake("port") { $0.port = 70_000 }, Mistake("port") { $0.port = 0 }, Mistake("host") { $0.host = "ws://example.org" },
         Mistake("host") { $0.host = "anna:secret@example.org" }, Mistake("path") { $0.path = "app" },
     ])
-    func aConfigurationThatNoClientCanHaveIsRefusedByName(_ mistake: Mistake) async throws {
+    func `a configuration that no client can have is refused by name`(_ mistake: Mistake) async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client(mistake.make)
         client.connect()
@@ -325,7 +325,7 @@ import Testing
     }
 
     /// Each of them means never, alone and added to another.
-    @Test func timeLimitsMayBeAsLongAsCanBeSaid() async throws {
+    @Test func `time limits may be as long as can be said`() async throws {
         let pusher = try await InMemoryPusher()
         for limit in [Duration.seconds(Int64.max), .seconds(Int64.max) * 18] {
             let client = pusher.client {
@@ -345,7 +345,7 @@ import Testing
         }
     }
 
-    @Test func whoWaitsInVainIsToldWhy() async throws {
+    @Test func `who waits in vain is told why`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client { $0.port = 1 }
         let idle = try await #require(throws: PusherError.self) { try await client.connected(within: .zero) }
@@ -358,7 +358,7 @@ import Testing
         client.disconnect()
     }
 
-    @Test func aClientThatIsDroppedClosesItsConnectionAndEndsItsSequences() async throws {
+    @Test func `a client that is dropped closes its connection and ends its sequences`() async throws {
         let pusher = try await InMemoryPusher()
         var client: PusherClient? = pusher.client()
         client?.connect()
@@ -370,7 +370,7 @@ import Testing
         #expect(states.endReason == .ended)
     }
 
-    @Test func aServerThatStopsIsComeBackTo() async throws {
+    @Test func `a server that stops is come back to`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -381,7 +381,7 @@ import Testing
         #expect(client.state.name == "connected")
     }
 
-    @Test func oneSequenceHasEverythingInTheOrderInWhichItHappened() async throws {
+    @Test func `one sequence has everything in the order in which it happened`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client(user: "anna")
         let updates = client.updates()

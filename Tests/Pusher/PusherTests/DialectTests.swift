@@ -82,7 +82,7 @@ struct Dialect: Sendable, CustomTestStringConvertible {
     }
 
     @Test(arguments: Dialect.all)
-    func channelsAreSubscribedAndRefused(dialect: Dialect) async throws {
+    func `channels are subscribed and refused`(dialect: Dialect) async throws {
         let raw = try await self.connected(dialect)
         let channels = try ["one", "private-one", "presence-room", "private-refused"].map { try raw.client.subscribe($0) }
         #expect(channels.prefix(3).map(\.state) == [.subscribed, .subscribed, .subscribed])
@@ -95,7 +95,7 @@ struct Dialect: Sendable, CustomTestStringConvertible {
     }
 
     @Test(arguments: Dialect.all)
-    func membersComeAndGoOnce(dialect: Dialect) async throws {
+    func `members come and go once`(dialect: Dialect) async throws {
         let raw = try await self.connected(dialect)
         let room = try raw.client.subscribe("presence-room")
         #expect(room.members.map(\.id) == ["11", "22"])
@@ -113,7 +113,7 @@ struct Dialect: Sendable, CustomTestStringConvertible {
     }
 
     @Test(arguments: Dialect.all)
-    func pingsAreAnsweredEitherWay(dialect: Dialect) async throws {
+    func `pings are answered either way`(dialect: Dialect) async throws {
         let raw = try await self.connected(dialect)
         raw.server.send(#"{"event":"pusher:ping"\#(dialect.ping)}"#)
         #expect(raw.server.received.take() == [["event": "pusher:pong", "data": [:]]])
@@ -122,7 +122,7 @@ struct Dialect: Sendable, CustomTestStringConvertible {
     }
 
     @Test(arguments: Dialect.all)
-    func errorsAndEventsAreUnderstood(dialect: Dialect) async throws {
+    func `errors and events are understood`(dialect: Dialect) async throws {
         let raw = try await self.connected(dialect)
         let room = try raw.client.subscribe("presence-room")
         let (errors, events) = (raw.client.errors, room.events())
@@ -137,7 +137,7 @@ struct Dialect: Sendable, CustomTestStringConvertible {
         #expect(try seen.first?.decode([String: Bool].self) == ["on": true])
     }
 
-    @Test func anErrorEventAndAPlainCloseKeepTheClientAwayAsReverbMeansIt() async throws {
+    @Test func `an error event and a plain close keep the client away as reverb means it`() async throws {
         for (code, isFinal) in [(4001, true), (4004, true), (4201, false)] {
             let raw = try await RawPusher()
             raw.client.connect()

@@ -6,7 +6,7 @@ import Testing
 
 /// What a server may do, on purpose or not, that must not bring a client off its way.
 @Suite struct HostileServerTests {
-    @Test func whatFollowsAGreetingThatCannotBeUsedBelongsToNoConnection() async throws {
+    @Test func `what follows a greeting that cannot be used belongs to no connection`() async throws {
         let pusher = try await RawPusher(greeting: [
             #"{"event":"pusher:connection_established","data":"{}"}"#,
             #"{"event":"pusher:error","data":{"code":4001,"message":"no such application"}}"#,
@@ -23,7 +23,7 @@ import Testing
         #expect(pusher.client.state == .connecting)
     }
 
-    @Test func aPresenceChannelThatIsRefusedLaterHasNoMembersLeft() async throws {
+    @Test func `a presence channel that is refused later has no members left`() async throws {
         let pusher = try await RawPusher()
         let room = try pusher.client.subscribe("presence-room")
         pusher.client.connect()
@@ -36,7 +36,7 @@ import Testing
         #expect(room.members.isEmpty && room.members.me == nil)
     }
 
-    @Test func aLossThatIsMendedAtOnceIsToldOfToo() async throws {
+    @Test func `a loss that is mended at once is told of too`() async throws {
         let pusher = try await RawPusher()
         pusher.client.connect()
         let errors = pusher.client.errors
@@ -48,7 +48,7 @@ import Testing
     }
 
     @Test(arguments: ["activityTimeout", "pongTimeout", "connectTimeout", "subscriptionTimeout"])
-    func aTimeLimitOfNothingIsNoConfiguration(name: String) async throws {
+    func `a time limit of nothing is no configuration`(name: String) async throws {
         let pusher = try await InMemoryPusher()
         for limit in [Duration.zero, .seconds(-1)] {
             let client = pusher.client {
@@ -68,7 +68,7 @@ import Testing
         }
     }
 
-    @Test func whoWaitsAfterADisconnectIsAnsweredByTheNext() async throws {
+    @Test func `who waits after a disconnect is answered by the next`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         let channel = try client.subscribe("prices")

@@ -104,7 +104,7 @@ private func listen(_ client: PusherClient) async throws {
 }
 
 @Suite(.usesSockets) struct PublicAPITests {
-    @Test @MainActor func aClassOnTheMainActorListens() async throws {
+    @Test @MainActor func `a class on the main actor listens`() async throws {
         let client = makeClient()
         let board = PriceBoard(client)
         let watching = Task { try await board.watch() }
@@ -115,7 +115,7 @@ private func listen(_ client: PusherClient) async throws {
         #expect(board.prices.isEmpty)
     }
 
-    @Test @MainActor func aClassOnTheMainActorFollowsTheState() async throws {
+    @Test @MainActor func `a class on the main actor follows the state`() async throws {
         let client = makeClient()
         let board = PriceBoard(client)
         let watching = Task { await board.watchState() }
@@ -124,7 +124,7 @@ private func listen(_ client: PusherClient) async throws {
         #expect(client.state == .initialized && client.socketID == nil && board.words.isEmpty)
     }
 
-    @Test func anActorListens() async throws {
+    @Test func `an actor listens`() async throws {
         let client = makeClient()
         let chat = Chat(client)
         let joining = Task { try await chat.join() }
@@ -136,16 +136,16 @@ private func listen(_ client: PusherClient) async throws {
         #expect(await chat.failures.isEmpty)
     }
 
-    @Test func anActorRunsAClientUntilItsTaskIsCancelled() async {
+    @Test func `an actor runs a client until its task is cancelled`() async {
         let chat = Chat(makeClient())
         let running = Task { await chat.waitForTheEnd() }
         running.cancel()
         #expect(await running.value == nil)
     }
 
-    @Test func aFunctionOfNoActorListens() async throws { try await listen(makeClient()) }
+    @Test func `a function of no actor listens`() async throws { try await listen(makeClient()) }
 
-    @Test func whatGoesWrongIsTyped() async {
+    @Test func `what goes wrong is typed`() async {
         let client = makeClient()
         do throws(PusherError) {
             try client.subscribe("not allowed")

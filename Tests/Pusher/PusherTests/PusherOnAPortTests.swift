@@ -26,7 +26,7 @@ struct PusherOnAPortTests {
         await server.stop()
     }
 
-    @Test func aWrongKeyIsRefusedWithItsCode() async throws {
+    @Test func `a wrong key is refused with its code`() async throws {
         try await self.withServer { _, makeClient in
             let client = makeClient("another", nil)
             client.connect()
@@ -35,7 +35,7 @@ struct PusherOnAPortTests {
         }
     }
 
-    @Test func theDeepestUserThatIsTakenFitsTheStackOfALoop() async throws {
+    @Test func `the deepest user that is taken fits the stack of a loop`() async throws {
         let info = String(repeating: "[", count: 500) + String(repeating: "]", count: 500)
         let channelData = #"{"user_id":"deep","user_info":\#(info)}"#
         try await self.withServer { server, makeClient in

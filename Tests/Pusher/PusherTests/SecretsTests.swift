@@ -9,7 +9,7 @@ import Testing
 
 @Suite(.usesSockets) struct SecretsTests {
     /// A whole session with everything in it that must not be told, and every line and error that came of it.
-    @Test func noLogLineAndNoErrorHoldsASecretASignatureAUserOrAPayload() async throws {
+    @Test func `no log line and no error holds a secret a signature a user or a payload`() async throws {
         let (lines, clock) = (EventRecorder<String>(), ManualClock())
         let log = LogSink(minimumLevel: .debug) { lines.record("\($0) \($1) \($2)") }
         let network = InMemoryNetwork(clock: clock)
@@ -83,7 +83,7 @@ import Testing
         func encode(to encoder: any Encoder) throws { throw self }
     }
 
-    @Test func whatTheApplicationThrowsIsNamedByItsTypeAndKeptAsAValue() async throws {
+    @Test func `what the application throws is named by its type and kept as a value`() async throws {
         let (lines, net) = (EventRecorder<String>(), try await InMemoryPusher())
         let log = LogSink(minimumLevel: .debug) { lines.record("\($0) \($1) \($2)") }
         let authorizers: [PusherAuthorizer] = [
@@ -124,7 +124,7 @@ import Testing
         HTTPResponse(status: 403, headers: ["X-Token": "answer-token-1"], text: #"{"error":"answer-token-1"}"#),
         HTTPResponse(status: 500, text: String(repeating: "answer-token-1 ", count: 20_000)),
     ])
-    func nothingOfAnApplicationServersAnswerIsLogged(_ answer: HTTPResponse) async throws {
+    func `nothing of an application servers answer is logged`(_ answer: HTTPResponse) async throws {
         let (lines, net) = (EventRecorder<String>(), try await InMemoryPusher())
         let application = try await net.network.listener(host: "app").start(ApplicationServer { _, _ in answer })
         let client = net.client {
@@ -145,7 +145,7 @@ import Testing
     }
 
     /// Over sockets, where the host is looked up and named in errors.
-    @Test func aUserNameInAnAddressIsRefusedAndNotRepeated() async throws {
+    @Test func `a user name in an address is refused and not repeated`() async throws {
         let lines = EventRecorder<String>()
         #expect(throws: TransportError.self) { try PusherAuthorizer.endpoint("https://anna:hunter-1@example.org/auth") }
         do {
@@ -185,7 +185,7 @@ import Testing
     }
 
     /// What a server says that repeats what it was sent.
-    @Test func aServerThatRepeatsOurHeaderFieldsIsNotRepeated() async throws {
+    @Test func `a server that repeats our header fields is not repeated`() async throws {
         let (lines, net) = (EventRecorder<String>(), try await InMemoryPusher())
         let client = net.client {
             $0.headers = ["Authorization": "Bearer header-token-1"]

@@ -44,7 +44,7 @@ private final class Answer: HTTPResponder {
         return self.ask(target, body)
     }
 
-    @Test func theDocumentationsRequestIsAccepted() async {
+    @Test func `the documentations request is accepted`() async {
         let events = self.server.events
         let answer = self.ask(Self.signed, Self.body)
         #expect(answer.head.status == 200 && answer.body == Array("{}".utf8) && answer.head.headers["content-type"] == "application/json")
@@ -61,7 +61,7 @@ private final class Answer: HTTPResponder {
         ("&body_md5=ec365a775a4cd0599faeb73354201b6f", "", "body_md5"), ("auth_key=278", "auth_key=%g78", "percent-encoded"),
         ("&auth_version", "&extra=1&auth_version", "auth_signature is not right"),
     ])
-    func whatIsSignedWronglyIsRefusedWithTheReason(part: String, replacement: String, words: String) async throws {
+    func `what is signed wrongly is refused with the reason`(part: String, replacement: String, words: String) async throws {
         let events = self.server.events
         let range = try #require(Self.signed.firstRange(of: part))
         let answer = self.ask(Self.signed.replacingCharacters(in: range, with: replacement), Self.body)
@@ -69,7 +69,7 @@ private final class Answer: HTTPResponder {
         #expect(await events.pending().isEmpty)
     }
 
-    @Test func anotherBodyAnotherPathAndAnotherMethodAreRefused() {
+    @Test func `another body another path and another method are refused`() {
         #expect(self.ask(Self.signed, Self.body + " ").head.status == 401)
         #expect(self.ask(Self.signed, "").head.status == 401)
         #expect(self.ask(Self.signed, Self.body, method: "GET").head.status == 405)
@@ -84,11 +84,11 @@ private final class Answer: HTTPResponder {
     @Test(
         arguments: [(0, 200), (-600, 200), (600, 200), (-601, 401), (601, 401), (-100_000, 401), (.max - time, 401), (.min, 401)]
             as [(Int64, Int)])
-    func theClocksMayBeTenMinutesApart(offset: Int64, status: Int) {
+    func `the clocks may be ten minutes apart`(offset: Int64, status: Int) {
         #expect(self.publish(Self.body, at: Self.time &+ offset).head.status == status)
     }
 
-    @Test func fieldsAreSortedAndNotEscapedWhenTheyAreSigned() {
+    @Test func `fields are sorted and not escaped when they are signed`() {
         // Written in another order, with a field of the caller's own that has to be escaped.
         let text =
             "POST\n/apps/3/events\nauth_key=278d425bdf160c739803&auth_timestamp=1353088179&auth_version=1.0&body_md5=ec365a775a4cd0599faeb73354201b6f&own=a b&c"
@@ -116,14 +116,14 @@ private final class Answer: HTTPResponder {
         (#"{"name":"\#(String(repeating: "x", count: 201))","data":"x","channel":"one"}"#, 400),
         (#"{"name":"a","data":"x","channel":"\#(String(repeating: "x", count: 201))"}"#, 400),
     ])
-    func whatIsPublishedHasToBeInOrder(body: String, status: Int) async {
+    func `what is published has to be in order`(body: String, status: Int) async {
         let events = self.server.events
         let answer = self.publish(body)
         #expect(answer.head.status == status && (status == 200 || !answer.body.isEmpty))
         #expect(await events.pending().isEmpty == (status != 200))
     }
 
-    @Test func theSendersConnectionIsLeftOut() async throws {
+    @Test func `the senders connection is left out`() async throws {
         let pusher = try await InMemoryPusher()
         let first = RawClient(pusher).send(PusherFrames.subscribe("one"))
         let socketID = pusher.server.socketIDs[0]

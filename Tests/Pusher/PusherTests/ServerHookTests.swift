@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 @Suite struct ServerHookTests {
-    @Test func aClientIsGreetedWhenTheHookHasAcceptedIt() async throws {
+    @Test func `a client is greeted when the hook has accepted it`() async throws {
         let gate = Gate<PusherConnectionAttempt, PusherServerDecision>()
         var hooks = PusherServerHooks()
         hooks.onConnect = { await gate.ask($0) }
@@ -26,7 +26,7 @@ import Testing
     }
 
     @Test(arguments: [(4_003, CloseCode(rawValue: 4_003)), (nil, CloseCode(rawValue: 4_009)), (1_000_000, CloseCode(rawValue: 4_009))])
-    func aClientThatTheHookRefusesHearsWhy(_ code: Int?, _ expected: CloseCode) async throws {
+    func `a client that the hook refuses hears why`(_ code: Int?, _ expected: CloseCode) async throws {
         var hooks = PusherServerHooks()
         hooks.onConnect = { attempt in
             attempt.request.query.contains("client=swift-realtime") ? .refuse(code: code, message: "not you") : .accept
@@ -44,7 +44,7 @@ import Testing
         #expect(pusher.server.socketIDs.isEmpty)
     }
 
-    @Test func aHookIsCancelledWhenItsClientHasGone() async throws {
+    @Test func `a hook is cancelled when its client has gone`() async throws {
         let gate = Gate<PusherConnectionAttempt, PusherServerDecision>()
         var hooks = PusherServerHooks()
         hooks.onConnect = { await gate.ask($0) }
@@ -58,7 +58,7 @@ import Testing
         #expect(await events.pending().isEmpty)
     }
 
-    @Test func aHookMayRefuseASubscription() async throws {
+    @Test func `a hook may refuse a subscription`() async throws {
         var hooks = PusherServerHooks()
         hooks.onSubscribe = { $0.channel == "good" ? .accept : .refuse(code: 4009, message: "not today") }
         let pusher = try await InMemoryPusher(hooks: hooks)
@@ -73,7 +73,7 @@ import Testing
         }
     }
 
-    @Test func clientEventsKeepTheirOrderWhileTheHookIsAsked() async throws {
+    @Test func `client events keep their order while the hook is asked`() async throws {
         let gate = Gate<PusherClientEventAttempt, PusherServerDecision>()
         var hooks = PusherServerHooks()
         hooks.onClientEvent = { await gate.ask($0) }

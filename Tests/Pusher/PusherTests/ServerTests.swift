@@ -8,7 +8,7 @@ import Testing
 
 /// The server before raw frames, without the package's client.
 @Suite struct ServerConnectionTests {
-    @Test func aClientIsGreetedWithASocketIDAndATimeout() async throws {
+    @Test func `a client is greeted with a socket ID and a timeout`() async throws {
         let pusher = try await InMemoryPusher { $0.activityTimeout = .seconds(77) }
         let client = RawClient(pusher)
         let socketID = try #require(pusher.server.socketIDs.first)
@@ -25,7 +25,7 @@ import Testing
         ("/app/key", 4008), ("/app/key?", 4008), ("/app/key?client=x", 4008), ("/app/key?protocol=4", 4007), ("/app/key?protocol=8", 4007),
         ("/app/key?protocol=", 4007), ("/app/key?protocol=seven", 4007), ("/app/key?protocol=%", 4008), ("/app/key?protocol=-7", 4007),
     ])
-    func whoAsksForSomethingElseIsToldWhyAndClosed(target: String, code: Int) async throws {
+    func `who asks for something else is told why and closed`(target: String, code: Int) async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher, target)
         #expect(client.takeErrors() == [code] && client.closeCode == code)
@@ -33,18 +33,18 @@ import Testing
     }
 
     @Test(arguments: ["/app/key?protocol=5", "/app/key?client=js&version=8&protocol=7&flash=false", "/behind/a/path/app/key?protocol=6"])
-    func whoAsksAsClientsDoIsGreeted(target: String) async throws {
+    func `who asks as clients do is greeted`(target: String) async throws {
         let pusher = try await InMemoryPusher()
         #expect(RawClient(pusher, target).takeEvents() == ["pusher:connection_established"])
     }
 
-    @Test func itsEventsFinishWhenItIsDropped() async {
+    @Test func `its events finish when it is dropped`() async {
         let events = PusherServer(app: .random(), network: InMemoryNetwork(clock: ManualClock())).events
         for await _ in events {}
         #expect(events.endReason == .ended)
     }
 
-    @Test func overTheConnectionLimitIs4004UntilSomebodyLeaves() async throws {
+    @Test func `over the connection limit is 4004 until somebody leaves`() async throws {
         let pusher = try await InMemoryPusher { $0.connectionLimit = 1 }
         let first = RawClient(pusher)
         #expect(RawClient(pusher).closeCode == 4004)
@@ -59,7 +59,7 @@ import Testing
         #"{"event":"pusher:unsubscribe"}"#, #"{"event":"pusher:unsubscribe","data":{"channel":null}}"#, #"{"event":"a","channel":{}}"#,
         #"{"event":"pusher:subscribe","data":[[[["#,
     ])
-    func aFrameThatIsNoneIsComplainedOfAndTheNextIsServed(frame: String) async throws {
+    func `a frame that is none is complained of and the next is served`(frame: String) async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher)
         _ = client.take()
@@ -71,14 +71,14 @@ import Testing
     }
 
     @Test(arguments: ["a", "pusher:signin", "pusher:never_heard_of", "pusher_internal:member_added", ""])
-    func anEventThatClientsDoNotSendIsComplainedOf(event: String) async throws {
+    func `an event that clients do not send is complained of`(event: String) async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher)
         _ = client.take()
         #expect(client.send(#"{"event":"\#(event)","channel":"one","data":{}}"#).takeErrors() == [nil])
     }
 
-    @Test func binaryMessagesAreNotHeard() async throws {
+    @Test func `binary messages are not heard`() async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher)
         _ = client.take()
@@ -86,7 +86,7 @@ import Testing
         #expect(client.take().isEmpty && client.endings.all.isEmpty)
     }
 
-    @Test func aServerListensInOnePlaceAtATime() async throws {
+    @Test func `a server listens in one place at a time`() async throws {
         let pusher = try await InMemoryPusher()
         let error = await #expect(throws: TransportError.self) { try await pusher.server.start(on: pusher.network.listener()) }
         #expect(error?.code == .unsupported)
@@ -102,7 +102,7 @@ import Testing
 
     // MARK: Pings
 
-    @Test func aSilentClientIsPingedAndClosedWith4201() async throws {
+    @Test func `a silent client is pinged and closed with 4201`() async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher)
         _ = client.take()
@@ -118,7 +118,7 @@ import Testing
     }
 
     @Test(arguments: [#"{"event":"pusher:pong"}"#, #"{"event":"pusher:ping","data":{}}"#, "nonsense"])
-    func anySignOfLifeKeepsAClient(sign: String) async throws {
+    func `any sign of life keeps a client`(sign: String) async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher)
         for _ in 0..<10 {
@@ -135,7 +135,7 @@ import Testing
 
     // MARK: Faults
 
-    @Test func messagesMayBeHeldBack() async throws {
+    @Test func `messages may be held back`() async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher)
         _ = client.take()
@@ -153,7 +153,7 @@ import Testing
         pusher.clock.advance(by: .seconds(10))
     }
 
-    @Test func noMessageOvertakesOneThatIsHeldBack() async throws {
+    @Test func `no message overtakes one that is held back`() async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher).send(PusherFrames.subscribe("one"))
         _ = client.take()
@@ -169,7 +169,7 @@ import Testing
         #expect(client.takeEvents() == ["d"])
     }
 
-    @Test func messagesMayBeLost() async throws {
+    @Test func `messages may be lost`() async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher).send(PusherFrames.subscribe("one"))
         _ = client.take()
@@ -182,7 +182,7 @@ import Testing
         #expect(client.take().isEmpty && client.endings.all.isEmpty)
     }
 
-    @Test func aSilentServerSaysNothingAndClosesNothing() async throws {
+    @Test func `a silent server says nothing and closes nothing`() async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher)
         _ = client.take()
@@ -200,7 +200,7 @@ import Testing
         #expect(client.endings.all.isEmpty)
     }
 
-    @Test func oneConnectionMayBeSilencedAlone() async throws {
+    @Test func `one connection may be silenced alone`() async throws {
         let pusher = try await InMemoryPusher()
         let first = RawClient(pusher).send(PusherFrames.subscribe("one"))
         let socketID = pusher.server.socketIDs[0]
@@ -215,14 +215,14 @@ import Testing
         pusher.server.silence("nobody")
     }
 
-    @Test func everyNewConnectionMayBeRefused() async throws {
+    @Test func `every new connection may be refused`() async throws {
         let pusher = try await InMemoryPusher()
         let old = RawClient(pusher)
         pusher.server.faults.refuseWith = .init(rawValue: 4100)
         #expect(RawClient(pusher).closeCode == 4100 && old.endings.all.isEmpty)
     }
 
-    @Test func stoppingTellsEverybodyToComeBack() async throws {
+    @Test func `stopping tells everybody to come back`() async throws {
         let pusher = try await InMemoryPusher()
         let clients = (0..<3).map { _ in RawClient(pusher) }
         let events = pusher.server.events
@@ -254,7 +254,7 @@ import Testing
         return client.send(PusherFrames.subscribe(channel, auth: auth, channelData: data))
     }
 
-    @Test func aSecondSubscriptionIsAnErrorAndTheFirstStays() async throws {
+    @Test func `a second subscription is an error and the first stays`() async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher).send(PusherFrames.subscribe("one"))
         _ = client.take()
@@ -268,7 +268,7 @@ import Testing
         #expect(client.take().count == 1)
     }
 
-    @Test func leavingAChannelThatOneIsNotOnChangesNothing() async throws {
+    @Test func `leaving a channel that one is not on changes nothing`() async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher)
         _ = client.take()
@@ -279,14 +279,14 @@ import Testing
     }
 
     @Test(arguments: ["", "with space", "#server-to-user-1", "a/b", "ü", String(repeating: "x", count: 201)])
-    func aBadNameIsRefused(name: String) async throws {
+    func `a bad name is refused`(name: String) async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher)
         _ = client.take()
         #expect(client.send(PusherFrames.subscribe(name)).takeErrors() == [nil])
     }
 
-    @Test func aSignatureHasToBeRight() async throws {
+    @Test func `a signature has to be right`() async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher)
         _ = client.take()
@@ -304,7 +304,7 @@ import Testing
         #expect(client.send(PusherFrames.subscribe("private-one", auth: right)).takeEvents() == ["pusher_internal:subscription_succeeded"])
     }
 
-    @Test func aPresenceSignatureCoversTheUser() async throws {
+    @Test func `a presence signature covers the user`() async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher)
         _ = client.take()
@@ -323,7 +323,7 @@ import Testing
             ])
     }
 
-    @Test func aUserOnTwoConnectionsIsAnnouncedOnceEitherWay() async throws {
+    @Test func `a user on two connections is announced once either way`() async throws {
         let pusher = try await InMemoryPusher()
         let watcher = self.member(pusher, #"{"user_id":"watcher"}"#)
         _ = watcher.take()
@@ -343,7 +343,7 @@ import Testing
         #expect(watcher.take().isEmpty)
     }
 
-    @Test func aFullPresenceChannelTakesNobodyElseButItsMembersAgain() async throws {
+    @Test func `a full presence channel takes nobody else but its members again`() async throws {
         let pusher = try await InMemoryPusher { $0.memberLimit = 2 }
         let clients = (1...3).map { self.member(pusher, #"{"user_id":"\#($0)"}"#) }
         #expect(clients[2].takeErrors().count == 1 && clients[2].endings.all.isEmpty)
@@ -354,7 +354,7 @@ import Testing
         #expect(self.member(pusher, #"{"user_id":"3"}"#).takeEvents() == ["pusher_internal:subscription_succeeded"])
     }
 
-    @Test func clientEventsFollowTheRules() async throws {
+    @Test func `client events follow the rules`() async throws {
         let pusher = try await InMemoryPusher()
         let sender = RawClient(pusher)
         let auth = self.auth(pusher, "private-one")
@@ -387,7 +387,7 @@ import Testing
         #expect(heard.dropFirst().first == #"{"event":"client-b","channel":"private-one","data":"text"}"# && heard.count == 4)
     }
 
-    @Test func dataIsMeasuredWithoutItsEscapes() async throws {
+    @Test func `data is measured without its escapes`() async throws {
         let pusher = try await InMemoryPusher()
         let sender = RawClient(pusher)
         sender.send(PusherFrames.subscribe("private-one", auth: self.auth(pusher, "private-one")))
@@ -401,7 +401,7 @@ import Testing
         #expect(sender.takeErrors() == [4301, 4301])
     }
 
-    @Test func aWatcherOfTheServerSeesEverythingInOrder() async throws {
+    @Test func `a watcher of the server sees everything in order`() async throws {
         let pusher = try await InMemoryPusher()
         let events = pusher.server.events
         let client = RawClient(pusher)

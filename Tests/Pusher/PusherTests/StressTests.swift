@@ -77,7 +77,7 @@ struct StressTests {
     }
 
     @Test(arguments: [1, 2, 3] as [UInt64])
-    func itPassesOverSockets(seed: UInt64) async throws {
+    func `it passes over sockets`(seed: UInt64) async throws {
         let server = PusherServer(app: PusherApp(id: "1", key: "key", secret: "secret"), log: .none)
         let address = try await server.start(on: SocketListener())
         weak var dropped: PusherClient?

@@ -14,7 +14,7 @@ import Testing
 
     // MARK: Signatures
 
-    @Test func theDocumentationsSignaturesComeOut() throws {
+    @Test func `the documentations signatures come out`() throws {
         let vectors = try Self.vectors("signatures")
         #expect(vectors.count == 6)
         for vector in vectors {
@@ -29,7 +29,7 @@ import Testing
         }
     }
 
-    @Test func aRequestIsSignedAsInTheDocumentation() {
+    @Test func `a request is signed as in the documentation`() {
         let body = Array(#"{"name":"foo","channels":["project-3"],"data":"{\"some\":\"data\"}"}"#.utf8)
         let (key, secret) = ("278d425bdf160c739803", "7ad3773142a6692b25b8")
         let target = RequestSignature.sign(
@@ -43,14 +43,14 @@ import Testing
                 == .accepted)
     }
 
-    @Test func aRequestWithoutABodyIsSignedWithoutItsHash() {
+    @Test func `a request without a body is signed without its hash`() {
         let target = RequestSignature.sign(method: "GET", path: "/apps/3/channels", body: [], key: "k", secret: "s", unixTime: 1)
         #expect(!target.contains("body_md5"))
         #expect(RequestSignature.check(method: "GET", target: target, body: [], key: "k", secret: "s", unixTime: 1) == .accepted)
         #expect(RequestSignature.check(method: "GET", target: target, body: [1], key: "k", secret: "s", unixTime: 1) != .accepted)
     }
 
-    @Test func tokensAreEqualOnlyWhole() {
+    @Test func `tokens are equal only whole`() {
         #expect(ChannelSignature.isEqual("a:b", "a:b") && ChannelSignature.isEqual("", ""))
         for other in ["", "a:", "a:b ", "a:B", "a:c"] { #expect(!ChannelSignature.isEqual("a:b", other)) }
     }
@@ -62,7 +62,7 @@ import Testing
         ("/?#[]@!$'()*,;:", "%2F%3F%23%5B%5D%40%21%24%27%28%29%2A%2C%3B%3A"),
         ("\u{0}\r\n\u{7F}", "%00%0D%0A%7F"),
     ])
-    func everythingButUnreservedCharactersIsEncodedAndComesBack(text: String, encoded: String) {
+    func `everything but unreserved characters is encoded and comes back`(text: String, encoded: String) {
         #expect(PercentEncoding.form(text) == encoded)
         #expect(PercentEncoding.decoded(encoded) == text)
     }
@@ -71,7 +71,7 @@ import Testing
         ("a%2fb", "a/b"), ("a+b", "a+b"), ("%", nil), ("%2", nil), ("%2g", nil), ("%g2", nil), ("a%", nil), ("%C3", nil), ("%FF", nil),
         ("ä", "ä"), ("%25%32%30", "%20"),
     ])
-    func whatIsNotEncodedWellIsNoText(text: String, decoded: String?) {
+    func `what is not encoded well is no text`(text: String, decoded: String?) {
         #expect(PercentEncoding.decoded(text) == decoded)
     }
 
@@ -81,11 +81,11 @@ import Testing
             ("a=b=c", ["a", "b=c"]),
             ("&&a=1&", ["a", "1"]), ("a=1&a=2", ["a", "1", "a", "2"]), ("a%3D=%26", ["a=", "&"]), ("a=%", nil), ("%=a", nil),
         ] as [(String, [String]?)])
-    func aQueryIsReadFieldByField(query: String, expected: [String]?) {
+    func `a query is read field by field`(query: String, expected: [String]?) {
         #expect(PercentEncoding.fields(query)?.flatMap { [$0.name, $0.value] } == expected)
     }
 
-    @Test func aPlusIsASpaceOnlyInForms() {
+    @Test func `a plus is a space only in forms`() {
         #expect(PercentEncoding.fields("a+b=c+d", plusIsSpace: true)?.first?.name == "a b")
         #expect(PercentEncoding.decoded("a+b", plusIsSpace: true) == "a b" && PercentEncoding.decoded("%2B", plusIsSpace: true) == "+")
     }
@@ -99,7 +99,7 @@ import Testing
         ("private-encrypted-x", .encrypted),
         ("private-encrypted-cache-x", .encrypted), ("presence-x", .presence), ("presence-cache-x", .presence), ("x-private-y", .public),
     ])
-    func aChannelsKindIsInItsPrefixWithTheDash(name: String, kind: PusherChannelKind) {
+    func `a channels kind is in its prefix with the dash`(name: String, kind: PusherChannelKind) {
         #expect(ChannelName.kind(of: name) == kind)
         #expect(kind.needsAuthorization == (kind != .public) && kind.allowsClientEvents == (kind == .private || kind == .presence))
     }
@@ -109,7 +109,7 @@ import Testing
         ("", false), (" ", false),
         ("a b", false), ("#a", false), ("a/b", false), ("a:b", false), ("ä", false), ("a\u{0}", false), ("a\n", false), ("\"", false),
     ])
-    func aChannelsNameHasTheCharactersThatServersTake(name: String, isGood: Bool) {
+    func `a channels name has the characters that servers take`(name: String, isGood: Bool) {
         #expect((ChannelName.problem(name) == nil) == isGood)
     }
 
@@ -119,7 +119,7 @@ import Testing
         ("pusher_internal:x", false), (String(repeating: "x", count: 200), true), (String(repeating: "x", count: 201), false),
         (String(repeating: "ä", count: 101), false),
     ])
-    func anEventsNameMayBeAnythingThatIsNotTheServices(name: String, isGood: Bool) {
+    func `an events name may be anything that is not the services`(name: String, isGood: Bool) {
         #expect((EventName.problem(name) == nil) == isGood)
     }
 
@@ -130,13 +130,13 @@ import Testing
         ("private-", false), ("", false),
         ("private-ab and private-a", true), ("private-a;private-b", false), ("(private-a)", true),
     ])
-    func aTextNamesAChannelAsAWholeWord(words: String, isNamed: Bool) {
+    func `a text names a channel as a whole word`(words: String, isNamed: Bool) {
         #expect(ChannelName.isNamed("private-a", in: words) == isNamed)
     }
 
     // MARK: Close codes
 
-    @Test func everyCloseCodeHasItsReaction() throws {
+    @Test func `every close code has its reaction`() throws {
         for row in try Self.vectors("close-codes") {
             let expected: PusherCloseCode.Reaction? =
                 switch row["reaction"]?.string {
@@ -155,7 +155,7 @@ import Testing
 
     // MARK: Frames
 
-    @Test func whatAClientWritesIsRightToTheByte() throws {
+    @Test func `what a client writes is right to the byte`() throws {
         for vector in try Self.vectors("client-frames") {
             let (channel, data) = (vector["channel"]?.string ?? "", vector["data"]?.string)
             let message: WebSocketMessage? =
@@ -172,7 +172,7 @@ import Testing
         }
     }
 
-    @Test func whatAServerWritesIsRightToTheByte() {
+    @Test func `what a server writes is right to the byte`() {
         func text(_ message: WebSocketMessage) -> String { String(decoding: message.bytes, as: UTF8.self) }
         #expect(
             text(PusherFrames.connectionEstablished(socketID: "1.2", activityTimeout: 30))
@@ -199,7 +199,7 @@ import Testing
                 == #"{"event":"e","channel":"c","data":"\n\\","user_id":"7"}"#)
     }
 
-    @Test func whatServersSendIsReadAsItIsMeant() throws {
+    @Test func `what servers send is read as it is meant`() throws {
         for vector in try Self.vectors("server-frames") {
             let bytes = Array(try #require(vector["frame"]?.string).utf8)
             try bytes.withUnsafeBytes { bytes in
@@ -219,7 +219,7 @@ import Testing
         ),
         ("plain words", "plain words"), ("}{", "}{"), ("{", "{"), ("deadbeef", "deadbeef"), ("ä {a} b {c} ü", "ä {…} ü"), ("", ""),
     ])
-    func whatAServerQuotesIsLeftOut(words: String, expected: String) {
+    func `what a server quotes is left out`(words: String, expected: String) {
         #expect(ServerError.withoutQuotes(words) == expected)
     }
 }

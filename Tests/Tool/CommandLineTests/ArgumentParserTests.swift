@@ -29,7 +29,7 @@ import Testing
         return arguments
     }
 
-    @Test func optionsMayStandAnywhereAndTakeTheirValueEitherWay() throws {
+    @Test func `options may stand anywhere and take their value either way`() throws {
         for line in ["here a b --key k --count 3 --json", "--key=k here --json a --count=3 b", "--json --count 3 --key k -- here a b"] {
             let arguments = try self.parse(line)
             #expect(arguments.positional("PLACE") == "here")
@@ -40,32 +40,32 @@ import Testing
         }
     }
 
-    @Test func aRepeatableOptionKeepsItsOrder() throws {
+    @Test func `a repeatable option keeps its order`() throws {
         #expect(try self.parse("here a --key k --event x --event=y").texts("event") == ["x", "y"])
     }
 
-    @Test func anOptionStandsInForItsPositional() throws {
+    @Test func `an option stands in for its positional`() throws {
         let arguments = try self.parse("--default a b --key k")
         #expect(arguments.positional("PLACE") == nil)
         #expect(arguments.all("NAME") == ["a", "b"])
     }
 
-    @Test func afterTwoDashesEverythingIsAnArgument() throws {
+    @Test func `after two dashes everything is an argument`() throws {
         #expect(try self.parse("--key k -- here --json -h --").all("NAME") == ["--json", "-h", "--"])
     }
 
-    @Test func aDashAloneAndANegativeNumberAreArguments() throws {
+    @Test func `a dash alone and a negative number are arguments`() throws {
         #expect(try self.parse("here - -1 --key k").all("NAME") == ["-", "-1"])
     }
 
-    @Test func aValueMayHoldAnEqualsSignAndBeginWithADash() throws {
+    @Test func `a value may hold an equals sign and begin with a dash`() throws {
         #expect(try self.parse("here a --key=a=b=").text("key") == "a=b=")
         #expect(try self.parse("here a --key -x").text("key") == "-x")
         #expect(try self.parse("here a --key=--x").text("key") == "--x")
     }
 
     @Test(arguments: ["--help", "-h", "here --count 3 --help", "--json -h --nothing"])
-    func helpNeedsNothingElse(_ line: String) throws {
+    func `help needs nothing else`(_ line: String) throws {
         #expect(try ArgumentParser.parse(line.split(separator: " ").map(String.init), for: Self.spec) == .help)
     }
 
@@ -89,16 +89,16 @@ import Testing
             "The value of --timeout has to be a time from 100 ms to 60 seconds, such as 5, 0.5, 500ms or 2m, not '0'"
         ),
     ])
-    func whatIsWrongIsSaid(_ line: String, _ message: String) {
+    func `what is wrong is said`(_ line: String, _ message: String) {
         #expect(throws: UsageError(["fetch"], message)) { try self.parse(line) }
     }
 
-    @Test func whatIsLeftOverIsRefused() {
+    @Test func `what is left over is refused`() {
         let spec = CommandSpec(path: ["x"], summary: "", description: "", positionals: [PositionalSpec("ONE", "", .optional)])
         #expect(throws: UsageError(["x"], "There is no use for the argument 'b'")) { try ArgumentParser.parse(["a", "b"], for: spec) }
     }
 
-    @Test func anErrorCarriesNoControlCharactersToTheTerminal() {
+    @Test func `an error carries no control characters to the terminal`() {
         let error = UsageError(["x"], "There is no option --\u{1B}[2J")
         #expect(error.sentence == "There is no option --\\u{1b}[2J; see 'realtime x --help'.")
         #expect(UsageError([], "What? Did you mean x?").sentence == "What? Did you mean x? See 'realtime --help'.")
@@ -110,7 +110,7 @@ import Testing
         ("5", Duration.seconds(5)), ("0.5", .milliseconds(500)), ("1.25s", .milliseconds(1250)), ("250ms", .milliseconds(250)),
         ("2m", .seconds(120)), ("1h", .seconds(3600)), ("0", .zero), ("0.000000001", .nanoseconds(1)),
     ])
-    func timesAreRead(_ text: String, _ duration: Duration) {
+    func `times are read`(_ text: String, _ duration: Duration) {
         #expect(ValueKind.duration(.zero ... .seconds(100_000)).parse(text) == .duration(duration))
     }
 
@@ -118,24 +118,24 @@ import Testing
         "", ".5", "5.", "1.2.3", "-1", "+1", "1e3", "nan", "inf", "0x10", "5 s", "5d", "1000001", "99999999999999999999", "٣",
         "0.0000000001",
     ])
-    func whatIsNoTimeIsRefused(_ text: String) {
+    func `what is no time is refused`(_ text: String) {
         #expect(ValueKind.duration(.zero ... .seconds(10_000_000)).parse(text) == nil)
     }
 
     @Test(arguments: ["", "1.0", "+1", "0x1", " 1", "1_000", "9223372036854775808", "-1", "11"])
-    func whatIsNoNumberOfTheRangeIsRefused(_ text: String) {
+    func `what is no number of the range is refused`(_ text: String) {
         #expect(ValueKind.integer(0...10).parse(text) == nil)
     }
 }
 
 @Suite struct SuggestionTests {
     @Test(arguments: [("", "", 0), ("a", "", 1), ("kitten", "sitting", 3), ("ab", "ba", 1), ("count", "cuont", 1), ("same", "same", 0)])
-    func distanceCountsChangesAndSwaps(_ lhs: String, _ rhs: String, _ distance: Int) {
+    func `distance counts changes and swaps`(_ lhs: String, _ rhs: String, _ distance: Int) {
         #expect(Suggestion.distance(lhs, rhs) == distance)
         #expect(Suggestion.distance(rhs, lhs) == distance)
     }
 
-    @Test func whatIsFarIsNotSuggested() {
+    @Test func `what is far is not suggested`() {
         #expect(Suggestion.nearest(to: "x", in: ["json", "help"]) == nil)
         #expect(Suggestion.nearest(to: "publsh", in: ["publish", "subscribe"]) == "publish")
         #expect(Suggestion.nearest(to: "sub", in: ["publish", "subscribe"]) == "subscribe")

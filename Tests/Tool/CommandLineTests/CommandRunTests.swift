@@ -43,7 +43,7 @@ import Testing
         return (status, String(decoding: written, as: UTF8.self), String(decoding: complaints, as: UTF8.self))
     }
 
-    @Test func aCommandThatReturnsEndsWithZero() async throws {
+    @Test func `a command that returns ends with zero`() async throws {
         let result = try await self.run {
             $0.say(.state("connected"))
             return nil
@@ -53,7 +53,7 @@ import Testing
         #expect(result.errors.isEmpty)
     }
 
-    @Test func aFailureIsOneSentenceOnStandardErrorAndALineForPrograms() async throws {
+    @Test func `a failure is one sentence on standard error and a line for programs`() async throws {
         let result = try await self.run { _ in ToolFailure("Nothing listens there.") }
         #expect(result.status == .failed)
         #expect(result.output == #"{"type":"error","message":"Nothing listens there."}"# + "\n")
@@ -63,7 +63,7 @@ import Testing
         #expect(forPeople.errors == "realtime: Bad \\u{1b}[2J.\n")
     }
 
-    @Test func aSignalCancelsTheCommandAndWaitsForItToTidyUp() async throws {
+    @Test func `a signal cancels the command and waits for it to tidy up`() async throws {
         let signals = Signals()
         let result = try await self.run(signals: signals) { console in
             signals.receive(SIGINT)
@@ -75,7 +75,7 @@ import Testing
         #expect(result.output.contains("disconnected"))
     }
 
-    @Test func whoeverStopsACommandIsNotToldThatItWasStopped() async throws {
+    @Test func `whoever stops a command is not told that it was stopped`() async throws {
         let signals = Signals()
         signals.receive(SIGTERM)
         let result = try await self.run(signals: signals) { _ in
@@ -87,7 +87,7 @@ import Testing
         #expect(result.output.isEmpty)
     }
 
-    @Test func aReaderThatGoesEndsTheCommandQuietly() async throws {
+    @Test func `a reader that goes ends the command quietly`() async throws {
         let result = try await self.run(closingReader: true) { console in
             console.say(.state("connected"))
             await Self.untilCancelled()
@@ -98,7 +98,7 @@ import Testing
         #expect(result.errors.isEmpty)
     }
 
-    @Test func anOutputThatCannotBeWrittenIsAFailure() async throws {
+    @Test func `an output that cannot be written is a failure`() async throws {
         let full = try #require(FileHandle(forWritingAtPath: "/dev/full"))
         let errors = ClosedPipe()
         let console = Console(
@@ -115,14 +115,14 @@ import Testing
         #expect(complaint.hasPrefix("realtime: The output cannot be written"))
     }
 
-    @Test func theSecondSignalIsKnownAsSuch() async {
+    @Test func `the second signal is known as such`() async {
         let signals = Signals()
         #expect(signals.receive(SIGINT))
         #expect(!signals.receive(SIGTERM))
         #expect(await signals.first() == SIGINT)
     }
 
-    @Test func linesOfManyThreadsDoNotMix() async throws {
+    @Test func `lines of many threads do not mix`() async throws {
         let line = Line.state(String(repeating: "x", count: 3000))
         let pipe = ClosedPipe()
         let console = Console(.json(terminal: false), output: Output(pipe.writing.fileDescriptor))

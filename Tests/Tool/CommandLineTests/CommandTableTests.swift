@@ -18,11 +18,11 @@ import Testing
         (["pusher", "--help"], .help(["pusher"])), (["pusher", "publish", "-h"], .help(["pusher", "publish"])),
         (["demo", "--help"], .help(["demo"])),
     ])
-    func helpIsThereOnEveryLevel(_ words: [String], _ outcome: CommandTable.Outcome) throws {
+    func `help is there on every level`(_ words: [String], _ outcome: CommandTable.Outcome) throws {
         #expect(try self.table.parse(words) == outcome)
     }
 
-    @Test func aCommandOfAGroupIsFound() throws {
+    @Test func `a command of a group is found`() throws {
         guard case .run(let arguments) = try self.table.parse(["serve", "pusher", "--port", "0"]) else {
             Issue.record("no command was found")
             return
@@ -40,17 +40,17 @@ import Testing
             (["--json"], [], "There is no option --json before the command"),
             (["pusher", "--version"], ["pusher"], "There is no option --version before the command"),
         ] as [([String], [String], String)])
-    func whatIsNoCommandIsRefused(_ words: [String], _ path: [String], _ message: String) {
+    func `what is no command is refused`(_ words: [String], _ path: [String], _ message: String) {
         #expect(throws: UsageError(path, message)) { try self.table.parse(words) }
     }
 
-    @Test func theListShowsEveryCommandThatIsNotHidden() {
+    @Test func `the list shows every command that is not hidden`() {
         #expect(self.table.entries(under: []).map(\.name) == ["serve", "pusher", "demo", "bench"])
         #expect(self.table.entries(under: ["pusher"]).map(\.name) == ["subscribe", "publish"])
     }
 
     @Test(arguments: Self.specs)
-    func everyHelpIsCompleteAndFitsATerminal(_ spec: CommandSpec) {
+    func `every help is complete and fits a terminal`(_ spec: CommandSpec) {
         let help = Help(table: self.table).text(for: spec.path)
         for option in spec.options { #expect(help.contains("--\(option.name)")) }
         for positional in spec.positionals { #expect(help.contains(positional.name)) }
@@ -64,7 +64,7 @@ import Testing
     }
 
     @Test(arguments: Self.specs)
-    func everyExampleIsUnderstood(_ spec: CommandSpec) throws {
+    func `every example is understood`(_ spec: CommandSpec) throws {
         for example in spec.examples {
             let words = example.split(separator: " ").map { String($0.filter { $0 != "'" }) }
             guard case .run(let arguments) = try self.table.parse(words) else {
@@ -76,7 +76,7 @@ import Testing
     }
 
     @Test(arguments: Self.specs)
-    func everySpecHoldsTogether(_ spec: CommandSpec) {
+    func `every spec holds together`(_ spec: CommandSpec) {
         #expect(Set(spec.allOptions.map(\.name)).count == spec.allOptions.count)
         #expect(!spec.summary.hasSuffix("."))
         for (index, positional) in spec.positionals.enumerated() {
@@ -93,7 +93,7 @@ import Testing
         return try make(arguments)
     }
 
-    @Test func subscribeTakesAURLOrACluster() throws {
+    @Test func `subscribe takes AURL or a cluster`() throws {
         let byURL = try self.parse(
             PusherSubscribeCommand.spec, ["wss://host/x", "--key", "k", "a", "b", "--event", "e", "--count", "2", "--timeout", "0.5"],
             PusherSubscribeCommand.init)
@@ -126,13 +126,13 @@ import Testing
             (["ws://host", "a", "private-b", "--key", "k"], "private-b needs a signature; give --secret or --auth-endpoint"),
             (["--cluster", "eu", "presence-a", "--key", "k"], "presence-a needs a signature; give --secret or --auth-endpoint"),
         ] as [([String], String)])
-    func subscribeRefusesWhatDoesNotGoTogether(_ words: [String], _ message: String) {
+    func `subscribe refuses what does not go together`(_ words: [String], _ message: String) {
         #expect(throws: UsageError(["pusher", "subscribe"], message)) {
             try self.parse(PusherSubscribeCommand.spec, words, PusherSubscribeCommand.init)
         }
     }
 
-    @Test func publishTakesDataThatBeginsWithADash() throws {
+    @Test func `publish takes data that begins with a dash`() throws {
         let command = try self.parse(
             PusherPublishCommand.spec,
             ["http://h:1", "--app-id", "a", "--key", "k", "--secret", "s", "--socket-id", "1.2", "--", "c", "e", "--x"],
@@ -141,14 +141,14 @@ import Testing
         #expect(command.socketID == "1.2")
     }
 
-    @Test func serveListensOnThisMachineUnlessToldOtherwise() throws {
+    @Test func `serve listens on this machine unless told otherwise`() throws {
         let command = try self.parse(ServePusherCommand.spec, [], ServePusherCommand.init)
         #expect(command.host == "127.0.0.1")
         #expect(command.port == 0)
         #expect(command.secret == nil)
     }
 
-    @Test func theLineThatAProgramWaitsForHasItsMembersInOrder() {
+    @Test func `the line that a program waits for has its members in order`() {
         let line = ServePusherCommand.ready(url: "http://127.0.0.1:8080", port: 8080, app: "a", key: "k", secret: "s")
         let expected = #"{"ready":true,"url":"http://127.0.0.1:8080","port":8080,"app":"a","key":"k","secret":"s"}"# + "\n"
         #expect(String(decoding: line.json, as: UTF8.self) == expected)

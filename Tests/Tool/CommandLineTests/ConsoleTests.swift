@@ -9,7 +9,7 @@ import Testing
     private func json(_ line: Line) -> String { String(decoding: line.json, as: UTF8.self) }
     private func words(_ line: Line, coloured: Bool = false) -> String { String(decoding: line.words(coloured: coloured), as: UTF8.self) }
 
-    @Test func programsGetOneObjectALine() {
+    @Test func `programs get one object a line`() {
         #expect(self.json(.state("connected")) == #"{"type":"state","state":"connected"}"# + "\n")
         #expect(self.json(.subscribed("a")) == #"{"type":"subscribed","channel":"a"}"# + "\n")
         #expect(self.json(.error("no", code: 4001)) == #"{"type":"error","code":4001,"message":"no"}"# + "\n")
@@ -20,14 +20,14 @@ import Testing
         #expect(self.json(event) == #"{"type":"event","channel":"a","event":"e","data":"{\"x\":\"y\"}"}"# + "\n")
     }
 
-    @Test func peopleGetWordsAndColours() {
+    @Test func `people get words and colours`() {
         let event = Line.event(channel: "a", event: "e", data: "1", userID: "me")
         #expect(self.words(event) == "a e from me 1\n")
         #expect(self.words(.subscribed("a"), coloured: true) == "\u{1B}[32msubscribed\u{1B}[0m to \u{1B}[36ma\u{1B}[0m\n")
     }
 
     @Test(arguments: ["\u{1B}]0;title\u{07}", "a\nb\r\tc", "\u{9B}31m", "\u{7F}", "\u{202E}evil", "\u{2028}", "é😀"])
-    func nothingThatATerminalObeysReachesIt(_ data: String) {
+    func `nothing that a terminal obeys reaches it`(_ data: String) {
         let line = Line.event(channel: data, event: data, data: data)
         let shown = self.words(line).dropLast()
         #expect(
@@ -41,7 +41,7 @@ import Testing
     }
 
     @Test(arguments: ["", "\"\\/", "\u{0}\u{1F}\n\r\t\u{8}\u{C}", "\u{7F}\u{9B}\u{202E}", "é😀\u{10FFFF}"])
-    func programsReadTheDataAsItWasDelivered(_ data: String) throws {
+    func `programs read the data as it was delivered`(_ data: String) throws {
         let line = Line.event(channel: "a", event: "e", data: data)
         for bytes in [line.json, TerminalText.escaped(json: line.json)] {
             let object = try #require(try JSONSerialization.jsonObject(with: Data(bytes)) as? [String: String])
@@ -63,7 +63,7 @@ import Testing
             (false, false, ["TERM": "xterm"], .json(terminal: false)),
             (true, false, [:], .json(terminal: false)),
         ] as [(Bool, Bool, [String: String], Console.Format)])
-    func theReaderDecidesTheFormat(_ json: Bool, _ isTerminal: Bool, _ environment: [String: String], _ format: Console.Format) {
+    func `the reader decides the format`(_ json: Bool, _ isTerminal: Bool, _ environment: [String: String], _ format: Console.Format) {
         #expect(Console.format(json: json, isTerminal: isTerminal) { environment[$0] } == format)
     }
 }

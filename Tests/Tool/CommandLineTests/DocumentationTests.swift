@@ -60,14 +60,14 @@ import Testing
     }
 
     @Test(.enabled(if: Tool.path != nil, "the tool is not beside the tests"))
-    func theDemoShowsWhatTheReadmeShows() async throws {
+    func `the demo shows what the readme shows`() async throws {
         let shown = try #require(try Self.page("README.md").blocks("").first { $0.contains("A server listens") })
         let real = try await Tool.show(["demo"])
         #expect(real.status == 0)
         #expect(Self.normalised(real.output) == Self.normalised(shown + "\n"))
     }
 
-    @Test func everyCommandOfTheToolThatIsShownIsOne() throws {
+    @Test func `every command of the tool that is shown is one`() throws {
         let table = CommandTable(summary: Realtime.summary, groups: Realtime.groups, commands: Realtime.commands.map { $0.spec })
         var count = 0
         for page in try Self.pages() {
@@ -83,7 +83,7 @@ import Testing
         #expect(count >= 4)
     }
 
-    @Test func everyOptionThatTheBenchmarksNameIsOne() throws {
+    @Test func `every option that the benchmarks name is one`() throws {
         let options = BenchCommand.spec.options.map { "--\($0.name)" }
         let named = try Self.page("Sources/Pusher/PusherChannels/Documentation.docc/Benchmarks.md").commands.flatMap { $0 }.filter {
             $0.hasPrefix("--")
@@ -92,7 +92,7 @@ import Testing
         for option in named { #expect(options.contains(option)) }
     }
 
-    @Test func theScriptsThatAreShownAreThere() throws {
+    @Test func `the scripts that are shown are there`() throws {
         var count = 0
         for page in try Self.pages() {
             for command in page.commands {
@@ -104,7 +104,7 @@ import Testing
         #expect(count >= 8)
     }
 
-    @Test func theStepsOfTheCheckAreThoseOfTheTable() throws {
+    @Test func `the steps of the check are those of the table`() throws {
         let script = try String(contentsOf: Self.root.appendingPathComponent("dev/check"), encoding: .utf8)
         let steps = try #require(script.firstMatch(of: /steps=\((?<names>[^)]*)\)/)).names.split(separator: " ").map(String.init)
         let rows = try Self.page("CONTRIBUTING.md").text.split(separator: "\n").drop { !$0.hasPrefix("| step ") }.prefix {
@@ -116,7 +116,7 @@ import Testing
         #expect(named == steps)
     }
 
-    @Test func examplesAndTestsThatAreShownAreThere() throws {
+    @Test func `examples and tests that are shown are there`() throws {
         for page in try Self.pages() {
             for command in page.commands {
                 if command.starts(with: ["swift", "run", "--package-path", "Examples"]), let name = command.last {

@@ -7,7 +7,7 @@ import Testing
 /// The tool as it is run: what only shows in a process of its own.
 @Suite(.usesSockets, .enabled(if: Tool.path != nil, "the tool is not beside the tests"))
 struct ToolProcessTests {
-    @Test func helpAndVersionGoToStandardOutput() async throws {
+    @Test func `help and version go to standard output`() async throws {
         for arguments in [[], ["--help"], ["--version"], ["pusher", "publish", "--help"]] {
             let result = try await Tool.run(arguments)
             #expect(result.status == 0)
@@ -16,7 +16,7 @@ struct ToolProcessTests {
         }
     }
 
-    @Test func wrongUsageIsOneSentenceOnStandardErrorAndStatus2() async throws {
+    @Test func `wrong usage is one sentence on standard error and status 2`() async throws {
         for arguments in [["nothing"], ["serve", "pusher", "--prot", "1"], ["serve", "pusher", "--port", "x"], ["pusher"]] {
             let result = try await Tool.run(arguments)
             #expect(result.status == 2)
@@ -27,7 +27,7 @@ struct ToolProcessTests {
     }
 
     @Test(arguments: [SIGINT, SIGTERM])
-    func aServerSaysThatItIsReadyAndEndsWithASignal(_ signal: Int32) async throws {
+    func `a server says that it is ready and ends with a signal`(_ signal: Int32) async throws {
         let tool = try Tool(["serve", "pusher"])
         let line = await tool.nextLine()
         let ready = try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any])
@@ -37,7 +37,7 @@ struct ToolProcessTests {
         #expect(await tool.ended() == 0)
     }
 
-    @Test func aPortThatIsTakenIsAFailureThatSaysSo() async throws {
+    @Test func `a port that is taken is a failure that says so`() async throws {
         let first = try Tool(["serve", "pusher"])
         let ready = try JSONSerialization.jsonObject(with: Data(await first.nextLine().utf8)) as? [String: Any]
         let port = try #require(ready?["port"] as? Int)
@@ -49,7 +49,7 @@ struct ToolProcessTests {
         #expect(await first.ended() == 0)
     }
 
-    @Test func whatHappensToASubscriberIsToldInOrder() async throws {
+    @Test func `what happens to a subscriber is told in order`() async throws {
         let server = try Tool(["serve", "pusher", "--app-id", "1", "--key", "k", "--secret", "s"])
         let url = try #require(try Self.object(await server.nextLine())["url"] as? String)
         let tool = try Tool(["pusher", "subscribe", url, "--key", "k", "--secret", "s", "--count", "1", "prices", "private-a"])
@@ -74,7 +74,7 @@ struct ToolProcessTests {
         #expect(await server.ended() == 0)
     }
 
-    @Test func aWrongKeyEndsASubscriberWithTheServersReason() async throws {
+    @Test func `a wrong key ends a subscriber with the servers reason`() async throws {
         let server = try Tool(["serve", "pusher"])
         let url = try #require(try Self.object(await server.nextLine())["url"] as? String)
         let result = try await Tool.run(["pusher", "subscribe", url, "--key", "wrong", "prices"])
@@ -85,7 +85,7 @@ struct ToolProcessTests {
         #expect(await server.ended() == 0)
     }
 
-    @Test func whatDidNotComeInTimeIsSaidWithThePlaceAndTheReason() async throws {
+    @Test func `what did not come in time is said with the place and the reason`() async throws {
         let server = try Tool(["serve", "pusher", "--key", "k"])
         let url = try #require(try Self.object(await server.nextLine())["url"] as? String)
         let silent = try await Tool.run(["pusher", "subscribe", url, "--key", "k", "--count", "2", "--timeout", "0.5", "prices"])
@@ -99,7 +99,7 @@ struct ToolProcessTests {
     }
 
     /// The next socket would get its number otherwise, and lines of output would go there.
-    @Test func anOutputThatIsClosedIsAFailure() async throws {
+    @Test func `an output that is closed is a failure`() async throws {
         for words in ["demo", "--help"] {
             let result = try await Tool.run(shell: "exec \"$0\" \(words) >&-")
             #expect(result.status == 1)
