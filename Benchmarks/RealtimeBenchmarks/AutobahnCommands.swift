@@ -50,7 +50,7 @@ extension AutobahnServerCommand: Command {
         console.say(
             Line(["Echoing at ", .init(url, .name)], ["ready": true, "url": .string(url), "port": .integer(address.port)]))
         let end = Waiter<Void>()
-        await end.value { end.fulfil(())?.resume() }
+        await end.value { end.fulfill(())?.resume() }
         await listener.stop()
     }
 }
@@ -68,7 +68,7 @@ private final class EchoPeer: WebSocketEvents {
 
     var firstText: String? { self.text.withLock { $0 } }
 
-    func closed() async { await self.end.value { self.end.fulfil(())?.resume() } }
+    func closed() async { await self.end.value { self.end.fulfill(())?.resume() } }
 
     func opened(_ id: ConnectionID, head: HTTPResponseHead) {}
 
@@ -84,7 +84,7 @@ private final class EchoPeer: WebSocketEvents {
         connection?.flush()
     }
 
-    func closed(_ id: ConnectionID, _ reason: CloseReason) { self.end.fulfil(())?.resume() }
+    func closed(_ id: ConnectionID, _ reason: CloseReason) { self.end.fulfill(())?.resume() }
 }
 
 private final class EchoServer: ListenerHandler {

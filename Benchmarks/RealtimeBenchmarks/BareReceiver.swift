@@ -62,10 +62,10 @@ final class BareReceiver: StreamEvents {
     private func take(_ text: UnsafeRawBufferPointer) {
         guard let frame = try? PusherFrame(scanning: text) else { return }
         let (event, channel, data) = (frame.eventName, frame.channelName, frame.dataText)
-        guard event == LoadMessage.event else { return self.readied.fulfil(())?.resume() ?? () }
+        guard event == LoadMessage.event else { return self.readied.fulfill(())?.resume() ?? () }
         self.characters += (channel?.utf8.count ?? 0) + (data?.utf8.count ?? 0)
         self.count += 1
-        if self.count == self.wanted { self.done.fulfil(processTime())?.resume() }
+        if self.count == self.wanted { self.done.fulfill(processTime())?.resume() }
     }
 
     private static func endOfHead(_ bytes: UnsafeRawBufferPointer) -> Int? {
@@ -76,8 +76,8 @@ final class BareReceiver: StreamEvents {
     func drained(_ stream: SocketStream) {}
 
     func ended(_ stream: SocketStream, _ error: TransportError?) {
-        self.readied.fulfil(())?.resume()
-        self.done.fulfil(.nan)?.resume()
+        self.readied.fulfill(())?.resume()
+        self.done.fulfill(.nan)?.resume()
         stream.close()
     }
 }

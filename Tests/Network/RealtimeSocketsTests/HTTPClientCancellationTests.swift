@@ -10,7 +10,7 @@ struct HTTPClientCancellationTests {
         let asked = Completion()
 
         func resolve(_ host: String, port: Int, _ answer: @escaping @Sendable (Result<[SocketAddress], TransportError>) -> Void) {
-            self.asked.fulfil()
+            self.asked.fulfill()
         }
     }
 
@@ -44,7 +44,7 @@ struct HTTPClientCancellationTests {
 
     @Test func `while the head is waited for`() async throws {
         let arrived = Completion()
-        try await ScriptedServer.run({ _, _ in arrived.fulfil() }) { server in
+        try await ScriptedServer.run({ _, _ in arrived.fulfill() }) { server in
             let error = await self.cancelled(SocketHTTPTransport(), .get(server.endpoint)) { await arrived.wait() }
             #expect(error?.code == .cancelled)
             // The server learns of it at once: nothing is said that could be taken for an answer to wait for.
@@ -62,7 +62,7 @@ struct HTTPClientCancellationTests {
                 do throws(TransportError) {
                     while let piece = try await body.next() {
                         #expect(piece == [UInt8(ascii: "a")])
-                        first.fulfil()
+                        first.fulfill()
                     }
                     return nil
                 } catch {
@@ -87,7 +87,7 @@ struct HTTPClientCancellationTests {
                 return await SocketHTTPTransport().failure(.get(server.endpoint))
             }
             task.cancel()
-            gate.fulfil()
+            gate.fulfill()
             #expect(await task.value?.code == .cancelled)
             #expect(server.connections.entries.isEmpty)
         }

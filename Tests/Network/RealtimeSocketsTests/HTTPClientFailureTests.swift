@@ -256,7 +256,7 @@ struct HTTPClientFailureTests {
                     }
                 }
                 await refused.wait(1)
-                goesOn.fulfil()
+                goesOn.fulfill()
                 return await group.reduce([]) { $0 + $1 }
             }
             #expect(refused.entries == [.unsupported])

@@ -65,7 +65,7 @@ final class RawServer: Sendable {
                 }
             }
             SystemSocket.close(descriptor)
-            shared.ended.fulfil()
+            shared.ended.fulfill()
         }
         try #require(thread).detach()
     }

@@ -201,7 +201,7 @@ extension EventLoop {
     func settle() async {
         for _ in 0..<2 {
             let done = Completion()
-            self.execute { done.fulfil() }
+            self.execute { done.fulfill() }
             await done.wait()
         }
     }

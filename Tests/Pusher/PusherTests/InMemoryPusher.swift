@@ -67,7 +67,7 @@ final class Gate<Question: Sendable, Answer: Sendable>: Sendable {
         let question: Question
         let waiter: Waiter<Answer>
 
-        func answer(_ answer: Answer) { self.waiter.fulfil(answer)?.resume() }
+        func answer(_ answer: Answer) { self.waiter.fulfill(answer)?.resume() }
     }
 
     private let asked = AsyncStream<Asked>.makeStream()

@@ -35,7 +35,7 @@ package final class Waiter<Value: Sendable>: Sendable {
     }
 
     /// The first answer counts. The caller is to be woken outside of all locks.
-    package func fulfil(_ value: Value) -> WakeUp? {
+    package func fulfill(_ value: Value) -> WakeUp? {
         self.state.withLock { state in
             if state.value == nil { state.value = value }
             return state.waiting.take()

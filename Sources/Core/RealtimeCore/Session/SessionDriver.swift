@@ -325,7 +325,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
                 if case .running(let cancel?) = state.works.take(id) { deferred.add(.run(cancel)) }
             case .resume(let id, let outcome):
                 state.waiterDeadlines.set(id, nil)
-                deferred.wake(state.waiters.take(id)?.fulfil(outcome))
+                deferred.wake(state.waiters.take(id)?.fulfill(outcome))
             case .endConsumers(let ids, let reason):
                 for id in ids { self.end(id, reason, &state, now, &deferred) }
             case .finish(let reason):

@@ -141,7 +141,7 @@ final class HTTPClientExchange: StreamEvents, TimerClient {
             state.end(outcome)
             if state.isCancelled { state.body = [] }
             if state.deadline.isSet {
-                _ = state.deadline.move(to: nil)
+                _ = state.deadline.setDeadline(nil)
                 self.loop.schedule(self, at: nil)
             }
             return (state.stream.take(), state.waiting.take())
@@ -174,7 +174,7 @@ final class HTTPClientExchange: StreamEvents, TimerClient {
             self.expectSigns(&state)
             if state.body.count > Self.bodyBacklog, !state.isPaused {
                 state.isPaused = true
-                _ = state.deadline.move(to: nil)
+                _ = state.deadline.setDeadline(nil)
                 stream.pauseReading()
             }
             return head != nil || !state.body.isEmpty ? state.waiting.take() : nil
@@ -227,14 +227,14 @@ final class HTTPClientExchange: StreamEvents, TimerClient {
     /// The server has the whole idle time from now on.
     private func expectSigns(_ state: inout State) {
         guard case .running = state.outcome, !state.isPaused else { return }
-        if let wish = state.deadline.move(to: self.loop.now + self.idleTimeout) { self.loop.schedule(self, at: wish) }
+        if let wish = state.deadline.setDeadline(self.loop.now + self.idleTimeout) { self.loop.schedule(self, at: wish) }
     }
 
     func timerFired() {
         let isOver = self.state.withLock { state -> Bool in
-            switch state.deadline.wokenUp(now: self.loop.now) {
-            case .nothing: return false
-            case .later(let instant):
+            switch state.deadline.fired(now: self.loop.now) {
+            case .idle: return false
+            case .early(let instant):
                 self.loop.schedule(self, at: instant)
                 return false
             case .due:

@@ -342,7 +342,7 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
 
     private func setLimit(_ duration: Duration?) {
         let loop = self.stream.loop
-        if let wish = self.deadline.move(to: duration.map { loop.now.advanced(by: $0) }) { loop.schedule(self, at: wish) }
+        if let wish = self.deadline.setDeadline(duration.map { loop.now.advanced(by: $0) }) { loop.schedule(self, at: wish) }
     }
 
     /// On the stream's loop: there will be no limit any more, so the clock need not wait for one.
@@ -352,9 +352,9 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
     }
 
     func timerFired() {
-        switch self.deadline.wokenUp(now: self.stream.loop.now) {
-        case .nothing: return
-        case .later(let instant): return self.stream.loop.schedule(self, at: instant)
+        switch self.deadline.fired(now: self.stream.loop.now) {
+        case .idle: return
+        case .early(let instant): return self.stream.loop.schedule(self, at: instant)
         case .due: break
         }
         switch self.phase {

@@ -30,7 +30,7 @@ final class RunningListener: Sendable {
                 (state.all.removeValue(forKey: ObjectIdentifier(stream)), state.all.isEmpty ? state.emptied : nil)
             }
             gone?.forgetLimits()
-            emptied?.fulfil()
+            emptied?.fulfill()
         }
 
         func stopAdding() { self.state.withLock { $0.isStopping = true } }
@@ -41,7 +41,7 @@ final class RunningListener: Sendable {
                 state.emptied = completion
                 return state.all.isEmpty
             }
-            if isEmpty { completion.fulfil() }
+            if isEmpty { completion.fulfill() }
         }
     }
 
@@ -93,7 +93,7 @@ final class RunningListener: Sendable {
         let done = Completion()
         let thread = PosixThread("realtime-stop") {
             for loop in loops { loop.shutdown() }
-            done.fulfil()
+            done.fulfill()
         }
         guard let thread else {
             for loop in loops { loop.shutdown() }
@@ -113,7 +113,7 @@ final class Completion: Sendable, TimerClient {
 
     private let state = Lock(State())
 
-    func fulfil() {
+    func fulfill() {
         let waiting = self.state.withLock { state -> [WakeUp] in
             state.isFulfilled = true
             defer { state.waiting = [] }
@@ -123,7 +123,7 @@ final class Completion: Sendable, TimerClient {
     }
 
     /// Its time limit has run out.
-    func timerFired() { self.fulfil() }
+    func timerFired() { self.fulfill() }
 
     func wait() async {
         await withUnsafeContinuation { (wakeUp: WakeUp) in

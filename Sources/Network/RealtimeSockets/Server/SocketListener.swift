@@ -123,6 +123,6 @@ public final class SocketListener: Listener {
         }
         await run.stop()
         self.state.withLock { $0 = .idle }
-        completion.fulfil()
+        completion.fulfill()
     }
 }
