@@ -33,6 +33,6 @@ private func readMeaning(_ frame: PusherFrame) {
     _ = ServerError(frame)
     _ = try? PresenceUser(value)
     _ = try? PresenceUser.list(value)
-    _ = ChannelName.problem(frame.eventName)
-    _ = EventName.problem(frame.eventName)
+    _ = ChannelName.validationError(frame.eventName)
+    _ = EventName.validationError(frame.eventName)
 }

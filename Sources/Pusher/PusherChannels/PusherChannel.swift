@@ -54,9 +54,9 @@ public final class PusherChannel: Sendable {
         guard EventName.isClientEvent(event) else {
             throw PusherError(.invalidEventName, "The names of clients' events begin with client-, as in client-\(event).")
         }
-        if let problem = EventName.problem(event) { throw PusherError(.invalidEventName, problem) }
+        if let problem = EventName.validationError(event) { throw PusherError(.invalidEventName, problem) }
         // Straight into the message, outside of any lock: `data` is encoded by its own code.
-        var bytes = PusherFrames.beginClientEvent(event, channel: self.name, room: 192)
+        var bytes = PusherFrames.beginClientEvent(event, channel: self.name, capacity: 192)
         let start = bytes.count
         do {
             try JSONValueEncoder().encode(data, to: &bytes)

@@ -124,7 +124,7 @@ public final class PusherClient: Sendable {
     /// It throws ``PusherError/Code/invalidChannelName`` when no server would accept the name.
     @discardableResult
     public func subscribe(_ name: String) throws(PusherError) -> PusherChannel {
-        if let problem = ChannelName.problem(name) { throw PusherError(.invalidChannelName, problem) }
+        if let problem = ChannelName.validationError(name) { throw PusherError(.invalidChannelName, problem) }
         var place = 0
         self.driver.step { place = $0.subscribe(name, now: $1, &$2) }
         return PusherChannel(name, self, place: place)

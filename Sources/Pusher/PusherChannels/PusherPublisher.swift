@@ -43,12 +43,12 @@ public struct PusherPublisher: Sendable {
     /// when the service was not to be reached, and ``PusherError/Code/refused`` with the service's words when it
     /// refused. It is not tried again.
     public func publish(_ event: String, to channels: [String], data: String, except socketID: String? = nil) async throws(PusherError) {
-        if let problem = EventName.problem(event) { throw PusherError(.invalidEventName, problem) }
+        if let problem = EventName.validationError(event) { throw PusherError(.invalidEventName, problem) }
         guard (1...100).contains(channels.count) else {
             throw PusherError(.invalidChannelName, "An event goes to 1 to 100 channels at a time, not to \(channels.count).")
         }
         for channel in channels {
-            if let problem = ChannelName.problem(channel) { throw PusherError(.invalidChannelName, problem) }
+            if let problem = ChannelName.validationError(channel) { throw PusherError(.invalidChannelName, problem) }
         }
         guard data.utf8.count <= EventName.maximumDataSize else {
             throw PusherError(.dataTooLarge, "The data has \(data.utf8.count) bytes; the service takes \(EventName.maximumDataSize).")
@@ -71,7 +71,7 @@ public struct PusherPublisher: Sendable {
         }
         let status = response.head.status
         guard (200...299).contains(status) else {
-            let body = ServerError.withoutQuotes(String(decoding: response.body.prefix(300), as: UTF8.self))
+            let body = ServerError.redacted(String(decoding: response.body.prefix(300), as: UTF8.self))
             let words = body.split(whereSeparator: \.isNewline).joined(separator: " ")
             let what = "\(self.endpoint.origin) refused the event with status \(status)\(words.isEmpty ? "." : ": \(words)")"
             throw PusherError(.refused, what, status: status)

@@ -156,14 +156,14 @@ extension PusherSession {
         self.tell(.error(error), self.errorRoute, &effects)
         // It does not say for which subscription it is meant, so it is given to the one it names, or to the only one
         // that waits for an answer with a signature.
-        if server.words.hasPrefix("Existing subscription") { return }
+        if server.text.hasPrefix("Existing subscription") { return }
         let waiting = self.channels.indices.filter { index in
             guard let record = self.channels[index], case .subscribing = record.machine.state else { return false }
             return true
         }
         let signed = waiting.filter { self.channels[$0]?.kind.needsAuthorization == true }
         // A public channel may be called "the".
-        let named = waiting.first { self.name($0) == channel } ?? signed.first { ChannelName.isNamed(self.name($0), in: server.words) }
+        let named = waiting.first { self.name($0) == channel } ?? signed.first { ChannelName.isNamed(self.name($0), in: server.text) }
         let only = signed.count == 1 && (server.code == nil || server.code == 4009) ? signed.first : nil
         guard let index = named ?? only else {
             // What is said of no subscription may be why the connection ends.

@@ -183,7 +183,7 @@ struct PusherSession: ReconnectingSession {
                 guard !self.useTLS else { return .never }
                 self.useTLS = true
                 return .immediately
-            case .refused: return .never
+            case .fail: return .never
             case .reconnect(let decision): return decision
             }
         default: return .afterBackoff()
@@ -209,7 +209,7 @@ struct PusherSession: ReconnectingSession {
             let token = field.value.split(separator: " ").last ?? ""
             if token.utf8.count >= 6 { words = words.replacing(token, with: "…") }
         }
-        return ServerError.withoutQuotes(String(words.prefix(500)))
+        return ServerError.redacted(String(words.prefix(500)))
     }
 
     private func redacted(_ reason: CloseReason) -> CloseReason {

@@ -1,53 +1,36 @@
-public import RealtimeCore
-
-/// An application of the embedded server.
+/// An app of an embedded server: its credentials and its limits.
 public struct PusherApp: Sendable, Hashable {
-    /// Its ID, for the HTTP API.
+    /// The ID of the app, which the HTTP API uses.
     public var id: String
-    /// Its key, for clients.
+    /// The key, with which clients connect.
     public var key: String
-    /// Its secret, for whoever signs.
+    /// The secret, with which subscriptions and requests to the HTTP API are signed.
     public var secret: String
     /// Whether clients may send events to each other.
     public var allowsClientEvents = true
-    /// How many events a client may send in a second; what is over it is answered with error 4301.
+    /// The maximum number of client events per second and connection. The server rejects further events with error 4301.
     public var clientEventsPerSecond = 10
-    /// How many members a presence channel may have.
+    /// The maximum number of members of a presence channel.
     public var memberLimit = 100
-    /// How many connections it may have; more are closed with 4004.
+    /// The maximum number of connections. The server rejects further connections with close code 4004.
     public var connectionLimit = Int.max
-    /// What clients are told to do: ping after so long without a message. The server pings after it too.
+    /// How long a connection may be inactive before the client sends a ping. The server also pings after this time.
     public var activityTimeout: Duration = .seconds(120)
-    /// How long a client may take to answer the server's ping, before it is closed with 4201.
+    /// How long the server waits for a response to its ping before it closes the connection with code 4201.
     public var pongTimeout: Duration = .seconds(30)
 
-    /// An application.
+    /// Creates an app with the given credentials and default limits.
     public init(id: String, key: String, secret: String) {
         self.id = id
         self.key = key
         self.secret = secret
     }
 
-    /// An application made up on the spot.
+    /// Creates an app with random credentials.
     public static func random() -> PusherApp {
         func letters(_ count: Int) -> String {
             String((0..<count).map { _ in "abcdefghijklmnopqrstuvwxyz0123456789".randomElement() ?? "x" })
         }
         return PusherApp(id: "\(Int.random(in: 100_000..<1_000_000))", key: letters(20), secret: letters(20))
     }
-}
-
-/// What goes wrong on purpose.
-public struct PusherServerFaults: Sendable, Hashable {
-    /// How long every message to a client is held back.
-    public var delay: Duration = .zero
-    /// Which part of the messages to clients is lost, from 0 to 1.
-    public var dropRate: Double = 0
-    /// Nothing is sent to anybody, and nothing that comes is answered, while connections stay open.
-    public var isSilent = false
-    /// Every new connection is closed with this code.
-    public var refuseWith: CloseCode?
-
-    /// None.
-    public init() {}
 }

@@ -1,8 +1,9 @@
 import RealtimeSystem
 import PusherWire
 public import RealtimeCore
+import RealtimeTransports
 
-/// A Pusher Channels server inside the program: for tests, for trying things out, for a demo.
+/// A Pusher Channels server that runs inside a program, for tests, development and demos.
 ///
 /// ```swift
 /// let app = PusherApp.random()
@@ -10,11 +11,15 @@ public import RealtimeCore
 /// let address = try await server.start(on: network.listener())
 /// server.publish("price", to: "prices", data: #"{"value":12}"#)
 /// ```
-/// It speaks protocol 7 with public, private and presence channels and client events, and takes events over the HTTP
-/// API. Clients hear of what is published in the order in which it was published.
-public final class PusherServer: ListenerHandler {
-    /// The application it serves.
+/// The server implements protocol 7 with public, private and presence channels and client events, and publishes events that arrive
+/// over the HTTP API. The subscribers of a channel receive events in the order in which they were published.
+///
+/// Keep a reference to the server for as long as it is needed. Releasing it closes its connections (close code 1001) and stops its
+/// listener; to ask clients to reconnect and to wait until all connections have ended, call ``stop()``.
+public final class PusherServer: Sendable {
+    /// The app that the server serves.
     public let app: PusherApp
+    let handler: PusherServerHandler
     private let driver: SessionDriver<PusherServerMachine>
     private let unixTime: @Sendable () -> Int64
     private let listener = Lock<(any Listener)?>(nil)
@@ -25,161 +30,196 @@ public final class PusherServer: ListenerHandler {
     ) {
         self.app = app
         self.unixTime = unixTime ?? { Self.secondsSince1970() }
-        let questions = PusherServerMachine.Questions(
-            connections: hooks.onConnect != nil, subscriptions: hooks.onSubscribe != nil, clientEvents: hooks.onClientEvent != nil)
-        let machine = PusherServerMachine(app, asks: questions, seed: seed)
+        let machine = PusherServerMachine(app, hooks: hooks.enabled, seed: seed)
         let dependencies = SessionDriver<PusherServerMachine>.Dependencies(
             transport: NoTransport(), time: time, log: log, subsystem: "pusher-server"
         ) { work, finished in
-            // A hook needs a task to run in; it is cancelled when its client has gone.
-            let task = Task { finished(await hooks.verdict(on: work)) }
+            // A hook is asynchronous and needs a task to run in. The driver cancels it when its result is no longer needed.
+            let task = Task { finished(await hooks.decision(about: work)) }
             return { task.cancel() }
         }
         self.driver = SessionDriver(machine, in: dependencies)
+        self.handler = PusherServerHandler(app: app, driver: self.driver, unixTime: self.unixTime)
     }
 
-    deinit { self.driver.shutDown() }
+    deinit {
+        // The handler first, so that no client connects again before the listener has stopped.
+        self.handler.shutDown()
+        self.driver.step { machine, _, effects in machine.release(&effects) }
+        self.driver.shutDown()
+        guard let listener = self.listener.withLock({ $0.take() }) else { return }
+        // Stopping is asynchronous, which a deinitializer cannot be. The task holds only the listener, and ends when it has stopped.
+        Task { await listener.stop() }
+    }
 
-    /// A server for clients on the same in-memory network. The network's time is its time.
+    /// Creates a server for clients on the same in-memory network. The server uses the network's clock.
     public convenience init(
         app: PusherApp, network: InMemoryNetwork, hooks: PusherServerHooks = PusherServerHooks(), log: LogSink = .standard
     ) {
         self.init(app: app, hooks: hooks, time: network.time, log: log, seed: 1)
     }
 
-    /// Begins to accept clients. A server listens in one place at a time.
+    /// Creates a server for clients on sockets. Start it on a `SocketListener`.
+    public convenience init(app: PusherApp, hooks: PusherServerHooks = PusherServerHooks(), log: LogSink = .standard) {
+        self.init(app: app, hooks: hooks, time: Transports.standard.time, log: log)
+    }
+
+    /// Starts accepting clients.
     ///
-    /// It throws what the listener throws, such as `addressInUse`, and `unsupported` when the server listens already.
+    /// A server has one listener at a time. After ``stop()`` it can be started again.
+    ///
+    /// - Parameter listener: A listener that has not been started, such as a `SocketListener` or an ``InMemoryListener``.
+    /// - Returns: The address at which clients reach the server.
+    /// - Throws: The error of the listener, such as ``TransportError/Code/addressInUse``, or ``TransportError/Code/unsupported`` if
+    ///   the server is already started.
     public func start(on listener: any Listener) async throws(TransportError) -> ListenerAddress {
         let isFree = self.listener.withLock { current -> Bool in
             guard current == nil else { return false }
             current = listener
             return true
         }
-        guard isFree else { throw TransportError(.unsupported, "This server listens already: stop it first, or make another one.") }
+        guard isFree else {
+            throw TransportError(.unsupported, "The server is already started. Call stop() first, or create another server.")
+        }
         do throws(TransportError) {
-            return try await listener.start(self)
+            return try await listener.start(self.handler)
         } catch {
             self.listener.withLock { $0 = nil }
             throw error
         }
     }
 
-    /// Tells every client to come back soon (4200), and returns when all connections have ended.
+    /// Stops the server: asks every client to reconnect soon (close code 4200) and stops the listener.
+    ///
+    /// Returns when all connections have ended. If the server is not started, the method returns immediately.
     public func stop() async {
         self.driver.stop()
         await self.listener.withLock { $0.take() }?.stop()
     }
 
-    /// Publishes an event to everybody on a channel, apart from one connection.
+    /// Publishes an event to the subscribers of a channel.
+    ///
+    /// - Parameters:
+    ///   - event: The name of the event.
+    ///   - channel: The name of the channel.
+    ///   - data: The data of the event, usually JSON. It is sent as it is.
+    ///   - socketID: The socket ID of a connection that does not receive the event, or `nil` for none.
     public func publish(_ event: String, to channel: String, data: String, except socketID: String? = nil) {
         self.driver.step { $0.publish(event, to: channel, data: data, except: socketID, now: $1, &$2) }
     }
 
-    /// What goes wrong on purpose, from now on.
+    /// The faults that the server injects. Changes take effect immediately.
     public var faults: PusherServerFaults {
         get { self.driver.read { $0.faults } }
         set { self.driver.step { machine, _, _ in machine.faults = newValue } }
     }
 
-    /// What happens from now on. It finishes when the server is dropped.
+    /// The events of the server from now on.
+    ///
+    /// Each access returns a new sequence. It buffers up to 100,000 events and then drops the oldest. It finishes when the server is
+    /// released.
     public var events: EventSequence<PusherServerEvent> {
         self.driver.makeSequence(.dropOldest(100_000), lifetime: .client) { events, output in
             output.append(contentsOf: events)
         } register: { machine, id, _ in
-            machine.listen(id)
+            machine.addConsumer(id)
         }
     }
 
-    /// The connections that are open, by their socket IDs.
-    public var socketIDs: [String] { self.driver.read { $0.connections.values.filter(\.isGreeted).map(\.socketID).sorted() } }
+    /// The socket IDs of the established connections, sorted.
+    public var socketIDs: [String] {
+        self.driver.read { machine in
+            machine.connections.values.compactMap { if case .established = $0.state { $0.socketID } else { nil } }.sorted()
+        }
+    }
 
-    /// Who is on a channel, by socket ID, in the order in which they came.
+    /// Returns the socket IDs of a channel's subscribers, in the order of their subscriptions.
     public func subscribers(of channel: String) -> [String] {
         self.driver.read { machine in (machine.channels[channel]?.subscribers ?? []).compactMap { machine.connections[$0]?.socketID } }
     }
 
-    // MARK: Faults of one connection
+    // MARK: One connection
 
-    /// Closes a connection with a code.
+    /// Closes a connection with a close code. Does nothing if no connection has the socket ID.
     public func close(_ socketID: String, _ code: CloseCode, reason: String = "") {
-        self.driver.step { machine, now, effects in
-            machine.order(socketID, now: now, &effects) { $2.commands.append(.close($1, code, reason: reason)) }
-        }
+        self.driver.step { machine, _, effects in machine.close(socketID, code, reason: reason, &effects) }
     }
 
-    /// Cuts a connection without a goodbye.
+    /// Drops a connection without a close frame. Does nothing if no connection has the socket ID.
     public func drop(_ socketID: String) {
-        self.driver.step { machine, now, effects in
-            var dropped: ConnectionID?
-            machine.order(socketID, now: now, &effects) { _, id, effects in
-                effects.commands.append(.abandon(id))
-                dropped = id
-            }
-            let reason = CloseReason.transport(TransportError(.reset, "The server was told to drop the connection."))
-            if let dropped { machine.closed(dropped, reason, now: now, &effects) }
-        }
+        self.driver.step { machine, now, effects in machine.drop(socketID, now: now, &effects) }
     }
 
-    /// Stops hearing and answering a connection, without closing it.
+    /// Makes a connection silent, or ends its silence. Does nothing if no connection has the socket ID.
+    ///
+    /// The server sends nothing on a silent connection and ignores what it receives, and keeps the connection open.
     public func silence(_ socketID: String, _ isSilent: Bool = true) {
-        self.driver.step { machine, now, effects in
-            machine.order(socketID, now: now, &effects) { connection, _, _ in connection.isSilent = isSilent }
-        }
+        self.driver.step { machine, _, _ in machine.setSilent(socketID, isSilent) }
     }
 
-    /// Sends a connection a text as it is, right or wrong.
+    /// Sends a text message to a client as it is, whether or not it is a valid frame, and regardless of ``faults``. Does nothing if no
+    /// connection has the socket ID.
     public func send(_ frame: String, to socketID: String) {
-        self.driver.step { machine, now, effects in
-            machine.order(socketID, now: now, &effects) { $2.commands.append(.send($1, .text(frame))) }
-        }
+        self.driver.step { machine, _, effects in machine.sendRaw(frame, to: socketID, &effects) }
     }
 
     private static func secondsSince1970() -> Int64 { Int64(time(nil)) }
+}
 
-    // MARK: From the listener
+/// Something that happened on a server, for tests and logs.
+public enum PusherServerEvent: Sendable, Hashable {
+    /// A connection was established.
+    case connected(socketID: String)
+    /// An established connection ended.
+    case disconnected(socketID: String, CloseReason)
+    /// The server received a text message. Messages on a silent connection are not reported.
+    case received(socketID: String, frame: String)
+    /// A client subscribed to a channel. On a presence channel, the user ID is that of the member.
+    case subscribed(socketID: String, channel: String, userID: String?)
+    /// The server rejected a subscription with a message for the client.
+    case subscriptionRejected(socketID: String, channel: String, message: String)
+    /// A subscription ended, because the client unsubscribed or its connection ended.
+    case unsubscribed(socketID: String, channel: String)
+    /// A client sent an event to the other subscribers of a channel.
+    case clientEvent(socketID: String, channel: String, name: String, data: String)
+    /// An event was published, over the HTTP API or by ``PusherServer/publish(_:to:data:except:)``.
+    case published(channel: String, name: String, subscribers: Int)
+}
 
-    /// For the listener: every WebSocket is accepted.
-    public func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
-        // Whom it does not want it tells so with a code, which a refused upgrade could not carry.
-        .accept(subprotocol: nil)
-    }
+/// Faults that a server injects, to test how clients handle them.
+public struct PusherServerFaults: Sendable, Hashable {
+    /// How long the server holds back each message. Messages on a connection keep their order.
+    public var delay: Duration = .zero
+    /// The probability that a message to a client is lost, from 0 to 1.
+    public var dropRate: Double = 0
+    /// Whether the server sends nothing and ignores what it receives, while connections stay open.
+    public var isSilent = false
+    /// The close code with which the server rejects new connections, or `nil` to accept them.
+    public var rejectionCode: CloseCode?
 
-    /// For the listener: greets the client, or closes with the reason why it is refused.
-    public func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
-        self.driver.adopt(connection, id: id) { $0.accepted(id, request, now: $1, &$2) }
-        return self.driver
-    }
-
-    /// For the listener: a request to the HTTP API. It is answered before this returns.
-    public func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
-        switch PusherServerAPI.handle(request, body: body, app: self.app, unixTime: self.unixTime()) {
-        case .answer(let response): responder.respond(response)
-        case .publish(let publication):
-            self.driver.step { machine, now, effects in
-                for channel in publication.channels {
-                    machine.publish(publication.event, to: channel, data: publication.data, except: publication.except, now: now, &effects)
-                }
-            }
-            responder.respond(PusherServerAPI.accepted)
-        }
-    }
+    /// Creates a value without faults.
+    public init() {}
 }
 
 extension PusherServerHooks {
-    /// What nobody is asked about is accepted.
-    fileprivate func verdict(on work: PusherServerMachine.Work) async -> PusherServerDecision {
+    fileprivate var enabled: PusherServerMachine.Hooks {
+        PusherServerMachine.Hooks(
+            connections: self.authorizeConnection != nil, subscriptions: self.authorizeSubscription != nil,
+            clientEvents: self.authorizeClientEvent != nil)
+    }
+
+    fileprivate func decision(about work: PusherServerMachine.Work) async -> PusherServerDecision {
         switch work {
-        case .connection(let attempt): await self.onConnect?(attempt) ?? .accept
-        case .subscription(let attempt): await self.onSubscribe?(attempt) ?? .accept
-        case .clientEvent(let attempt): await self.onClientEvent?(attempt) ?? .accept
+        case .connection(let attempt): await self.authorizeConnection?(attempt) ?? .accept
+        case .subscription(let attempt): await self.authorizeSubscription?(attempt) ?? .accept
+        case .clientEvent(let attempt): await self.authorizeClientEvent?(attempt) ?? .accept
         }
     }
 }
 
-/// A server makes no connections.
+/// The driver requires a transport, and a server opens no connections.
 private struct NoTransport: WebSocketTransport {
     func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
-        preconditionFailure("a server was told to connect")
+        preconditionFailure("A server does not open connections.")
     }
 }

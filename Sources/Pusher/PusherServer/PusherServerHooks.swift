@@ -1,56 +1,62 @@
 public import RealtimeCore
 
-/// What the server asks of whoever runs it.
+/// Closures that decide what a server accepts, in addition to the rules of the protocol.
 ///
-/// A hook runs in a task of its own, never on the receive path: what is asked about waits, everything else goes on. The
-/// task is cancelled when the connection that it is about has gone, or when the client no longer wants what it asked for.
+/// A closure that is `nil` accepts everything. Hooks run in tasks of their own, so a hook that suspends delays only what it decides
+/// about. The task is cancelled when the decision is no longer needed: the connection ended, or the client unsubscribed.
 public struct PusherServerHooks: Sendable {
-    /// Asked before a client with the right key is greeted. It is refused with the code as a close code, 4009 for `nil`.
-    public var onConnect: (@Sendable (PusherConnectionAttempt) async -> PusherServerDecision)?
-    /// Asked before each subscription is accepted. A refusal is a subscription error for the client.
-    public var onSubscribe: (@Sendable (PusherSubscriptionAttempt) async -> PusherServerDecision)?
-    /// Asked before an event of a client goes to the others. One after the other for each connection, so that its events
-    /// keep their order. A refusal is an error for the client, with code 4301 for `nil`.
-    public var onClientEvent: (@Sendable (PusherClientEventAttempt) async -> PusherServerDecision)?
+    /// Decides whether a client with a valid key may connect.
+    ///
+    /// A rejected connection is closed with the decision's code, or 4009 if the code is `nil` or not a close code.
+    public var authorizeConnection: (@Sendable (PusherConnectionAttempt) async -> PusherServerDecision)?
+    /// Decides whether a client may subscribe to a channel. A private or presence subscription already has a valid signature.
+    ///
+    /// A rejection is sent to the client as a subscription error.
+    public var authorizeSubscription: (@Sendable (PusherSubscriptionAttempt) async -> PusherServerDecision)?
+    /// Decides whether a client event is sent to the other subscribers of its channel.
+    ///
+    /// Called for one event of a connection at a time, so that its events keep their order. A rejection is sent to the client as an
+    /// error with the decision's code, or 4301 if the code is `nil`.
+    public var authorizeClientEvent: (@Sendable (PusherClientEventAttempt) async -> PusherServerDecision)?
 
-    /// None: everything that the protocol allows is accepted.
+    /// Creates hooks that accept everything that the protocol allows.
     public init() {}
 }
 
-/// What a hook says.
+/// The decision of a hook.
 public enum PusherServerDecision: Sendable, Hashable {
-    /// Yes.
+    /// The server accepts.
     case accept
-    /// No, with the words and the number for the client.
-    case refuse(code: Int?, message: String)
+    /// The server rejects, and sends the code and the message to the client.
+    case reject(code: Int?, message: String)
 }
 
-/// Somebody who wants to connect, with a key that is right.
+/// A client's attempt to connect, with a valid key.
 public struct PusherConnectionAttempt: Sendable {
-    /// The ID that the connection will have.
+    /// The socket ID that the connection will have.
     public let socketID: String
-    /// Where it asked, and the headers that it sent.
+    /// The request for the WebSocket, with its path, query and header fields.
     public let request: HTTPRequestHead
 }
 
-/// Somebody who wants to subscribe, with a signature that is right where one is needed.
+/// A client's attempt to subscribe to a channel, with a valid signature if the channel requires one.
 public struct PusherSubscriptionAttempt: Sendable, Hashable {
-    /// The connection.
+    /// The socket ID of the connection.
     public let socketID: String
-    /// The channel.
+    /// The name of the channel.
     public let channel: String
-    /// The user, of a presence channel.
+    /// The ID of the user who subscribes to a presence channel; `nil` for other channels.
     public let userID: String?
 }
 
-/// An event that a client sends to the others on a channel, and that the protocol allows.
+/// A client's attempt to send an event to the other subscribers of a channel. The protocol allows the event.
 public struct PusherClientEventAttempt: Sendable, Hashable {
-    /// The connection.
+    /// The socket ID of the connection.
     public let socketID: String
-    /// The channel.
+    /// The name of the channel.
     public let channel: String
-    /// The event's name.
+    /// The name of the event.
     public let name: String
-    /// Its data, as the text that is delivered.
+    /// The data of the event, as the subscribers will receive it.
     public let data: String
 }

@@ -1,25 +1,25 @@
-/// What a channel's name says about it.
+/// The kind of a channel, as given by the prefix of its name.
 public enum PusherChannelKind: Sendable, Hashable {
-    /// Anybody may subscribe.
+    /// A public channel. Anyone may subscribe.
     case `public`
-    /// `private-…`: the application's server has to allow it.
+    /// A private channel (`private-…`). Subscribing requires authorization by the application's server.
     case `private`
-    /// `presence-…`: as private, and everybody knows who is there.
+    /// A presence channel (`presence-…`). Subscribing requires authorization, and every subscriber receives the list of members.
     case presence
-    /// `private-encrypted-…`: as private, and the service cannot read the events.
+    /// An encrypted channel (`private-encrypted-…`). Subscribing requires authorization, and the service cannot read the events.
     case encrypted
 
-    /// Whether subscribing needs the application's server.
+    /// Whether subscribing requires authorization by the application's server.
     public var needsAuthorization: Bool { self != .public }
-    /// Whether clients may send events on it themselves.
+    /// Whether clients may send events on the channel.
     public var allowsClientEvents: Bool { self == .private || self == .presence }
 }
 
-/// Rules for channels' names.
+/// Rules for channel names.
 package enum ChannelName {
     package static let maximumLength = 200
 
-    /// By its prefix, with the dash.
+    /// Returns the kind of a channel. A prefix counts only with its trailing hyphen.
     package static func kind(of name: String) -> PusherChannelKind {
         if name.hasPrefix("private-encrypted-") { return .encrypted }
         if name.hasPrefix("private-") { return .private }
@@ -27,24 +27,27 @@ package enum ChannelName {
         return .public
     }
 
-    /// What is wrong with the name; `nil` when nothing is.
-    package static func problem(_ name: String) -> String? {
-        if name.isEmpty { return "A channel's name cannot be empty." }
-        if name.utf8.count > self.maximumLength { return "A channel's name has at most \(self.maximumLength) characters." }
+    /// Returns a message that says why the name is invalid, or `nil` if the name is valid.
+    package static func validationError(_ name: String) -> String? {
+        if name.isEmpty { return "A channel name must not be empty." }
+        let length = name.utf8.count
+        if length > self.maximumLength {
+            return "The channel name has \(length) characters; use at most \(self.maximumLength)."
+        }
         for byte in name.utf8 where !self.isAllowed(byte) {
             let quoted = String(reflecting: name)
-            return "The channel name \(quoted) holds a character that is not allowed; use letters, digits and _ - = @ , . ;"
+            return "The channel name \(quoted) contains an invalid character; use letters, digits and _ - = @ , . ;"
         }
         return nil
     }
 
-    /// Whether a text names the channel: as a whole word, since one channel's name may begin with another's.
-    package static func isNamed(_ name: String, in words: String) -> Bool {
-        let (text, name) = (Array(words.utf8), Array(name.utf8))
+    /// Whether the text contains the channel name as a whole word, because one channel name may be a prefix of another.
+    package static func isNamed(_ name: String, in text: String) -> Bool {
+        let (text, name) = (Array(text.utf8), Array(name.utf8))
         guard !name.isEmpty, text.count >= name.count else { return false }
         for start in 0...(text.count - name.count) where text[start..<(start + name.count)].elementsEqual(name) {
             guard start == 0 || !self.isWordPart(text[start - 1]) else { continue }
-            // A full stop after the name ends the sentence, unless the name goes on behind it.
+            // Punctuation after the name ends the word, unless more of a name follows it.
             let rest = text[(start + name.count)...].drop { self.isAllowed($0) && !self.isWordPart($0) }
             if rest.first.map({ !self.isWordPart($0) }) ?? true { return true }
         }

@@ -1,4 +1,4 @@
-/// The names of the protocol's own events.
+/// The names of the protocol's events, and rules for event names.
 package enum EventName {
     package static let connectionEstablished = "pusher:connection_established"
     package static let error = "pusher:error"
@@ -16,17 +16,18 @@ package enum EventName {
     package static let subscriptionCount = "pusher_internal:subscription_count"
 
     package static let maximumLength = 200
-    /// What a client or a publisher may send at most as an event's data.
+    /// The maximum size of an event's data, in bytes.
     package static let maximumDataSize = 10 << 10
 
-    package static func isClientEvent(_ name: String) -> Bool { self.begins(name, "client-") }
+    /// Whether the name has the prefix of events that clients send to each other.
+    package static func isClientEvent(_ name: String) -> Bool { self.hasPrefix(name, "client-") }
 
-    /// Names that the service keeps to itself.
-    package static func isReserved(_ name: String) -> Bool { self.begins(name, "pusher:") || self.begins(name, "pusher_internal:") }
+    /// Whether the name has a prefix that is reserved for the service.
+    package static func isReserved(_ name: String) -> Bool { self.hasPrefix(name, "pusher:") || self.hasPrefix(name, "pusher_internal:") }
 
-    /// Byte by byte, as servers compare. `hasPrefix` compares characters, which takes several times as long.
+    /// Compares bytes, as servers do. `hasPrefix` compares characters, which takes several times as long.
     @inline(__always)
-    private static func begins(_ name: String, _ prefix: StaticString) -> Bool {
+    private static func hasPrefix(_ name: String, _ prefix: StaticString) -> Bool {
         var name = name
         return name.withUTF8 { $0.count >= prefix.utf8CodeUnitCount && self.isEqual($0, prefix) }
     }
@@ -37,11 +38,12 @@ package enum EventName {
         return true
     }
 
-    /// What is wrong with the name of an event to publish; `nil` when nothing is.
-    package static func problem(_ name: String) -> String? {
-        if name.isEmpty { return "An event's name cannot be empty." }
-        if name.utf8.count > self.maximumLength { return "An event's name has at most \(self.maximumLength) characters." }
-        if self.isReserved(name) { return "Names that begin with pusher: or pusher_internal: belong to the service; use another." }
+    /// Returns a message that says why an event with this name cannot be published, or `nil` if it can.
+    package static func validationError(_ name: String) -> String? {
+        if name.isEmpty { return "An event name must not be empty." }
+        let length = name.utf8.count
+        if length > self.maximumLength { return "The event name has \(length) characters; use at most \(self.maximumLength)." }
+        if self.isReserved(name) { return "Event names that start with pusher: or pusher_internal: are reserved; use another name." }
         return nil
     }
 }

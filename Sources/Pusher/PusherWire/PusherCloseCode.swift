@@ -1,6 +1,6 @@
 package import RealtimeCore
 
-/// What a close code of the Pusher protocol asks of the client, by its range.
+/// The close codes of the Pusher protocol.
 package enum PusherCloseCode {
     /// The application accepts TLS only.
     package static let tlsOnly = CloseCode(rawValue: 4000)
@@ -15,20 +15,23 @@ package enum PusherCloseCode {
     package static let pongMissing = CloseCode(rawValue: 4201)
     package static let clientEventRejected = CloseCode(rawValue: 4301)
 
+    /// The action that a close code requires of the client.
     package enum Reaction: Hashable, Sendable {
-        /// Connect again at once, with TLS.
+        /// Reconnect immediately with TLS.
         case useTLS
-        /// It would fail again: stay away.
-        case refused
+        /// Do not reconnect: an unchanged attempt would fail again.
+        case fail
         case reconnect(ReconnectDecision)
     }
 
-    /// - Source: the protocol's section on connection closure: 4000-4099 do not reconnect unchanged, 4100-4199 after at
-    ///   least a second, 4200-4299 at once. The rest is an ordinary loss.
+    /// Returns the action that a close code requires.
+    ///
+    /// - Source: the protocol's section on connection closure. 4000-4099: do not reconnect unchanged. 4100-4199: reconnect after at
+    ///   least one second. 4200-4299: reconnect immediately. Any other code is an ordinary connection loss.
     package static func reaction(to code: CloseCode) -> Reaction {
         switch code.rawValue {
         case self.tlsOnly.rawValue: .useTLS
-        case 4001...4099: .refused
+        case 4001...4099: .fail
         case 4100...4199: .reconnect(.afterBackoff(atLeast: .seconds(1)))
         case 4200...4299: .reconnect(.immediately)
         default: .reconnect(.afterBackoff())

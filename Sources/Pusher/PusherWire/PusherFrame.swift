@@ -1,6 +1,6 @@
 package import RealtimeJSON
 
-/// One event of the protocol, as slices of the text it came in: nothing is copied until somebody wants it.
+/// One event of the protocol, as slices of the received text. Nothing is copied until it is accessed.
 ///
 /// ```
 /// {"event":"price","channel":"stocks","data":"{\"value\":12}","user_id":"7"}
@@ -11,8 +11,10 @@ package struct PusherFrame {
     package let bytes: UnsafeRawBufferPointer
     package let event, channel, data, userID: JSONSlice
 
-    /// - Parameters:
-    ///   - bytes: UTF-8 that stays where it is for as long as the frame is used.
+    /// Scans a frame.
+    ///
+    /// - Parameter bytes: The frame as UTF-8. The memory must outlive the frame.
+    /// - Throws: ``PusherFrameError`` if the text is not a JSON object, or its `event` or `channel` is not a string.
     package init(scanning bytes: UnsafeRawBufferPointer) throws(PusherFrameError) {
         let scan: JSONObjectScan
         do throws(JSONError) {
@@ -33,9 +35,10 @@ package struct PusherFrame {
 
     package var channelName: String? { self.channel.kind.isString ? JSONText.string(self.channel, in: self.bytes) : nil }
 
-    /// Whether these are the names of the event and its channel, without making strings of them.
+    /// Whether the event has this name. Compares without creating a string.
     package func isEvent(_ name: String) -> Bool { Self.isEqual(self.event, name, self.bytes) }
 
+    /// Whether the event's channel has this name. Compares without creating a string.
     package func isChannel(_ name: String) -> Bool { Self.isEqual(self.channel, name, self.bytes) }
 
     @inline(__always)
@@ -48,14 +51,14 @@ package struct PusherFrame {
         }
     }
 
-    /// Whether the event is one of the protocol's own.
+    /// Whether the event's name is reserved for the service.
     package var isReserved: Bool {
         guard self.event.kind == .string else { return EventName.isReserved(self.eventName) }
         guard self.event.length >= 7, self.bytes[self.event.offset] == UInt8(ascii: "p") else { return false }
         return EventName.isReserved(self.eventName)
     }
 
-    /// The data as it stands in the frame, for ``dataIsEscaped``; `nil` when there is none.
+    /// The data as it appears in the frame, or `nil` if there is none. See ``dataIsEscaped``.
     package var dataRaw: UnsafeRawBufferPointer? {
         switch self.data.kind {
         case .missing, .null: nil
@@ -63,11 +66,12 @@ package struct PusherFrame {
         }
     }
 
-    /// Whether ``dataRaw`` is a string with escapes.
+    /// Whether ``dataRaw`` is the content of a string with escapes.
     package var dataIsEscaped: Bool { self.data.kind == .escapedString }
 
-    /// The data in its text form: the string itself, or the JSON of anything else. Servers send either, for every
-    /// event. `nil` when there is none.
+    /// The data as text: the value of a string, or the JSON of any other value. `nil` if there is none.
+    ///
+    /// Servers use either form for any event.
     package var dataText: String? {
         switch self.data.kind {
         case .missing, .null: nil
@@ -76,7 +80,7 @@ package struct PusherFrame {
         }
     }
 
-    /// The data's bytes in its text form.
+    /// The bytes of ``dataText``; empty if there is no data.
     package var dataBytes: [UInt8] {
         switch self.data.kind {
         case .missing, .null: []
@@ -85,7 +89,7 @@ package struct PusherFrame {
         }
     }
 
-    /// The data as the protocol's own events use it: an object, or a string that holds one.
+    /// Parses the data of the protocol's own events: a JSON value, or a string that contains one.
     package func dataValue() throws(PusherFrameError) -> JSONValue {
         do throws(JSONError) {
             switch self.data.kind {
@@ -98,7 +102,7 @@ package struct PusherFrame {
         }
     }
 
-    /// Some servers send a user's ID as a number.
+    /// The ID of the user who sent the event. Some servers send it as a number.
     package var user: String? {
         if self.userID.kind.isString { return JSONText.string(self.userID, in: self.bytes) }
         return self.userID.kind.isNumber ? String(decoding: self.raw(self.userID), as: UTF8.self) : nil
@@ -107,7 +111,7 @@ package struct PusherFrame {
     private func raw(_ slice: JSONSlice) -> UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: self.bytes[slice.range]) }
 }
 
-/// What was wrong with a frame.
+/// The reason why a frame is invalid.
 package enum PusherFrameError: Error, Hashable, Sendable, CustomStringConvertible {
     case notJSON(JSONError)
     case noEvent
@@ -116,10 +120,10 @@ package enum PusherFrameError: Error, Hashable, Sendable, CustomStringConvertibl
 
     package var description: String {
         switch self {
-        case .notJSON(let error): "it is not the JSON it should be (\(error))"
-        case .noEvent: "it has no \"event\""
-        case .wrongType(let member): "its \"\(member)\" is of the wrong type"
-        case .missing(let member): "its data has no usable \"\(member)\""
+        case .notJSON(let error): error.message
+        case .noEvent: "missing \"event\""
+        case .wrongType(let member): "wrong type of \"\(member)\""
+        case .missing(let member): "missing or invalid \"\(member)\" in the data"
         }
     }
 }

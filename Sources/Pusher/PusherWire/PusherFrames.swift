@@ -1,14 +1,14 @@
 package import RealtimeJSON
 package import RealtimeCore
 
-/// Writes the protocol's frames.
+/// Encodes the protocol's frames.
 package enum PusherFrames {
     // MARK: Client to server
 
     package static let ping = WebSocketMessage.text(#"{"event":"pusher:ping","data":{}}"#)
     package static let pong = WebSocketMessage.text(#"{"event":"pusher:pong","data":{}}"#)
 
-    /// `channel_data` goes out byte for byte as the authorisation gave it: the signature covers it.
+    /// Returns a subscription request. `channelData` is sent byte for byte as authorized, because the signature covers it.
     package static func subscribe(_ channel: String, auth: String? = nil, channelData: String? = nil) -> WebSocketMessage {
         self.frame(EventName.subscribe) { json in
             json.key("data")
@@ -37,19 +37,21 @@ package enum PusherFrames {
         }
     }
 
-    /// - Parameter data: JSON.
+    /// Returns a client event.
+    ///
+    /// - Parameter data: The data as JSON.
     package static func clientEvent(_ name: String, channel: String, data: [UInt8]) -> WebSocketMessage {
-        var bytes = self.beginClientEvent(name, channel: channel, room: data.count)
+        var bytes = self.beginClientEvent(name, channel: channel, capacity: data.count)
         bytes += data
         return self.endClientEvent(&bytes)
     }
 
-    /// A client's event up to its data, which is JSON and which the caller adds. ``endClientEvent(_:)`` makes the message of it.
+    /// Returns the start of a client event. The caller appends the data as JSON and calls ``endClientEvent(_:)``.
     ///
-    /// - Parameter room: how many bytes the data may have without another allocation.
-    package static func beginClientEvent(_ name: String, channel: String, room: Int) -> [UInt8] {
+    /// - Parameter capacity: The number of bytes to reserve for the data.
+    package static func beginClientEvent(_ name: String, channel: String, capacity: Int) -> [UInt8] {
         var bytes: [UInt8] = []
-        bytes.reserveCapacity(32 &+ name.utf8.count &+ channel.utf8.count &+ room)
+        bytes.reserveCapacity(32 &+ name.utf8.count &+ channel.utf8.count &+ capacity)
         JSONWriter.append(word: #"{"event":"#, to: &bytes)
         JSONWriter.append(name, to: &bytes)
         JSONWriter.append(word: #","channel":"#, to: &bytes)
@@ -58,6 +60,7 @@ package enum PusherFrames {
         return bytes
     }
 
+    /// Completes the message that ``beginClientEvent(_:channel:capacity:)`` started.
     package static func endClientEvent(_ bytes: inout [UInt8]) -> WebSocketMessage {
         bytes.append(UInt8(ascii: "}"))
         return WebSocketMessage(.text, bytes)
@@ -129,7 +132,7 @@ package enum PusherFrames {
         }
     }
 
-    /// An ordinary event: its data is a string.
+    /// Returns an event of the application, whose data is a string.
     package static func event(_ name: String, channel: String, data: String, userID: String? = nil) -> WebSocketMessage {
         self.frame(name, channel: channel) { json in
             json.key("data")
@@ -141,13 +144,12 @@ package enum PusherFrames {
         }
     }
 
-    /// - Parameter room: how many bytes there will be, the names of the members and the event apart.
     @inline(__always)
     private static func frame(
-        _ event: String, channel: String? = nil, room: Int = 0, _ rest: (inout JSONWriter) -> Void
+        _ event: String, channel: String? = nil, _ appendMembers: (inout JSONWriter) -> Void
     ) -> WebSocketMessage {
         var bytes: [UInt8] = []
-        bytes.reserveCapacity(48 + event.utf8.count + room)
+        bytes.reserveCapacity(48 + event.utf8.count)
         var json = JSONWriter(bytes)
         json.beginObject()
         json.key("event")
@@ -156,16 +158,16 @@ package enum PusherFrames {
             json.key("channel")
             json.value(channel)
         }
-        rest(&json)
+        appendMembers(&json)
         json.endObject()
         return WebSocketMessage(.text, json.bytes)
     }
 
-    /// The service puts most data into a string that holds JSON.
-    private static func nested(_ event: String, channel: String? = nil, _ members: (inout JSONWriter) -> Void) -> WebSocketMessage {
+    /// Returns an event whose data is a string that contains a JSON object, as the service sends most events.
+    private static func nested(_ event: String, channel: String? = nil, _ appendMembers: (inout JSONWriter) -> Void) -> WebSocketMessage {
         var data = JSONWriter()
         data.beginObject()
-        members(&data)
+        appendMembers(&data)
         data.endObject()
         return self.frame(event, channel: channel) { json in
             json.key("data")

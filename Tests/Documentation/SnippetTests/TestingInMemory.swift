@@ -114,8 +114,8 @@ import Testing
         let network = self.network
         // snippet:testing-hook
         var hooks = PusherServerHooks()
-        hooks.onSubscribe = { attempt in
-            attempt.channel == "private-staff" ? .refuse(code: nil, message: "private-staff is for staff") : .accept
+        hooks.authorizeSubscription = { attempt in
+            attempt.channel == "private-staff" ? .reject(code: nil, message: "private-staff is for staff") : .accept
         }
         let server = PusherServer(app: PusherApp(id: "1", key: "key", secret: "secret"), network: network, hooks: hooks)
         // end

@@ -6,9 +6,11 @@ import RealtimeSockets
 import TestSupport
 import Testing
 
+/// The client and the server against other implementations of the protocol: the server sockudo, the client pusher-js and the service's HTTP
+/// library. Each runs in a process of its own.
 @Suite(.usesSockets, .enabled(if: Peer.command != nil, Comment(rawValue: Peer.absence)), .timeLimit(.minutes(5)))
 struct PusherPeerTests {
-    /// Our client for a server that a peer is.
+    /// Returns a client of this package for a server that runs as a peer.
     private func client(_ server: JSONValue, user: String? = nil) throws -> PusherClient {
         var configuration = PusherConfiguration(
             key: server["key"]?.string ?? "", host: "127.0.0.1", port: server["port"]?.int, useTLS: false)
@@ -36,7 +38,7 @@ struct PusherPeerTests {
         ])
     }
 
-    @Test func `sockudo and our client understand each other`() async throws {
+    @Test func `the client exchanges events with sockudo`() async throws {
         let sockudo = try Peer("sockudo")
         let server = try await sockudo.ready()
         let (rest, browser) = (try self.rest(server), try Peer("pusher-client"))
@@ -47,7 +49,7 @@ struct PusherPeerTests {
         for channel in channels { try await channel.subscribed() }
         #expect(channels[2].members.map(\.id) == ["anna"] && channels[2].members.me?.id == "anna")
 
-        // What the HTTP library publishes.
+        // The HTTP library publishes.
         for (channel, sequence) in zip(channels, events) {
             try await rest.ask([
                 "do": "trigger", "channel": .string(channel.name), "event": "tick", "data": ["value": 12.5, "text": "ü\"\\"],
@@ -56,29 +58,29 @@ struct PusherPeerTests {
             #expect(event.channel == channel.name && event.data == #"{"value":12.5,"text":"ü\"\\"}"#)
         }
 
-        // What pusher-js sends and who it is.
+        // pusher-js joins and sends.
         let changes = channels[2].memberChanges
         try await self.connect(browser, to: server, user: "bert")
         try await browser.ask(["do": "subscribe", "channel": "presence-room"])
         let joined = await changes.first { if case .joined = $0 { true } else { false } }
         guard case .joined(let bert)? = joined else {
-            Issue.record("bert should have joined")
+            Issue.record("bert should have joined.")
             return
         }
         #expect(bert.id == "bert" && bert.info?["name"]?.string == "B")
         try await browser.ask(["do": "trigger", "channel": "presence-room", "name": "client-typing", "data": ["on": true]])
         let typing = try #require(await events[2].first { $0.name == "client-typing" })
-        // Sockudo does not say who sent it; see Tests/Vectors/pusher/sockudo-5.2.0.txt.
+        // Sockudo omits the ID of the user who sent it; see Tests/Vectors/pusher/sockudo-5.2.0.txt.
         #expect(try typing.decode([String: Bool].self) == ["on": true])
 
-        // And what pusher-js hears of us.
+        // pusher-js receives.
         try channels[2].trigger("client-answer", ["seen": true])
-        let heard = try await browser.line { $0["event"]?.string == "message" && $0["name"]?.string == "client-answer" }
-        #expect(heard["data"]?["seen"]?.bool == true)
+        let message = try await browser.line { $0["event"]?.string == "message" && $0["name"]?.string == "client-answer" }
+        #expect(message["data"]?["seen"]?.bool == true)
         client.disconnect()
     }
 
-    @Test func `our client survives a restart of sockudo`() async throws {
+    @Test func `the client resubscribes after a restart of sockudo`() async throws {
         let first = try Peer("sockudo")
         let server = try await first.ready()
         let client = try self.client(server)
@@ -98,26 +100,26 @@ struct PusherPeerTests {
         client.disconnect()
     }
 
-    @Test func `a wrong signature is refused by sockudo and the connection goes on`() async throws {
+    @Test func `a subscription that sockudo rejects leaves the connection open`() async throws {
         let sockudo = try Peer("sockudo")
         let server = try await sockudo.ready()
         var configuration = PusherConfiguration(
             key: server["key"]?.string ?? "", host: "127.0.0.1", port: server["port"]?.int, useTLS: false)
         configuration.authorizer = .secret("wrong")
         configuration.log = .none
-        let forger = PusherClient(configuration)
-        forger.connect()
+        let client = PusherClient(configuration)
+        client.connect()
         do {
-            try await forger.subscribe("private-orders").subscribed()
-            Issue.record("the signature is wrong")
+            try await client.subscribe("private-orders").subscribed()
+            Issue.record("The subscription should have failed: its signature is wrong.")
         } catch {
             #expect(error.code == .subscriptionRefused && error.serverCode == 4009)
         }
-        try await forger.subscribe("prices").subscribed()
-        forger.disconnect()
+        try await client.subscribe("prices").subscribed()
+        client.disconnect()
     }
 
-    @Test func `Pusher JS and its HTTP library understand our server`() async throws {
+    @Test func `pusher JS and the HTTP library exchange events with the server`() async throws {
         let app = PusherApp(id: "app1", key: "key1", secret: "secret1")
         let embedded = PusherServer(app: app, log: .none)
         let address = try await embedded.start(on: SocketListener())
@@ -126,15 +128,15 @@ struct PusherPeerTests {
         try await self.connect(browser, to: server, user: "bert")
         for channel in ["prices", "private-orders", "presence-room"] {
             try await browser.ask(["do": "subscribe", "channel": .string(channel)])
-            let answer = try await rest.ask(["do": "trigger", "channel": .string(channel), "event": "tick", "data": ["value": 1]])
-            #expect(answer["status"]?.int == 200)
-            let heard = try await browser.line { $0["channel"]?.string == channel && $0["name"]?.string == "tick" }
-            #expect(heard["data"]?["value"]?.int == 1)
+            let response = try await rest.ask(["do": "trigger", "channel": .string(channel), "event": "tick", "data": ["value": 1]])
+            #expect(response["status"]?.int == 200)
+            let message = try await browser.line { $0["channel"]?.string == channel && $0["name"]?.string == "tick" }
+            #expect(message["data"]?["value"]?.int == 1)
         }
         let members = try await browser.ask(["do": "members", "channel": "presence-room"])
         #expect(members["me"]?["id"]?.string == "bert" && members["count"]?.int == 1)
 
-        // A client of ours beside it.
+        // A client of this package joins.
         let client = try self.client(server, user: "anna")
         client.connect()
         let room = try client.subscribe("presence-room")
@@ -144,7 +146,7 @@ struct PusherPeerTests {
         try await browser.ask(["do": "trigger", "channel": "presence-room", "name": "client-typing", "data": ["on": true]])
         #expect(await events.first { _ in true }?.userID == "bert")
 
-        // The connection is dropped, and pusher-js comes back.
+        // The server drops the connection of pusher-js, which reconnects.
         let bertsSocket = try #require(embedded.socketIDs.first { $0 != client.socketID })
         embedded.drop(bertsSocket)
         _ = try await browser.line {

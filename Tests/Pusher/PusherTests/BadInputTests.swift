@@ -279,9 +279,9 @@ import Testing
             (#"{"error":"words"}"#, nil, "words"),
             (#"{"code":"4301","message":"words"}"#, nil, "words"), (#""words""#, nil, "words"), (#""\"words\"""#, nil, "words"),
             (#"{"code":99999999999999999999,"message":"words"}"#, nil, "words"), (#"{"code":-1,"message":"words"}"#, -1, "words"),
-            (#"{"code":4301}"#, 4301, "without words"), ("{}", nil, "without words"), ("[]", nil, "without words"),
-            ("null", nil, "without words"),
-            (#"{"message":{"a":1}}"#, nil, "without words"), ("5", nil, "without words"),
+            (#"{"code":4301}"#, 4301, "without a message"), ("{}", nil, "without a message"), ("[]", nil, "without a message"),
+            ("null", nil, "without a message"),
+            (#"{"message":{"a":1}}"#, nil, "without a message"), ("5", nil, "without a message"),
         ] as [(String, Int?, String)])
     func `an error is read in every form`(data: String, code: Int?, words: String) async throws {
         let raw = try await RawPusher()

@@ -109,9 +109,13 @@ final class RawClient: Sendable {
     private let connection = Lock<(any WebSocketConnection)?>(nil)
 
     /// Open, and greeted if the server likes it.
-    init(_ pusher: InMemoryPusher, _ target: String = "/app/key?protocol=7") {
-        let endpoint = Endpoint(scheme: "ws", host: pusher.address.host, port: pusher.address.port, target: target)
-        let connection = pusher.network.webSocket.makeConnection(
+    convenience init(_ pusher: InMemoryPusher, _ target: String = "/app/key?protocol=7") {
+        self.init(pusher.network, pusher.address, target)
+    }
+
+    init(_ network: InMemoryNetwork, _ address: ListenerAddress, _ target: String = "/app/key?protocol=7") {
+        let endpoint = Endpoint(scheme: "ws", host: address.host, port: address.port, target: target)
+        let connection = network.webSocket.makeConnection(
             WebSocketRequest(endpoint), id: ConnectionID(rawValue: 1), events: Ear(self))
         self.connection.withLock { $0 = connection }
         connection.open()

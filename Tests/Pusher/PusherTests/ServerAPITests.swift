@@ -1,22 +1,22 @@
 import Foundation
-import PusherServer
+@testable import PusherServer
 import PusherWire
 import RealtimeCore
 import RealtimeTesting
 import TestSupport
 import Testing
 
-private final class Answer: HTTPResponder {
-    let response = EventRecorder<HTTPResponse>()
+private final class ResponseRecorder: HTTPResponder {
+    let responses = EventRecorder<HTTPResponse>()
 
-    func respond(_ response: HTTPResponse) { self.response.record(response) }
+    func respond(_ response: HTTPResponse) { self.responses.record(response) }
     func begin(_ head: HTTPResponseHead) {}
     func write(_ bytes: [UInt8]) {}
     func end() {}
     func onDisconnect(_ action: @escaping @Sendable () -> Void) {}
 }
 
-/// Publishing over HTTP, before requests signed as the service's documentation has it.
+/// Publishing over the HTTP API, with the signed request of the service's documentation.
 @Suite struct ServerAPITests {
     private static let time: Int64 = 1_353_088_179
     private static let body = #"{"name":"foo","channels":["project-3"],"data":"{\"some\":\"data\"}"}"#
@@ -32,70 +32,72 @@ private final class Answer: HTTPResponder {
         self.server = PusherServer(app: app, time: ManualClock(), log: .none, seed: 1) { Self.time }
     }
 
-    private func ask(_ target: String, _ body: String, method: String = "POST") -> HTTPResponse {
-        let answer = Answer()
-        self.server.received(HTTPRequestHead(method: method, target: target), body: Array(body.utf8), responder: answer)
-        return answer.response.all[0]
+    private func send(_ target: String, _ body: String, method: String = "POST") -> HTTPResponse {
+        let recorder = ResponseRecorder()
+        self.server.handler.received(HTTPRequestHead(method: method, target: target), body: Array(body.utf8), responder: recorder)
+        return recorder.responses.all[0]
     }
 
     private func publish(_ body: String, path: String = "/apps/3/events", at time: Int64 = Self.time) -> HTTPResponse {
         let target = RequestSignature.sign(
             method: "POST", path: path, body: Array(body.utf8), key: self.server.app.key, secret: self.server.app.secret, unixTime: time)
-        return self.ask(target, body)
+        return self.send(target, body)
     }
 
-    @Test func `the documentations request is accepted`() async {
+    @Test func `the request of the documentation is accepted`() async {
         let events = self.server.events
-        let answer = self.ask(Self.signed, Self.body)
-        #expect(answer.head.status == 200 && answer.body == Array("{}".utf8) && answer.head.headers["content-type"] == "application/json")
+        let response = self.send(Self.signed, Self.body)
+        #expect(
+            response.head.status == 200 && response.body == Array("{}".utf8) && response.head.headers["content-type"] == "application/json")
         #expect(await events.pending() == [.published(channel: "project-3", name: "foo", subscribers: 0)])
     }
 
     @Test(arguments: [
-        ("da454824", "ea454824", "auth_signature is not right"), ("&auth_signature=da454824c97ba", "&x=", "auth_signature is missing"),
+        ("da454824", "ea454824", "Invalid auth_signature"), ("&auth_signature=da454824c97ba", "&x=", "Missing auth_signature"),
         ("auth_key=278d", "auth_key=378d", "auth_key"), ("auth_key=278d425bdf160c739803&", "", "auth_key"),
         ("auth_version=1.0", "auth_version=2.0", "auth_version"),
-        ("auth_timestamp=1353088179", "auth_timestamp=now", "no number"), ("auth_timestamp=1353088179&", "", "missing"),
-        ("auth_timestamp=1353088179", "auth_timestamp=1353088180", "auth_signature is not right"),
+        ("auth_timestamp=1353088179", "auth_timestamp=now", "Invalid auth_timestamp"),
+        ("auth_timestamp=1353088179&", "", "Missing auth_timestamp"),
+        ("auth_timestamp=1353088179", "auth_timestamp=1353088180", "Invalid auth_signature"),
         ("body_md5=ec", "body_md5=ed", "body_md5"),
-        ("&body_md5=ec365a775a4cd0599faeb73354201b6f", "", "body_md5"), ("auth_key=278", "auth_key=%g78", "percent-encoded"),
-        ("&auth_version", "&extra=1&auth_version", "auth_signature is not right"),
+        ("&body_md5=ec365a775a4cd0599faeb73354201b6f", "", "body_md5"), ("auth_key=278", "auth_key=%g78", "invalid percent-encoding"),
+        ("&auth_version", "&extra=1&auth_version", "Invalid auth_signature"),
     ])
-    func `what is signed wrongly is refused with the reason`(part: String, replacement: String, words: String) async throws {
+    func `an invalid signature is rejected with the reason`(part: String, replacement: String, message: String) async throws {
         let events = self.server.events
         let range = try #require(Self.signed.firstRange(of: part))
-        let answer = self.ask(Self.signed.replacingCharacters(in: range, with: replacement), Self.body)
-        #expect(answer.head.status == 401 && String(decoding: answer.body, as: UTF8.self).contains(words))
+        let response = self.send(Self.signed.replacingCharacters(in: range, with: replacement), Self.body)
+        #expect(response.head.status == 401 && String(decoding: response.body, as: UTF8.self).contains(message))
         #expect(await events.pending().isEmpty)
     }
 
-    @Test func `another body another path and another method are refused`() {
-        #expect(self.ask(Self.signed, Self.body + " ").head.status == 401)
-        #expect(self.ask(Self.signed, "").head.status == 401)
-        #expect(self.ask(Self.signed, Self.body, method: "GET").head.status == 405)
-        #expect(self.ask("/apps/3//events?" + Self.signed.split(separator: "?")[1], Self.body).head.status == 401)
-        #expect(self.ask("/apps/4/events?" + Self.signed.split(separator: "?")[1], Self.body).head.status == 404)
+    @Test func `a request with another body path or method is rejected`() {
+        #expect(self.send(Self.signed, Self.body + " ").head.status == 401)
+        #expect(self.send(Self.signed, "").head.status == 401)
+        #expect(self.send(Self.signed, Self.body, method: "GET").head.status == 405)
+        #expect(self.send("/apps/3//events?" + Self.signed.split(separator: "?")[1], Self.body).head.status == 401)
+        #expect(self.send("/apps/4/events?" + Self.signed.split(separator: "?")[1], Self.body).head.status == 404)
         for path in ["/", "/apps", "/apps/3", "/apps/3/batch_events", "/apps/3/events/more", "/app/3/events"] {
-            #expect(self.ask(path, Self.body).head.status == 404, "\(path)")
+            #expect(self.send(path, Self.body).head.status == 404, "\(path)")
         }
-        #expect(self.ask("/up", "", method: "GET").head.status == 200)
+        #expect(self.send("/up", "", method: "GET").head.status == 200)
     }
 
     @Test(
         arguments: [(0, 200), (-600, 200), (600, 200), (-601, 401), (601, 401), (-100_000, 401), (.max - time, 401), (.min, 401)]
             as [(Int64, Int)])
-    func `the clocks may be ten minutes apart`(offset: Int64, status: Int) {
+    func `the clocks may differ by ten minutes`(offset: Int64, status: Int) {
         #expect(self.publish(Self.body, at: Self.time &+ offset).head.status == status)
     }
 
-    @Test func `fields are sorted and not escaped when they are signed`() {
-        // Written in another order, with a field of the caller's own that has to be escaped.
+    @Test func `the signature covers the sorted fields without percent-encoding`() {
+        // The fields are sent in another order, with an additional field that needs percent-encoding.
         let text =
             "POST\n/apps/3/events\nauth_key=278d425bdf160c739803&auth_timestamp=1353088179&auth_version=1.0&body_md5=ec365a775a4cd0599faeb73354201b6f&own=a b&c"
         let signature = ChannelSignature.hex(of: text, secret: "7ad3773142a6692b25b8")
         let query =
             "own=a%20b%26c&auth_version=1.0&auth_signature=\(signature)&auth_timestamp=1353088179&body_md5=ec365a775a4cd0599faeb73354201b6f"
-        #expect(self.ask("/apps/3/events?\(query)&auth_key=278d425bdf160c739803", Self.body).head.status == 200)
+        #expect(self.send("/apps/3/events?\(query)&auth_key=278d425bdf160c739803", Self.body).head.status == 200)
     }
 
     private static let hundred = (0..<100).map { "\"c\($0)\"" }.joined(separator: ",")
@@ -109,21 +111,33 @@ private final class Answer: HTTPResponder {
         (#"{"name":5,"data":"x","channel":"one"}"#, 400),
         (#"{"name":"a","channel":"one"}"#, 400), (#"{"name":"a","data":{},"channel":"one"}"#, 400), (#"{"name":"a","data":"x"}"#, 400),
         (#"{"name":"a","data":"x","channels":[]}"#, 400), (#"{"name":"a","data":"x","channels":"one"}"#, 400),
-        (#"{"name":"a","data":"x","channels":[1]}"#, 400),
+        (#"{"name":"a","data":"x","channels":[1]}"#, 400), (#"{"name":"a","data":"x","channels":null,"channel":"one"}"#, 200),
         (#"{"name":"a","data":"x","channels":["one",null]}"#, 400), (#"{"name":"a","data":"x","channel":"with space"}"#, 400),
         (#"{"name":"a","data":"x","channel":""}"#, 400), (#"{"name":"","data":"x","channel":"one"}"#, 400),
         (#"{"name":"pusher:a","data":"x","channel":"one"}"#, 400), (#"{"name":"pusher_internal:a","data":"x","channel":"one"}"#, 400),
         (#"{"name":"\#(String(repeating: "x", count: 201))","data":"x","channel":"one"}"#, 400),
         (#"{"name":"a","data":"x","channel":"\#(String(repeating: "x", count: 201))"}"#, 400),
     ])
-    func `what is published has to be in order`(body: String, status: Int) async {
+    func `an invalid publication is rejected`(body: String, status: Int) async {
         let events = self.server.events
-        let answer = self.publish(body)
-        #expect(answer.head.status == status && (status == 200 || !answer.body.isEmpty))
+        let response = self.publish(body)
+        #expect(response.head.status == status && (status == 200 || !response.body.isEmpty))
         #expect(await events.pending().isEmpty == (status != 200))
     }
 
-    @Test func `the senders connection is left out`() async throws {
+    @Test(arguments: [
+        ("nonsense", "Invalid body: "), ("{}", "\"name\" must be a string."), (#"{"name":"a"}"#, "\"data\" must be a string."),
+        (#"{"name":"a","data":"x"}"#, "Missing \"channels\", an array of strings, or \"channel\", a string."),
+        (#"{"name":"a","data":"x","channels":["one",1]}"#, "\"channels\" must be an array of strings."),
+        (#"{"name":"a","data":"x","channels":[]}"#, "The event has 0 channels; publish to 1 to 100 channels at a time."),
+        (#"{"name":"","data":"x","channel":"one"}"#, "An event name must not be empty."),
+    ])
+    func `the response says what is invalid`(body: String, message: String) {
+        let text = String(decoding: self.publish(body).body, as: UTF8.self)
+        #expect(text.hasPrefix(message) && text.hasSuffix("\n"))
+    }
+
+    @Test func `the excluded connection does not receive the event`() async throws {
         let pusher = try await InMemoryPusher()
         let first = RawClient(pusher).send(PusherFrames.subscribe("one"))
         let socketID = pusher.server.socketIDs[0]
@@ -131,12 +145,12 @@ private final class Answer: HTTPResponder {
         for client in [first, second] { _ = client.take() }
         func publish(_ extra: String) -> Int {
             let body = #"{"name":"a","data":"1","channel":"one"\#(extra)}"#
-            let answer = Answer()
+            let recorder = ResponseRecorder()
             let time = Int64(Date().timeIntervalSince1970)
             let target = RequestSignature.sign(
                 method: "POST", path: "/apps/1/events", body: Array(body.utf8), key: "key", secret: "secret", unixTime: time)
-            pusher.server.received(HTTPRequestHead(method: "POST", target: target), body: Array(body.utf8), responder: answer)
-            return answer.response.all[0].head.status
+            pusher.server.handler.received(HTTPRequestHead(method: "POST", target: target), body: Array(body.utf8), responder: recorder)
+            return recorder.responses.all[0].head.status
         }
         #expect(publish(#","socket_id":"\#(socketID)""#) == 200)
         #expect(first.take().isEmpty && second.takeEvents() == ["a"])

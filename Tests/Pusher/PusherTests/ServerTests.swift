@@ -1,14 +1,14 @@
 import RealtimeJSON
-import PusherServer
+@testable import PusherServer
 import PusherWire
 import RealtimeCore
 import RealtimeTesting
 import TestSupport
 import Testing
 
-/// The server before raw frames, without the package's client.
+/// The server over an in-memory network, with a client that sends raw frames.
 @Suite struct ServerConnectionTests {
-    @Test func `a client is greeted with a socket ID and a timeout`() async throws {
+    @Test func `a new connection receives a socket ID and the activity timeout`() async throws {
         let pusher = try await InMemoryPusher { $0.activityTimeout = .seconds(77) }
         let client = RawClient(pusher)
         let socketID = try #require(pusher.server.socketIDs.first)
@@ -25,7 +25,7 @@ import Testing
         ("/app/key", 4008), ("/app/key?", 4008), ("/app/key?client=x", 4008), ("/app/key?protocol=4", 4007), ("/app/key?protocol=8", 4007),
         ("/app/key?protocol=", 4007), ("/app/key?protocol=seven", 4007), ("/app/key?protocol=%", 4008), ("/app/key?protocol=-7", 4007),
     ])
-    func `who asks for something else is told why and closed`(target: String, code: Int) async throws {
+    func `an invalid request is rejected with an error and a close code`(target: String, code: Int) async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher, target)
         #expect(client.takeErrors() == [code] && client.closeCode == code)
@@ -33,18 +33,12 @@ import Testing
     }
 
     @Test(arguments: ["/app/key?protocol=5", "/app/key?client=js&version=8&protocol=7&flash=false", "/behind/a/path/app/key?protocol=6"])
-    func `who asks as clients do is greeted`(target: String) async throws {
+    func `every supported protocol version is accepted under any path prefix`(target: String) async throws {
         let pusher = try await InMemoryPusher()
         #expect(RawClient(pusher, target).takeEvents() == ["pusher:connection_established"])
     }
 
-    @Test func `its events finish when it is dropped`() async {
-        let events = PusherServer(app: .random(), network: InMemoryNetwork(clock: ManualClock())).events
-        for await _ in events {}
-        #expect(events.endReason == .ended)
-    }
-
-    @Test func `over the connection limit is 4004 until somebody leaves`() async throws {
+    @Test func `a connection over the limit is rejected with 4004 until another one ends`() async throws {
         let pusher = try await InMemoryPusher { $0.connectionLimit = 1 }
         let first = RawClient(pusher)
         #expect(RawClient(pusher).closeCode == 4004)
@@ -59,7 +53,7 @@ import Testing
         #"{"event":"pusher:unsubscribe"}"#, #"{"event":"pusher:unsubscribe","data":{"channel":null}}"#, #"{"event":"a","channel":{}}"#,
         #"{"event":"pusher:subscribe","data":[[[["#,
     ])
-    func `a frame that is none is complained of and the next is served`(frame: String) async throws {
+    func `an invalid frame is answered with an error and the next frame is processed`(frame: String) async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher)
         _ = client.take()
@@ -70,15 +64,15 @@ import Testing
         #expect(client.endings.all.isEmpty)
     }
 
-    @Test(arguments: ["a", "pusher:signin", "pusher:never_heard_of", "pusher_internal:member_added", ""])
-    func `an event that clients do not send is complained of`(event: String) async throws {
+    @Test(arguments: ["a", "pusher:signin", "pusher:unknown", "pusher_internal:member_added", ""])
+    func `an event that clients cannot send is answered with an error`(event: String) async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher)
         _ = client.take()
         #expect(client.send(#"{"event":"\#(event)","channel":"one","data":{}}"#).takeErrors() == [nil])
     }
 
-    @Test func `binary messages are not heard`() async throws {
+    @Test func `binary messages are ignored`() async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher)
         _ = client.take()
@@ -86,23 +80,87 @@ import Testing
         #expect(client.take().isEmpty && client.endings.all.isEmpty)
     }
 
-    @Test func `a server listens in one place at a time`() async throws {
+    // MARK: Starting and stopping
+
+    @Test func `a server has one listener at a time`() async throws {
         let pusher = try await InMemoryPusher()
         let error = await #expect(throws: TransportError.self) { try await pusher.server.start(on: pusher.network.listener()) }
         #expect(error?.code == .unsupported)
         await pusher.server.stop()
         let address = try await pusher.server.start(on: pusher.network.listener())
         await pusher.server.stop()
-        // One that could not start is none that listens.
+        // After a failed start the server can be started again.
         let taken = pusher.network.listener(port: address.port)
         _ = try await taken.start(ApplicationServer { _, _ in HTTPResponse(status: 200) })
         await #expect(throws: TransportError.self) { try await pusher.server.start(on: pusher.network.listener(port: address.port)) }
         _ = try await pusher.server.start(on: pusher.network.listener())
     }
 
+    @Test func `stopping closes every connection with 4200`() async throws {
+        let pusher = try await InMemoryPusher()
+        let clients = (0..<3).map { _ in RawClient(pusher) }
+        let events = pusher.server.events
+        await pusher.server.stop()
+        for client in clients { #expect(client.takeErrors() == [4200] && client.closeCode == 4200) }
+        #expect(await events.pending().count == 3)
+        #expect(pusher.server.socketIDs.isEmpty)
+        await pusher.server.stop()
+        // The driver's timer may fire once more. After that, no timer is left.
+        pusher.clock.advance(by: .seconds(120))
+        #expect(pusher.clock.untilNextDeadline == nil)
+    }
+
+    /// Returns a started server to which nothing else refers, and its address.
+    private func startedServer(on network: InMemoryNetwork) async throws -> (PusherServer?, ListenerAddress) {
+        let server = PusherServer(app: PusherApp(id: "1", key: "key", secret: "secret"), network: network, log: .none)
+        return (server, try await server.start(on: network.listener()))
+    }
+
+    @Test func `a released server closes its connections with 1001 and finishes its events`() async throws {
+        let network = InMemoryNetwork(clock: ManualClock())
+        var (server, address) = try await self.startedServer(on: network)
+        weak var released: PusherServer?
+        released = server
+        let events = try #require(server).events
+        let client = RawClient(network, address)
+        #expect(client.takeEvents() == ["pusher:connection_established"])
+        server = nil
+        #expect(released == nil)
+        #expect(client.take().isEmpty && client.closeCode == 1001)
+        for await _ in events {}
+        #expect(events.endReason == .ended)
+    }
+
+    @Test func `a released server accepts no connections`() async throws {
+        let network = InMemoryNetwork(clock: ManualClock())
+        var (server, address) = try await self.startedServer(on: network)
+        #expect(server != nil)
+        server = nil
+        let client = RawClient(network, address)
+        // The upgrade is rejected until the listener has stopped. After that, the connection is refused.
+        guard case .transport(let error)? = client.endings.all.last else {
+            Issue.record("\(client.endings.all)")
+            return
+        }
+        #expect(error.code == .upgradeRefused || error.code == .refused)
+    }
+
+    @Test(.timeLimit(.minutes(1))) func `the listener of a released server stops and frees its address`() async throws {
+        let network = InMemoryNetwork(clock: ManualClock())
+        var (server, address) = try await self.startedServer(on: network)
+        weak var handler: PusherServerHandler?
+        handler = server?.handler
+        server = nil
+        // The listener stops in a task of its own.
+        while handler != nil { await Task.yield() }
+        let other = PusherServer(app: .random(), network: network, log: .none)
+        _ = try await other.start(on: network.listener(port: address.port))
+        await other.stop()
+    }
+
     // MARK: Pings
 
-    @Test func `a silent client is pinged and closed with 4201`() async throws {
+    @Test func `an inactive client is pinged and then closed with 4201`() async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher)
         _ = client.take()
@@ -118,15 +176,15 @@ import Testing
     }
 
     @Test(arguments: [#"{"event":"pusher:pong"}"#, #"{"event":"pusher:ping","data":{}}"#, "nonsense"])
-    func `any sign of life keeps a client`(sign: String) async throws {
+    func `any message keeps a connection open`(message: String) async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher)
         for _ in 0..<10 {
             pusher.clock.advance(by: .seconds(149))
-            client.send(sign)
+            client.send(message)
         }
         #expect(client.endings.all.isEmpty && pusher.server.socketIDs.count == 1)
-        // A WebSocket's own ping is one too.
+        // So does a ping of the WebSocket protocol.
         pusher.clock.advance(by: .seconds(149))
         client.send(WebSocketMessage(.ping, []))
         pusher.clock.advance(by: .seconds(100))
@@ -135,7 +193,7 @@ import Testing
 
     // MARK: Faults
 
-    @Test func `messages may be held back`() async throws {
+    @Test func `messages can be delayed`() async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher)
         _ = client.take()
@@ -153,7 +211,7 @@ import Testing
         pusher.clock.advance(by: .seconds(10))
     }
 
-    @Test func `no message overtakes one that is held back`() async throws {
+    @Test func `no message overtakes a delayed message`() async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher).send(PusherFrames.subscribe("one"))
         _ = client.take()
@@ -169,7 +227,7 @@ import Testing
         #expect(client.takeEvents() == ["d"])
     }
 
-    @Test func `messages may be lost`() async throws {
+    @Test func `messages can be lost`() async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher).send(PusherFrames.subscribe("one"))
         _ = client.take()
@@ -182,7 +240,7 @@ import Testing
         #expect(client.take().isEmpty && client.endings.all.isEmpty)
     }
 
-    @Test func `a silent server says nothing and closes nothing`() async throws {
+    @Test func `a silent server sends nothing and keeps connections open`() async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher)
         _ = client.take()
@@ -193,14 +251,14 @@ import Testing
         pusher.server.faults.isSilent = false
         pusher.clock.advance(by: .seconds(120))
         #expect(client.take() == [#"{"event":"pusher:ping","data":{}}"#])
-        // It has its time to answer.
+        // The client has the full time to respond.
         pusher.clock.advance(by: .seconds(29))
         client.send(#"{"event":"pusher:pong"}"#)
         pusher.clock.advance(by: .seconds(60))
         #expect(client.endings.all.isEmpty)
     }
 
-    @Test func `one connection may be silenced alone`() async throws {
+    @Test func `a single connection can be silent`() async throws {
         let pusher = try await InMemoryPusher()
         let first = RawClient(pusher).send(PusherFrames.subscribe("one"))
         let socketID = pusher.server.socketIDs[0]
@@ -212,28 +270,14 @@ import Testing
         pusher.server.silence(socketID, false)
         pusher.server.publish("b", to: "one", data: "1")
         #expect(first.takeEvents() == ["b"])
-        pusher.server.silence("nobody")
+        pusher.server.silence("unknown")
     }
 
-    @Test func `every new connection may be refused`() async throws {
+    @Test func `new connections can be rejected with a code`() async throws {
         let pusher = try await InMemoryPusher()
         let old = RawClient(pusher)
-        pusher.server.faults.refuseWith = .init(rawValue: 4100)
+        pusher.server.faults.rejectionCode = CloseCode(rawValue: 4100)
         #expect(RawClient(pusher).closeCode == 4100 && old.endings.all.isEmpty)
-    }
-
-    @Test func `stopping tells everybody to come back`() async throws {
-        let pusher = try await InMemoryPusher()
-        let clients = (0..<3).map { _ in RawClient(pusher) }
-        let events = pusher.server.events
-        await pusher.server.stop()
-        for client in clients { #expect(client.takeErrors() == [4200] && client.closeCode == 4200) }
-        #expect(await events.pending().count == 3)
-        #expect(pusher.server.socketIDs.isEmpty)
-        await pusher.server.stop()
-        // One wake-up that finds nothing, and then none.
-        pusher.clock.advance(by: .seconds(120))
-        #expect(pusher.clock.untilNextDeadline == nil)
     }
 }
 
@@ -244,7 +288,7 @@ import Testing
         ChannelSignature.token(key: "key", secret: secret, socketID: pusher.server.socketIDs[socket], channel: channel, channelData: data)
     }
 
-    /// A client that is on the presence channel as this user.
+    /// Returns a client that is subscribed to the presence channel with this user data.
     private func member(_ pusher: InMemoryPusher, _ data: String, _ channel: String = "presence-room") -> RawClient {
         let before = Set(pusher.server.socketIDs)
         let client = RawClient(pusher)
@@ -254,7 +298,7 @@ import Testing
         return client.send(PusherFrames.subscribe(channel, auth: auth, channelData: data))
     }
 
-    @Test func `a second subscription is an error and the first stays`() async throws {
+    @Test func `a second subscription is an error and the first one stays`() async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher).send(PusherFrames.subscribe("one"))
         _ = client.take()
@@ -268,7 +312,7 @@ import Testing
         #expect(client.take().count == 1)
     }
 
-    @Test func `leaving a channel that one is not on changes nothing`() async throws {
+    @Test func `unsubscribing from a channel without a subscription has no effect`() async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher)
         _ = client.take()
@@ -279,14 +323,14 @@ import Testing
     }
 
     @Test(arguments: ["", "with space", "#server-to-user-1", "a/b", "ü", String(repeating: "x", count: 201)])
-    func `a bad name is refused`(name: String) async throws {
+    func `an invalid channel name is rejected`(name: String) async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher)
         _ = client.take()
         #expect(client.send(PusherFrames.subscribe(name)).takeErrors() == [nil])
     }
 
-    @Test func `a signature has to be right`() async throws {
+    @Test func `a missing or wrong signature is rejected with 4009`() async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher)
         _ = client.take()
@@ -304,7 +348,7 @@ import Testing
         #expect(client.send(PusherFrames.subscribe("private-one", auth: right)).takeEvents() == ["pusher_internal:subscription_succeeded"])
     }
 
-    @Test func `a presence signature covers the user`() async throws {
+    @Test func `a presence signature covers the user data`() async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher)
         _ = client.take()
@@ -323,7 +367,7 @@ import Testing
             ])
     }
 
-    @Test func `a user on two connections is announced once either way`() async throws {
+    @Test func `a user with two connections joins and leaves once`() async throws {
         let pusher = try await InMemoryPusher()
         let watcher = self.member(pusher, #"{"user_id":"watcher"}"#)
         _ = watcher.take()
@@ -343,7 +387,7 @@ import Testing
         #expect(watcher.take().isEmpty)
     }
 
-    @Test func `a full presence channel takes nobody else but its members again`() async throws {
+    @Test func `a full presence channel accepts only further connections of its members`() async throws {
         let pusher = try await InMemoryPusher { $0.memberLimit = 2 }
         let clients = (1...3).map { self.member(pusher, #"{"user_id":"\#($0)"}"#) }
         #expect(clients[2].takeErrors().count == 1 && clients[2].endings.all.isEmpty)
@@ -354,7 +398,7 @@ import Testing
         #expect(self.member(pusher, #"{"user_id":"3"}"#).takeEvents() == ["pusher_internal:subscription_succeeded"])
     }
 
-    @Test func `client events follow the rules`() async throws {
+    @Test func `client events that break a rule are rejected and others are delivered`() async throws {
         let pusher = try await InMemoryPusher()
         let sender = RawClient(pusher)
         let auth = self.auth(pusher, "private-one")
@@ -364,7 +408,7 @@ import Testing
         receiver.send(
             PusherFrames.subscribe(
                 "private-one", auth: ChannelSignature.token(key: "key", secret: "secret", socketID: socketID, channel: "private-one")))
-        func errors(_ event: String, _ rest: String) -> [Int?] { sender.send(#"{"event":"\#(event)"\#(rest)}"#).takeErrors() }
+        func errors(_ event: String, _ members: String) -> [Int?] { sender.send(#"{"event":"\#(event)"\#(members)}"#).takeErrors() }
         _ = sender.take()
         #expect(errors("client-a", #","channel":"private-one","data":{}"#) == [4301])
         sender.send(PusherFrames.subscribe("private-one", auth: auth), PusherFrames.subscribe("one"))
@@ -382,12 +426,12 @@ import Testing
             .text(#"{"event":"client-c","channel":"private-one"}"#),
             .text(#"{"event":"client-d","channel":"private-one","data":"\#(String(repeating: "x", count: 10_240))"}"#))
         #expect(sender.take().isEmpty)
-        let heard = receiver.take()
-        #expect(heard.first == #"{"event":"client-a","channel":"private-one","data":"{\"on\": true}"}"#)
-        #expect(heard.dropFirst().first == #"{"event":"client-b","channel":"private-one","data":"text"}"# && heard.count == 4)
+        let frames = receiver.take()
+        #expect(frames.first == #"{"event":"client-a","channel":"private-one","data":"{\"on\": true}"}"#)
+        #expect(frames.dropFirst().first == #"{"event":"client-b","channel":"private-one","data":"text"}"# && frames.count == 4)
     }
 
-    @Test func `data is measured without its escapes`() async throws {
+    @Test func `the size limit applies to data without escapes`() async throws {
         let pusher = try await InMemoryPusher()
         let sender = RawClient(pusher)
         sender.send(PusherFrames.subscribe("private-one", auth: self.auth(pusher, "private-one")))
@@ -401,7 +445,7 @@ import Testing
         #expect(sender.takeErrors() == [4301, 4301])
     }
 
-    @Test func `a watcher of the server sees everything in order`() async throws {
+    @Test func `server events arrive in order`() async throws {
         let pusher = try await InMemoryPusher()
         let events = pusher.server.events
         let client = RawClient(pusher)

@@ -14,7 +14,7 @@ import Testing
 
     // MARK: Signatures
 
-    @Test func `the documentations signatures come out`() throws {
+    @Test func `the signatures match the vectors`() throws {
         let vectors = try Self.vectors("signatures")
         #expect(vectors.count == 6)
         for vector in vectors {
@@ -29,7 +29,7 @@ import Testing
         }
     }
 
-    @Test func `a request is signed as in the documentation`() {
+    @Test func `a signed request matches the documentation`() {
         let body = Array(#"{"name":"foo","channels":["project-3"],"data":"{\"some\":\"data\"}"}"#.utf8)
         let (key, secret) = ("278d425bdf160c739803", "7ad3773142a6692b25b8")
         let target = RequestSignature.sign(
@@ -38,19 +38,21 @@ import Testing
             target == "/apps/3/events?auth_key=278d425bdf160c739803&auth_timestamp=1353088179&auth_version=1.0"
                 + "&body_md5=ec365a775a4cd0599faeb73354201b6f&auth_signature=da454824c97ba181a32ccc17a72625ba02771f50b50e1e7430e47a1f3f457e6c"
         )
-        #expect(
-            RequestSignature.check(method: "POST", target: target, body: body, key: key, secret: secret, unixTime: 1_353_088_179)
-                == .accepted)
+        let error = RequestSignature.validationError(
+            method: "POST", target: target, body: body, key: key, secret: secret, unixTime: 1_353_088_179)
+        #expect(error == nil)
     }
 
-    @Test func `a request without a body is signed without its hash`() {
+    @Test func `the signature of a request without a body has no hash`() {
         let target = RequestSignature.sign(method: "GET", path: "/apps/3/channels", body: [], key: "k", secret: "s", unixTime: 1)
         #expect(!target.contains("body_md5"))
-        #expect(RequestSignature.check(method: "GET", target: target, body: [], key: "k", secret: "s", unixTime: 1) == .accepted)
-        #expect(RequestSignature.check(method: "GET", target: target, body: [1], key: "k", secret: "s", unixTime: 1) != .accepted)
+        func error(_ body: [UInt8]) -> String? {
+            RequestSignature.validationError(method: "GET", target: target, body: body, key: "k", secret: "s", unixTime: 1)
+        }
+        #expect(error([]) == nil && error([1]) != nil)
     }
 
-    @Test func `tokens are equal only whole`() {
+    @Test func `tokens are equal only if they have the same characters`() {
         #expect(ChannelSignature.isEqual("a:b", "a:b") && ChannelSignature.isEqual("", ""))
         for other in ["", "a:", "a:b ", "a:B", "a:c"] { #expect(!ChannelSignature.isEqual("a:b", other)) }
     }
@@ -62,7 +64,7 @@ import Testing
         ("/?#[]@!$'()*,;:", "%2F%3F%23%5B%5D%40%21%24%27%28%29%2A%2C%3B%3A"),
         ("\u{0}\r\n\u{7F}", "%00%0D%0A%7F"),
     ])
-    func `everything but unreserved characters is encoded and comes back`(text: String, encoded: String) {
+    func `all but unreserved characters are percent-encoded and decode to the same text`(text: String, encoded: String) {
         #expect(PercentEncoding.form(text) == encoded)
         #expect(PercentEncoding.decoded(encoded) == text)
     }
@@ -71,7 +73,7 @@ import Testing
         ("a%2fb", "a/b"), ("a+b", "a+b"), ("%", nil), ("%2", nil), ("%2g", nil), ("%g2", nil), ("a%", nil), ("%C3", nil), ("%FF", nil),
         ("ä", "ä"), ("%25%32%30", "%20"),
     ])
-    func `what is not encoded well is no text`(text: String, decoded: String?) {
+    func `an invalid percent-encoding is not decoded`(text: String, decoded: String?) {
         #expect(PercentEncoding.decoded(text) == decoded)
     }
 
@@ -81,11 +83,11 @@ import Testing
             ("a=b=c", ["a", "b=c"]),
             ("&&a=1&", ["a", "1"]), ("a=1&a=2", ["a", "1", "a", "2"]), ("a%3D=%26", ["a=", "&"]), ("a=%", nil), ("%=a", nil),
         ] as [(String, [String]?)])
-    func `a query is read field by field`(query: String, expected: [String]?) {
+    func `a query is split into decoded fields`(query: String, expected: [String]?) {
         #expect(PercentEncoding.fields(query)?.flatMap { [$0.name, $0.value] } == expected)
     }
 
-    @Test func `a plus is a space only in forms`() {
+    @Test func `a plus sign is a space only in forms`() {
         #expect(PercentEncoding.fields("a+b=c+d", plusIsSpace: true)?.first?.name == "a b")
         #expect(PercentEncoding.decoded("a+b", plusIsSpace: true) == "a b" && PercentEncoding.decoded("%2B", plusIsSpace: true) == "+")
     }
@@ -99,7 +101,7 @@ import Testing
         ("private-encrypted-x", .encrypted),
         ("private-encrypted-cache-x", .encrypted), ("presence-x", .presence), ("presence-cache-x", .presence), ("x-private-y", .public),
     ])
-    func `a channels kind is in its prefix with the dash`(name: String, kind: PusherChannelKind) {
+    func `the prefix of a channel name determines its kind`(name: String, kind: PusherChannelKind) {
         #expect(ChannelName.kind(of: name) == kind)
         #expect(kind.needsAuthorization == (kind != .public) && kind.allowsClientEvents == (kind == .private || kind == .presence))
     }
@@ -109,8 +111,8 @@ import Testing
         ("", false), (" ", false),
         ("a b", false), ("#a", false), ("a/b", false), ("a:b", false), ("ä", false), ("a\u{0}", false), ("a\n", false), ("\"", false),
     ])
-    func `a channels name has the characters that servers take`(name: String, isGood: Bool) {
-        #expect((ChannelName.problem(name) == nil) == isGood)
+    func `a channel name is valid if it has 1 to 200 allowed characters`(name: String, isValid: Bool) {
+        #expect((ChannelName.validationError(name) == nil) == isValid)
     }
 
     @Test(arguments: [
@@ -119,8 +121,8 @@ import Testing
         ("pusher_internal:x", false), (String(repeating: "x", count: 200), true), (String(repeating: "x", count: 201), false),
         (String(repeating: "ä", count: 101), false),
     ])
-    func `an events name may be anything that is not the services`(name: String, isGood: Bool) {
-        #expect((EventName.problem(name) == nil) == isGood)
+    func `an event name is valid unless it is empty or too long or reserved`(name: String, isValid: Bool) {
+        #expect((EventName.validationError(name) == nil) == isValid)
     }
 
     @Test(arguments: [
@@ -130,20 +132,20 @@ import Testing
         ("private-", false), ("", false),
         ("private-ab and private-a", true), ("private-a;private-b", false), ("(private-a)", true),
     ])
-    func `a text names a channel as a whole word`(words: String, isNamed: Bool) {
-        #expect(ChannelName.isNamed("private-a", in: words) == isNamed)
+    func `a channel name is found in a text only as a whole word`(text: String, isNamed: Bool) {
+        #expect(ChannelName.isNamed("private-a", in: text) == isNamed)
     }
 
     // MARK: Close codes
 
-    @Test func `every close code has its reaction`() throws {
+    @Test func `every close code has the expected reaction`() throws {
         for row in try Self.vectors("close-codes") {
             let expected: PusherCloseCode.Reaction? =
                 switch row["reaction"]?.string {
-                case "tls": .useTLS
-                case "stay away": .refused
-                case "wait a second": .reconnect(.afterBackoff(atLeast: .seconds(1)))
-                case "at once": .reconnect(.immediately)
+                case "use TLS": .useTLS
+                case "fail": .fail
+                case "reconnect after a second": .reconnect(.afterBackoff(atLeast: .seconds(1)))
+                case "reconnect immediately": .reconnect(.immediately)
                 case "back off": .reconnect(.afterBackoff())
                 default: nil
                 }
@@ -155,7 +157,7 @@ import Testing
 
     // MARK: Frames
 
-    @Test func `what a client writes is right to the byte`() throws {
+    @Test func `client frames match the vectors byte for byte`() throws {
         for vector in try Self.vectors("client-frames") {
             let (channel, data) = (vector["channel"]?.string ?? "", vector["data"]?.string)
             let message: WebSocketMessage? =
@@ -172,7 +174,7 @@ import Testing
         }
     }
 
-    @Test func `what a server writes is right to the byte`() {
+    @Test func `server frames are encoded byte for byte`() {
         func text(_ message: WebSocketMessage) -> String { String(decoding: message.bytes, as: UTF8.self) }
         #expect(
             text(PusherFrames.connectionEstablished(socketID: "1.2", activityTimeout: 30))
@@ -199,7 +201,7 @@ import Testing
                 == #"{"event":"e","channel":"c","data":"\n\\","user_id":"7"}"#)
     }
 
-    @Test func `what servers send is read as it is meant`() throws {
+    @Test func `server frames of the vectors are parsed`() throws {
         for vector in try Self.vectors("server-frames") {
             let bytes = Array(try #require(vector["frame"]?.string).utf8)
             try bytes.withUnsafeBytes { bytes in
@@ -217,9 +219,9 @@ import Testing
             "Invalid signature: Expected HMAC SHA256 hex digest of 1.2:presence-x:{\"user_id\":\"7\"}, but got 6aae8814fabd5285245422096705abbed64ea59614648814ffb0bf2dc5d19168",
             "Invalid signature: Expected HMAC SHA256 hex digest of 1.2:presence-x:{…}, but got …"
         ),
-        ("plain words", "plain words"), ("}{", "}{"), ("{", "{"), ("deadbeef", "deadbeef"), ("ä {a} b {c} ü", "ä {…} ü"), ("", ""),
+        ("plain text", "plain text"), ("}{", "}{"), ("{", "{"), ("deadbeef", "deadbeef"), ("ä {a} b {c} ü", "ä {…} ü"), ("", ""),
     ])
-    func `what a server quotes is left out`(words: String, expected: String) {
-        #expect(ServerError.withoutQuotes(words) == expected)
+    func `signatures and user data in a server error are redacted`(text: String, expected: String) {
+        #expect(ServerError.redacted(text) == expected)
     }
 }

@@ -32,7 +32,7 @@ extension PusherServerEvent {
         case .disconnected(let socketID, let reason): "\(socketID) is gone: \(reason)"
         case .received: nil
         case .subscribed(let socketID, let channel, let userID): "\(socketID) subscribed to \(channel)\(userID.map { " as \($0)" } ?? "")"
-        case .refused(let socketID, let channel, let why): "\(socketID) was refused on \(channel): \(why)"
+        case .subscriptionRejected(let socketID, let channel, let why): "\(socketID) was refused on \(channel): \(why)"
         case .unsubscribed(let socketID, let channel): "\(socketID) left \(channel)"
         case .clientEvent(let socketID, let channel, let name, _): "\(socketID) sent \(name) to \(channel)"
         case .published(let channel, let name, let subscribers): "\(name) published to \(channel), \(subscribers) subscribers"

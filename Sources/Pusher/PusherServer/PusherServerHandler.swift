@@ -1,0 +1,121 @@
+import RealtimeJSON
+import RealtimeSystem
+import PusherWire
+import RealtimeCore
+
+/// Handles what a listener accepts: hands WebSockets to the server's driver and answers requests to the HTTP API.
+///
+/// The listener holds the handler and not the server, so that releasing the server closes it, and the listener with it.
+final class PusherServerHandler: ListenerHandler {
+    private let app: PusherApp
+    private let unixTime: @Sendable () -> Int64
+    private let driver: SessionDriver<PusherServerMachine>
+    private let isShutDown = Lock(false)
+
+    init(app: PusherApp, driver: SessionDriver<PusherServerMachine>, unixTime: @escaping @Sendable () -> Int64) {
+        self.app = app
+        self.driver = driver
+        self.unixTime = unixTime
+    }
+
+    /// Rejects everything from now on, because the server is released and its listener is still to stop. A WebSocket whose upgrade
+    /// is accepted at the same time is closed by the listener.
+    func shutDown() { self.isShutDown.withLock { $0 = true } }
+
+    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
+        if self.isShutDown.withLock({ $0 }) { return .refuse(PusherServerAPI.unavailable) }
+        // A connection is rejected with a close code when it is open: a rejected upgrade cannot carry the code.
+        return .accept(subprotocol: nil)
+    }
+
+    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+        self.driver.adopt(connection, id: id) { $0.accepted(id, request, now: $1, &$2) }
+        return self.driver
+    }
+
+    /// Answers a request to the HTTP API before returning.
+    func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
+        if self.isShutDown.withLock({ $0 }) { return responder.respond(PusherServerAPI.unavailable) }
+        switch PusherServerAPI.handle(request, body: body, app: self.app, unixTime: self.unixTime()) {
+        case .respond(let response): responder.respond(response)
+        case .publish(let publication):
+            self.driver.step { machine, now, effects in
+                for channel in publication.channels {
+                    machine.publish(publication.event, to: channel, data: publication.data, except: publication.except, now: now, &effects)
+                }
+            }
+            responder.respond(PusherServerAPI.published)
+        }
+    }
+}
+
+/// The part of the service's HTTP API that publishes events.
+enum PusherServerAPI {
+    struct Publication: Sendable {
+        var event: String
+        var channels: [String]
+        var data: String
+        var except: String?
+    }
+
+    enum Action: Sendable {
+        case respond(HTTPResponse)
+        case publish(Publication)
+    }
+
+    static let published = HTTPResponse(status: 200, headers: ["Content-Type": "application/json"], text: "{}")
+    static let unavailable = PusherServerAPI.error(503, "The server has stopped.")
+
+    static func handle(_ request: HTTPRequestHead, body: [UInt8], app: PusherApp, unixTime: Int64) -> Action {
+        let parts = request.path.split(separator: "/", omittingEmptySubsequences: true)
+        if parts == ["up"] { return .respond(HTTPResponse(status: 200, text: "OK\n")) }
+        guard parts.count == 3, parts[0] == "apps", parts[2] == "events" else {
+            return self.reject(404, "Unknown path \(request.path.prefix(200)). To publish events, use POST /apps/{id}/events.")
+        }
+        guard parts[1] == app.id else { return self.reject(404, "Unknown app ID \(parts[1].prefix(200)).") }
+        guard request.method == "POST" else {
+            return self.reject(405, "Unsupported method \(request.method.prefix(20)). To publish events, use POST.")
+        }
+        let signatureError = RequestSignature.validationError(
+            method: request.method, target: request.target, body: body, key: app.key, secret: app.secret, unixTime: unixTime)
+        if let signatureError { return self.reject(401, signatureError) }
+        do throws(JSONError) {
+            return self.publication(try JSONValue(parsing: body))
+        } catch {
+            return self.reject(400, "Invalid body: \(error.message)")
+        }
+    }
+
+    private static func publication(_ json: JSONValue) -> Action {
+        guard let event = json["name"]?.string else { return self.reject(400, "\"name\" must be a string.") }
+        if let message = EventName.validationError(event) { return self.reject(400, message) }
+        guard let data = json["data"]?.string else { return self.reject(400, "\"data\" must be a string.") }
+        guard data.utf8.count <= EventName.maximumDataSize else {
+            return self.reject(413, "The data has \(data.utf8.count) bytes; an event can have at most \(EventName.maximumDataSize).")
+        }
+        let channels: [String]
+        if let value = json["channels"], value != .null {
+            guard let list = value.array, case let names = list.compactMap(\.string), names.count == list.count else {
+                return self.reject(400, "\"channels\" must be an array of strings.")
+            }
+            channels = names
+        } else if let channel = json["channel"]?.string {
+            channels = [channel]
+        } else {
+            return self.reject(400, "Missing \"channels\", an array of strings, or \"channel\", a string.")
+        }
+        guard !channels.isEmpty, channels.count <= 100 else {
+            return self.reject(400, "The event has \(channels.count) channels; publish to 1 to 100 channels at a time.")
+        }
+        for channel in channels {
+            if let message = ChannelName.validationError(channel) { return self.reject(400, message) }
+        }
+        return .publish(Publication(event: event, channels: channels, data: data, except: json["socket_id"]?.string))
+    }
+
+    private static func reject(_ status: Int, _ message: String) -> Action { .respond(self.error(status, message)) }
+
+    private static func error(_ status: Int, _ message: String) -> HTTPResponse {
+        HTTPResponse(status: status, headers: ["Content-Type": "text/plain; charset=utf-8"], text: message + "\n")
+    }
+}

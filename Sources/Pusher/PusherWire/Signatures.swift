@@ -1,0 +1,69 @@
+import RealtimeEncoding
+import RealtimeCore
+import RealtimeCrypto
+
+/// The signature with which an application's server authorizes a subscription.
+package enum ChannelSignature {
+    /// Returns `key:signature`, where the signature covers the socket ID, the channel and, for presence channels, the user.
+    package static func token(key: String, secret: String, socketID: String, channel: String, channelData: String? = nil) -> String {
+        let text = channelData.map { "\(socketID):\(channel):\($0)" } ?? "\(socketID):\(channel)"
+        return "\(key):\(self.hex(of: text, secret: secret))"
+    }
+
+    /// Returns the HMAC-SHA256 of a text in lowercase hexadecimal digits.
+    package static func hex(of text: String, secret: String) -> String {
+        Hex.encode(HMACSHA256.code(for: Array(text.utf8), key: Array(secret.utf8)))
+    }
+
+    /// Compares two tokens in constant time.
+    package static func isEqual(_ lhs: String, _ rhs: String) -> Bool { constantTimeEqual(Array(lhs.utf8), Array(rhs.utf8)) }
+}
+
+/// The signature of a request to the service's HTTP API.
+///
+/// It covers the method, the path as sent, and the query fields, sorted by lowercased name and without percent-encoding. The body
+/// is covered by its MD5 hash, which is one of the query fields.
+///
+/// - Source: the section on authentication in the reference of the HTTP API.
+package enum RequestSignature {
+    /// The largest accepted difference between the clocks of client and server, in seconds.
+    package static let tolerance: Int64 = 600
+
+    /// Returns the request target: the path with the signed query.
+    package static func sign(method: String, path: String, body: [UInt8], key: String, secret: String, unixTime: Int64) -> String {
+        var fields = [("auth_key", key), ("auth_timestamp", "\(unixTime)"), ("auth_version", "1.0")]
+        if !body.isEmpty { fields.append(("body_md5", Hex.encode(MD5.hash(body)))) }
+        fields.append(("auth_signature", self.signature(method, path, fields, secret)))
+        return path + "?" + fields.map { "\($0.0)=\(PercentEncoding.form($0.1))" }.joined(separator: "&")
+    }
+
+    /// Returns a message that says why the signature of a request is invalid, or `nil` if it is valid.
+    package static func validationError(
+        method: String, target: String, body: [UInt8], key: String, secret: String, unixTime: Int64
+    ) -> String? {
+        let head = HTTPRequestHead(method: method, target: target)
+        guard let fields = PercentEncoding.fields(head.query) else { return "The query contains an invalid percent-encoding." }
+        func value(_ name: String) -> String? { fields.first { $0.name == name }?.value }
+        guard value("auth_key") == key else { return "Missing or unknown auth_key." }
+        guard value("auth_version") == "1.0" else { return "Missing or unsupported auth_version; expected 1.0." }
+        guard let timestamp = value("auth_timestamp") else { return "Missing auth_timestamp." }
+        guard let timestamp = Int64(timestamp) else { return "Invalid auth_timestamp: expected seconds since 1970." }
+        guard timestamp >= unixTime - self.tolerance, timestamp <= unixTime + self.tolerance else {
+            return "The auth_timestamp differs from the server's clock by more than \(self.tolerance) seconds; check both clocks."
+        }
+        if !body.isEmpty || value("body_md5") != nil {
+            guard value("body_md5") == Hex.encode(MD5.hash(body)) else { return "The body_md5 does not match the body." }
+        }
+        guard let signature = value("auth_signature") else { return "Missing auth_signature." }
+        let signed = fields.filter { $0.name != "auth_signature" }.map { ($0.name, $0.value) }
+        guard ChannelSignature.isEqual(signature, self.signature(method, String(head.path), signed, secret)) else {
+            return "Invalid auth_signature. Check the secret, and sign the path and the query exactly as they are sent."
+        }
+        return nil
+    }
+
+    private static func signature(_ method: String, _ path: String, _ fields: [(String, String)], _ secret: String) -> String {
+        let query = fields.map { ($0.0.lowercased(), $0.1) }.sorted { $0.0 < $1.0 }.map { "\($0.0)=\($0.1)" }.joined(separator: "&")
+        return ChannelSignature.hex(of: "\(method)\n\(path)\n\(query)", secret: secret)
+    }
+}
