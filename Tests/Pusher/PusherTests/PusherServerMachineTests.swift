@@ -180,7 +180,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         case opened, message, accept, reject, timeout, stop, close, drop, sendRaw, publish, closed
     }
 
-    private static let goodbye = ["error 4200", "close 4200"]
+    private static let reconnectRequest = ["error 4200", "close 4200"]
     private static let rejection = ["error 4009", "close 4009"]
 
     /// The commands that each input causes in each state, and the state that follows.
@@ -197,7 +197,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
             .opening,
             [
                 (.opened, ["connection_established"], .established), (.message, [], .opening), (.accept, [], .opening),
-                (.reject, [], .opening), (.timeout, [], .opening), (.stop, goodbye, .opening), (.close, ["close 4001"], .opening),
+                (.reject, [], .opening), (.timeout, [], .opening), (.stop, reconnectRequest, .opening), (.close, ["close 4001"], .opening),
                 (.drop, ["abandon"], .unknown), (.sendRaw, ["raw"], .opening), (.publish, [], .opening), (.closed, [], .unknown),
             ]
         ),
@@ -205,7 +205,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
             .openingWithHook,
             [
                 (.opened, [], .awaitingHook), (.message, [], .openingWithHook), (.accept, [], .opening), (.reject, rejection, .rejected),
-                (.timeout, [], .openingWithHook), (.stop, goodbye, .openingWithHook), (.close, ["close 4001"], .openingWithHook),
+                (.timeout, [], .openingWithHook), (.stop, reconnectRequest, .openingWithHook), (.close, ["close 4001"], .openingWithHook),
                 (.drop, ["abandon", "cancel"], .unknown), (.sendRaw, ["raw"], .openingWithHook), (.publish, [], .openingWithHook),
                 (.closed, ["cancel"], .unknown),
             ]
@@ -214,7 +214,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
             .awaitingHook,
             [
                 (.opened, [], .awaitingHook), (.message, [], .awaitingHook), (.accept, ["connection_established"], .established),
-                (.reject, rejection, .rejected), (.timeout, [], .awaitingHook), (.stop, goodbye, .awaitingHook),
+                (.reject, rejection, .rejected), (.timeout, [], .awaitingHook), (.stop, reconnectRequest, .awaitingHook),
                 (.close, ["close 4001"], .awaitingHook), (.drop, ["abandon", "cancel"], .unknown), (.sendRaw, ["raw"], .awaitingHook),
                 (.publish, [], .awaitingHook), (.closed, ["cancel"], .unknown),
             ]
@@ -223,7 +223,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
             .established,
             [
                 (.opened, [], .established), (.message, ["pong"], .established), (.accept, [], .established), (.reject, [], .established),
-                (.timeout, ["ping"], .established), (.stop, goodbye, .established), (.close, ["close 4001"], .established),
+                (.timeout, ["ping"], .established), (.stop, reconnectRequest, .established), (.close, ["close 4001"], .established),
                 (.drop, ["abandon"], .unknown), (.sendRaw, ["raw"], .established), (.publish, [], .established), (.closed, [], .unknown),
             ]
         ),

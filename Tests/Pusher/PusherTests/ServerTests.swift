@@ -1,7 +1,9 @@
 import RealtimeJSON
+import PusherChannels
 @testable import PusherServer
 import PusherWire
 import RealtimeCore
+import RealtimeSockets
 import RealtimeTesting
 import TestSupport
 import Testing
@@ -111,8 +113,10 @@ import Testing
     }
 
     /// Returns a started server to which nothing else refers, and its address.
-    private func startedServer(on network: InMemoryNetwork) async throws -> (PusherServer?, ListenerAddress) {
-        let server = PusherServer(app: PusherApp(id: "1", key: "key", secret: "secret"), network: network, log: .none)
+    private func startedServer(
+        on network: InMemoryNetwork, hooks: PusherServerHooks = PusherServerHooks()
+    ) async throws -> (PusherServer?, ListenerAddress) {
+        let server = PusherServer(app: PusherApp(id: "1", key: "key", secret: "secret"), network: network, hooks: hooks, log: .none)
         return (server, try await server.start(on: network.listener()))
     }
 
@@ -145,14 +149,32 @@ import Testing
         #expect(error.code == .upgradeRefused || error.code == .refused)
     }
 
-    @Test(.timeLimit(.minutes(1))) func `the listener of a released server stops and frees its address`() async throws {
+    private final class Token: Sendable {}
+
+    /// Returns hooks that keep a token alive for as long as the server's driver exists.
+    private func hooks(keeping token: Token) -> PusherServerHooks {
+        var hooks = PusherServerHooks()
+        hooks.authorizeSubscription = { _ in withExtendedLifetime(token) { .accept } }
+        return hooks
+    }
+
+    @Test(.timeLimit(.minutes(1))) func `a released server leaves nothing behind`() async throws {
         let network = InMemoryNetwork(clock: ManualClock())
-        var (server, address) = try await self.startedServer(on: network)
+        weak var token: Token?
+        var (server, address): (PusherServer?, ListenerAddress)
+        do {
+            let kept = Token()
+            token = kept
+            (server, address) = try await self.startedServer(on: network, hooks: self.hooks(keeping: kept))
+        }
         weak var handler: PusherServerHandler?
         handler = server?.handler
+        let client = RawClient(network, address)
+        #expect(token != nil)
         server = nil
         // The listener stops in a task of its own.
-        while handler != nil { await Task.yield() }
+        while handler != nil || token != nil { await Task.yield() }
+        #expect(client.closeCode == 1001)
         let other = PusherServer(app: .random(), network: network, log: .none)
         _ = try await other.start(on: network.listener(port: address.port))
         await other.stop()
@@ -278,6 +300,28 @@ import Testing
         let old = RawClient(pusher)
         pusher.server.faults.rejectionCode = CloseCode(rawValue: 4100)
         #expect(RawClient(pusher).closeCode == 4100 && old.endings.all.isEmpty)
+    }
+}
+
+@Suite(.usesSockets, .timeLimit(.minutes(1))) struct ServerSocketTests {
+    @Test func `a released server closes its sockets and frees its port`() async throws {
+        var server: PusherServer? = PusherServer(app: PusherApp(id: "1", key: "key", secret: "secret"), log: .none)
+        weak var handler: PusherServerHandler?
+        handler = server?.handler
+        let address = try await #require(server).start(on: SocketListener())
+        var configuration = PusherConfiguration(key: "key", host: address.host, port: address.port, useTLS: false)
+        configuration.log = .none
+        let client = PusherClient(configuration)
+        client.connect()
+        try await client.connected()
+        let states = client.states
+        server = nil
+        #expect(await states.first { $0 == .connecting } == .connecting)
+        client.disconnect()
+        while handler != nil { await Task.yield() }
+        let other = PusherServer(app: .random(), log: .none)
+        _ = try await other.start(on: SocketListener(port: address.port))
+        await other.stop()
     }
 }
 
