@@ -88,23 +88,20 @@ let pusher: [Target] = [
 
 let commandLine: [Target] = [
     library("Processes", in: "Sources/Tool", ["RealtimeSystem"]),
-    library("CommandLineSupport", in: "Sources/Tool", ["RealtimeCore", "RealtimeSystem"]),
+    library("CommandLineSupport", in: "Sources/Tool", ["RealtimeCore", "RealtimeJSON", "RealtimeSystem"]),
     library(
         "RealtimeBenchmarks", in: "Benchmarks",
         [
-            "PusherChannels", "PusherServer", "PusherWire", "RealtimeCore", "RealtimeCrypto", "RealtimeSockets", "RealtimeSystem",
-            "CRealtimeSystem", "CommandLineSupport", "Processes",
+            "PusherChannels", "PusherWire", "RealtimeCore", "RealtimeJSON", "RealtimeSockets", "RealtimeSystem", "CRealtimeSystem",
+            "CommandLineSupport", "Processes",
         ]),
     tool(
         "realtime", in: "Sources/Tool",
-        [
-            "PusherChannels", "PusherServer", "RealtimeCore", "RealtimeJSON", "RealtimeSockets", "RealtimeSystem", "CommandLineSupport",
-            "RealtimeBenchmarks",
-        ]),
+        ["PusherChannels", "PusherServer", "RealtimeCore", "RealtimeSockets", "CommandLineSupport", "RealtimeBenchmarks"]),
 
     tests(
         "CommandLineTests", in: "Tool",
-        ["realtime", "CommandLineSupport", "RealtimeBenchmarks", "RealtimeCore", "RealtimeJSON", "Processes", "TestSupport"]),
+        ["realtime", "CommandLineSupport", "RealtimeBenchmarks", "PusherServer", "RealtimeCore", "Processes", "TestSupport"]),
     tests(
         "SnippetTests", in: "Documentation",
         ["PusherChannels", "PusherServer", "RealtimeTesting", "RealtimeSockets", "RealtimeCore", "CommonNames", "TestSupport"]),

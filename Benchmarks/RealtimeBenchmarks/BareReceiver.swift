@@ -1,25 +1,25 @@
-internal import CommandLineSupport
-internal import PusherWire
-internal import RealtimeCore
-internal import RealtimeSockets
+import PusherWire
+import RealtimeCore
+import RealtimeSockets
 
-/// The least that can be done on the same engine: read, split into frames, find the three members, copy them out, count.
+/// The bare path: the least work that receives events on the same sockets. It reads, decodes frames, scans for the three members of
+/// an event, copies them and counts.
 ///
-/// What a client costs is told as a multiple of this.
+/// The cost of a client is reported as a multiple of the bare path.
 final class BareReceiver: StreamEvents {
-    private let wanted: Int
-    private let readied = Waiter<Void>()
-    private let done = Waiter<Double>()
+    private let expectedCount: Int
+    private let greeted = Waiter<Void>()
+    private let finished = Waiter<Double>()
 
-    // `nonisolated(unsafe)`: these belong to the loop's thread.
+    // `nonisolated(unsafe)`: only the loop's thread accesses these.
     nonisolated(unsafe) private var frames = FrameDecoder(role: .client, messageLimit: 1 << 20)
     nonisolated(unsafe) private var batch = MessageBatch()
     nonisolated(unsafe) private var isOpen = false
     nonisolated(unsafe) private var count = 0
     nonisolated(unsafe) private var characters = 0
 
-    init(_ wanted: Int) {
-        self.wanted = wanted
+    init(expectedCount: Int) {
+        self.expectedCount = expectedCount
     }
 
     func connect(_ port: Int) -> SocketStream {
@@ -28,10 +28,11 @@ final class BareReceiver: StreamEvents {
         return stream
     }
 
-    func ready() async { await self.readied.value {} }
+    /// Waits for the server's greeting.
+    func ready() async { await self.greeted.value {} }
 
-    /// The process's time when the last message had been counted.
-    func finished() async -> Double { await self.done.value {} }
+    /// Waits for the last message, and returns the process's time when it was counted. Returns NaN when the connection is lost.
+    func waitUntilFinished() async -> Double { await self.finished.value {} }
 
     static let request = Array(
         """
@@ -47,25 +48,25 @@ final class BareReceiver: StreamEvents {
     func received(_ stream: SocketStream, _ bytes: UnsafeRawBufferPointer) {
         var input = bytes
         if !self.isOpen {
-            // The answer comes in one piece: this is our own server on this machine.
+            // The response head arrives in one read: the load server sends it with one local write.
             guard let end = Self.endOfHead(input) else { return }
             self.isOpen = true
             input = UnsafeRawBufferPointer(rebasing: input[end...])
         }
         _ = self.frames.decode(input, into: &self.batch)
         self.batch.bytes.withUnsafeBytes { bytes in
-            for entry in self.batch.entries { self.take(UnsafeRawBufferPointer(rebasing: bytes[entry.range])) }
+            for entry in self.batch.entries { self.receive(UnsafeRawBufferPointer(rebasing: bytes[entry.range])) }
         }
         self.batch.removeAll()
     }
 
-    private func take(_ text: UnsafeRawBufferPointer) {
+    private func receive(_ text: UnsafeRawBufferPointer) {
         guard let frame = try? PusherFrame(scanning: text) else { return }
         let (event, channel, data) = (frame.eventName, frame.channelName, frame.dataText)
-        guard event == LoadMessage.event else { return self.readied.fulfill(())?.resume() ?? () }
+        guard event == LoadMessage.event else { return self.greeted.fulfill(())?.resume() ?? () }
         self.characters += (channel?.utf8.count ?? 0) + (data?.utf8.count ?? 0)
         self.count += 1
-        if self.count == self.wanted { self.done.fulfill(processTime())?.resume() }
+        if self.count == self.expectedCount { self.finished.fulfill(processTime())?.resume() }
     }
 
     private static func endOfHead(_ bytes: UnsafeRawBufferPointer) -> Int? {
@@ -76,8 +77,8 @@ final class BareReceiver: StreamEvents {
     func drained(_ stream: SocketStream) {}
 
     func ended(_ stream: SocketStream, _ error: TransportError?) {
-        self.readied.fulfill(())?.resume()
-        self.done.fulfill(.nan)?.resume()
+        self.greeted.fulfill(())?.resume()
+        self.finished.fulfill(.nan)?.resume()
         stream.close()
     }
 }

@@ -1,39 +1,96 @@
-internal import CommandLineSupport
-internal import Processes
-internal import RealtimeCore
+package import CommandLineSupport
+import Processes
+import RealtimeCore
 
-extension BenchCommand: Command {
+/// The commands that measure and test this package.
+package enum BenchmarkCommands {
+    package static let all: [any Command.Type] = [
+        BenchCommand.self, BenchLoadCommand.self, AutobahnClientCommand.self, AutobahnServerCommand.self,
+    ]
+}
+
+/// The benchmarks, by their names on the command line.
+enum BenchName: String, CaseIterable, Sendable {
+    /// Receiving events: from the socket to a `for await` loop, as strings and decoded.
+    case receive
+    /// Receiving events with 1 to 10,000 subscribed channels.
+    case channels
+    /// Sending an event and receiving the reply.
+    case roundTrip = "round-trip"
+    /// Sending 64 events in a row.
+    case send
+    /// Memory and wake-ups of idle connections.
+    case idle
+}
+
+/// `realtime bench`
+struct BenchCommand: Command {
+    static let spec = CommandSpec(
+        path: ["bench"],
+        summary: "Measure the library on this machine",
+        description: """
+            Runs benchmarks on this machine, without a network, and prints the results. Use a release build (-c release) for \
+            meaningful figures.
+            """,
+        positionals: [
+            PositionalSpec("NAME", "The benchmarks to run: \(Self.names). All by default.", .repeated(atLeast: 0))
+        ],
+        options: [
+            .value("messages", "N", "The number of messages that each benchmark sends.", as: .integer(1...100_000_000)),
+            .value("connections", "N", "The number of connections that the idle benchmark opens.", as: .integer(1...100_000)),
+            .json,
+        ],
+        examples: ["bench", "bench --messages 100000 --json"])
+
+    private static let names = BenchName.allCases.map(\.rawValue).joined(separator: ", ")
+
+    let benchmarks: [BenchName]
+    let messages: Int?
+    let connections: Int?
+
+    init(_ arguments: Arguments) throws(UsageError) {
+        let benchmarks = try arguments.positionals("NAME").map { name throws(UsageError) in
+            guard let benchmark = BenchName(rawValue: name) else {
+                throw arguments.usageError("Unknown benchmark '\(name)': expected one of \(Self.names)")
+            }
+            return benchmark
+        }
+        self.benchmarks = benchmarks.isEmpty ? BenchName.allCases : benchmarks
+        self.messages = arguments.integer("messages")
+        self.connections = arguments.integer("connections")
+    }
+
     func run(_ console: Console) async throws(ToolFailure) {
         FileLimit.raise()
         #if DEBUG
-        console.remark(.init("This is a debug build: its figures mean nothing. Build with -c release.", .warning))
+        console.printNote(.init("Warning: the figures of a debug build are meaningless. Build with -c release.", .warning))
         #endif
-        let bed = try BenchFixture(console, messages: self.messages, connections: self.connections)
-        defer { bed.load.end() }
-        for name in self.names where !Task.isCancelled {
-            switch name {
-            case .receive: try await ReceiveBench(bed)()
-            case .channels: try await ChannelsBench(bed)()
-            case .roundTrip: try await RoundTripBench(bed)()
-            case .send: try await SendBench(bed)()
-            case .idle: try await self.runIdle(bed)
+        let fixture = try BenchFixture(console, messages: self.messages, connections: self.connections)
+        defer { fixture.load.end() }
+        for benchmark in self.benchmarks where !Task.isCancelled {
+            switch benchmark {
+            case .receive: try await ReceiveBench(fixture)()
+            case .channels: try await ChannelsBench(fixture)()
+            case .roundTrip: try await RoundTripBench(fixture)()
+            case .send: try await SendBench(fixture)()
+            case .idle: try await self.runIdle(fixture)
             }
         }
-        if let size = ToolSize.bytes { bed.say(BenchResult("size of this tool", Double(size) / 1e6, "MB")) }
+        if let size = executableSize { fixture.print(BenchResult("size of this tool", Double(size) / 1e6, "MB")) }
     }
 
-    private func runIdle(_ bed: BenchFixture) async throws(ToolFailure) {
-        let idle = IdleBench(bed, tls: false)
+    private func runIdle(_ fixture: BenchFixture) async throws(ToolFailure) {
+        let idle = IdleBench(fixture, tls: false)
         for count in self.connections.map({ [$0] }) ?? [1_000, 10_000] {
             try await idle(count)
-            // The time limits for goodbyes pass before the next one counts who wakes the loop.
+            // Let the close timeouts expire before the next run counts wake-ups of the loop.
             try? await Task.sleep(for: .seconds(6))
         }
         guard let certificate = BenchCertificate.make() else {
-            return bed.skip("idle, TLS", "it needs the openssl command, for a certificate")
+            return fixture.printSkipped("idle, TLS", "needs the openssl command to create a certificate")
         }
         defer { certificate.remove() }
-        let secure = try BenchFixture(bed.console, messages: nil, connections: nil, tls: certificate.arguments)
+        let secure = try BenchFixture(fixture.console, messages: nil, connections: nil, tls: certificate.arguments)
         defer { secure.load.end() }
         try await IdleBench(secure, tls: true)(min(self.connections ?? 1_000, 1_000))
     }

@@ -1,59 +1,66 @@
-internal import CommandLineSupport
-internal import Processes
-internal import PusherChannels
-internal import RealtimeCore
+import CommandLineSupport
+import Processes
+import PusherChannels
+import RealtimeCore
 
-/// What the benchmarks run on: the load, and who gets the results.
+/// The environment of the benchmarks: the load generator in a child process, the clients' configuration, and the output.
 struct BenchFixture: Sendable {
     let console: Console
     let load: ChildProcess
     let port: Int
-    /// As the user wishes; each benchmark has its own idea.
+    /// The values of the command's options; each benchmark has its own defaults.
     let messages: Int?
     let connections: Int?
 
-    /// Starts the load.
+    /// Starts the load generator.
+    ///
+    /// - Parameters:
+    ///   - console: The output for results.
+    ///   - messages: The number of messages, if specified.
+    ///   - connections: The number of connections, if specified.
+    ///   - tls: The options that make the load generator use TLS.
+    /// - Throws: `ToolFailure` when the load generator does not start.
     init(_ console: Console, messages: Int?, connections: Int?, tls: [String] = []) throws(ToolFailure) {
         self.console = console
         self.messages = messages
         self.connections = connections
         self.load = try ChildProcess.start([ChildProcess.ownPath, "bench-load"] + tls)
-        guard let words = self.load.readLine()?.split(separator: " "), words.count == 2, words[0] == "ready", let port = Int(words[1])
+        guard let fields = self.load.readLine()?.split(separator: " "), fields.count == 2, fields[0] == "ready", let port = Int(fields[1])
         else {
             self.load.end()
-            throw ToolFailure("The process that makes the load did not start.")
+            throw ToolFailure("The load generator did not start.")
         }
         self.port = port
     }
 
-    func say(_ result: BenchResult) { self.console.say(result.line) }
+    func print(_ result: BenchResult) { self.console.print(result.line) }
 
-    /// A benchmark, or a part of one, cannot be had here.
-    func skip(_ name: String, _ why: String) {
-        self.console.say(
+    /// Prints that a benchmark, or a part of one, cannot run here.
+    func printSkipped(_ name: String, _ reason: String) {
+        self.console.print(
             Line(
-                [.init(name, .name), .init(" is left out: \(why)", .warning)],
-                ["type": "skipped", "name": .string(name), "reason": .string(why)]))
+                [.init(name, .name), .init(" skipped: \(reason)", .warning)],
+                ["type": "skipped", "name": .string(name), "reason": .string(reason)]))
     }
 
-    /// A client of the load, connected.
+    /// Returns a client that is connected to the load generator.
     func client(useTLS: Bool = false, transports: Transports? = nil) async throws(ToolFailure) -> PusherClient {
         let client = PusherClient(self.configuration(useTLS: useTLS, transports: transports))
         client.connect()
         do throws(PusherError) {
             try await client.connected()
         } catch {
-            throw ToolFailure("A client did not come to its load: \(error)")
+            throw ToolFailure("A client failed to connect to the load generator: \(error)")
         }
         return client
     }
 
-    /// How clients come to the load.
+    /// Returns a configuration for clients of the load generator.
     func configuration(useTLS: Bool = false, transports: Transports? = nil) -> PusherConfiguration {
         var configuration = PusherConfiguration(key: "bench", host: "127.0.0.1", port: self.port, useTLS: useTLS)
         configuration.authorizer = .secret("secret")
         configuration.log = .none
-        // A deadline that was overtaken still wakes the loop once. None of them shall fall into what is measured.
+        // A timer that is no longer needed still wakes the loop once. Long timeouts keep these wake-ups out of the measurements.
         (configuration.connectTimeout, configuration.unavailableTimeout, configuration.subscriptionTimeout) = (
             .seconds(600), .seconds(600), .seconds(600)
         )
@@ -61,23 +68,28 @@ struct BenchFixture: Sendable {
         return configuration
     }
 
-    /// A channel that is subscribed.
+    /// Returns a subscribed channel of a client.
     func channel(_ name: String, of client: PusherClient) async throws(ToolFailure) -> PusherChannel {
         do throws(PusherError) {
             let channel = try client.subscribe(name)
             try await channel.subscribed()
             return channel
         } catch {
-            throw ToolFailure("A client was not subscribed by its load: \(error)")
+            throw ToolFailure("A client failed to subscribe to \(name): \(error)")
         }
     }
 
-    /// The latest connection gets so many messages.
+    /// Makes the load generator send events on the newest connection, distributed over a number of channels.
     func burst(_ messages: Int, channels: Int = 1) { self.load.write("burst \(messages) \(channels)") }
 }
 
+extension ToolFailure {
+    /// The failure of a benchmark whose connection was lost.
+    static let connectionLost = ToolFailure("A connection was lost during a benchmark.")
+}
+
 extension ChildProcess {
-    static func start(_ words: [String]) throws(ToolFailure) -> ChildProcess {
-        do throws(Failure) { return try ChildProcess(words) } catch { throw ToolFailure(error.description) }
+    static func start(_ command: [String]) throws(ToolFailure) -> ChildProcess {
+        do throws(Failure) { return try ChildProcess(command) } catch { throw ToolFailure(error.description) }
     }
 }

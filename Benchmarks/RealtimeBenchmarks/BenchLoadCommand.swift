@@ -1,48 +1,49 @@
-internal import CommandLineSupport
-internal import Processes
-internal import RealtimeCore
-internal import RealtimeSockets
+import CommandLineSupport
+import Processes
+import RealtimeCore
+import RealtimeSockets
 
-/// `realtime bench-load`: what `realtime bench` starts, and talks to in lines.
+/// `realtime bench-load`: the load generator that `realtime bench` starts and controls with lines of text.
 ///
 /// ```
-///   ready PORT               it listens
-///   burst MESSAGES CHANNELS  send them to the latest connection
+/// ready PORT               from the load generator: it is listening
+/// burst MESSAGES CHANNELS  to the load generator: send events on the newest connection
 /// ```
-/// It ends with its input, and so with whoever started it.
-struct BenchLoadCommand: Sendable, Equatable {
+/// It exits at the end of its input, and so together with the process that started it.
+struct BenchLoadCommand: Command {
     static let spec = CommandSpec(
         path: ["bench-load"],
-        summary: "Be the server of a benchmark",
-        description: "Sends what realtime bench measures. It is started by that command and ends with its own input.",
+        summary: "Run the load generator of the benchmarks",
+        description: "Runs the server that sends the events of realtime bench. That command starts it. Exits at the end of its input.",
         options: [
-            .value("certificate", "FILE", "A certificate in PEM: speak TLS with it."),
-            .value("private-key", "FILE", "The certificate's key."),
+            .value("certificate", "FILE", "A PEM file with a certificate; enables TLS."),
+            .value("private-key", "FILE", "A PEM file with the key of the certificate."),
         ],
         isHidden: true)
 
-    var tls: TLSServerConfiguration?
+    let tls: TLSServerConfiguration?
 
     init(_ arguments: Arguments) throws(UsageError) {
-        guard let certificate = arguments.text("certificate"), let key = arguments.text("private-key") else { return }
-        self.tls = TLSServerConfiguration(TLSIdentity(certificateChain: .file(certificate), privateKey: .file(key)))
+        if let certificate = arguments.string("certificate"), let key = arguments.string("private-key") {
+            self.tls = TLSServerConfiguration(TLSIdentity(certificateChain: .file(certificate), privateKey: .file(key)))
+        } else {
+            self.tls = nil
+        }
     }
-}
 
-extension BenchLoadCommand: Command {
     func run(_ console: Console) async throws(ToolFailure) {
         FileLimit.raise()
         let server: LoadServer
         do throws(TransportError) {
             server = try LoadServer()
-            console.print("ready \(try server.start(self.tls))\n")
+            console.write("ready \(try server.start(self.tls))\n")
         } catch {
             throw ToolFailure(error)
         }
-        // It blocks its thread, which has nothing else to do: the load has a thread of its own.
+        // Blocks this thread, which has nothing else to do: the load is sent by the thread of its own event loop.
         while let line = readLine() {
-            let words = line.split(separator: " ")
-            guard words.count == 3, words[0] == "burst", let messages = Int(words[1]), let channels = Int(words[2]) else { continue }
+            let fields = line.split(separator: " ")
+            guard fields.count == 3, fields[0] == "burst", let messages = Int(fields[1]), let channels = Int(fields[2]) else { continue }
             server.burst(messages, channels: channels)
         }
     }

@@ -1,24 +1,24 @@
-internal import CommandLineSupport
-internal import Processes
-internal import PusherChannels
-internal import RealtimeCore
-internal import RealtimeSockets
+import CommandLineSupport
+import Processes
+import PusherChannels
+import RealtimeCore
+import RealtimeSockets
 
-/// What a connection costs on which nothing happens: a client, a channel, and a listener that waits.
+/// Measures the memory and the wake-ups of idle connections: a client with one channel and a task that waits for its events.
 struct IdleBench {
     private static let kibibyte = 1024.0
     private static let warmUp = 100
-    /// How many are opened at a time.
-    private static let group = 250
+    /// The number of connections that are opened at the same time.
+    private static let groupSize = 250
 
-    let bed: BenchFixture
-    /// All clients are made with it, as a program with many of them has it.
+    let fixture: BenchFixture
+    /// Shared by all clients, as in a program with many of them.
     let configuration: PusherConfiguration
     let kind: String
     let goal: Double
 
-    init(_ bed: BenchFixture, tls: Bool) {
-        self.bed = bed
+    init(_ fixture: BenchFixture, tls: Bool) {
+        self.fixture = fixture
         self.kind = tls ? "TLS" : "plain"
         self.goal = tls ? 32 : 4
         var security = TLSConfiguration()
@@ -29,56 +29,56 @@ struct IdleBench {
                 webSocket: SocketWebSocketTransport(tls: security), http: InMemoryNetwork(time: EventLoop.shared).http,
                 time: EventLoop.shared)
             : nil
-        self.configuration = bed.configuration(useTLS: tls, transports: transports)
+        self.configuration = fixture.configuration(useTLS: tls, transports: transports)
     }
 
     func callAsFunction(_ count: Int) async throws(ToolFailure) {
         let name = "idle, \(count) connections, \(self.kind)"
         let limit = FileLimit.raise()
-        guard limit > count + Self.warmUp + 100 else { return self.bed.skip(name, "this process may have \(limit) descriptors only") }
-        guard allocatedBytes != nil else { return self.bed.skip(name, "this system does not say how much memory is handed out") }
+        guard limit > count + Self.warmUp + 100 else { return self.fixture.printSkipped(name, "the limit of open files is \(limit)") }
+        guard allocatedBytes != nil else { return self.fixture.printSkipped(name, "this system does not report allocated memory") }
         var clients: [PusherClient] = []
-        var listeners: [Task<Void, Never>] = []
+        var consumers: [Task<Void, Never>] = []
         clients.reserveCapacity(count + Self.warmUp)
-        listeners.reserveCapacity(count + Self.warmUp)
-        try await self.open(Self.warmUp, &clients, &listeners)
-        await Self.rest()
+        consumers.reserveCapacity(count + Self.warmUp)
+        try await self.open(Self.warmUp, &clients, &consumers)
+        await Self.settle()
         let before = allocatedBytes ?? 0
-        let began = processTime()
-        try await self.open(count, &clients, &listeners)
-        let took = processTime() - began
-        await Self.rest()
+        let start = processTime()
+        try await self.open(count, &clients, &consumers)
+        let elapsed = processTime() - start
+        await Self.settle()
         let after = allocatedBytes ?? 0
-        self.bed.say(BenchResult(name, Double(after - before) / Double(count) / Self.kibibyte, "KiB each").atMost(self.goal))
-        self.bed.say(BenchResult("\(name), to open", took / Double(count) / 1000, "us CPU each"))
+        self.fixture.print(BenchResult(name, Double(after - before) / Double(count) / Self.kibibyte, "KiB each").atMost(self.goal))
+        self.fixture.print(BenchResult("\(name), to open", elapsed / Double(count) / 1000, "us CPU each"))
 
         let (turns, time) = (EventLoop.shared.counters.turns, processTime())
         try? await Task.sleep(for: .seconds(3))
-        self.bed.say(BenchResult("\(name), wake-ups in 3 s", Double(EventLoop.shared.counters.turns - turns), "wake-ups").atMost(0))
-        self.bed.say(BenchResult("\(name), time used in 3 s", (processTime() - time) / 1e6, "ms CPU"))
+        self.fixture.print(BenchResult("\(name), wake-ups in 3 s", Double(EventLoop.shared.counters.turns - turns), "wake-ups").atMost(0))
+        self.fixture.print(BenchResult("\(name), time used in 3 s", (processTime() - time) / 1e6, "ms CPU"))
         for client in clients { client.disconnect() }
-        for listener in listeners { await listener.value }
+        for consumer in consumers { await consumer.value }
     }
 
-    /// Until the tasks that were started wait.
-    private static func rest() async { try? await Task.sleep(for: .milliseconds(300)) }
+    /// Waits until the tasks that were started are suspended.
+    private static func settle() async { try? await Task.sleep(for: .milliseconds(300)) }
 
-    private func open(_ count: Int, _ clients: inout [PusherClient], _ listeners: inout [Task<Void, Never>]) async throws(ToolFailure) {
-        var left = count
-        while left > 0 {
-            let group = (0..<min(left, Self.group)).map { _ in PusherClient(self.configuration) }
-            left -= group.count
+    private func open(_ count: Int, _ clients: inout [PusherClient], _ consumers: inout [Task<Void, Never>]) async throws(ToolFailure) {
+        var remaining = count
+        while remaining > 0 {
+            let group = (0..<min(remaining, Self.groupSize)).map { _ in PusherClient(self.configuration) }
+            remaining -= group.count
             for client in group { client.connect() }
             for client in group {
                 do throws(PusherError) {
                     try await client.connected()
                     let channel = try client.subscribe(LoadMessage.channel(0))
                     let events = channel.events(LoadMessage.event)
-                    // A task for each, as a program has it; each ends with its sequence, and is awaited above.
-                    listeners.append(Task { for await _ in events {} })
+                    // One task per connection, as in a program. It ends with its sequence, and is awaited above.
+                    consumers.append(Task { for await _ in events {} })
                     try await channel.subscribed()
                 } catch {
-                    throw ToolFailure("An idle client did not come to its load: \(error)")
+                    throw ToolFailure("An idle client failed to connect to the load generator: \(error)")
                 }
             }
             clients += group

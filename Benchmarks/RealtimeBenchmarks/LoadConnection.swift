@@ -1,23 +1,22 @@
-internal import CommandLineSupport
-internal import RealtimeJSON
-internal import RealtimeSystem
-internal import PusherWire
-internal import RealtimeCore
-internal import RealtimeSockets
+import PusherWire
+import RealtimeCore
+import RealtimeJSON
+import RealtimeSockets
+import RealtimeSystem
 
-/// A connection of the load's: a server's WebSocket that knows just enough of the Pusher protocol to keep a client going.
+/// A connection of the load generator: a server's WebSocket with the minimum of the Pusher protocol that a client needs.
 final class LoadConnection: StreamEvents {
     private struct Burst: Sendable {
-        /// Whole frames, sent again and again.
+        /// Complete frames, sent repeatedly.
         var pattern: [UInt8]
         var position = 0
         var remaining: Int
 
-        mutating func next() -> ArraySlice<UInt8> {
-            let piece = self.pattern[self.position..<min(self.pattern.count, self.position + min(self.remaining, LoadConnection.pieceSize))]
-            self.position = piece.endIndex == self.pattern.count ? 0 : piece.endIndex
-            self.remaining -= piece.count
-            return piece
+        mutating func nextChunk() -> ArraySlice<UInt8> {
+            let chunk = self.pattern[self.position..<min(self.pattern.count, self.position + min(self.remaining, LoadConnection.chunkSize))]
+            self.position = chunk.endIndex == self.pattern.count ? 0 : chunk.endIndex
+            self.remaining -= chunk.count
+            return chunk
         }
     }
 
@@ -29,8 +28,8 @@ final class LoadConnection: StreamEvents {
         var burst: Burst?
     }
 
-    /// What one write sends.
-    static let pieceSize = 64 << 10
+    /// The number of bytes that are enqueued and flushed together.
+    static let chunkSize = 64 << 10
 
     private let number: Int
     private let load: LoadServer
@@ -44,22 +43,22 @@ final class LoadConnection: StreamEvents {
     func opened(_ stream: SocketStream) {}
 
     func received(_ stream: SocketStream, _ bytes: UnsafeRawBufferPointer) {
-        let isSound = self.state.withLock { state in
+        let isValid = self.state.withLock { state in
             if state.isOpen { return self.receive(bytes, &state, stream) }
-            return self.shakeHands(bytes, &state, stream)
+            return self.receiveHandshake(bytes, &state, stream)
         }
-        if !isSound { return self.ended(stream, nil) }
+        if !isValid { return self.ended(stream, nil) }
         stream.flush()
     }
 
     func drained(_ stream: SocketStream) { self.continueWriting(stream) }
 
     func ended(_ stream: SocketStream, _ error: TransportError?) {
-        self.load.lost(self.number)
+        self.load.remove(self.number)
         stream.close()
     }
 
-    /// Sends so many frames in the order of the pattern.
+    /// Starts to send the frames of a pattern, repeated until a number of bytes is reached.
     func send(_ pattern: [UInt8], bytes: Int, _ stream: SocketStream) {
         self.state.withLock { $0.burst = Burst(pattern: pattern, remaining: bytes) }
         self.continueWriting(stream)
@@ -67,17 +66,17 @@ final class LoadConnection: StreamEvents {
 
     private func continueWriting(_ stream: SocketStream) {
         while stream.bufferedBytes <= SocketStream.highWater {
-            let isGoingOn = self.state.withLock { state -> Bool in
-                guard let piece = state.burst?.next(), !piece.isEmpty else { return false }
-                stream.enqueue { $0 += piece }
+            let hasMore = self.state.withLock { state -> Bool in
+                guard let chunk = state.burst?.nextChunk(), !chunk.isEmpty else { return false }
+                stream.enqueue { $0 += chunk }
                 return true
             }
             stream.flush()
-            if !isGoingOn { return }
+            if !hasMore { return }
         }
     }
 
-    private func shakeHands(_ bytes: UnsafeRawBufferPointer, _ state: inout State, _ stream: SocketStream) -> Bool {
+    private func receiveHandshake(_ bytes: UnsafeRawBufferPointer, _ state: inout State, _ stream: SocketStream) -> Bool {
         var input = bytes
         var output: [UInt8] = []
         do throws(TransportError) {
@@ -90,22 +89,22 @@ final class LoadConnection: StreamEvents {
         state.isOpen = true
         FrameEncoder.append(.text, LoadMessage.greeting(self.number), mask: nil, to: &output)
         stream.enqueue { $0 += output }
-        self.load.greeted(self.number, self, stream)
+        self.load.add(self.number, self, stream)
         return true
     }
 
     private func receive(_ bytes: UnsafeRawBufferPointer, _ state: inout State, _ stream: SocketStream) -> Bool {
-        let outcome = state.frames.decode(bytes, into: &state.batch)
+        let result = state.frames.decode(bytes, into: &state.batch)
         var output: [UInt8] = []
         for message in state.batch.messages where message.kind == .text {
-            self.answer(message.bytes, &output)
+            self.reply(to: message.bytes, &output)
         }
         state.batch.removeAll()
         if !output.isEmpty { stream.enqueue { $0 += output } }
-        return outcome.end == nil
+        return result.end == nil
     }
 
-    private func answer(_ text: [UInt8], _ output: inout [UInt8]) {
+    private func reply(to text: [UInt8], _ output: inout [UInt8]) {
         text.withUnsafeBytes { bytes in
             guard let frame = try? PusherFrame(scanning: bytes) else { return }
             switch frame.eventName {
@@ -115,7 +114,7 @@ final class LoadConnection: StreamEvents {
             case EventName.ping:
                 FrameEncoder.append(.text, Array(#"{"event":"pusher:pong","data":"{}"}"#.utf8), mask: nil, to: &output)
             case LoadMessage.last:
-                output += self.load.answerFrame
+                output += self.load.replyFrame
             default: break
             }
         }

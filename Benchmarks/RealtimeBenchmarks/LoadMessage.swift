@@ -1,22 +1,23 @@
-internal import CommandLineSupport
-internal import RealtimeJSON
-internal import PusherWire
-internal import RealtimeCore
-internal import RealtimeSockets
+import PusherWire
+import RealtimeCore
+import RealtimeJSON
+import RealtimeSockets
 
-/// The messages that the load sends, and what a client says that wants an answer.
+/// The messages between the load generator and its clients.
 enum LoadMessage {
-    /// An event of a channel as the service sends it, data and all: 195 bytes with 18 escaped quotes.
+    /// The size of an event with its envelope, in bytes. Its data contains 18 escaped quotes.
     static let size = 195
     static let event = "price"
-    /// What a client sends: the load answers `last` with an event and the others with nothing.
+    /// A client event that the load generator ignores.
     static let more = "client-more"
+    /// A client event that the load generator replies to with an event.
     static let last = "client-last"
     static let privateChannel = "private-load"
 
-    /// The names of so many channels.
+    /// Returns the name of the channel with an index.
     static func channel(_ index: Int) -> String { index == 0 ? "prices" : "prices-\(index)" }
 
+    /// Returns an event on a channel as a frame.
     static func frame(channel: String) -> [UInt8] {
         let text = self.text(channel: channel)
         var frame: [UInt8] = []
@@ -24,9 +25,9 @@ enum LoadMessage {
         return frame
     }
 
-    static func text(channel: String) -> [UInt8] {
+    private static func text(channel: String) -> [UInt8] {
         let bare = self.text(channel: channel, venue: "").count
-        precondition(bare < self.size, "the channel's name is too long")
+        precondition(bare < self.size, "the name of the channel is too long")
         return self.text(channel: channel, venue: String(repeating: "X", count: self.size - bare))
     }
 
@@ -44,7 +45,7 @@ enum LoadMessage {
     }
 }
 
-/// The data of the load's events.
+/// The data of the load generator's events.
 struct LoadPrice: Decodable {
     var symbol: String
     var price: Double

@@ -1,24 +1,23 @@
-internal import CommandLineSupport
-internal import RealtimeSystem
-internal import RealtimeCore
-internal import RealtimeSockets
+import RealtimeCore
+import RealtimeSockets
+import RealtimeSystem
 
-/// The other side of a benchmark, in a process of its own so that its work counts for nobody.
+/// The server of the load generator. It runs in a process of its own, so that its work is not part of the measurements.
 final class LoadServer: Sendable {
-    private struct Member: Sendable {
+    private struct Client: Sendable {
         var connection: LoadConnection
         var stream: SocketStream
     }
 
     private struct State: Sendable {
         var lastNumber = 0
-        var members: [Int: Member] = [:]
-        /// Who gets the next burst: the last one that came and is still there.
-        var latest: Int?
+        var clients: [Int: Client] = [:]
+        /// The newest connection, which receives the next burst.
+        var newest: Int?
         var patterns: [Int: [UInt8]] = [:]
     }
 
-    let answerFrame = LoadMessage.frame(channel: LoadMessage.privateChannel)
+    let replyFrame = LoadMessage.frame(channel: LoadMessage.privateChannel)
     private let loop: EventLoop
     private let state = Lock(State())
 
@@ -26,7 +25,7 @@ final class LoadServer: Sendable {
         self.loop = try EventLoop("load")
     }
 
-    /// Listens on a free port, and returns it.
+    /// Listens on a free port, and returns its number.
     func start(_ tls: TLSServerConfiguration?) throws(TransportError) -> Int {
         var options = TCPListener.Options()
         options.backlog = 4096
@@ -44,30 +43,34 @@ final class LoadServer: Sendable {
         return listener.address.port
     }
 
-    func greeted(_ number: Int, _ connection: LoadConnection, _ stream: SocketStream) {
+    func add(_ number: Int, _ connection: LoadConnection, _ stream: SocketStream) {
         self.state.withLock { state in
-            state.members[number] = Member(connection: connection, stream: stream)
-            state.latest = number
+            state.clients[number] = Client(connection: connection, stream: stream)
+            state.newest = number
         }
     }
 
-    func lost(_ number: Int) {
+    func remove(_ number: Int) {
         self.state.withLock { state in
-            state.members[number] = nil
-            if state.latest == number { state.latest = state.members.keys.max() }
+            state.clients[number] = nil
+            if state.newest == number { state.newest = state.clients.keys.max() }
         }
     }
 
-    /// Sends so many events to the latest connection, in turn over so many channels.
+    /// Sends events on the newest connection.
+    ///
+    /// - Parameters:
+    ///   - messages: The number of events.
+    ///   - channels: The number of channels, which get one event each in turn.
     func burst(_ messages: Int, channels: Int) {
-        let (member, pattern) = self.state.withLock { state -> (Member?, [UInt8]) in
+        let (client, pattern) = self.state.withLock { state -> (Client?, [UInt8]) in
             let pattern = state.patterns[channels] ?? Self.pattern(channels: channels)
             state.patterns[channels] = pattern
-            return (state.latest.flatMap { state.members[$0] }, pattern)
+            return (state.newest.flatMap { state.clients[$0] }, pattern)
         }
-        guard let member else { return }
-        let frame = self.answerFrame.count
-        self.loop.execute { member.connection.send(pattern, bytes: messages * frame, member.stream) }
+        guard let client else { return }
+        let frame = self.replyFrame.count
+        self.loop.execute { client.connection.send(pattern, bytes: messages * frame, client.stream) }
     }
 
     private static func pattern(channels: Int) -> [UInt8] {

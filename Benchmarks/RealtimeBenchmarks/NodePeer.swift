@@ -1,16 +1,16 @@
-internal import CommandLineSupport
-internal import Processes
-internal import RealtimeCore
+import CommandLineSupport
+import Processes
 
-/// The same with Node, where there is one: npm's `ws`, which most servers and clients there use.
+/// A Node process that receives the same events with the npm package `ws`, for comparison.
 struct NodePeer {
     static let counting = "node ws, count"
     static let parsing = "node ws, JSON.parse twice"
-    static let missing = "it needs node, and npm's ws in NODE_PATH, in /usr/share/nodejs or under REALTIME_PEERS"
+    static let missing = "needs node, and the npm package ws in NODE_PATH, in /usr/share/nodejs or from REALTIME_PEERS"
 
-    /// Where `require` finds `ws`.
+    /// The folder in which `require` finds `ws`.
     private let modules: String
 
+    /// Returns a peer, or `nil` if Node or `ws` is not installed.
     static func find() -> NodePeer? {
         var folders = ["/usr/share/nodejs"]
         if let path = Console.environment("NODE_PATH") { folders.insert(path, at: 0) }
@@ -20,9 +20,9 @@ struct NodePeer {
         }
         for folder in folders {
             guard let node = try? ChildProcess(["node", "-e", self.require + "console.log('found')", folder]) else { return nil }
-            let answer = node.readLine()
+            let output = node.readLine()
             node.end()
-            if answer == "found" { return NodePeer(modules: folder) }
+            if output == "found" { return NodePeer(modules: folder) }
         }
         return nil
     }
@@ -33,7 +33,7 @@ struct NodePeer {
 
         """
 
-    /// Waits for `subscribe`'s echo of the greeting, says that it is ready, and measures its own processor time from there.
+    /// Waits for the greeting, prints `ready`, and prints the processor time in microseconds from then to the last event.
     private static let receive = """
         const [, , port, count, parses] = process.argv; let left = +count, start, sum = 0;
         const socket = new WebSocket('ws://127.0.0.1:' + port + '/app/bench', { perMessageDeflate: false });
@@ -46,17 +46,18 @@ struct NodePeer {
 
         """
 
-    func contenders(port: Int, messages: Int, _ burst: @escaping () -> Void) -> [Candidate] {
+    /// Returns candidates that count the events, and that also parse them.
+    func candidates(port: Int, messages: Int, _ burst: @escaping () -> Void) -> [Candidate] {
         [(Self.counting, "0"), (Self.parsing, "2")].map { name, parses in
             Candidate(name: name) { () throws(ToolFailure) in
                 let node = try ChildProcess.start([
                     "node", "-e", Self.require + Self.receive, self.modules, "\(port)", "\(messages)", parses,
                 ])
                 defer { node.end() }
-                guard node.readLine() == "ready" else { throw ToolFailure("Node did not come to its load.") }
+                guard node.readLine() == "ready" else { throw ToolFailure("Node failed to connect to the load generator.") }
                 burst()
                 guard let microseconds = node.readLine().flatMap({ Double($0) }) else {
-                    throw ToolFailure("Node did not receive all of its load.")
+                    throw ToolFailure("Node did not receive all events.")
                 }
                 return microseconds * 1000 / Double(messages)
             }

@@ -1,7 +1,7 @@
-internal import CommandLineSupport
+import CommandLineSupport
 import RealtimeSystem
 
-/// A blocking socket without a library: the floor for a round trip.
+/// A blocking socket: the baseline of the round trips.
 struct RawSocket: ~Copyable {
     private let descriptor: Int32
     private var buffer = [UInt8](repeating: 0, count: 4096)
@@ -22,7 +22,7 @@ struct RawSocket: ~Copyable {
                 connect(self.descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
             }
         }
-        guard status == 0 else { throw ToolFailure("A plain socket could not be connected to the load.") }
+        guard status == 0 else { throw ToolFailure("A blocking socket failed to connect to the load generator.") }
         var one: Int32 = 1
         setsockopt(self.descriptor, Int32(IPPROTO_TCP), TCP_NODELAY, &one, socklen_t(MemoryLayout<Int32>.size))
     }
@@ -31,16 +31,16 @@ struct RawSocket: ~Copyable {
 
     func write(_ bytes: [UInt8]) { _ = send(self.descriptor, bytes, bytes.count, 0) }
 
-    /// Reads what is there, and drops it.
+    /// Reads and discards what has arrived.
     mutating func readSome() { _ = recv(self.descriptor, &self.buffer, self.buffer.count, 0) }
 
-    /// Reads so many bytes, and drops them.
+    /// Reads and discards a number of bytes.
     mutating func read(_ count: Int) {
-        var left = count
-        while left > 0 {
-            let received = recv(self.descriptor, &self.buffer, min(left, self.buffer.count), 0)
+        var remaining = count
+        while remaining > 0 {
+            let received = recv(self.descriptor, &self.buffer, min(remaining, self.buffer.count), 0)
             guard received > 0 else { return }
-            left -= received
+            remaining -= received
         }
     }
 }

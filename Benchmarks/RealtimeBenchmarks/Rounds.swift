@@ -1,33 +1,32 @@
-internal import CommandLineSupport
-/// One of several ways that are compared.
+import CommandLineSupport
+
+/// One of several implementations that are compared.
 struct Candidate {
     var name: String
-    /// One run: what it took for one message, in nanoseconds of this or the peer's process.
+    /// Runs it once, and returns the processor time per message in nanoseconds, of this process or of the peer's.
     var run: () async throws(ToolFailure) -> Double
 }
 
-/// What interleaved runs gave: round by round, since what disturbs a machine disturbs a round.
+/// The results of interleaved runs. They are compared round by round, because a disturbance affects one round.
 struct Rounds {
     private(set) var values: [String: [Double]] = [:]
 
-    /// Each runs once before it counts, and then once in each round, in an order that changes.
-    static func run(_ contenders: [Candidate], rounds: Int) async throws(ToolFailure) -> Rounds {
+    /// Runs each candidate once to warm up, and then once per round in random order.
+    static func run(_ candidates: [Candidate], rounds: Int) async throws(ToolFailure) -> Rounds {
         var result = Rounds()
-        for contender in contenders { _ = try await contender.run() }
+        for candidate in candidates { _ = try await candidate.run() }
         for _ in 0..<rounds {
-            for contender in contenders.shuffled() {
-                let value = try await contender.run()
-                result.values[contender.name, default: []].append(value)
+            for candidate in candidates.shuffled() {
+                let value = try await candidate.run()
+                result.values[candidate.name, default: []].append(value)
             }
         }
         return result
     }
 
-    func has(_ name: String) -> Bool { self.values[name] != nil }
-
     func median(_ name: String) -> Double? { self.values[name].map(Self.median) }
 
-    /// The median of what the one was to the other in each round.
+    /// Returns the median of the ratios of two candidates in each round.
     func ratio(_ name: String, to other: String) -> Double? {
         guard let values = self.values[name], let others = self.values[other], values.count == others.count else { return nil }
         return Self.median(zip(values, others).map { $0 / $1 })

@@ -1,16 +1,48 @@
-/// What the tool can do: how it is called, and what happens then.
+package import RealtimeCore
+
+/// A command of the tool: its declaration, its parsed arguments and its behavior.
 package protocol Command: Sendable {
-    /// Its arguments and its help.
+    /// The declaration that arguments are parsed with and help is generated from.
     static var spec: CommandSpec { get }
 
-    /// Takes over what the parser understood. It throws when a rule between arguments is broken.
+    /// Creates the command from parsed arguments.
+    ///
+    /// - Throws: `UsageError` when arguments that are valid on their own contradict each other.
     init(_ arguments: Arguments) throws(UsageError)
 
-    /// Does it. Cancelled by Control-C, by SIGTERM and when nobody reads the output: it then tidies up and returns.
+    /// Runs the command.
+    ///
+    /// The task is cancelled by Control-C, by SIGTERM and when standard output can no longer be written. The command then
+    /// releases what it holds and returns.
+    ///
+    /// - Throws: `ToolFailure` when the command fails. The process then exits with status 1.
     func run(_ console: Console) async throws(ToolFailure)
 }
 
 extension OptionSpec {
-    /// Every command that prints lines has it.
-    package static let json = OptionSpec.flag("json", "Print one JSON object a line, as when the output is no terminal.")
+    /// The `--json` option of every command that prints lines.
+    package static let json = OptionSpec.flag("json", "Print one JSON object per line; the default unless output is a terminal.")
+}
+
+/// A failure that ends a command.
+package struct ToolFailure: Error, Equatable {
+    /// What failed, with the values involved, and what to do about it.
+    package let message: String
+
+    /// Creates a failure with a message.
+    package init(_ message: String) {
+        self.message = message
+    }
+
+    /// Creates a failure with the message of a transport error.
+    package init(_ error: TransportError) {
+        self.message = error.message
+    }
+}
+
+/// The exit status of the process.
+enum ToolExitStatus: Int32, Sendable {
+    case success = 0
+    case failure = 1
+    case usageError = 2
 }

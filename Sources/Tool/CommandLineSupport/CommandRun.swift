@@ -1,70 +1,60 @@
 import RealtimeSystem
 
-/// What the process ends with.
-package enum ToolStatus: Int32, Sendable {
-    case done = 0
-    case failed = 1
-    case wrongUsage = 2
-}
-
-/// A command under way, and what may end it early: a signal, or that nobody reads its output any more.
-package struct CommandRun {
+/// One run of a command, which a signal or the loss of its output's reader ends early.
+struct CommandRun {
     private enum Event: Sendable {
         case finished(ToolFailure?)
-        case stopped
+        case interrupted
         case cancelled
     }
 
-    package let command: any Command
-    package let console: Console
-    package let signals: Signals
+    let command: any Command
+    let console: Console
+    let signals: Signals
 
-    package init(command: any Command, console: Console, signals: Signals) {
-        self.command = command
-        self.console = console
-        self.signals = signals
-    }
-
-    package func callAsFunction() async -> ToolStatus {
-        // A task of its own, since it alone is cancelled while those who watch it go on; it is awaited below.
-        let work = Task { [command, console] in await Self.outcome(of: command, console) }
-        let (failure, wasStopped) = await withTaskGroup(of: Event.self) { group in
+    /// Runs the command until it returns, prints its failure if there is one, and returns the exit status.
+    func callAsFunction() async -> ToolExitStatus {
+        // A task of its own, because only the command is cancelled while the watching tasks continue. It is awaited below.
+        let work = Task { [command, console] in await Self.failure(of: command, console) }
+        let (failure, wasInterrupted) = await withTaskGroup(of: Event.self) { group in
             group.addTask { .finished(await work.value) }
-            group.addTask { [console] in await console.outputEnded() == nil ? .cancelled : .stopped }
-            group.addTask { [signals] in await signals.first() == nil ? .cancelled : .stopped }
-            var wasStopped = false
+            group.addTask { [console] in await console.waitForOutputFailure() == nil ? .cancelled : .interrupted }
+            group.addTask { [signals] in await signals.waitForFirst() == nil ? .cancelled : .interrupted }
+            var wasInterrupted = false
             while let event = await group.next() {
                 switch event {
                 case .finished(let failure):
                     group.cancelAll()
-                    return (failure, wasStopped)
-                case .stopped:
-                    wasStopped = true
+                    return (failure, wasInterrupted)
+                case .interrupted:
+                    wasInterrupted = true
                     work.cancel()
                 case .cancelled: continue
                 }
             }
-            preconditionFailure("the command ended without an outcome")
+            preconditionFailure("the command's task always finishes")
         }
-        return Self.status(self.console, failure, wasStopped: wasStopped)
+        return Self.status(self.console, failure, wasInterrupted: wasInterrupted)
     }
 
-    /// What a command ends with that has said all it had to say; whoever waits is told why it failed.
-    package static func status(_ console: Console, _ failure: ToolFailure?, wasStopped: Bool = false) -> ToolStatus {
-        if case .failed(let code) = console.outputEnding {
-            console.complain("The output cannot be written (\(String(cString: strerror(code)))).")
-            return .failed
+    /// Returns the exit status of a command that has finished, and prints why it failed.
+    static func status(_ console: Console, _ failure: ToolFailure?, wasInterrupted: Bool = false) -> ToolExitStatus {
+        switch console.outputFailure {
+        case .system(let code):
+            console.printError("Cannot write to standard output: \(String(cString: strerror(code))).")
+            return .failure
+        case .brokenPipe: return .success
+        case nil: break
         }
-        if console.outputEnding == .nobodyReads { return .done }
-        guard let failure else { return .done }
-        // Whoever stopped it needs no explanation.
-        if wasStopped { return .failed }
-        if console.isJSON { console.say(.error(failure.sentence)) }
-        console.complain(failure.sentence)
-        return .failed
+        guard let failure else { return .success }
+        // The user interrupted the command and knows why it ended.
+        if wasInterrupted { return .failure }
+        if console.isJSON { console.print(.error(failure.message)) }
+        console.printError(failure.message)
+        return .failure
     }
 
-    private static func outcome(of command: any Command, _ console: Console) async -> ToolFailure? {
+    private static func failure(of command: any Command, _ console: Console) async -> ToolFailure? {
         do throws(ToolFailure) {
             try await command.run(console)
             return nil

@@ -1,29 +1,31 @@
 import RealtimeSystem
 
-/// Another program, started and talked to by the tool's benchmarks and by the tests.
+/// A child process with pipes for its input and output, used by the benchmarks and the tests.
 ///
-/// It gets pipes for its input and its output, no blocked signal, and no other descriptor of ours. Its calls wait, and so
-/// block their thread. One thread may read while another writes; two must not read the same pipe.
+/// The child inherits no blocked signals, and no descriptors except its standard ones. All calls block their thread. One thread may
+/// read while another writes; two threads must not read the same pipe.
 package final class ChildProcess: Sendable {
+    /// A process could not be started.
     package struct Failure: Error, CustomStringConvertible {
-        package var description: String
+        package let description: String
     }
 
-    /// Where its standard error goes.
+    /// The destination of the child's standard error.
     package enum Errors: Sendable {
-        /// To ours.
-        case shared
+        /// The parent's standard error.
+        case inherited
+        /// `/dev/null`.
         case discarded
-        /// To ``readErrors()``.
-        case kept
+        /// A pipe, read with ``readErrors()``.
+        case captured
     }
 
-    package let id: Int32
+    private let id: Int32
     private let input: PipeEnd
     private let output: PipeEnd
     private let errors: PipeEnd?
 
-    /// This very program.
+    /// The path of the current executable.
     package static var ownPath: String {
         #if os(Linux)
         "/proc/self/exe"
@@ -32,14 +34,17 @@ package final class ChildProcess: Sendable {
         #endif
     }
 
+    /// Starts a process.
+    ///
     /// - Parameters:
-    ///   - words: the program, looked for in `PATH` when it has no slash, and its arguments.
-    ///   - errors: where its standard error goes.
-    ///   - writesToTerminal: its output is a terminal's, as when a person started it.
-    package init(_ words: [String], errors: Errors = .shared, writesToTerminal: Bool = false) throws(Failure) {
+    ///   - command: The program, searched for in `PATH` unless it contains a slash, and its arguments.
+    ///   - errors: The destination of its standard error.
+    ///   - writesToTerminal: Whether its standard output is a terminal.
+    /// - Throws: `Failure` when the program cannot be started.
+    package init(_ command: [String], errors: Errors = .inherited, writesToTerminal: Bool = false) throws(Failure) {
         let (input, output) = (try PipeEnd.pair(), try writesToTerminal ? PipeEnd.terminal() : PipeEnd.pair())
-        let kept = errors == .kept ? try PipeEnd.pair() : nil
-        defer { for end in [input.theirs, output.theirs, kept?.theirs ?? -1] where end >= 0 { closeDescriptor(end) } }
+        let captured = errors == .captured ? try PipeEnd.pair() : nil
+        defer { for end in [input.child, output.child, captured?.child ?? -1] where end >= 0 { closeDescriptor(end) } }
         #if canImport(Darwin)
         var actions: posix_spawn_file_actions_t?
         var attributes: posix_spawnattr_t?
@@ -49,60 +54,63 @@ package final class ChildProcess: Sendable {
         #endif
         posix_spawn_file_actions_init(&actions)
         defer { posix_spawn_file_actions_destroy(&actions) }
-        posix_spawn_file_actions_adddup2(&actions, input.theirs, STDIN_FILENO)
-        posix_spawn_file_actions_adddup2(&actions, output.theirs, STDOUT_FILENO)
-        if let kept { posix_spawn_file_actions_adddup2(&actions, kept.theirs, STDERR_FILENO) }
+        posix_spawn_file_actions_adddup2(&actions, input.child, STDIN_FILENO)
+        posix_spawn_file_actions_adddup2(&actions, output.child, STDOUT_FILENO)
+        if let captured { posix_spawn_file_actions_adddup2(&actions, captured.child, STDERR_FILENO) }
         if errors == .discarded { posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0) }
-        // Whoever waits for the end of a pipe would wait for a child too that got a copy of it by chance.
+        // A pipe ends only when every copy of its descriptor is closed, so the child must not inherit another child's pipes.
         var flags = POSIX_SPAWN_SETSIGMASK
         #if canImport(Darwin)
         flags |= POSIX_SPAWN_CLOEXEC_DEFAULT
-        if errors == .shared { posix_spawn_file_actions_addinherit_np(&actions, STDERR_FILENO) }
+        if errors == .inherited { posix_spawn_file_actions_addinherit_np(&actions, STDERR_FILENO) }
         #elseif canImport(Glibc)
-        // Not in older libraries, nor in what Swift sees of the newer ones.
+        // Missing in older versions of glibc, and not imported into Swift from newer ones.
         typealias CloseFrom = @convention(c) (UnsafeMutablePointer<posix_spawn_file_actions_t>, Int32) -> Int32
         if let function = dlsym(nil, "posix_spawn_file_actions_addclosefrom_np") {
             _ = unsafeBitCast(function, to: CloseFrom.self)(&actions, STDERR_FILENO + 1)
         }
         #endif
-        // The threads that run tasks block every signal, a child inherits that, and one that no signal reaches outlives us.
+        // The executor's threads block all signals. A child that inherits this mask cannot be ended by a signal.
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }
         var none = sigset_t()
         sigemptyset(&none)
         posix_spawnattr_setsigmask(&attributes, &none)
         posix_spawnattr_setflags(&attributes, Int16(flags))
-        let arguments = words.map { strdup($0) } + [nil]
+        let arguments = command.map { strdup($0) } + [nil]
         defer { for argument in arguments { free(argument) } }
         var id: pid_t = 0
-        let status = posix_spawnp(&id, words[0], &actions, &attributes, arguments, environ)
+        let status = posix_spawnp(&id, command[0], &actions, &attributes, arguments, environ)
         guard status == 0 else {
-            throw Failure(description: "The program \(words[0]) could not be started (\(String(cString: strerror(status)))).")
+            throw Failure(description: "Cannot start \(command[0]): \(String(cString: strerror(status))).")
         }
-        (self.id, self.input, self.output, self.errors) = (id, input.ours, output.ours, kept?.ours)
+        (self.id, self.input, self.output, self.errors) = (id, input.parent, output.parent, captured?.parent)
     }
 
-    /// False when it reads no longer.
+    /// Writes a line to the child's standard input.
+    ///
+    /// - Returns: Whether the line was written; `false` when the child no longer reads.
     @discardableResult
     package func write(_ line: String) -> Bool { self.input.write(Array((line + "\n").utf8)) }
 
-    /// The next line of its output; `nil` at the end.
+    /// Reads the next line of the child's output. Returns `nil` at its end.
     package func readLine() -> String? { self.output.readLine() }
 
-    /// What is left of its output, when it has ended.
-    package func readOutput() -> String { self.output.readRest() }
+    /// Reads the child's output to its end.
+    package func readOutput() -> String { self.output.readToEnd() }
 
-    /// What is left of its errors, when it has ended. Only for one that keeps them.
-    package func readErrors() -> String { self.errors?.readRest() ?? "" }
+    /// Reads the child's standard error to its end. Returns an empty string unless it is captured.
+    package func readErrors() -> String { self.errors?.readToEnd() ?? "" }
 
-    /// What it reads ends here.
+    /// Closes the child's standard input.
     package func endInput() { self.input.close() }
 
-    /// Does nothing harmful only as long as nobody has waited for its end: its number may be another's then.
+    /// Sends a signal. Do not call it after ``waitForEnd()``: the system may have reused the process ID.
     package func signal(_ signal: Int32) { kill(self.id, signal) }
 
-    /// Waits until it has ended. Once.
-    /// - Returns: its exit status, or below zero the signal that ended it.
+    /// Waits until the child has exited. Call it once.
+    ///
+    /// - Returns: The exit status, or the negative number of the signal that ended the child.
     @discardableResult
     package func waitForEnd() -> Int32 {
         var status: Int32 = 0
@@ -113,7 +121,7 @@ package final class ChildProcess: Sendable {
         return signal == 0 ? (status >> 8) & 0xFF : -signal
     }
 
-    /// Ends its input, and waits for its end.
+    /// Closes the child's input and output, and waits until it has exited.
     package func end() {
         self.input.close()
         self.output.close()

@@ -1,9 +1,10 @@
 import RealtimeSystem
 
-/// How many descriptors this process may have.
+/// The number of descriptors this process may have open.
 package enum FileLimit {
-    /// As many as the system allows. Most shells allow fewer at first.
-    /// - Returns: what is allowed now.
+    /// Raises the limit to the most the system allows. Most shells start with a lower one.
+    ///
+    /// - Returns: The limit, or 0 if it cannot be determined.
     @discardableResult
     package static func raise() -> Int {
         var limit = rlimit()
@@ -14,7 +15,7 @@ package enum FileLimit {
         #endif
         guard getrlimit(files, &limit) == 0 else { return 0 }
         #if canImport(Darwin)
-        // The hard limit says "infinite" there, and the system refuses more than this.
+        // The hard limit is infinite on Darwin, but the system rejects more than this.
         limit.rlim_cur = min(limit.rlim_max, rlim_t(OPEN_MAX))
         #else
         limit.rlim_cur = limit.rlim_max

@@ -1,48 +1,47 @@
-internal import RealtimeSystem
-internal import RealtimeCore
+import RealtimeSystem
 
-/// Our end of what a child reads or writes.
+/// The parent's end of a child's input or output.
 final class PipeEnd: Sendable {
-    /// Below zero once it is closed.
+    /// Negative once it is closed.
     private let descriptor: Lock<Int32>
 
     private init(_ descriptor: Int32) { self.descriptor = Lock(descriptor) }
 
     deinit { self.close() }
 
-    /// Two connected descriptors that no child inherits: what a child reads would not end as long as another one held a copy.
+    /// Creates two connected descriptors that are closed on `exec`: a child's input would not end while another child held a copy.
     ///
-    /// Sockets and not pipes: writing to one that nobody reads any more is an error then, and no signal that ends us.
-    static func pair() throws(ChildProcess.Failure) -> (ours: PipeEnd, theirs: Int32) {
+    /// They are sockets rather than pipes, so that writing after the child has exited is an error instead of SIGPIPE.
+    static func pair() throws(ChildProcess.Failure) -> (parent: PipeEnd, child: Int32) {
         var ends: [Int32] = [0, 0]
         #if os(Linux)
-        let made = socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0, &ends)
+        let status = socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0, &ends)
         #else
-        let made = socketpair(AF_UNIX, SOCK_STREAM, 0, &ends)
-        if made == 0 {
+        let status = socketpair(AF_UNIX, SOCK_STREAM, 0, &ends)
+        if status == 0 {
             for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
             var on: Int32 = 1
             setsockopt(ends[0], SOL_SOCKET, SO_NOSIGPIPE, &on, socklen_t(MemoryLayout<Int32>.size))
         }
         #endif
-        guard made == 0 else {
-            throw ChildProcess.Failure(description: "The system gave no pipe (\(String(cString: strerror(errno)))).")
+        guard status == 0 else {
+            throw ChildProcess.Failure(description: "Cannot create a pipe: \(String(cString: strerror(errno))).")
         }
         return (PipeEnd(ends[0]), ends[1])
     }
 
-    /// A terminal that shows bytes as they are: ours is what is behind its screen, theirs what a program writes to.
-    static func terminal() throws(ChildProcess.Failure) -> (ours: PipeEnd, theirs: Int32) {
-        var (ours, theirs) = (Int32(-1), Int32(-1))
-        guard openpty(&ours, &theirs, nil, nil, nil) == 0 else {
-            throw ChildProcess.Failure(description: "The system gave no terminal (\(String(cString: strerror(errno)))).")
+    /// Creates a pseudoterminal in raw mode. The child writes to the terminal; the parent reads what it shows.
+    static func terminal() throws(ChildProcess.Failure) -> (parent: PipeEnd, child: Int32) {
+        var (parent, child) = (Int32(-1), Int32(-1))
+        guard openpty(&parent, &child, nil, nil, nil) == 0 else {
+            throw ChildProcess.Failure(description: "Cannot create a terminal: \(String(cString: strerror(errno))).")
         }
-        for end in [ours, theirs] { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+        for end in [parent, child] { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
         var settings = termios()
-        tcgetattr(theirs, &settings)
+        tcgetattr(child, &settings)
         cfmakeraw(&settings)
-        tcsetattr(theirs, TCSANOW, &settings)
-        return (PipeEnd(ours), theirs)
+        tcsetattr(child, TCSANOW, &settings)
+        return (PipeEnd(parent), child)
     }
 
     func close() {
@@ -52,7 +51,7 @@ final class PipeEnd: Sendable {
         }
     }
 
-    /// False when nobody reads it.
+    /// Writes all bytes, and returns whether that succeeded.
     func write(_ bytes: [UInt8]) -> Bool {
         self.descriptor.withLock { descriptor in
             guard descriptor >= 0 else { return false }
@@ -66,7 +65,9 @@ final class PipeEnd: Sendable {
         }
     }
 
-    /// `nil` at the end. Not under the lock: it may wait for long, and whoever reads is the one who closes.
+    /// Reads a line. Returns `nil` at the end.
+    ///
+    /// The lock is not held while reading, which may block for long. The reading thread is also the one that closes the descriptor.
     func readLine() -> String? {
         let descriptor = self.descriptor.withLock { $0 }
         var line: [UInt8] = []
@@ -78,7 +79,7 @@ final class PipeEnd: Sendable {
         return line.isEmpty ? nil : String(decoding: line, as: UTF8.self)
     }
 
-    func readRest() -> String {
+    func readToEnd() -> String {
         let descriptor = self.descriptor.withLock { $0 }
         var all: [UInt8] = []
         var chunk = [UInt8](repeating: 0, count: 16 << 10)
@@ -87,9 +88,10 @@ final class PipeEnd: Sendable {
     }
 }
 
-/// What the methods' own names hide.
+/// The system's `close`, which the methods of `PipeEnd` and `ChildProcess` shadow.
 func closeDescriptor(_ descriptor: Int32) { _ = close(descriptor) }
 
+/// Sends without raising SIGPIPE.
 private func sendSilently(_ descriptor: Int32, _ bytes: UnsafeRawBufferPointer) -> Int {
     #if canImport(Darwin)
     send(descriptor, bytes.baseAddress, bytes.count, 0)

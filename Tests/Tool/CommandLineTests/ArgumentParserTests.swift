@@ -1,8 +1,6 @@
 import Testing
 
 @testable import CommandLineSupport
-@testable import RealtimeBenchmarks
-@testable import realtime
 
 @Suite struct ArgumentParserTests {
     static let spec = CommandSpec(
@@ -10,98 +8,99 @@ import Testing
         summary: "Fetch",
         description: "Fetches.",
         positionals: [
-            PositionalSpec("PLACE", "Where.", .requiredWithout(option: "default")),
-            PositionalSpec("NAME", "What.", .repeated(atLeast: 1)),
+            PositionalSpec("SOURCE", "The source.", .requiredWithout(option: "default")),
+            PositionalSpec("NAME", "The names.", .repeated(atLeast: 1)),
         ],
         options: [
-            .flag("default", "The usual place."),
+            .flag("default", "The default source."),
             .flag("json", "JSON."),
             .value("key", "KEY", "A key.", isRequired: true),
             .value("event", "NAME", "An event.", isRepeatable: true),
-            .value("count", "N", "How many.", as: .integer(1...10)),
-            .value("timeout", "SECONDS", "How long.", as: .duration(.milliseconds(100) ... .seconds(60))),
+            .value("count", "N", "The count.", as: .integer(1...10)),
+            .value("timeout", "SECONDS", "The timeout.", as: .duration(.milliseconds(100) ... .seconds(60))),
         ])
 
     private func parse(_ line: String) throws -> Arguments {
         guard case .run(let arguments) = try ArgumentParser.parse(line.split(separator: " ").map(String.init), for: Self.spec) else {
-            throw UsageError([], "help was asked for")
+            throw UsageError([], "unexpected request for help")
         }
         return arguments
     }
 
-    @Test func `options may stand anywhere and take their value either way`() throws {
-        for line in ["here a b --key k --count 3 --json", "--key=k here --json a --count=3 b", "--json --count 3 --key k -- here a b"] {
+    @Test func `options are accepted in any position, with a space or an equals sign before the value`() throws {
+        for line in ["file a b --key k --count 3 --json", "--key=k file --json a --count=3 b", "--json --count 3 --key k -- file a b"] {
             let arguments = try self.parse(line)
-            #expect(arguments.positional("PLACE") == "here")
-            #expect(arguments.all("NAME") == ["a", "b"])
-            #expect(arguments.text("key") == "k")
+            #expect(arguments.positional("SOURCE") == "file")
+            #expect(arguments.positionals("NAME") == ["a", "b"])
+            #expect(arguments.string("key") == "k")
             #expect(arguments.integer("count") == 3)
             #expect(arguments.has("json"))
         }
     }
 
-    @Test func `a repeatable option keeps its order`() throws {
-        #expect(try self.parse("here a --key k --event x --event=y").texts("event") == ["x", "y"])
+    @Test func `values of a repeatable option keep their order`() throws {
+        #expect(try self.parse("file a --key k --event x --event=y").strings("event") == ["x", "y"])
     }
 
-    @Test func `an option stands in for its positional`() throws {
+    @Test func `an option replaces the positional that requires its absence`() throws {
         let arguments = try self.parse("--default a b --key k")
-        #expect(arguments.positional("PLACE") == nil)
-        #expect(arguments.all("NAME") == ["a", "b"])
+        #expect(arguments.positional("SOURCE") == nil)
+        #expect(arguments.positionals("NAME") == ["a", "b"])
     }
 
-    @Test func `after two dashes everything is an argument`() throws {
-        #expect(try self.parse("--key k -- here --json -h --").all("NAME") == ["--json", "-h", "--"])
+    @Test func `everything after two dashes is positional`() throws {
+        #expect(try self.parse("--key k -- file --json -h --").positionals("NAME") == ["--json", "-h", "--"])
     }
 
-    @Test func `a dash alone and a negative number are arguments`() throws {
-        #expect(try self.parse("here - -1 --key k").all("NAME") == ["-", "-1"])
+    @Test func `a single dash and a negative number are positional`() throws {
+        #expect(try self.parse("file - -1 --key k").positionals("NAME") == ["-", "-1"])
     }
 
-    @Test func `a value may hold an equals sign and begin with a dash`() throws {
-        #expect(try self.parse("here a --key=a=b=").text("key") == "a=b=")
-        #expect(try self.parse("here a --key -x").text("key") == "-x")
-        #expect(try self.parse("here a --key=--x").text("key") == "--x")
+    @Test func `a value can contain an equals sign and start with a dash`() throws {
+        #expect(try self.parse("file a --key=a=b=").string("key") == "a=b=")
+        #expect(try self.parse("file a --key -x").string("key") == "-x")
+        #expect(try self.parse("file a --key=--x").string("key") == "--x")
     }
 
-    @Test(arguments: ["--help", "-h", "here --count 3 --help", "--json -h --nothing"])
-    func `help needs nothing else`(_ line: String) throws {
-        #expect(try ArgumentParser.parse(line.split(separator: " ").map(String.init), for: Self.spec) == .help)
+    @Test(arguments: ["--help", "-h", "file --count 3 --help", "--json -h --nothing"])
+    func `help takes precedence over missing and unknown arguments`(_ line: String) throws {
+        #expect(try ArgumentParser.parse(line.split(separator: " ").map(String.init), for: Self.spec) == .help(["fetch"]))
     }
 
     @Test(arguments: [
-        ("a b --kye k", "There is no option --kye; did you mean --key?"),
-        ("a b --zzzzzz k", "There is no option --zzzzzz"),
-        ("a b --cou 1 --key k", "There is no option --cou; did you mean --count?"),
-        ("a b -key k", "There is no option -key, and an argument that begins with a dash goes after --; did you mean --key?"),
-        ("a b --key", "The option --key KEY needs a value"),
-        ("a b --key --json", "The option --key KEY needs a value; write --key=VALUE if it begins with dashes"),
-        ("a b --key=", "The value of --key has to be something that is not empty, not ''"),
-        ("a b --key k --key l", "The option --key is given twice"),
-        ("a b --json=yes --key k", "The option --json takes no value"),
-        ("a b", "The option --key KEY is missing"),
-        ("--key k", "The argument PLACE is missing; give it or --default"),
-        ("a --key k", "The argument NAME is missing"),
-        ("a b --key k --count 0", "The value of --count has to be a whole number from 1 to 10, not '0'"),
-        ("a b --key k --count 1x", "The value of --count has to be a whole number from 1 to 10, not '1x'"),
+        ("a b --kye k", "Unknown option '--kye'. Did you mean '--key'?"),
+        ("a b --zzzzzz k", "Unknown option '--zzzzzz'"),
+        ("a b --cou 1 --key k", "Unknown option '--cou'. Did you mean '--count'?"),
+        ("a b -key k", "Unknown option '-key'; put '--' before arguments that start with a dash. Did you mean '--key'?"),
+        ("a b --key", "Missing value for '--key KEY'"),
+        ("a b --key --json", "Missing value for '--key KEY'; use '--key=VALUE' if the value starts with dashes"),
+        ("a b --key=", "Invalid value '' for '--key': must not be empty"),
+        ("a b --key k --key l", "Option '--key' is specified more than once"),
+        ("a b --json=yes --key k", "Option '--json' does not take a value"),
+        ("a b", "Missing option '--key KEY'"),
+        ("--key k", "Missing argument 'SOURCE'; specify it or '--default'"),
+        ("a --key k", "Missing argument 'NAME'"),
+        ("a b --key k --count 0", "Invalid value '0' for '--count': must be an integer from 1 to 10"),
+        ("a b --key k --count 1x", "Invalid value '1x' for '--count': must be an integer from 1 to 10"),
         (
             "a b --key k --timeout 0",
-            "The value of --timeout has to be a time from 100 ms to 60 seconds, such as 5, 0.5, 500ms or 2m, not '0'"
+            "Invalid value '0' for '--timeout': must be a duration from 100 ms to 60 seconds, such as 5, 0.5, 500ms or 2m"
         ),
     ])
-    func `what is wrong is said`(_ line: String, _ message: String) {
+    func `arguments that do not match the declaration are errors with a remedy`(_ line: String, _ message: String) {
         #expect(throws: UsageError(["fetch"], message)) { try self.parse(line) }
     }
 
-    @Test func `what is left over is refused`() {
+    @Test func `an extra argument is an error`() {
         let spec = CommandSpec(path: ["x"], summary: "", description: "", positionals: [PositionalSpec("ONE", "", .optional)])
-        #expect(throws: UsageError(["x"], "There is no use for the argument 'b'")) { try ArgumentParser.parse(["a", "b"], for: spec) }
+        #expect(throws: UsageError(["x"], "Unexpected argument 'b'")) { try ArgumentParser.parse(["a", "b"], for: spec) }
     }
 
-    @Test func `an error carries no control characters to the terminal`() {
-        let error = UsageError(["x"], "There is no option --\u{1B}[2J")
-        #expect(error.sentence == "There is no option --\\u{1b}[2J; see 'realtime x --help'.")
-        #expect(UsageError([], "What? Did you mean x?").sentence == "What? Did you mean x? See 'realtime --help'.")
+    @Test func `an error message escapes control characters and points to the help`() {
+        let error = UsageError(["x"], "Unknown option '--\u{1B}[2J'")
+        #expect(error.fullMessage == "Unknown option '--\\u{1b}[2J'. See 'realtime x --help'.")
+        #expect(UsageError([], "Did you mean x?").fullMessage == "Did you mean x? See 'realtime --help'.")
+        #expect(UsageError([], "Invalid URL.").fullMessage == "Invalid URL. See 'realtime --help'.")
     }
 }
 
@@ -110,7 +109,7 @@ import Testing
         ("5", Duration.seconds(5)), ("0.5", .milliseconds(500)), ("1.25s", .milliseconds(1250)), ("250ms", .milliseconds(250)),
         ("2m", .seconds(120)), ("1h", .seconds(3600)), ("0", .zero), ("0.000000001", .nanoseconds(1)),
     ])
-    func `times are read`(_ text: String, _ duration: Duration) {
+    func `durations with and without units are parsed`(_ text: String, _ duration: Duration) {
         #expect(ValueKind.duration(.zero ... .seconds(100_000)).parse(text) == .duration(duration))
     }
 
@@ -118,24 +117,24 @@ import Testing
         "", ".5", "5.", "1.2.3", "-1", "+1", "1e3", "nan", "inf", "0x10", "5 s", "5d", "1000001", "99999999999999999999", "٣",
         "0.0000000001",
     ])
-    func `what is no time is refused`(_ text: String) {
+    func `malformed durations are rejected`(_ text: String) {
         #expect(ValueKind.duration(.zero ... .seconds(10_000_000)).parse(text) == nil)
     }
 
     @Test(arguments: ["", "1.0", "+1", "0x1", " 1", "1_000", "9223372036854775808", "-1", "11"])
-    func `what is no number of the range is refused`(_ text: String) {
+    func `malformed integers and integers out of range are rejected`(_ text: String) {
         #expect(ValueKind.integer(0...10).parse(text) == nil)
     }
 }
 
 @Suite struct SuggestionTests {
     @Test(arguments: [("", "", 0), ("a", "", 1), ("kitten", "sitting", 3), ("ab", "ba", 1), ("count", "cuont", 1), ("same", "same", 0)])
-    func `distance counts changes and swaps`(_ lhs: String, _ rhs: String, _ distance: Int) {
+    func `the distance counts edits and transpositions`(_ lhs: String, _ rhs: String, _ distance: Int) {
         #expect(Suggestion.distance(lhs, rhs) == distance)
         #expect(Suggestion.distance(rhs, lhs) == distance)
     }
 
-    @Test func `what is far is not suggested`() {
+    @Test func `only a similar name or a unique prefix is suggested`() {
         #expect(Suggestion.nearest(to: "x", in: ["json", "help"]) == nil)
         #expect(Suggestion.nearest(to: "publsh", in: ["publish", "subscribe"]) == "publish")
         #expect(Suggestion.nearest(to: "sub", in: ["publish", "subscribe"]) == "subscribe")

@@ -3,12 +3,10 @@ import TestSupport
 import Testing
 
 @testable import CommandLineSupport
-@testable import RealtimeBenchmarks
-@testable import realtime
 
 @Suite(.usesSockets) struct CommandRunTests {
-    private struct Fake: Command {
-        static let spec = CommandSpec(path: ["fake"], summary: "", description: "")
+    private struct TestCommand: Command {
+        static let spec = CommandSpec(path: ["test"], summary: "", description: "")
         var body: @Sendable (Console) async -> ToolFailure?
 
         init(_ body: @escaping @Sendable (Console) async -> ToolFailure?) { self.body = body }
@@ -19,121 +17,122 @@ import Testing
         }
     }
 
-    /// Returns when its task is cancelled, and only then.
-    private static func untilCancelled() async {
+    /// Suspends until the task is cancelled.
+    private static func waitForCancellation() async {
         let (stream, continuation) = AsyncStream<Void>.makeStream()
         for await _ in stream {}
         continuation.finish()
     }
 
     private func run(
-        _ format: Console.Format = .json(terminal: false), signals: Signals = Signals(), closingReader: Bool = false,
+        _ format: Console.Format = .json(isTerminal: false), signals: Signals = Signals(), closingReader: Bool = false,
         _ body: @escaping @Sendable (Console) async -> ToolFailure?
-    ) async throws -> (status: ToolStatus, output: String, errors: String) {
-        let (output, errors) = (ClosedPipe(), ClosedPipe())
+    ) async throws -> (status: ToolExitStatus, output: String, errors: String) {
+        let (output, errors) = (PrivatePipe(), PrivatePipe())
         Output.ignoreBrokenPipes()
         if closingReader { try output.reading.close() }
         let console = Console(
             format, output: Output(output.writing.fileDescriptor), errors: Output(errors.writing.fileDescriptor))
-        let status = await CommandRun(command: Fake(body), console: console, signals: signals)()
+        let status = await CommandRun(command: TestCommand(body), console: console, signals: signals)()
         try output.writing.close()
         try errors.writing.close()
         let written = closingReader ? Data() : try output.reading.readToEnd() ?? Data()
-        let complaints = try errors.reading.readToEnd() ?? Data()
-        return (status, String(decoding: written, as: UTF8.self), String(decoding: complaints, as: UTF8.self))
+        let messages = try errors.reading.readToEnd() ?? Data()
+        return (status, String(decoding: written, as: UTF8.self), String(decoding: messages, as: UTF8.self))
     }
 
-    @Test func `a command that returns ends with zero`() async throws {
+    @Test func `a command that returns exits with status 0`() async throws {
         let result = try await self.run {
-            $0.say(.state("connected"))
+            $0.print(.state("connected"))
             return nil
         }
-        #expect(result.status == .done)
+        #expect(result.status == .success)
         #expect(result.output == #"{"type":"state","state":"connected"}"# + "\n")
         #expect(result.errors.isEmpty)
     }
 
-    @Test func `a failure is one sentence on standard error and a line for programs`() async throws {
-        let result = try await self.run { _ in ToolFailure("Nothing listens there.") }
-        #expect(result.status == .failed)
-        #expect(result.output == #"{"type":"error","message":"Nothing listens there."}"# + "\n")
-        #expect(result.errors == "realtime: Nothing listens there.\n")
-        let forPeople = try await self.run(.words(coloured: false)) { _ in ToolFailure("Bad \u{1B}[2J.") }
-        #expect(forPeople.output.isEmpty)
-        #expect(forPeople.errors == "realtime: Bad \\u{1b}[2J.\n")
+    @Test func `a failure is printed to standard error and, as JSON, to standard output`() async throws {
+        let result = try await self.run { _ in ToolFailure("Connection refused.") }
+        #expect(result.status == .failure)
+        #expect(result.output == #"{"type":"error","message":"Connection refused."}"# + "\n")
+        #expect(result.errors == "realtime: Connection refused.\n")
+        let asText = try await self.run(.text(isColored: false)) { _ in ToolFailure("Bad \u{1B}[2J.") }
+        #expect(asText.output.isEmpty)
+        #expect(asText.errors == "realtime: Bad \\u{1b}[2J.\n")
     }
 
-    @Test func `a signal cancels the command and waits for it to tidy up`() async throws {
+    @Test func `a signal cancels the command and waits until it returns`() async throws {
         let signals = Signals()
         let result = try await self.run(signals: signals) { console in
-            signals.receive(SIGINT)
-            await Self.untilCancelled()
-            console.say(.state("disconnected"))
+            signals.record(SIGINT)
+            await Self.waitForCancellation()
+            console.print(.state("disconnected"))
             return nil
         }
-        #expect(result.status == .done)
+        #expect(result.status == .success)
         #expect(result.output.contains("disconnected"))
     }
 
-    @Test func `whoever stops a command is not told that it was stopped`() async throws {
+    @Test func `a command that a signal cancelled prints no failure`() async throws {
         let signals = Signals()
-        signals.receive(SIGTERM)
+        signals.record(SIGTERM)
         let result = try await self.run(signals: signals) { _ in
-            await Self.untilCancelled()
+            await Self.waitForCancellation()
             return ToolFailure("Cancelled.")
         }
-        #expect(result.status == .failed)
+        #expect(result.status == .failure)
         #expect(result.errors.isEmpty)
         #expect(result.output.isEmpty)
     }
 
-    @Test func `a reader that goes ends the command quietly`() async throws {
+    @Test func `a reader that closes the output ends the command without an error`() async throws {
         let result = try await self.run(closingReader: true) { console in
-            console.say(.state("connected"))
-            await Self.untilCancelled()
-            console.say(.state("disconnected"))
+            console.print(.state("connected"))
+            await Self.waitForCancellation()
+            console.print(.state("disconnected"))
             return nil
         }
-        #expect(result.status == .done)
+        #expect(result.status == .success)
         #expect(result.errors.isEmpty)
     }
 
-    @Test func `an output that cannot be written is a failure`() async throws {
+    @Test(.enabled(if: FileManager.default.fileExists(atPath: "/dev/full"), "this system has no /dev/full"))
+    func `a failed write to standard output is a failure`() async throws {
         let full = try #require(FileHandle(forWritingAtPath: "/dev/full"))
-        let errors = ClosedPipe()
+        let errors = PrivatePipe()
         let console = Console(
-            .json(terminal: false), output: Output(full.fileDescriptor), errors: Output(errors.writing.fileDescriptor))
+            .json(isTerminal: false), output: Output(full.fileDescriptor), errors: Output(errors.writing.fileDescriptor))
         let status = await CommandRun(
-            command: Fake { console in
-                console.say(.state("connected"))
-                await Self.untilCancelled()
+            command: TestCommand { console in
+                console.print(.state("connected"))
+                await Self.waitForCancellation()
                 return nil
             }, console: console, signals: Signals())()
         try errors.writing.close()
-        #expect(status == .failed)
-        let complaint = String(decoding: try errors.reading.readToEnd() ?? Data(), as: UTF8.self)
-        #expect(complaint.hasPrefix("realtime: The output cannot be written"))
+        #expect(status == .failure)
+        let message = String(decoding: try errors.reading.readToEnd() ?? Data(), as: UTF8.self)
+        #expect(message == "realtime: Cannot write to standard output: No space left on device.\n")
     }
 
-    @Test func `the second signal is known as such`() async {
+    @Test func `only the first signal is recorded as such`() async {
         let signals = Signals()
-        #expect(signals.receive(SIGINT))
-        #expect(!signals.receive(SIGTERM))
-        #expect(await signals.first() == SIGINT)
+        #expect(signals.record(SIGINT))
+        #expect(!signals.record(SIGTERM))
+        #expect(await signals.waitForFirst() == SIGINT)
     }
 
-    @Test func `lines of many threads do not mix`() async throws {
+    @Test func `lines from several threads do not interleave`() async throws {
         let line = Line.state(String(repeating: "x", count: 3000))
-        let pipe = ClosedPipe()
-        let console = Console(.json(terminal: false), output: Output(pipe.writing.fileDescriptor))
-        // Who reads must not wait for a thread of the tasks: those who write hold them all.
+        let pipe = PrivatePipe()
+        let console = Console(.json(isTerminal: false), output: Output(pipe.writing.fileDescriptor))
+        // Reads on a thread of its own, because the writing tasks block all threads of the executor.
         let (results, continuation) = AsyncStream<Data>.makeStream()
         Thread.detachNewThread {
             continuation.yield((try? pipe.reading.readToEnd()) ?? Data())
             continuation.finish()
         }
         await withTaskGroup(of: Void.self) { group in
-            for _ in 0..<20 { group.addTask { for _ in 0..<10 { console.say(line) } } }
+            for _ in 0..<20 { group.addTask { for _ in 0..<10 { console.print(line) } } }
         }
         try pipe.writing.close()
         var written = Data()
@@ -144,9 +143,9 @@ import Testing
     }
 }
 
-/// Not Foundation's `Pipe`, which children inherit: one that another test starts meanwhile would hold it open, and what
-/// reads to its end would wait for that child's.
-private struct ClosedPipe {
+/// A pipe that child processes do not inherit, unlike Foundation's `Pipe`. A child that another test starts would keep it open, and
+/// reading to its end would wait for that child.
+private struct PrivatePipe {
     let reading, writing: FileHandle
 
     init() {

@@ -6,25 +6,25 @@ import Testing
 @testable import RealtimeBenchmarks
 @testable import realtime
 
-/// What the README and the articles show of the tool and of the scripts is what there is.
+/// Checks what the README and the articles show of the tool, the scripts and the folders.
 @Suite(.usesSockets) struct DocumentationTests {
     private struct Page {
         let path: String
         let text: String
 
-        /// What stands between the fences of blocks in this language; none is "".
+        /// Returns the contents of the fenced blocks with a language, which is "" for none.
         func blocks(_ language: String) -> [String] {
             var blocks: [String] = []
             var current: [Substring]?
-            var isWanted = false
+            var isIncluded = false
             for line in self.text.split(separator: "\n", omittingEmptySubsequences: false) {
-                let word = line.drop { $0 == " " }
-                if word.hasPrefix("```") {
+                let content = line.drop { $0 == " " }
+                if content.hasPrefix("```") {
                     if let lines = current {
-                        if isWanted { blocks.append(lines.joined(separator: "\n")) }
+                        if isIncluded { blocks.append(lines.joined(separator: "\n")) }
                         current = nil
                     } else {
-                        (current, isWanted) = ([], word.dropFirst(3) == language)
+                        (current, isIncluded) = ([], content.dropFirst(3) == language)
                     }
                 } else {
                     current?.append(line)
@@ -33,7 +33,7 @@ import Testing
             return blocks
         }
 
-        /// Commands of a shell, without their comments: lines of blocks, and what stands between back quotes in the text.
+        /// The shell commands without comments: the lines of shell blocks, and the inline code.
         var commands: [[String]] {
             let lines = self.blocks("sh").flatMap { $0.split(separator: "\n") }.map { $0[..<($0.firstIndex(of: "#") ?? $0.endIndex)] }
             let pieces = self.text.split(separator: "`", omittingEmptySubsequences: false)
@@ -54,21 +54,20 @@ import Testing
 
     private static func page(_ path: String) throws -> Page { try #require(try self.pages().first { $0.path == path }) }
 
-    /// With words for what is another one each time.
-    private static func normalised(_ output: String) -> String {
-        output.replacing(/127\.0\.0\.1:\d+/, with: "127.0.0.1:PORT").replacing(/socket \d+\.\d+/, with: "socket ID")
+    /// Replaces what differs in each run: the port and the socket ID.
+    private static func normalized(_ output: String) -> String {
+        output.replacing(/127\.0\.0\.1:\d+/, with: "127.0.0.1:PORT").replacing(/socket ID \d+\.\d+/, with: "socket ID X.Y")
     }
 
-    @Test(.enabled(if: Tool.path != nil, "the tool is not beside the tests"))
-    func `the demo shows what the readme shows`() async throws {
-        let shown = try #require(try Self.page("README.md").blocks("").first { $0.contains("A server listens") })
-        let real = try await Tool.show(["demo"])
+    @Test(.enabled(if: Tool.path != nil, "the tool is not in the folder of the tests"))
+    func `the README shows the output of the demo`() async throws {
+        let shown = try #require(try Self.page("README.md").blocks("").first { $0.contains("Server listening") })
+        let real = try await Tool.runAtTerminal(["demo"])
         #expect(real.status == 0)
-        #expect(Self.normalised(real.output) == Self.normalised(shown + "\n"))
+        #expect(Self.normalized(real.output) == Self.normalized(shown + "\n"))
     }
 
-    @Test func `every command of the tool that is shown is one`() throws {
-        let table = CommandTable(summary: Realtime.summary, groups: Realtime.groups, commands: Realtime.commands.map { $0.spec })
+    @Test func `all commands of the tool in the documentation parse`() throws {
         var count = 0
         for page in try Self.pages() {
             for command in page.commands {
@@ -76,14 +75,14 @@ import Testing
                 guard command.first == "realtime" || command.starts(with: ["swift", "run"]), let tool = command.firstIndex(of: "realtime")
                 else { continue }
                 count += 1
-                let words = Array(command[(tool + 1)...])
-                #expect(throws: Never.self, "\(page.path): \(command.joined(separator: " "))") { try table.parse(words) }
+                let arguments = Array(command[(tool + 1)...])
+                #expect(throws: Never.self, "\(page.path): \(command.joined(separator: " "))") { try Realtime.tool.table.parse(arguments) }
             }
         }
         #expect(count >= 4)
     }
 
-    @Test func `every option that the benchmarks name is one`() throws {
+    @Test func `all options in the article on benchmarks exist`() throws {
         let options = BenchCommand.spec.options.map { "--\($0.name)" }
         let named = try Self.page("Sources/Pusher/PusherChannels/Documentation.docc/Benchmarks.md").commands.flatMap { $0 }.filter {
             $0.hasPrefix("--")
@@ -92,7 +91,7 @@ import Testing
         for option in named { #expect(options.contains(option)) }
     }
 
-    @Test func `the scripts that are shown are there`() throws {
+    @Test func `all scripts in the documentation exist`() throws {
         var count = 0
         for page in try Self.pages() {
             for command in page.commands {
@@ -104,7 +103,7 @@ import Testing
         #expect(count >= 8)
     }
 
-    @Test func `the steps of the check are those of the table`() throws {
+    @Test func `the steps of dev/check are documented in order`() throws {
         let script = try String(contentsOf: Self.root.appendingPathComponent("dev/check"), encoding: .utf8)
         let steps = try #require(script.firstMatch(of: /steps=\((?<names>[^)]*)\)/)).names.split(separator: " ").map(String.init)
         let rows = try Self.page("CONTRIBUTING.md").text.split(separator: "\n").drop { !$0.hasPrefix("| step ") }.prefix {
@@ -116,7 +115,7 @@ import Testing
         #expect(named == steps)
     }
 
-    @Test func `examples and tests that are shown are there`() throws {
+    @Test func `all examples and tests in the documentation exist`() throws {
         for page in try Self.pages() {
             for command in page.commands {
                 if command.starts(with: ["swift", "run", "--package-path", "Examples"]), let name = command.last {

@@ -1,17 +1,16 @@
-/// Reads the arguments of one command: a value, no printing, no exit.
-package struct ArgumentParser {
-    package enum Outcome: Equatable {
-        case help
-        case run(Arguments)
-    }
-
+/// A parser for the arguments of one command.
+struct ArgumentParser {
     private let spec: CommandSpec
     private var arguments: Arguments
-    private var places: [String] = []
+    private var positionals: [String] = []
 
-    package static func parse(_ words: some Sequence<String>, for spec: CommandSpec) throws(UsageError) -> Outcome {
+    /// Parses the arguments that follow a command's path.
+    ///
+    /// - Returns: `.help` when help is requested, whatever else is specified; `.run` otherwise.
+    /// - Throws: `UsageError` when the arguments do not match the declaration.
+    static func parse(_ arguments: some Sequence<String>, for spec: CommandSpec) throws(UsageError) -> ParsedCommand {
         var parser = ArgumentParser(spec)
-        return try parser.parse(Array(words)[...])
+        return try parser.parse(Array(arguments)[...])
     }
 
     private init(_ spec: CommandSpec) {
@@ -19,91 +18,93 @@ package struct ArgumentParser {
         self.arguments = Arguments(path: spec.path)
     }
 
-    private mutating func parse(_ words: ArraySlice<String>) throws(UsageError) -> Outcome {
-        var rest = words
-        while let word = rest.popFirst() {
-            if word == "--" {
-                self.places += rest
+    private mutating func parse(_ arguments: ArraySlice<String>) throws(UsageError) -> ParsedCommand {
+        var remaining = arguments
+        while let argument = remaining.popFirst() {
+            if argument == "--" {
+                self.positionals += remaining
                 break
             }
-            if word == "--help" || word == "-h" { return .help }
-            if word.hasPrefix("--") {
-                try self.option(word.dropFirst(2), &rest)
-            } else if word.hasPrefix("-"), word.count > 1, !Self.isNumber(word) {
-                let hint = Suggestion.nearest(to: String(word.dropFirst()), in: self.names).map { "; did you mean --\($0)?" } ?? ""
-                throw self.error("There is no option \(word), and an argument that begins with a dash goes after --\(hint)")
+            if argument == "--help" || argument == "-h" { return .help(self.spec.path) }
+            if argument.hasPrefix("--") {
+                try self.parseOption(argument.dropFirst(2), &remaining)
+            } else if argument.hasPrefix("-"), argument.count > 1, !Self.isNumber(argument) {
+                throw self.error(
+                    "Unknown option '\(argument)'; put '--' before arguments that start with a dash\(self.hint(argument.dropFirst()))")
             } else {
-                self.places.append(word)
+                self.positionals.append(argument)
             }
         }
-        try self.bindPlaces()
+        try self.bindPositionals()
         for option in self.spec.options where option.isRequired && !self.arguments.has(option.name) {
-            throw self.error("The option \(option.usage) is missing")
+            throw self.error("Missing option '\(option.usage)'")
         }
         return .run(self.arguments)
     }
 
-    private mutating func option(_ text: Substring, _ rest: inout ArraySlice<String>) throws(UsageError) {
+    private mutating func parseOption(_ text: Substring, _ remaining: inout ArraySlice<String>) throws(UsageError) {
         let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
         let name = String(parts[0])
         guard let option = self.spec.options.first(where: { $0.name == name }) else {
-            let hint = Suggestion.nearest(to: name, in: self.names).map { "; did you mean --\($0)?" } ?? ""
-            throw self.error("There is no option --\(name)\(hint)")
+            throw self.error("Unknown option '--\(name)'\(self.hint(parts[0]))")
         }
-        guard option.isRepeatable || !self.arguments.has(name) else { throw self.error("The option --\(name) is given twice") }
+        guard option.isRepeatable || !self.arguments.has(name) else {
+            throw self.error("Option '--\(name)' is specified more than once")
+        }
         if option.isFlag {
-            guard parts.count == 1 else { throw self.error("The option --\(name) takes no value") }
+            guard parts.count == 1 else { throw self.error("Option '--\(name)' does not take a value") }
             self.arguments.add(.text(""), option: name)
             return
         }
         let value: String
         if parts.count == 2 {
             value = String(parts[1])
-        } else if let next = rest.first, !next.hasPrefix("--") {
+        } else if let next = remaining.first, !next.hasPrefix("--") {
             value = next
-            rest.removeFirst()
+            remaining.removeFirst()
         } else {
-            let remedy = rest.isEmpty ? "" : "; write --\(name)=VALUE if it begins with dashes"
-            throw self.error("The option \(option.usage) needs a value\(remedy)")
+            let remedy = remaining.isEmpty ? "" : "; use '--\(name)=VALUE' if the value starts with dashes"
+            throw self.error("Missing value for '\(option.usage)'\(remedy)")
         }
         guard let parsed = option.kind.parse(value) else {
-            throw self.error("The value of --\(name) has to be \(option.kind.expectation), not '\(value)'")
+            throw self.error("Invalid value '\(value)' for '--\(name)': \(option.kind.requirement)")
         }
         self.arguments.add(parsed, option: name)
     }
 
-    private mutating func bindPlaces() throws(UsageError) {
-        var rest = self.places[...]
+    private mutating func bindPositionals() throws(UsageError) {
+        var remaining = self.positionals[...]
         for positional in self.spec.positionals {
             switch positional.presence {
             case .requiredWithout(let option) where self.arguments.has(option): continue
             case .required, .requiredWithout:
-                guard let word = rest.popFirst() else { throw self.missing(positional) }
-                self.arguments.add(word, positional: positional.name)
+                guard let value = remaining.popFirst() else { throw self.missing(positional) }
+                self.arguments.add(value, positional: positional.name)
             case .optional:
-                if let word = rest.popFirst() { self.arguments.add(word, positional: positional.name) }
+                if let value = remaining.popFirst() { self.arguments.add(value, positional: positional.name) }
             case .repeated(let minimum):
-                guard rest.count >= minimum else { throw self.missing(positional) }
-                for word in rest { self.arguments.add(word, positional: positional.name) }
-                rest = []
+                guard remaining.count >= minimum else { throw self.missing(positional) }
+                for value in remaining { self.arguments.add(value, positional: positional.name) }
+                remaining = []
             }
         }
-        if let word = rest.first { throw self.error("There is no use for the argument '\(word)'") }
+        if let argument = remaining.first { throw self.error("Unexpected argument '\(argument)'") }
     }
 
     private func missing(_ positional: PositionalSpec) -> UsageError {
-        if case .requiredWithout(let option) = positional.presence {
-            return self.error("The argument \(positional.name) is missing; give it or --\(option)")
-        }
-        return self.error("The argument \(positional.name) is missing")
+        var alternative = ""
+        if case .requiredWithout(let option) = positional.presence { alternative = "; specify it or '--\(option)'" }
+        return self.error("Missing argument '\(positional.name)'\(alternative)")
+    }
+
+    private func hint(_ name: Substring) -> String {
+        Suggestion.nearest(to: String(name), in: self.spec.allOptions.map(\.name)).map { ". Did you mean '--\($0)'?" } ?? ""
     }
 
     private func error(_ message: String) -> UsageError { UsageError(self.spec.path, message) }
 
-    private var names: [String] { self.spec.allOptions.map(\.name) }
-
-    /// `-1` is data and no option.
-    private static func isNumber(_ word: String) -> Bool {
-        word.utf8.dropFirst().first.map { (0x30...0x39).contains($0) } ?? false
+    /// Returns whether an argument with a leading dash is a negative number, and so not an option.
+    private static func isNumber(_ argument: String) -> Bool {
+        argument.utf8.dropFirst().first.map { (0x30...0x39).contains($0) } ?? false
     }
 }

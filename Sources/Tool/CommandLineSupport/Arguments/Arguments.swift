@@ -1,57 +1,87 @@
-/// A command line that was understood: every value is of its option's kind, and what is required is there.
+/// The arguments of one command, parsed and checked against its ``CommandSpec``.
+///
+/// Asking for an option with a type other than the declared one is a programming error and traps.
 package struct Arguments: Sendable, Equatable {
-    package let path: [String]
-    private(set) var values: [String: [ValueKind.Value]] = [:]
+    let path: [String]
+    private(set) var options: [String: [ValueKind.Value]] = [:]
     private(set) var positionals: [String: [String]] = [:]
 
-    package init(path: [String]) {
+    init(path: [String]) {
         self.path = path
     }
 
-    package mutating func add(_ value: ValueKind.Value, option: String) { self.values[option, default: []].append(value) }
+    mutating func add(_ value: ValueKind.Value, option: String) { self.options[option, default: []].append(value) }
 
-    package mutating func add(_ text: String, positional: String) { self.positionals[positional, default: []].append(text) }
+    mutating func add(_ text: String, positional: String) { self.positionals[positional, default: []].append(text) }
 
-    package func has(_ option: String) -> Bool { self.values[option] != nil }
+    /// Returns whether an option or flag was specified.
+    package func has(_ option: String) -> Bool { self.options[option] != nil }
 
-    package func text(_ option: String) -> String? { self.texts(option).first }
+    /// Returns the value of a text option, or `nil` if it was not specified.
+    package func string(_ option: String) -> String? { self.strings(option).first }
 
-    package func texts(_ option: String) -> [String] {
-        (self.values[option] ?? []).map { value in
+    /// Returns all values of a repeatable text option, in order.
+    package func strings(_ option: String) -> [String] {
+        (self.options[option] ?? []).map { value in
             guard case .text(let text) = value else { preconditionFailure("--\(option) is not declared as text") }
             return text
         }
     }
 
+    /// Returns the value of an integer option, or `nil` if it was not specified.
     package func integer(_ option: String) -> Int? {
-        self.values[option]?.first.map { value in
-            guard case .integer(let integer) = value else { preconditionFailure("--\(option) is not declared as a number") }
+        self.options[option]?.first.map { value in
+            guard case .integer(let integer) = value else { preconditionFailure("--\(option) is not declared as an integer") }
             return integer
         }
     }
 
+    /// Returns the value of a duration option, or `nil` if it was not specified.
     package func duration(_ option: String) -> Duration? {
-        self.values[option]?.first.map { value in
-            guard case .duration(let duration) = value else { preconditionFailure("--\(option) is not declared as a time") }
+        self.options[option]?.first.map { value in
+            guard case .duration(let duration) = value else { preconditionFailure("--\(option) is not declared as a duration") }
             return duration
         }
     }
 
+    /// Returns the value of a positional argument, or `nil` if it was not specified.
     package func positional(_ name: String) -> String? { self.positionals[name]?.first }
 
-    package func all(_ name: String) -> [String] { self.positionals[name] ?? [] }
+    /// Returns all values of a repeated positional argument, in order.
+    package func positionals(_ name: String) -> [String] { self.positionals[name] ?? [] }
 
-    /// What is declared as required is there, or the parser would not have come this far.
+    /// Returns the value of a text option that is declared as required. The parser has checked that it is present.
     package func required(option: String) -> String {
-        guard let text = self.text(option) else { preconditionFailure("--\(option) is not declared as required") }
+        guard let text = self.string(option) else { preconditionFailure("--\(option) is not declared as required") }
         return text
     }
 
+    /// Returns the value of a positional argument that is declared as required. The parser has checked that it is present.
     package func required(positional: String) -> String {
         guard let text = self.positional(positional) else { preconditionFailure("\(positional) is not declared as required") }
         return text
     }
 
-    /// A rule between arguments was broken.
-    package func wrong(_ message: String) -> UsageError { UsageError(self.path, message) }
+    /// Returns the error for arguments that contradict each other.
+    package func usageError(_ message: String) -> UsageError { UsageError(self.path, message) }
+}
+
+/// An error in the command line. The process exits with status 2.
+package struct UsageError: Error, Equatable {
+    /// The path of the command or group whose help explains the usage.
+    let path: [String]
+    /// What is wrong, with or without a final period.
+    let message: String
+
+    init(_ path: [String], _ message: String) {
+        self.path = path
+        self.message = message
+    }
+
+    /// The message with a pointer to the help, in one line that is safe to print to a terminal.
+    var fullMessage: String {
+        let period = self.message.hasSuffix("?") || self.message.hasSuffix(".") ? "" : "."
+        let command = ([toolName] + self.path).joined(separator: " ")
+        return TerminalText.escaped(self.message) + "\(period) See '\(command) --help'."
+    }
 }

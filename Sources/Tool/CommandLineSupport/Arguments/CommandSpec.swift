@@ -1,18 +1,25 @@
-/// What a command takes: its parsing and its help both come from this.
+/// The declaration of a command. Arguments are parsed with it and help is generated from it.
 package struct CommandSpec: Sendable {
-    /// The words that call it: `["pusher", "subscribe"]`.
-    package var path: [String]
-    /// What it does, in one line without a full stop, for the list of commands.
-    package var summary: String
-    /// What it does, for its own help.
-    package var description: String
-    package var positionals: [PositionalSpec] = []
-    package var options: [OptionSpec] = []
-    /// Whole command lines, without the tool's name.
-    package var examples: [String] = []
-    /// For our own test programs: runs, and no list of commands shows it.
-    package var isHidden = false
+    /// The words that name the command: `["pusher", "subscribe"]`.
+    package let path: [String]
+    let summary: String
+    let description: String
+    let positionals: [PositionalSpec]
+    let options: [OptionSpec]
+    /// Complete command lines, without the name of the tool.
+    package let examples: [String]
+    let isHidden: Bool
 
+    /// Declares a command.
+    ///
+    /// - Parameters:
+    ///   - path: The words that name it.
+    ///   - summary: What it does, in one line without a period, for the list of commands.
+    ///   - description: What it does, for its own help.
+    ///   - positionals: The arguments that are identified by position.
+    ///   - options: The arguments that are identified by name, without `--help`.
+    ///   - examples: Complete command lines, without the name of the tool.
+    ///   - isHidden: Whether lists of commands omit it.
     package init(
         path: [String], summary: String, description: String, positionals: [PositionalSpec] = [], options: [OptionSpec] = [],
         examples: [String] = [], isHidden: Bool = false
@@ -26,36 +33,46 @@ package struct CommandSpec: Sendable {
         self.isHidden = isHidden
     }
 
-    package var allOptions: [OptionSpec] { self.options + [.help] }
+    var allOptions: [OptionSpec] { self.options + [.help] }
 }
 
-/// A word that only stands before other commands, such as `pusher`.
+/// The declaration of a group of commands, such as `pusher`.
 package struct GroupSpec: Sendable {
-    package var path: [String]
-    package var summary: String
+    let path: [String]
+    let summary: String
 
+    /// Declares a group.
+    ///
+    /// - Parameters:
+    ///   - path: The words that name it.
+    ///   - summary: What its commands do, in one line without a period.
     package init(path: [String], summary: String) {
         self.path = path
         self.summary = summary
     }
 }
 
-/// An argument known by its place.
+/// The declaration of an argument that is identified by its position.
 package struct PositionalSpec: Sendable {
     package enum Presence: Sendable, Equatable {
         case required
-        /// Required, but neither expected nor allowed when this option is given.
+        /// Required, unless this option is specified; then the argument is omitted.
         case requiredWithout(option: String)
         case optional
-        /// The rest of the arguments; the last positional only.
+        /// All remaining arguments. Only for the last positional.
         case repeated(atLeast: Int)
     }
 
-    /// As the help spells it: `CHANNEL`.
-    package var name: String
-    package var help: String
-    package var presence = Presence.required
+    let name: String
+    let help: String
+    let presence: Presence
 
+    /// Declares an argument.
+    ///
+    /// - Parameters:
+    ///   - name: The name that help shows, such as `CHANNEL`.
+    ///   - help: What it means, in sentences.
+    ///   - presence: Whether it may be omitted or repeated.
     package init(_ name: String, _ help: String, _ presence: Presence = .required) {
         self.name = name
         self.help = help
@@ -63,32 +80,35 @@ package struct PositionalSpec: Sendable {
     }
 }
 
-/// An argument known by its name, `--name value` or `--name=value`, or a flag without a value.
+/// The declaration of an argument that is identified by its name: a flag, or an option with a value (`--name value` or `--name=value`).
 package struct OptionSpec: Sendable {
     /// Without the dashes.
-    package var name: String
-    /// What the help calls the value; `nil` for a flag.
-    package var placeholder: String?
-    package var kind: ValueKind
-    package var help: String
-    package var isRequired = false
-    package var isRepeatable = false
+    let name: String
+    /// The name of the value in help; `nil` for a flag.
+    let placeholder: String?
+    let kind: ValueKind
+    let help: String
+    let isRequired: Bool
+    let isRepeatable: Bool
 
-    package init(
-        name: String, placeholder: String? = nil, kind: ValueKind, help: String, isRequired: Bool = false, isRepeatable: Bool = false
-    ) {
-        self.name = name
-        self.placeholder = placeholder
-        self.kind = kind
-        self.help = help
-        self.isRequired = isRequired
-        self.isRepeatable = isRepeatable
-    }
-
+    /// Declares a flag.
+    ///
+    /// - Parameters:
+    ///   - name: The name, without dashes.
+    ///   - help: What it means, in sentences.
     package static func flag(_ name: String, _ help: String) -> OptionSpec {
-        OptionSpec(name: name, placeholder: nil, kind: .text, help: help)
+        OptionSpec(name: name, placeholder: nil, kind: .text, help: help, isRequired: false, isRepeatable: false)
     }
 
+    /// Declares an option with a value.
+    ///
+    /// - Parameters:
+    ///   - name: The name, without dashes.
+    ///   - placeholder: The name of the value in help, such as `PORT`.
+    ///   - help: What it means, in sentences.
+    ///   - kind: The type of the value.
+    ///   - isRequired: Whether it must be specified.
+    ///   - isRepeatable: Whether it may be specified more than once.
     package static func value(
         _ name: String, _ placeholder: String, _ help: String, as kind: ValueKind = .text, isRequired: Bool = false,
         isRepeatable: Bool = false
@@ -96,10 +116,10 @@ package struct OptionSpec: Sendable {
         OptionSpec(name: name, placeholder: placeholder, kind: kind, help: help, isRequired: isRequired, isRepeatable: isRepeatable)
     }
 
-    package static let help = OptionSpec.flag("help", "Print this help.")
+    static let help = OptionSpec.flag("help", "Show help information.")
 
-    package var isFlag: Bool { self.placeholder == nil }
+    var isFlag: Bool { self.placeholder == nil }
 
-    /// `--port PORT`
-    package var usage: String { "--\(self.name)" + (self.placeholder.map { " \($0)" } ?? "") }
+    /// The option as help shows it: `--port PORT`.
+    var usage: String { "--\(self.name)" + (self.placeholder.map { " \($0)" } ?? "") }
 }

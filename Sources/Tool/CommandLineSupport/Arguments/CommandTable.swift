@@ -1,53 +1,50 @@
-/// Every command and group there is, and which of them a command line calls.
-package struct CommandTable: Sendable {
-    package enum Outcome: Equatable {
-        /// Print the help of the command or group with this path.
-        case help([String])
-        case version
-        case run(Arguments)
-    }
+/// A command line that was parsed.
+enum ParsedCommand: Equatable {
+    /// Print the help of the command or group with this path.
+    case help([String])
+    /// Print the version.
+    case version
+    /// Run the command with these arguments.
+    case run(Arguments)
+}
 
-    package var summary: String
-    package var groups: [GroupSpec]
-    package var commands: [CommandSpec]
+/// The declarations of all commands and groups.
+struct CommandTable: Sendable {
+    let summary: String
+    let groups: [GroupSpec]
+    let commands: [CommandSpec]
 
-    package init(summary: String, groups: [GroupSpec], commands: [CommandSpec]) {
-        self.summary = summary
-        self.groups = groups
-        self.commands = commands
-    }
-
-    package func parse(_ words: [String]) throws(UsageError) -> Outcome {
+    /// Parses a command line, without the name of the tool.
+    ///
+    /// - Throws: `UsageError` when no command is named, or when the arguments do not match its declaration.
+    func parse(_ arguments: [String]) throws(UsageError) -> ParsedCommand {
+        if arguments.isEmpty { return .help([]) }
         var path: [String] = []
-        var rest = words[...]
-        if rest.isEmpty { return .help([]) }
+        var remaining = arguments[...]
         while true {
             if let command = self.commands.first(where: { $0.path == path }) {
-                switch try ArgumentParser.parse(rest, for: command) {
-                case .help: return .help(path)
-                case .run(let arguments): return .run(arguments)
-                }
+                return try ArgumentParser.parse(remaining, for: command)
             }
-            let next = self.entries(under: path)
-            guard let word = rest.popFirst() else {
-                throw UsageError(path, "A command is missing after \(path.joined(separator: " ")): \(Self.list(next.map(\.name)))")
+            let names = self.entries(under: path).map(\.name)
+            guard let argument = remaining.popFirst() else {
+                throw UsageError(path, "Missing command after '\(path.joined(separator: " "))': expected \(Self.alternatives(names))")
             }
-            switch word {
+            switch argument {
             case "--help", "-h": return .help(path)
             case "--version" where path.isEmpty: return .version
             default: break
             }
-            guard self.exists(path + [word]) else {
-                if word.hasPrefix("-") { throw UsageError(path, "There is no option \(word) before the command") }
-                let hint = Suggestion.nearest(to: word, in: next.map(\.name)).map { "; did you mean '\($0)'?" } ?? ""
-                throw UsageError(path, "There is no command '\((path + [word]).joined(separator: " "))'\(hint)")
+            guard self.exists(path + [argument]) else {
+                if argument.hasPrefix("-") { throw UsageError(path, "Unexpected option '\(argument)' before the command") }
+                let hint = Suggestion.nearest(to: argument, in: names).map { ". Did you mean '\($0)'?" } ?? ""
+                throw UsageError(path, "Unknown command '\((path + [argument]).joined(separator: " "))'\(hint)")
             }
-            path.append(word)
+            path.append(argument)
         }
     }
 
-    /// What can follow these words, in the table's order.
-    package func entries(under path: [String]) -> [(name: String, summary: String)] {
+    /// Returns the groups and the commands directly under a path, in the table's order, without hidden commands.
+    func entries(under path: [String]) -> [(name: String, summary: String)] {
         let all = self.groups.map { ($0.path, $0.summary) } + self.commands.filter { !$0.isHidden }.map { ($0.path, $0.summary) }
         return all.filter { $0.0.count == path.count + 1 && $0.0.dropLast() == path[...] }.map { (name: $0.0[path.count], summary: $0.1) }
     }
@@ -56,7 +53,7 @@ package struct CommandTable: Sendable {
         self.groups.contains { $0.path == path } || self.commands.contains { $0.path == path }
     }
 
-    private static func list(_ names: [String]) -> String {
+    private static func alternatives(_ names: [String]) -> String {
         names.count < 2 ? names.joined() : names.dropLast().joined(separator: ", ") + " or " + names[names.count - 1]
     }
 }

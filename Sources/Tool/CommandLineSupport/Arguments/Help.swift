@@ -1,22 +1,22 @@
-/// The help of a command, a group or the tool itself, as text.
-package struct Help {
-    package let table: CommandTable
-    package var width = 80
+/// The help text of the tool, of a group or of a command.
+struct Help {
+    let table: CommandTable
+    /// The number of columns that text is wrapped at.
+    var width = 80
 
-    package init(table: CommandTable, width: Int = 80) {
-        self.table = table
-        self.width = width
-    }
-
-    package func text(for path: [String]) -> String {
+    /// Returns the help of the command or group with a path, or of the tool if the path is empty.
+    func text(for path: [String]) -> String {
         if let command = self.table.commands.first(where: { $0.path == path }) { return self.text(command) }
         let summary = self.table.groups.first { $0.path == path }?.summary ?? self.table.summary
-        let called = self.called(path)
-        var blocks = [summary + ".", "Usage: \(called) COMMAND [options]"]
-        blocks.append(self.section("Commands", self.table.entries(under: path).map { ($0.name, $0.summary + ".") }))
-        let version = path.isEmpty ? [("--version", "Print the version.")] : []
-        blocks.append(self.section("Options", version + [(OptionSpec.help.usage, OptionSpec.help.help)]))
-        blocks.append("'\(called) COMMAND --help' says more about a command.")
+        let name = self.fullName(path)
+        let version = path.isEmpty ? [("--version", "Show the version.")] : []
+        let blocks = [
+            summary + ".",
+            "Usage: \(name) COMMAND [options]",
+            self.section("Commands", self.table.entries(under: path).map { ($0.name, $0.summary + ".") }),
+            self.section("Options", version + [(OptionSpec.help.usage, OptionSpec.help.help)]),
+            "See '\(name) COMMAND --help' for detailed help.",
+        ]
         return blocks.joined(separator: "\n\n") + "\n"
     }
 
@@ -27,27 +27,27 @@ package struct Help {
         blocks.append(self.section("Options", command.allOptions.map { ($0.usage, $0.help) }))
         if !command.examples.isEmpty {
             let title = command.examples.count == 1 ? "Example" : "Examples"
-            blocks.append("\(title):\n" + command.examples.map { "  realtime \($0)" }.joined(separator: "\n"))
+            blocks.append("\(title):\n" + command.examples.map { "  \(toolName) \($0)" }.joined(separator: "\n"))
         }
         return blocks.joined(separator: "\n\n") + "\n"
     }
 
     private func usage(_ command: CommandSpec) -> String {
-        var words = [self.called(command.path)]
+        var parts = [self.fullName(command.path)]
         for positional in command.positionals {
             switch positional.presence {
-            case .required: words.append(positional.name)
+            case .required: parts.append(positional.name)
             case .requiredWithout(let option):
-                words.append("(\(positional.name) | \(command.options.first { $0.name == option }?.usage ?? ""))")
-            case .optional: words.append("[\(positional.name)]")
-            case .repeated(let minimum): words.append(minimum > 0 ? "\(positional.name)..." : "[\(positional.name)...]")
+                parts.append("(\(positional.name) | \(command.options.first { $0.name == option }?.usage ?? ""))")
+            case .optional: parts.append("[\(positional.name)]")
+            case .repeated(let minimum): parts.append(minimum > 0 ? "\(positional.name)..." : "[\(positional.name)...]")
             }
         }
-        words += command.options.filter(\.isRequired).map(\.usage)
-        return words.joined(separator: " ") + " [options]"
+        parts += command.options.filter(\.isRequired).map(\.usage)
+        return parts.joined(separator: " ") + " [options]"
     }
 
-    private func called(_ path: [String]) -> String { (["realtime"] + path).joined(separator: " ") }
+    private func fullName(_ path: [String]) -> String { ([toolName] + path).joined(separator: " ") }
 
     private func section(_ title: String, _ rows: [(String, String)]) -> String {
         let column = min(24, (rows.map { $0.0.count }.max() ?? 0) + 4)

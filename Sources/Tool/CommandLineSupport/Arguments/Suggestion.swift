@@ -1,15 +1,18 @@
-package enum Suggestion {
-    /// The candidate that was probably meant; `nil` when none is near.
-    package static func nearest(to word: String, in candidates: [String]) -> String? {
-        let limit = max(1, min(3, word.count / 3))
-        let near = candidates.map { (name: $0, distance: Self.distance(word, $0)) }.filter { $0.distance <= limit }
+/// Suggestions for names that were probably misspelled.
+enum Suggestion {
+    /// Returns the candidate that was probably meant, or `nil` if none is similar.
+    ///
+    /// That is the candidate with the smallest edit distance, or the only one that starts with the name.
+    static func nearest(to name: String, in candidates: [String]) -> String? {
+        let limit = max(1, min(3, name.count / 3))
+        let near = candidates.map { (name: $0, distance: Self.distance(name, $0)) }.filter { $0.distance <= limit }
         if let best = near.min(by: { ($0.distance, $0.name) < ($1.distance, $1.name) }) { return best.name }
-        let longer = candidates.filter { word.count >= 2 && $0.hasPrefix(word) }
+        let longer = candidates.filter { name.count >= 2 && $0.hasPrefix(name) }
         return longer.count == 1 ? longer[0] : nil
     }
 
-    /// Insertions, deletions, replacements and swaps of neighbours.
-    package static func distance(_ lhs: String, _ rhs: String) -> Int {
+    /// Returns the edit distance: insertions, deletions, substitutions and transpositions of adjacent characters.
+    static func distance(_ lhs: String, _ rhs: String) -> Int {
         let (a, b) = (Array(lhs.unicodeScalars), Array(rhs.unicodeScalars))
         if a.isEmpty || b.isEmpty { return max(a.count, b.count) }
         var beforeLast: [Int] = []

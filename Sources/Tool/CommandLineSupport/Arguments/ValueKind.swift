@@ -1,23 +1,31 @@
-/// What an option's value has to be.
+/// The type of an option's value.
 package enum ValueKind: Sendable, Equatable {
+    /// Text that is not empty.
     case text
+    /// An integer in a range.
     case integer(ClosedRange<Int>)
-    /// Seconds, or a number with `ms`, `s`, `m` or `h`.
+    /// A duration in a range: seconds, or a number with the unit `ms`, `s`, `m` or `h`.
     case duration(ClosedRange<Duration>)
 
-    /// What a value has to look like, for an error: "a whole number from 0 to 65535".
-    package var expectation: String {
+    enum Value: Sendable, Equatable {
+        case text(String)
+        case integer(Int)
+        case duration(Duration)
+    }
+
+    /// The requirement a value must meet, to follow "Invalid value '…' for '…': ".
+    var requirement: String {
         switch self {
-        case .text: "something that is not empty"
-        case .integer(let range) where range.upperBound == .max: "a whole number from \(range.lowerBound) on"
-        case .integer(let range): "a whole number from \(range.lowerBound) to \(range.upperBound)"
+        case .text: "must not be empty"
+        case .integer(let range) where range.upperBound == .max: "must be an integer of at least \(range.lowerBound)"
+        case .integer(let range): "must be an integer from \(range.lowerBound) to \(range.upperBound)"
         case .duration(let range):
-            "a time from \(Self.words(range.lowerBound)) to \(Self.words(range.upperBound)), such as 5, 0.5, 500ms or 2m"
+            "must be a duration from \(Self.format(range.lowerBound)) to \(Self.format(range.upperBound)), such as 5, 0.5, 500ms or 2m"
         }
     }
 
-    /// `nil` when the text is not of this kind.
-    package func parse(_ text: String) -> Value? {
+    /// Returns the value of a text, or `nil` if it does not meet the requirement.
+    func parse(_ text: String) -> Value? {
         switch self {
         case .text: text.isEmpty ? nil : .text(text)
         case .integer(let range): Self.integer(text).flatMap { range.contains($0) ? .integer($0) : nil }
@@ -25,14 +33,8 @@ package enum ValueKind: Sendable, Equatable {
         }
     }
 
-    package enum Value: Sendable, Equatable {
-        case text(String)
-        case integer(Int)
-        case duration(Duration)
-    }
-
     private static func integer(_ text: String) -> Int? {
-        // Int("+5") would do, and nobody means it.
+        // `Int` accepts a leading "+"; options do not.
         text.first == "+" ? nil : Int(text)
     }
 
@@ -46,7 +48,7 @@ package enum ValueKind: Sendable, Equatable {
         else {
             return nil
         }
-        // Above this no unit can overflow a duration's nanoseconds.
+        // Up to this number, no unit overflows a duration's nanoseconds.
         guard seconds <= 1_000_000 else { return nil }
         let asSeconds = Duration.seconds(seconds) + .nanoseconds(nanoseconds)
         switch text.dropFirst(number.count) {
@@ -58,7 +60,7 @@ package enum ValueKind: Sendable, Equatable {
         }
     }
 
-    private static func words(_ duration: Duration) -> String {
+    private static func format(_ duration: Duration) -> String {
         let (seconds, attoseconds) = duration.components
         if attoseconds != 0 { return "\(seconds * 1000 + attoseconds / 1_000_000_000_000_000) ms" }
         return seconds == 1 ? "1 second" : "\(seconds) seconds"

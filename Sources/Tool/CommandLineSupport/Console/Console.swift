@@ -1,56 +1,63 @@
 import RealtimeSystem
 
-/// What a command says: words at a terminal, one JSON object a line for programs.
+/// The output of a command: text at a terminal, one JSON object per line otherwise.
+///
+/// Lines from several threads do not interleave. Printing blocks while the reader is slow, and has no effect after a write has failed.
 package final class Console: Sendable {
-    package enum Format: Sendable, Equatable {
-        case words(coloured: Bool)
-        /// `terminal`: somebody looks at it all the same, so it must not carry what a terminal obeys.
-        case json(terminal: Bool)
+    enum Format: Sendable, Equatable {
+        case text(isColored: Bool)
+        /// At a terminal, control characters and other unsafe characters are escaped.
+        case json(isTerminal: Bool)
     }
 
-    package let format: Format
+    private let format: Format
     private let output: Output
     private let errors: Output
 
-    package init(_ format: Format, output: Output = .standard, errors: Output = .error) {
+    init(_ format: Format, output: Output = .standard, errors: Output = .error) {
         self.format = format
         self.output = output
         self.errors = errors
     }
 
-    package var isJSON: Bool { if case .json = self.format { true } else { false } }
+    var isJSON: Bool { if case .json = self.format { true } else { false } }
 
-    /// To standard output, at once. From any thread.
-    package func say(_ line: Line) {
+    /// Writes a line to standard output, in the console's format.
+    package func print(_ line: Line) {
         switch self.format {
-        case .words(let coloured): self.output.write(line.words(coloured: coloured))
-        case .json(let terminal): self.output.write(terminal ? TerminalText.escaped(json: line.json) : line.json)
+        case .text(let isColored): self.output.write(line.text(isColored: isColored))
+        case .json(let isTerminal): self.output.write(isTerminal ? TerminalText.escaped(json: line.json) : line.json)
         }
     }
 
-    /// What only a person wants to know; programs do not get it.
-    package func remark(_ words: Line.Span...) {
-        if !self.isJSON { self.say(Line(words, [:])) }
+    /// Writes a line for human readers to standard output. Does nothing when the format is JSON.
+    package func printNote(_ spans: Line.Span...) {
+        if !self.isJSON { self.print(Line(spans, [:])) }
     }
 
-    /// Text that is the same for everybody, such as help.
-    package func print(_ text: String) { self.output.write(text) }
+    /// Writes text to standard output as it is, whatever the format.
+    package func write(_ text: String) { self.output.write(text) }
 
-    /// Why the tool ends with a status other than 0: one sentence on standard error.
-    package func complain(_ sentence: String) { self.errors.write("realtime: " + TerminalText.escaped(sentence) + "\n") }
+    /// Writes a message to standard error, after the name of the tool.
+    func printError(_ message: String) { self.errors.write("\(toolName): " + TerminalText.escaped(message) + "\n") }
 
-    /// See ``Output/ended()``.
-    package func outputEnded() async -> Output.Ending? { await self.output.ended() }
+    /// Waits until writing to standard output fails. See ``Output/waitForFailure()``.
+    func waitForOutputFailure() async -> Output.Failure? { await self.output.waitForFailure() }
 
-    package var outputEnding: Output.Ending? { self.output.ending }
+    var outputFailure: Output.Failure? { self.output.failure }
 
-    /// What suits whoever reads: JSON for a pipe, a file or `--json`; colours unless `NO_COLOR` or the terminal forbids them.
-    package static func format(json: Bool, isTerminal: Bool, environment: (String) -> String?) -> Format {
-        if json || !isTerminal { return .json(terminal: isTerminal) }
+    /// Returns the format for the current output.
+    ///
+    /// - Parameters:
+    ///   - json: Whether `--json` is specified.
+    ///   - isTerminal: Whether standard output is a terminal. If it is not, the format is JSON.
+    ///   - environment: Returns an environment variable. `NO_COLOR`, or `TERM` missing or `dumb`, disables colors.
+    static func format(json: Bool, isTerminal: Bool, environment: (String) -> String?) -> Format {
+        if json || !isTerminal { return .json(isTerminal: isTerminal) }
         let isPlain = !(environment("NO_COLOR") ?? "").isEmpty || ["dumb", nil].contains(environment("TERM"))
-        return .words(coloured: !isPlain)
+        return .text(isColored: !isPlain)
     }
 
-    /// A variable of the process's environment.
+    /// Returns an environment variable of the process, or `nil` if it is not set.
     package static func environment(_ name: String) -> String? { getenv(name).map { String(cString: $0) } }
 }

@@ -1,13 +1,13 @@
-internal import RealtimeJSON
-internal import RealtimeCore
+import RealtimeJSON
 
-/// One line of output, for people and for programs.
+/// One line of output, as text and as a JSON object.
 package struct Line: Sendable, Equatable {
-    package enum Style: Sendable, Equatable { case plain, faint, name, good, warning, bad }
+    package enum Style: Sendable, Equatable { case plain, faint, name, success, warning, error }
 
+    /// A piece of text in one style.
     package struct Span: Sendable, Equatable, ExpressibleByStringLiteral {
-        package var text: String
-        package var style: Style
+        let text: String
+        let style: Style
 
         package init(_ text: String, _ style: Style = .plain) {
             self.text = text
@@ -17,6 +17,7 @@ package struct Line: Sendable, Equatable {
         package init(stringLiteral value: String) { self.init(value) }
     }
 
+    /// The value of a member of the JSON object.
     package enum Value: Sendable, Equatable, ExpressibleByStringLiteral, ExpressibleByIntegerLiteral, ExpressibleByBooleanLiteral {
         case string(String)
         case integer(Int)
@@ -29,68 +30,81 @@ package struct Line: Sendable, Equatable {
         package init(booleanLiteral value: Bool) { self = .bool(value) }
     }
 
-    package struct Member: Sendable, Equatable {
-        package var name: String
-        package var value: Value
-
-        package init(name: String, value: Value) {
-            self.name = name
-            self.value = value
-        }
+    struct Member: Sendable, Equatable {
+        let name: String
+        let value: Value
     }
 
-    /// What a terminal shows; the spans follow each other without spaces.
-    package var words: [Span]
-    /// What the JSON object holds, in this order.
-    package var members: [Member]
+    private let spans: [Span]
+    private let members: [Member]
 
-    /// Members without a value are left out.
-    package init(_ words: [Span], _ members: KeyValuePairs<String, Value?>) {
-        self.words = words
+    /// Creates a line.
+    ///
+    /// - Parameters:
+    ///   - spans: The text, joined without separators.
+    ///   - members: The members of the JSON object, in order. Members whose value is `nil` are omitted.
+    package init(_ spans: [Span], _ members: KeyValuePairs<String, Value?>) {
+        self.spans = spans
         self.members = members.compactMap { name, value in value.map { Member(name: name, value: $0) } }
     }
 }
 
 extension Line {
-    /// The connection's state; `detail` says why or what for.
+    /// A change of the connection's state.
+    ///
+    /// - Parameters:
+    ///   - state: The name of the state.
+    ///   - detail: The reason, or what identifies the connection.
+    ///   - style: The style of the state's name.
     package static func state(_ state: String, detail: String? = nil, style: Style = .faint) -> Line {
-        let why = detail.map { [Span(": " + $0, .faint)] } ?? []
-        return Line([Span(state, style)] + why, ["type": "state", "state": .string(state), "detail": detail.map(Value.string)])
+        let suffix = detail.map { [Span(": " + $0, .faint)] } ?? []
+        return Line([Span(state, style)] + suffix, ["type": "state", "state": .string(state), "detail": detail.map(Value.string)])
     }
 
+    /// A successful subscription to a channel.
     package static func subscribed(_ channel: String) -> Line {
-        Line([Span("subscribed", .good), " to ", Span(channel, .name)], ["type": "subscribed", "channel": .string(channel)])
+        Line([Span("subscribed", .success), " to ", Span(channel, .name)], ["type": "subscribed", "channel": .string(channel)])
     }
 
-    /// - Parameter data: the string as it was delivered.
+    /// An event on a channel.
+    ///
+    /// - Parameters:
+    ///   - channel: The channel.
+    ///   - event: The name of the event.
+    ///   - data: The data as it was delivered.
+    ///   - userID: The ID of the user who triggered it, for a client event on a presence channel.
     package static func event(channel: String, event: String, data: String, userID: String? = nil) -> Line {
         let sender = userID.map { [Span(" from " + $0, .faint)] } ?? []
         return Line(
-            [Span(channel, .name), " ", Span(event, .good)] + sender + [Span(" " + data)],
+            [Span(channel, .name), " ", Span(event, .success)] + sender + [Span(" " + data)],
             [
                 "type": "event", "channel": .string(channel), "event": .string(event), "data": .string(data),
                 "user_id": userID.map(Value.string),
             ])
     }
 
-    /// Something went wrong that does not end the command, or why it ends.
-    package static func error(_ message: String, channel: String? = nil, code: Int? = nil) -> Line {
-        let place: [Span] = channel.map { [" on ", Span($0, .name)] } ?? []
-        return Line(
-            [Span("error", .bad)] + place + [Span(": " + message)],
-            ["type": "error", "channel": channel.map(Value.string), "code": code.map(Value.integer), "message": .string(message)])
+    /// An error, whether or not it ends the command.
+    ///
+    /// - Parameters:
+    ///   - message: What failed.
+    ///   - code: The protocol's error code.
+    package static func error(_ message: String, code: Int? = nil) -> Line {
+        Line(
+            [Span("error", .error), Span(": " + message)], ["type": "error", "code": code.map(Value.integer), "message": .string(message)])
     }
 }
 
-// MARK: As bytes
+// MARK: - Encoding
 
 extension Line {
-    /// With the escape codes of the colours or without, ending in a line feed.
-    package func words(coloured: Bool) -> [UInt8] {
+    /// The line as text, with unsafe characters escaped, ending in a line feed.
+    ///
+    /// - Parameter isColored: Whether styles become escape sequences for colors.
+    func text(isColored: Bool) -> [UInt8] {
         var text = ""
-        for span in self.words {
+        for span in self.spans {
             let escaped = TerminalText.escaped(span.text)
-            if coloured, let code = span.style.code {
+            if isColored, let code = span.style.code {
                 text += "\u{1B}[\(code)m\(escaped)\u{1B}[0m"
             } else {
                 text += escaped
@@ -99,8 +113,8 @@ extension Line {
         return Array((text + "\n").utf8)
     }
 
-    /// One JSON object, ending in a line feed.
-    package var json: [UInt8] {
+    /// The line as one JSON object, ending in a line feed.
+    var json: [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
         for member in self.members {
@@ -118,7 +132,7 @@ extension Line.Value {
         case .string(let text): writer.value(text)
         case .integer(let number): writer.value(number)
         case .number(let number):
-            // What is no number, JSON has no word for.
+            // JSON cannot represent NaN and infinity.
             do throws(JSONError) { try writer.value(number) } catch { writer.null() }
         case .bool(let flag): writer.value(flag)
         case .strings(let texts):
@@ -130,14 +144,15 @@ extension Line.Value {
 }
 
 extension Line.Style {
+    /// The number of the escape sequence that selects the style.
     fileprivate var code: String? {
         switch self {
         case .plain: nil
         case .faint: "2"
         case .name: "36"
-        case .good: "32"
+        case .success: "32"
         case .warning: "33"
-        case .bad: "31"
+        case .error: "31"
         }
     }
 }

@@ -1,106 +1,105 @@
-internal import RealtimeSystem
-internal import RealtimeCore
+import RealtimeCore
+import RealtimeSystem
 
-/// A descriptor that whole lines go to, each as soon as it is there, from any thread.
-package final class Output: Sendable {
-    package enum Ending: Sendable, Equatable {
-        /// Nobody reads any more: `realtime … | head -1`.
-        case nobodyReads
-        /// The system refused, with this `errno`.
-        case failed(Int32)
+/// A file descriptor that is written to from any thread, one complete line at a time and unbuffered.
+final class Output: Sendable {
+    /// Why nothing more can be written.
+    enum Failure: Sendable, Equatable {
+        /// The reader has closed its end, as in `realtime … | head -1`.
+        case brokenPipe
+        /// A system call failed with this `errno`.
+        case system(Int32)
     }
 
-    package static let standard = Output(STDOUT_FILENO)
-    package static let error = Output(STDERR_FILENO)
+    static let standard = Output(STDOUT_FILENO)
+    static let error = Output(STDERR_FILENO)
 
     private struct State: Sendable {
-        package var ending: Ending?
-        package var waiting: WakeUp?
+        var failure: Failure?
+        var waiting: WakeUp?
     }
 
     private let descriptor: Int32
     private let state = Lock(State())
-    /// Held while a line is written, so that lines do not mix; apart from `state`, since a slow reader may hold it long.
+    /// Held while a line is written, so that lines do not interleave. Separate from `state`, because a slow reader may block it.
     private let writing = Lock(())
 
-    package init(_ descriptor: Int32) {
+    init(_ descriptor: Int32) {
         self.descriptor = descriptor
     }
 
-    package var isTerminal: Bool { isatty(self.descriptor) == 1 }
+    var isTerminal: Bool { isatty(self.descriptor) == 1 }
 
-    /// Waits for a slow reader. Does nothing after the output's end.
-    package func write(_ bytes: [UInt8]) {
-        guard self.state.withLock({ $0.ending == nil }) else { return }
-        guard let ending = self.writing.withLock({ _ in self.writeAll(bytes) }) else { return }
+    /// The first failure of a write, or `nil`.
+    var failure: Failure? { self.state.withLock { $0.failure } }
+
+    /// Writes all bytes, blocking the thread while the reader is slow. Does nothing after a failure.
+    func write(_ bytes: [UInt8]) {
+        guard self.failure == nil else { return }
+        guard let failure = self.writing.withLock({ _ in self.writeAll(bytes) }) else { return }
         let waiting = self.state.withLock { state -> WakeUp? in
-            state.ending = state.ending ?? ending
+            state.failure = state.failure ?? failure
             return state.waiting.take()
         }
         waiting?.resume()
     }
 
-    package func write(_ text: String) { self.write(Array(text.utf8)) }
+    func write(_ text: String) { self.write(Array(text.utf8)) }
 
-    /// Waits for the output's end; `nil` when the task was cancelled before it. One task at a time.
-    package func ended() async -> Ending? {
+    /// Waits until a write fails. Only one task may wait at a time.
+    ///
+    /// - Returns: The failure, or `nil` when the task is cancelled first.
+    func waitForFailure() async -> Failure? {
         await suspend { wakeUp in
             self.state.withLock { state in
-                guard state.ending == nil, !Task.isCancelled else { return false }
+                guard state.failure == nil, !Task.isCancelled else { return false }
                 state.waiting = wakeUp
                 return true
             }
         } withdraw: {
             self.state.withLock { $0.waiting.take() }
         }
-        return self.ending
+        return self.failure
     }
 
-    package var ending: Ending? { self.state.withLock { $0.ending } }
-
-    private func writeAll(_ bytes: [UInt8]) -> Ending? {
+    private func writeAll(_ bytes: [UInt8]) -> Failure? {
         bytes.withUnsafeBytes { buffer in
-            var rest = buffer[...]
-            while !rest.isEmpty {
-                let part = UnsafeRawBufferPointer(rebasing: rest)
-                let count = self.writeSome(part)
+            var remaining = buffer[...]
+            while !remaining.isEmpty {
+                let count = writeBytes(self.descriptor, UnsafeRawBufferPointer(rebasing: remaining))
                 if count >= 0 {
-                    rest = rest.dropFirst(count)
+                    remaining = remaining.dropFirst(count)
                     continue
                 }
                 switch errno {
                 case EINTR: continue
                 case EAGAIN:
-                    // Whoever shares the terminal with us made it non-blocking.
+                    // Another process that shares the terminal can make it non-blocking.
                     var ready = pollfd(fd: self.descriptor, events: Int16(POLLOUT), revents: 0)
                     _ = poll(&ready, 1, -1)
-                case EPIPE: return .nobodyReads
-                case let code: return .failed(code)
+                case EPIPE: return .brokenPipe
+                case let code: return .system(code)
                 }
             }
             return nil
         }
     }
 
-    private func writeSome(_ bytes: UnsafeRawBufferPointer) -> Int {
-        #if canImport(Darwin)
-        return Darwin.write(self.descriptor, bytes.baseAddress, bytes.count)
-        #elseif canImport(Glibc)
-        return Glibc.write(self.descriptor, bytes.baseAddress, bytes.count)
-        #elseif canImport(Musl)
-        return Musl.write(self.descriptor, bytes.baseAddress, bytes.count)
-        #endif
-    }
+    /// Makes writing to a closed pipe fail with EPIPE instead of ending the process.
+    static func ignoreBrokenPipes() { signal(SIGPIPE, SIG_IGN) }
 
-    /// A reader that goes makes `write` fail with EPIPE instead of ending the process.
-    package static func ignoreBrokenPipes() { signal(SIGPIPE, SIG_IGN) }
-
-    /// Puts something in the place of a standard descriptor that is closed (`realtime … >&-`), on which using it fails.
-    /// Otherwise the next socket would get its number, and lines of output would go to a stranger.
-    package static func holdStandardDescriptors() {
+    /// Opens `/dev/null` for each standard descriptor that is closed (`realtime … >&-`), in the direction that makes using it fail.
+    ///
+    /// Otherwise the next socket would get the free number, and lines of output would be sent to a peer.
+    static func reserveStandardDescriptors() {
         for descriptor in STDIN_FILENO...STDERR_FILENO where fcntl(descriptor, F_GETFD) == -1 {
-            // The lowest free number is the one that was found closed.
+            // `open` returns the lowest free number, which is this descriptor.
             _ = open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY)
         }
     }
+}
+
+/// The system's `write`, which the methods of `Output` shadow.
+private func writeBytes(_ descriptor: Int32, _ bytes: UnsafeRawBufferPointer) -> Int {
+    write(descriptor, bytes.baseAddress, bytes.count)
 }

@@ -1,8 +1,7 @@
-/// Text of strangers, made safe for a terminal: a control character in it could move the cursor, change the
-/// window's title or type for the user.
-package enum TerminalText {
-    /// Control characters, and those that turn the direction of writing, as visible escapes. One line stays one line.
-    package static func escaped(_ text: String) -> String {
+/// Escaping for untrusted text. Control characters in it could move the terminal's cursor, change its title or simulate typing.
+enum TerminalText {
+    /// Returns text with control characters, line breaks and changes of writing direction as visible escapes, and so always one line.
+    static func escaped(_ text: String) -> String {
         guard text.unicodeScalars.contains(where: Self.isUnsafe) else { return text }
         var result = ""
         for scalar in text.unicodeScalars {
@@ -17,8 +16,8 @@ package enum TerminalText {
         return result
     }
 
-    /// JSON escapes what is below the space; some terminals obey U+007F to U+009F and the marks of direction as well.
-    package static func escaped(json: [UInt8]) -> [UInt8] {
+    /// Returns JSON in which the unsafe characters that JSON does not require to escape (those above U+007E) are escaped too.
+    static func escaped(json: [UInt8]) -> [UInt8] {
         guard json.contains(where: { $0 >= 0x7F }) else { return json }
         var result: [UInt8] = []
         for scalar in String(decoding: json, as: UTF8.self).unicodeScalars {

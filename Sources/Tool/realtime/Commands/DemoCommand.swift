@@ -1,18 +1,32 @@
-internal import CommandLineSupport
-internal import PusherChannels
-internal import PusherServer
-internal import RealtimeCore
-internal import RealtimeSockets
+import CommandLineSupport
+import PusherChannels
+import PusherServer
+import RealtimeCore
+import RealtimeSockets
 
-extension DemoCommand: Command {
+/// `realtime demo`
+struct DemoCommand: Command {
+    static let spec = CommandSpec(
+        path: ["demo"],
+        summary: "Show a server and two clients in action",
+        description: """
+            Starts a Pusher Channels server on a free local port, connects two clients to it and prints what they receive. Shows \
+            subscribing, publishing, client events, and recovery from a lost connection. Needs no network and exits on its own.
+            """,
+        options: [.json],
+        examples: ["demo"])
+
+    private static let timeLimit = 9
+
+    init(_ arguments: Arguments) throws(UsageError) {}
+
     func run(_ console: Console) async throws(ToolFailure) {
         let server = PusherServer(app: .random(), log: .none)
         let failure = await withTaskGroup(of: ToolFailure?.self) { group in
-            group.addTask { await self.outcome(server, console) }
+            group.addTask { await self.failure(server, console) }
             group.addTask {
-                // A time limit, so that whatever goes wrong the demo ends.
-                try? await Task.sleep(for: .seconds(9))
-                return ToolFailure("The demo did not come to its end within 9 seconds; is this machine very busy?")
+                try? await Task.sleep(for: .seconds(Self.timeLimit))
+                return ToolFailure("The demo did not finish within \(Self.timeLimit) seconds. Is the machine overloaded?")
             }
             let first = await group.next() ?? nil
             group.cancelAll()
@@ -20,59 +34,61 @@ extension DemoCommand: Command {
         }
         await server.stop()
         if let failure { throw failure }
-        console.say(
-            Line([.init("That was it.", .good), " Try realtime serve pusher, and realtime pusher subscribe beside it."], ["type": "done"]))
+        console.print(Line([.init("Done.", .success), " To try it yourself, run these commands in two terminals:"], ["type": "done"]))
+        for example in [ServePusherCommand.spec.examples[1], PusherSubscribeCommand.spec.examples[0]] {
+            console.printNote(.init("  \(Self.executable) \(example)"))
+        }
     }
 
-    private func outcome(_ server: PusherServer, _ console: Console) async -> ToolFailure? {
+    private func failure(_ server: PusherServer, _ console: Console) async -> ToolFailure? {
         do {
             try await self.show(server, console)
             return nil
         } catch {
-            return error as? ToolFailure ?? ToolFailure("The demo did not come to its end: \(error)")
+            return error as? ToolFailure ?? ToolFailure("The demo failed: \(error)")
         }
     }
 
     private func show(_ server: PusherServer, _ console: Console) async throws {
         let address = try await server.start(on: SocketListener())
         let url = "ws://\(address.host):\(address.port)"
-        console.say(Line(["A server listens at ", .init(url, .name)], ["type": "serving", "url": .string(url)]))
+        console.print(Line(["Server listening at ", .init(url, .name)], ["type": "serving", "url": .string(url)]))
 
         let anna = try self.client("anna", server.app, address)
         let bert = try self.client("bert", server.app, address)
-        // All that is told of anna comes from this one sequence, so that it is told in the order in which it happened.
+        // All lines about anna come from this one sequence, which keeps them in order.
         let updates = anna.updates()
         let channels = ["prices", "private-orders", "presence-room"]
 
         anna.connect()
         bert.connect()
-        try await self.tell(updates, console) { if case .state(.connected) = $0 { true } else { false } }
+        try await self.print(updates, console) { if case .state(.connected) = $0 { true } else { false } }
         for name in channels { try anna.subscribe(name) }
-        try await self.tellSubscriptions(channels.count, updates, console)
+        try await self.printSubscriptions(channels.count, updates, console)
 
-        console.remark("Somebody publishes over the HTTP API.")
+        console.printNote("Publishing over the HTTP API")
         let publisher = PusherPublisher(
             appID: server.app.id, key: server.app.key, secret: server.app.secret,
             endpoint: Endpoint(scheme: "http", host: address.host, port: address.port))
         try await publisher.publish("price", to: ["prices"], data: #"{"value":12.5}"#)
-        try await self.tellEvent(updates, console)
+        try await self.printEvent(updates, console)
         try await publisher.publish("order", to: ["private-orders"], data: #"{"id":7,"state":"paid"}"#)
-        try await self.tellEvent(updates, console)
+        try await self.printEvent(updates, console)
 
-        console.remark("Another client comes into the room and types.")
+        console.printNote("A second client joins presence-room and triggers a client event")
         let room = try bert.subscribe("presence-room")
-        try await self.tell(updates, console) { if case .members(_, .joined) = $0 { true } else { false } }
+        try await self.print(updates, console) { if case .members(_, .joined) = $0 { true } else { false } }
         try room.trigger("client-typing", ["on": true])
-        try await self.tellEvent(updates, console)
+        try await self.printEvent(updates, console)
 
-        console.remark("The connection is cut, and comes back by itself with everything on it.")
+        console.printNote("Dropping the connection; the client reconnects and resubscribes")
         if let socketID = anna.socketID { server.drop(socketID) }
-        try await self.tellSubscriptions(channels.count, updates, console)
+        try await self.printSubscriptions(channels.count, updates, console)
         server.publish("price", to: "prices", data: #"{"value":13.25}"#)
-        try await self.tellEvent(updates, console)
+        try await self.printEvent(updates, console)
         anna.disconnect()
         bert.disconnect()
-        try await self.tell(updates, console) { if case .state(.disconnected) = $0 { true } else { false } }
+        try await self.print(updates, console) { if case .state(.disconnected) = $0 { true } else { false } }
     }
 
     private func client(_ user: String, _ app: PusherApp, _ address: ListenerAddress) throws -> PusherClient {
@@ -82,38 +98,44 @@ extension DemoCommand: Command {
         return PusherClient(configuration)
     }
 
-    private func tellSubscriptions(_ count: Int, _ updates: EventSequence<PusherUpdate>, _ console: Console) async throws {
-        var left = count
-        try await self.tell(updates, console) { happening in
-            if case .subscription(_, .subscribed) = happening { left -= 1 }
-            return left == 0
+    private func printSubscriptions(_ count: Int, _ updates: EventSequence<PusherUpdate>, _ console: Console) async throws {
+        var remaining = count
+        try await self.print(updates, console) { update in
+            if case .subscription(_, .subscribed) = update { remaining -= 1 }
+            return remaining == 0
         }
     }
 
-    private func tellEvent(_ updates: EventSequence<PusherUpdate>, _ console: Console) async throws {
-        try await self.tell(updates, console) { if case .event = $0 { true } else { false } }
+    private func printEvent(_ updates: EventSequence<PusherUpdate>, _ console: Console) async throws {
+        try await self.print(updates, console) { if case .event = $0 { true } else { false } }
     }
 
-    /// Says what happens, up to what is waited for.
-    private func tell(
-        _ updates: EventSequence<PusherUpdate>, _ console: Console, until isLast: (PusherUpdate) -> Bool
+    /// Prints updates up to and including the first one that matches.
+    ///
+    /// - Throws: `ToolFailure` when the sequence ends before.
+    private func print(
+        _ updates: EventSequence<PusherUpdate>, _ console: Console, through isLast: (PusherUpdate) -> Bool
     ) async throws {
-        for await happening in updates {
-            switch happening {
-            case .state(.connected(let socketID)): console.say(.state("connected", detail: "socket \(socketID)", style: .good))
-            case .state(let state): console.say(.state(state.name))
-            case .subscription(let channel, .subscribed): console.say(.subscribed(channel))
-            case .event(let event):
-                console.say(.event(channel: event.channel ?? "", event: event.name, data: event.data ?? "", userID: event.userID))
+        for await update in updates {
+            switch update {
+            case .state(let state): console.print(.state(state))
+            case .subscription(let channel, .subscribed): console.print(.subscribed(channel))
+            case .event(let event): console.print(.event(event))
             case .members(let channel, .joined(let member)):
-                console.say(
+                console.print(
                     Line(
-                        [.init(member.id, .name), " is in ", .init(channel, .name)],
+                        [.init(channel, .name), ": ", .init(member.id, .name), " joined"],
                         ["type": "joined", "channel": .string(channel), "id": .string(member.id)]))
             case .subscription, .members, .connectingIn, .error: break
             }
-            if isLast(happening) { return }
+            if isLast(update) { return }
         }
-        throw ToolFailure("The connection ended before the demo did.")
+        throw ToolFailure("The connection ended before the demo finished.")
+    }
+
+    /// The start of a shell command that runs this tool: SwiftPM for a binary in its build folder, the path in use otherwise.
+    private static var executable: String {
+        let path = CommandLine.arguments[0]
+        return path.split(separator: "/").contains { $0.hasPrefix(".build") } ? "swift run realtime" : path
     }
 }

@@ -1,157 +1,232 @@
-internal import CommandLineSupport
-internal import RealtimeSystem
-internal import PusherChannels
-internal import RealtimeCore
+import CommandLineSupport
+import PusherChannels
+import RealtimeCore
 
-extension PusherSubscribeCommand: Command {
-    private enum Outcome: Sendable {
-        case goesOn
-        case done
-        case failed(ToolFailure)
-        case timeIsUp
+/// `realtime pusher subscribe`
+struct PusherSubscribeCommand: Command {
+    static let spec = CommandSpec(
+        path: ["pusher", "subscribe"],
+        summary: "Subscribe to channels and print their events",
+        description: """
+            Connects to a Pusher Channels service, subscribes to channels and prints their events until Control-C. Reconnects and \
+            resubscribes when the connection is lost. Private and presence channels require --secret or --auth-endpoint.
+            """,
+        positionals: [
+            PositionalSpec("URL", "The URL of the service: ws://HOST:PORT or wss://HOST.", .requiredWithout(option: "cluster")),
+            PositionalSpec("CHANNEL", "The channels to subscribe to.", .repeated(atLeast: 1)),
+        ],
+        options: [
+            .value("key", "KEY", "The key of the app.", isRequired: true),
+            PusherService.clusterOption,
+            .value("secret", "SECRET", "The secret of the app, which authorizes private and presence channels locally."),
+            .value("auth-endpoint", "URL", "The http:// or https:// URL that authorizes private and presence channels."),
+            .value("event", "NAME", "Print only events with this name. Can be repeated.", isRepeatable: true),
+            .value("count", "N", "Exit after N events.", as: .integer(1...Int.max)),
+            .value(
+                "timeout", "SECONDS", "Exit with status 1 if subscribing or, with --count, receiving all events takes longer.",
+                as: .duration(.milliseconds(1) ... .seconds(1_000_000))),
+            .json,
+        ],
+        examples: [
+            "pusher subscribe ws://127.0.0.1:8080 --key key prices",
+            "pusher subscribe --cluster eu --key key --event trade --count 10 prices orders",
+        ])
+
+    let service: PusherService
+    let key: String
+    let channels: [String]
+    let secret: String?
+    let authEndpoint: Endpoint?
+    /// The names of the events to print; empty for all.
+    let events: [String]
+    let count: Int?
+    let timeout: Duration?
+
+    init(_ arguments: Arguments) throws(UsageError) {
+        self.service = try PusherService(arguments, next: "CHANNEL")
+        self.key = arguments.required(option: "key")
+        self.channels = arguments.positionals("CHANNEL")
+        self.secret = arguments.string("secret")
+        self.authEndpoint = try arguments.string("auth-endpoint").map { text throws(UsageError) in
+            guard let endpoint = try? Endpoint(text), ["http", "https"].contains(endpoint.scheme) else {
+                throw arguments.usageError("Invalid value '\(text)' for '--auth-endpoint': must be an http:// or https:// URL")
+            }
+            return endpoint
+        }
+        switch (self.secret, self.authEndpoint) {
+        case (_?, _?): throw arguments.usageError("Specify either '--secret' or '--auth-endpoint', not both")
+        case (nil, nil):
+            if let channel = self.channels.first(where: { $0.hasPrefix("private-") || $0.hasPrefix("presence-") }) {
+                throw arguments.usageError("Channel '\(channel)' requires authorization; specify '--secret' or '--auth-endpoint'")
+            }
+        default: break
+        }
+        self.events = arguments.strings("event")
+        self.count = arguments.integer("count")
+        self.timeout = arguments.duration("timeout")
     }
+}
 
-    /// What the output said so far.
+extension PusherSubscribeCommand {
+    /// What has been received so far.
     private struct Progress: Sendable {
         var events = 0
         var subscribed: Set<String> = []
-        /// Why there is no connection, while there is none.
-        var trouble: String?
+        /// The last error since the client was connected.
+        var lastError: String?
     }
 
-    /// One task makes it, another looks at it.
-    private final class SharedProgress: Sendable {
-        private let value = Lock(Progress())
+    /// Why printing ended.
+    private enum Ending: Sendable {
+        /// All events that `--count` asks for have been printed.
+        case complete
+        case failed(ToolFailure)
+        case timedOut
+        case interrupted
+    }
 
-        var now: Progress { self.value.withLock { $0 } }
-
-        func update<Result>(_ change: (inout Progress) -> Result) -> Result { self.value.withLock { change(&$0) } }
+    private enum TaskResult: Sendable {
+        case printed(Ending, Progress)
+        case timedOut
+        /// There is no time limit, or it is met.
+        case withinLimit
     }
 
     func run(_ console: Console) async throws(ToolFailure) {
-        let client = PusherClient(try self.configuration())
-        // One sequence for everything, so that the output has the order in which it happened. Nothing is lost to a slow
-        // reader: the connection waits for it.
+        let client = PusherClient(self.configuration())
+        // One sequence for everything keeps the output in order, and no update is dropped: reading from the connection pauses instead.
         let updates = client.updates(buffer: .pauseReading(1024))
-        let progress = SharedProgress()
         do throws(PusherError) {
-            for name in self.channels { try client.subscribe(name) }
+            for channel in self.channels { try client.subscribe(channel) }
         } catch {
             throw ToolFailure(error.message)
         }
         client.connect()
-        let outcome = await withTaskGroup(of: Outcome.self) { group -> Outcome in
-            group.addTask { await self.tell(updates, progress, console) }
-            group.addTask { await self.limit(client) }
-            defer { group.cancelAll() }
-            for await outcome in group {
-                if case .goesOn = outcome { continue }
-                return outcome
-            }
-            return .goesOn
+        let (ending, progress) = await self.printUntilEnd(updates, of: client, console)
+        switch client.state {
+        case .failed, .disconnected: break
+        case .initialized, .connecting, .connected, .unavailable: client.disconnect()
         }
-        if !client.state.isFinal { client.disconnect() }
-        for await case .state(let state) in updates { console.say(Self.line(state)) }
-        switch outcome {
-        case .done: return
+        for await case .state(let state) in updates { console.print(.state(state)) }
+        switch ending {
+        case .complete: return
         case .failed(let failure): throw failure
-        case .timeIsUp: throw self.late(progress.now)
-        // Stopped by a signal: with --count it has not done what it was asked for.
-        case .goesOn: if self.count != nil { throw self.late(progress.now) }
+        case .timedOut: throw self.incomplete(progress)
+        case .interrupted: if self.count != nil { throw self.incomplete(progress) }
         }
     }
 
-    private func configuration() throws(ToolFailure) -> PusherConfiguration {
-        var configuration: PusherConfiguration
-        switch self.place {
-        case .cluster(let cluster): configuration = PusherConfiguration(key: self.key, cluster: cluster)
-        case .endpoint(let endpoint): configuration = PusherConfiguration(key: self.key, endpoint: endpoint)
-        }
+    private func configuration() -> PusherConfiguration {
+        var configuration =
+            switch self.service {
+            case .cluster(let cluster): PusherConfiguration(key: self.key, cluster: cluster)
+            case .endpoint(let endpoint): PusherConfiguration(key: self.key, endpoint: endpoint)
+            }
         if let secret { configuration.authorizer = .secret(secret) }
         if let authEndpoint { configuration.authorizer = .endpoint(PusherAuthorizationEndpoint(authEndpoint)) }
-        // The tool says itself what happens.
+        // The command prints all updates; a log would repeat them.
         configuration.log = .none
         return configuration
     }
 
-    /// Until enough events came, the connection has ended for good, or a subscription has failed at once and would again.
-    private func tell(_ updates: EventSequence<PusherUpdate>, _ progress: SharedProgress, _ console: Console) async -> Outcome {
-        for await happening in updates {
-            switch happening {
-            case .event(let event) where self.events.isEmpty || self.events.contains(event.name):
-                console.say(.event(channel: event.channel ?? "", event: event.name, data: event.data ?? "", userID: event.userID))
-                let events = progress.update { progress in
-                    progress.events += 1
-                    return progress.events
+    private func printUntilEnd(
+        _ updates: EventSequence<PusherUpdate>, of client: PusherClient, _ console: Console
+    ) async -> (Ending, Progress) {
+        await withTaskGroup(of: TaskResult.self) { group in
+            group.addTask { await self.printUpdates(updates, console) }
+            group.addTask { await self.waitForLimit(client) }
+            var hasTimedOut = false
+            for await result in group {
+                switch result {
+                case .printed(.interrupted, let progress) where hasTimedOut: return (.timedOut, progress)
+                case .printed(let ending, let progress):
+                    group.cancelAll()
+                    return (ending, progress)
+                case .timedOut:
+                    hasTimedOut = true
+                    group.cancelAll()
+                case .withinLimit: continue
                 }
-                if events == self.count { return .done }
+            }
+            preconditionFailure("the printing task always returns")
+        }
+    }
+
+    /// Prints updates until enough events have arrived, the client gives up, a subscription is rejected, or the task is cancelled.
+    private func printUpdates(_ updates: EventSequence<PusherUpdate>, _ console: Console) async -> TaskResult {
+        var progress = Progress()
+        for await update in updates {
+            switch update {
+            case .event(let event):
+                guard self.events.isEmpty || self.events.contains(event.name) else { continue }
+                console.print(.event(event))
+                progress.events += 1
+                if progress.events == self.count { return .printed(.complete, progress) }
             case .state(let state):
-                console.say(Self.line(state))
-                if case .connected = state { progress.update { $0.trouble = nil } }
-                if case .failed(let error) = state { return .failed(ToolFailure(error.message)) }
-                if case .disconnected(let error?) = state { return .failed(ToolFailure(error.message)) }
+                console.print(.state(state))
+                switch state {
+                case .connected: progress.lastError = nil
+                case .failed(let error), .disconnected(let error?): return .printed(.failed(ToolFailure(error.message)), progress)
+                case .initialized, .connecting, .unavailable, .disconnected(nil): break
+                }
             case .subscription(let channel, .subscribed):
-                progress.update { _ = $0.subscribed.insert(channel) }
-                console.say(.subscribed(channel))
-            case .subscription(let channel, .failed(let error)) where error.code != .timedOut && (error.status ?? 0) < 500:
-                if !progress.now.subscribed.contains(channel) { return .failed(ToolFailure(error.message)) }
+                progress.subscribed.insert(channel)
+                console.print(.subscribed(channel))
+            case .subscription(let channel, .failed(let error)):
+                // The client retries after a timeout and after an error of the authorization server.
+                let isTransient = error.code == .timedOut || (error.status ?? 0) >= 500
+                if !isTransient, !progress.subscribed.contains(channel) {
+                    return .printed(.failed(ToolFailure(error.message)), progress)
+                }
             case .error(let error):
-                progress.update { $0.trouble = error.message }
-                console.say(.error(error.message, code: error.serverCode))
-            case .connectingIn(let wait):
-                console.remark(.init("connecting again in \(wait.formattedSeconds)", .faint))
-            case .event, .subscription, .members: continue
+                progress.lastError = error.message
+                console.print(.error(error.message, code: error.serverCode))
+            case .connectingIn(let delay):
+                console.printNote(.init("retrying in \(delay.inSeconds)", .faint))
+            case .subscription, .members: continue
             }
         }
-        return .goesOn
+        return .printed(.interrupted, progress)
     }
 
-    private static func line(_ state: PusherConnectionState) -> Line {
-        switch state {
-        case .connected(let socketID): .state(state.name, detail: "socket \(socketID)", style: .good)
-        case .failed(let error), .disconnected(let error?): .state(state.name, detail: error.message, style: .bad)
-        case .unavailable: .state(state.name, detail: "no connection yet, it goes on trying", style: .warning)
-        default: .state(state.name)
-        }
-    }
-
-    /// The time that `--timeout` gives: to be subscribed or, with `--count`, to have all events.
-    private func limit(_ client: PusherClient) async -> Outcome {
-        guard let timeout else { return .goesOn }
+    /// Waits until `--timeout` elapses or, without `--count`, until all channels are subscribed.
+    private func waitForLimit(_ client: PusherClient) async -> TaskResult {
+        guard let timeout else { return .withinLimit }
         let end = ContinuousClock.now + timeout
         if self.count == nil {
             do throws(PusherError) {
                 for name in self.channels { try await client.channel(name)?.subscribed(within: max(.zero, end - .now)) }
-                return .goesOn
+                return .withinLimit
             } catch {
-                return error.code == .timedOut ? .timeIsUp : .goesOn
+                return error.code == .timedOut ? .timedOut : .withinLimit
             }
         }
         do {
             try await Task.sleep(until: end, clock: .continuous)
         } catch {
-            return .goesOn
+            return .withinLimit
         }
-        return .timeIsUp
+        return .timedOut
     }
 
-    /// What there was not, where, and what to do.
-    private func late(_ progress: Progress) -> ToolFailure {
-        let time = self.timeout.map { " within \($0.formattedSeconds)" } ?? ""
+    /// The failure of a command that ended before all channels were subscribed or all events had arrived.
+    private func incomplete(_ progress: Progress) -> ToolFailure {
+        let time = self.timeout.map { " within \($0.inSeconds)" } ?? ""
         let missing = self.channels.filter { !progress.subscribed.contains($0) }
-        let what =
+        let summary =
             if let count, missing.isEmpty {
-                "Of \(count) events \(progress.events) came from \(self.place)\(time)"
+                "Received \(progress.events) of \(count) events from \(self.service)\(time)"
             } else {
-                "There was no subscription to \(missing.first ?? self.channels[0]) at \(self.place)\(time)"
+                "Could not subscribe to \(missing.first ?? self.channels[0]) at \(self.service)\(time)"
             }
-        return ToolFailure("\(what): \(progress.trouble ?? "see what the server does, or give --timeout more seconds.")")
+        let reason = progress.lastError.map { ": \($0)" } ?? ". Check the server, or use a longer --timeout."
+        return ToolFailure(summary + reason)
     }
 }
 
 extension Duration {
-    /// With one decimal.
-    var formattedSeconds: String {
+    /// The duration in seconds, with one decimal.
+    fileprivate var inSeconds: String {
         let tenths = Int((self / .milliseconds(100)).rounded())
         return "\(tenths / 10).\(tenths % 10) s"
     }

@@ -1,9 +1,42 @@
-internal import CommandLineSupport
-internal import PusherServer
-internal import RealtimeCore
-internal import RealtimeSockets
+import CommandLineSupport
+import PusherServer
+import RealtimeCore
+import RealtimeSockets
 
-extension ServePusherCommand: Command {
+/// `realtime serve pusher`
+struct ServePusherCommand: Command {
+    static let spec = CommandSpec(
+        path: ["serve", "pusher"],
+        summary: "Run a Pusher Channels server",
+        description: """
+            Runs a Pusher Channels server with one app until Control-C: WebSockets for clients, and the HTTP API for publishing. \
+            Values that are not specified are chosen at random and printed. Unless the output is a terminal, its first line is \
+            {"ready":true,"url":…,"port":…,"app":…,"key":…,"secret":…}, printed when the server accepts connections.
+            """,
+        options: [
+            .value("host", "HOST", "The address to listen on; 127.0.0.1, which is reachable only locally, by default."),
+            .value("port", "PORT", "The port to listen on; 0, any free port, by default.", as: .integer(0...65535)),
+            .value("app-id", "ID", "The ID of the app, for the HTTP API."),
+            .value("key", "KEY", "The key of the app, for clients."),
+            .value("secret", "SECRET", "The secret of the app, for signatures."),
+            .json,
+        ],
+        examples: ["serve pusher", "serve pusher --port 8080 --app-id app --key key --secret secret"])
+
+    let host: String
+    let port: Int
+    let appID: String?
+    let key: String?
+    let secret: String?
+
+    init(_ arguments: Arguments) throws(UsageError) {
+        self.host = arguments.string("host") ?? "127.0.0.1"
+        self.port = arguments.integer("port") ?? 0
+        self.appID = arguments.string("app-id")
+        self.key = arguments.string("key")
+        self.secret = arguments.string("secret")
+    }
+
     func run(_ console: Console) async throws(ToolFailure) {
         let random = PusherApp.random()
         let app = PusherApp(id: self.appID ?? random.id, key: self.key ?? random.key, secret: self.secret ?? random.secret)
@@ -16,26 +49,38 @@ extension ServePusherCommand: Command {
             throw ToolFailure(error)
         }
         let url = Endpoint(scheme: "ws", host: address.host, port: address.port).origin
-        console.say(Self.ready(url: url, port: address.port, app: app.id, key: app.key, secret: app.secret))
+        console.print(Self.ready(url: url, port: address.port, app: app))
         for await event in events {
-            if let words = event.words { console.remark(.init(words, .faint)) }
+            if let summary = Self.summary(of: event) { console.printNote(.init(summary, .faint)) }
         }
         await server.stop()
     }
-}
 
-extension PusherServerEvent {
-    /// For a person who looks on; `nil` for what is told by another event already.
-    var words: String? {
-        switch self {
+    /// The first line, which programs wait for.
+    static func ready(url: String, port: Int, app: PusherApp) -> Line {
+        Line(
+            [
+                "Server listening at ", Line.Span(url, .name),
+                Line.Span(" (app ID: \(app.id), key: \(app.key), secret: \(app.secret))", .faint),
+            ],
+            [
+                "ready": true, "url": .string(url), "port": .integer(port), "app": .string(app.id), "key": .string(app.key),
+                "secret": .string(app.secret),
+            ])
+    }
+
+    /// Returns a description of an event for human readers, or `nil` for received frames, whose effects are events of their own.
+    private static func summary(of event: PusherServerEvent) -> String? {
+        switch event {
         case .connected(let socketID): "\(socketID) connected"
-        case .disconnected(let socketID, let reason): "\(socketID) is gone: \(reason)"
+        case .disconnected(let socketID, let reason): "\(socketID) disconnected: \(reason)"
         case .received: nil
         case .subscribed(let socketID, let channel, let userID): "\(socketID) subscribed to \(channel)\(userID.map { " as \($0)" } ?? "")"
-        case .subscriptionRejected(let socketID, let channel, let why): "\(socketID) was refused on \(channel): \(why)"
-        case .unsubscribed(let socketID, let channel): "\(socketID) left \(channel)"
-        case .clientEvent(let socketID, let channel, let name, _): "\(socketID) sent \(name) to \(channel)"
-        case .published(let channel, let name, let subscribers): "\(name) published to \(channel), \(subscribers) subscribers"
+        case .subscriptionRejected(let socketID, let channel, let reason): "\(socketID) failed to subscribe to \(channel): \(reason)"
+        case .unsubscribed(let socketID, let channel): "\(socketID) unsubscribed from \(channel)"
+        case .clientEvent(let socketID, let channel, let name, _): "\(socketID) triggered \(name) on \(channel)"
+        case .published(let channel, let name, let subscribers):
+            "published \(name) to \(channel): \(subscribers) subscriber\(subscribers == 1 ? "" : "s")"
         }
     }
 }

@@ -1,0 +1,62 @@
+import RealtimeSystem
+
+/// The name of the executable, as help and messages show it.
+let toolName = "realtime"
+
+/// A command-line tool: its commands, and the entry point that runs one of them.
+package struct CommandLineTool: Sendable {
+    let version: String
+    let commands: [any Command.Type]
+    let table: CommandTable
+
+    /// Creates a tool.
+    ///
+    /// - Parameters:
+    ///   - version: The text that `--version` prints.
+    ///   - summary: One line without a period, shown by `--help`.
+    ///   - groups: The groups that commands with more than one word in their path belong to.
+    ///   - commands: All commands, in the order in which help lists them.
+    package init(version: String, summary: String, groups: [GroupSpec], commands: [any Command.Type]) {
+        self.version = version
+        self.commands = commands
+        self.table = CommandTable(summary: summary, groups: groups, commands: commands.map { $0.spec })
+    }
+
+    /// Runs the command that the process's arguments name, then exits.
+    ///
+    /// Call it on the main thread before any other thread exists: it blocks signals, and new threads inherit what is blocked.
+    /// That is why it is not `async`.
+    package func main() -> Never {
+        Output.reserveStandardDescriptors()
+        Output.ignoreBrokenPipes()
+        let signals = Signals.catchTermination()
+        // Detached because the main thread only waits; the task ends the process.
+        Task.detached { exit(await self.run(Array(CommandLine.arguments.dropFirst()), signals).rawValue) }
+        while true { pause() }
+    }
+
+    private func run(_ arguments: [String], _ signals: Signals) async -> ToolExitStatus {
+        let console = Console(.text(isColored: false))
+        do throws(UsageError) {
+            switch try self.table.parse(arguments) {
+            case .help(let path):
+                console.write(Help(table: self.table).text(for: path))
+                return CommandRun.status(console, nil)
+            case .version:
+                console.write("\(toolName) \(self.version)\n")
+                return CommandRun.status(console, nil)
+            case .run(let arguments):
+                guard let type = self.commands.first(where: { $0.spec.path == arguments.path }) else {
+                    preconditionFailure("the table is made from the commands")
+                }
+                let command = try type.init(arguments)
+                let format = Console.format(
+                    json: arguments.has(OptionSpec.json.name), isTerminal: Output.standard.isTerminal, environment: Console.environment)
+                return await CommandRun(command: command, console: Console(format), signals: signals)()
+            }
+        } catch {
+            console.printError(error.fullMessage)
+            return .usageError
+        }
+    }
+}
