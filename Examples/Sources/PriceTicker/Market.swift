@@ -1,7 +1,7 @@
 import PusherChannels
 import PusherServer
 
-/// What is published: any `Codable` type.
+/// The data of a price event. Any `Codable` type works.
 struct Price: Codable {
     let symbol: String
     let value: Double
@@ -12,7 +12,7 @@ struct Price: Codable {
     }
 }
 
-/// The producer. It knows the application's secret and talks to the HTTP API, as a server does.
+/// The publisher of prices. Like an application's server, it holds the app's secret and uses the HTTP API.
 struct Market {
     private let publisher: PusherPublisher
 
@@ -21,12 +21,14 @@ struct Market {
         self.publisher = PusherPublisher(appID: app.id, key: app.key, secret: app.secret, endpoint: endpoint)
     }
 
+    /// Publishes one event per price.
     func publish(_ prices: [Price]) async throws {
         for price in prices {
             try await self.publisher.publish("price", to: ["prices"], data: try JSONValueEncoder().encodeToString(price))
         }
     }
 
+    /// Publishes that no more prices follow.
     func close() async throws {
         try await self.publisher.publish("closed", to: ["prices"], data: "{}")
     }
