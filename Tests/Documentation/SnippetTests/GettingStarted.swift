@@ -1,8 +1,8 @@
-import RealtimeJSON
 import PusherChannels
+import RealtimeJSON
 
-// What GettingStarted shows, in its order. It talks to a service that is not there, so it is compiled and not run; what
-// it does is tested in memory in TestingInMemory.swift and with the other tests of the client.
+// The snippets of the article GettingStarted, in its order. They are compiled but not run, because they need a service. The tests of
+// the client cover what they do, in TestingInMemory.swift and elsewhere.
 
 struct Order: Codable {
     let id: Int

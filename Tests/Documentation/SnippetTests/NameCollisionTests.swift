@@ -4,9 +4,9 @@ import PusherServer
 import RealtimeTesting
 import Testing
 
-/// Compiling this file is the test: an ambiguous name does not compile.
+/// Checks that public names do not collide with common names of other packages. An ambiguous name does not compile.
 @Suite struct NameCollisionTests {
-    @Test func `names of other packages stay usable beside an import of this one`() {
+    @Test func `common names of other packages are unambiguous next to an import of this package`() {
         let names: [Any.Type] = [
             ByteBuffer.self, (any Channel).self, (any ChannelHandler).self, (any EventLoop).self, (any EventLoopGroup).self,
             EventLoopFuture.self, EventLoopPromise.self, SocketAddress.self, TimeAmount.self, Scheduled.self, HTTPHeaders.self,

@@ -5,7 +5,7 @@ import RealtimeTesting
 import TestSupport
 import Testing
 
-// The examples in the comments on public declarations.
+// The snippets in documentation comments.
 
 func clientReference() async throws {
     // snippet:client
@@ -60,14 +60,14 @@ func listenerReference(_ server: PusherServer) async throws {
 }
 
 @Suite(.usesSockets) struct ReferenceSnippets {
-    @Test func `an endpoint is read from its address`() throws {
+    @Test func `an endpoint parses a URL`() throws {
         // snippet:endpoint
         let endpoint = try Endpoint("wss://ws-eu.pusher.com/app/key?protocol=7")
         // end
         #expect(endpoint.host == "ws-eu.pusher.com" && endpoint.port == 443 && endpoint.isSecure)
     }
 
-    @Test func `a manual clock moves as told`() {
+    @Test func `a manual clock advances on request`() {
         // snippet:clock
         let clock = ManualClock()
         let network = InMemoryNetwork(clock: clock)

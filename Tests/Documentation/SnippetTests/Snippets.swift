@@ -1,48 +1,53 @@
 import Foundation
 
-/// A piece of code and where it stands.
+/// A piece of code and its location.
 struct Snippet {
-    /// Without common indentation.
+    /// The code without common indentation.
     let text: String
-    /// File and line.
-    let place: String
+    /// The file and the line.
+    let location: String
 }
 
 enum Snippets {
-    /// What stands between `// snippet:NAME` and `// end` in the files of this target.
+    /// Returns the code between `// snippet:NAME` and `// end` in the files of this target.
     static func ofThisTarget() throws -> [Snippet] {
         try self.files(below: "Tests/Documentation/SnippetTests", [".swift"]).flatMap { path, text in
-            self.pieces(of: self.lines(of: text), place: path, from: { $0.hasPrefix("// snippet:") }, until: { $0 == "// end" })
+            self.pieces(of: self.lines(of: text), location: path, from: { $0.hasPrefix("// snippet:") }, until: { $0 == "// end" })
         }
     }
 
-    /// The Swift blocks of the README, of the articles and of the comments on declarations.
+    /// Returns the Swift blocks of the README, of the articles and of documentation comments.
     static func ofTheDocumentation() throws -> [Snippet] {
         let readme = try String(contentsOf: self.root.appendingPathComponent("README.md"), encoding: .utf8)
-        return try self.blocks(in: readme, place: "README.md", isSwift: false)
+        return try self.blocks(in: readme, location: "README.md", isSwift: false)
             + self.files(below: "Sources", [".md", ".swift"]).flatMap { path, text in
-                self.blocks(in: text, place: path, isSwift: path.hasSuffix(".swift"))
+                self.blocks(in: text, location: path, isSwift: path.hasSuffix(".swift"))
             }
     }
 
-    /// - Parameter isSwift: the text is Swift code, with its blocks in comments.
-    static func blocks(in text: String, place: String, isSwift: Bool) -> [Snippet] {
+    /// Returns the Swift blocks of a text.
+    ///
+    /// - Parameters:
+    ///   - text: The text.
+    ///   - location: The file, for messages.
+    ///   - isSwift: Whether the text is Swift code, with the blocks in documentation comments.
+    static func blocks(in text: String, location: String, isSwift: Bool) -> [Snippet] {
         let lines = self.lines(of: text).map { isSwift ? self.comment($0) : $0 }
-        return self.pieces(of: lines, place: place, from: { $0 == "```swift" }, until: { $0 == "```" })
+        return self.pieces(of: lines, location: location, from: { $0 == "```swift" }, until: { $0 == "```" })
     }
 
-    /// What is still open at the end of a file counts too: it fits nothing, and so is found.
+    /// A piece that is still open at the end of the text is included, so that the tests report it.
     private static func pieces(
-        of lines: [Substring], place: String, from isStart: (Substring) -> Bool, until isEnd: (Substring) -> Bool
+        of lines: [Substring], location: String, from isStart: (Substring) -> Bool, until isEnd: (Substring) -> Bool
     ) -> [Snippet] {
         var pieces: [Snippet] = []
         var start: Int?
         for (index, line) in lines.enumerated() {
-            let word = line.drop { $0 == " " }
-            if let first = start, isEnd(word) || index == lines.count - 1 {
-                pieces.append(Snippet(text: self.unindented(lines[first..<index]), place: "\(place):\(first)"))
+            let content = line.drop { $0 == " " }
+            if let first = start, isEnd(content) || index == lines.count - 1 {
+                pieces.append(Snippet(text: self.unindented(lines[first..<index]), location: "\(location):\(first)"))
                 start = nil
-            } else if start == nil, isStart(word) {
+            } else if start == nil, isStart(content) {
                 start = index + 1
             }
         }
@@ -57,10 +62,10 @@ enum Snippets {
 
     private static func lines(of text: String) -> [Substring] { text.split(separator: "\n", omittingEmptySubsequences: false) }
 
-    /// What a comment on a declaration says; nothing for a line of code.
+    /// Returns the text of a line of a documentation comment, or an empty string for a line of code.
     private static func comment(_ line: Substring) -> Substring {
-        let word = line.drop { $0 == " " }
-        return word.hasPrefix("///") ? word.dropFirst(3) : ""
+        let content = line.drop { $0 == " " }
+        return content.hasPrefix("///") ? content.dropFirst(3) : ""
     }
 
     private static var root: URL {
@@ -70,7 +75,7 @@ enum Snippets {
     private static func files(below folder: String, _ endings: [String]) throws -> [(path: String, text: String)] {
         let start = self.root.appendingPathComponent(folder)
         let paths = (FileManager.default.enumerator(atPath: start.path)?.allObjects ?? []).compactMap { $0 as? String }
-        let wanted = paths.sorted().filter { path in endings.contains { path.hasSuffix($0) } }
-        return try wanted.map { ("\(folder)/\($0)", try String(contentsOf: start.appendingPathComponent($0), encoding: .utf8)) }
+        let matching = paths.sorted().filter { path in endings.contains { path.hasSuffix($0) } }
+        return try matching.map { ("\(folder)/\($0)", try String(contentsOf: start.appendingPathComponent($0), encoding: .utf8)) }
     }
 }

@@ -3,7 +3,7 @@ import PusherServer
 import RealtimeTesting
 import Testing
 
-/// What TestingWithTheEmbeddedServer shows, run as tests.
+/// The snippets of the article TestingWithTheEmbeddedServer, run as tests.
 @Suite struct TestingInMemory {
     private let clock: ManualClock
     private let network: InMemoryNetwork
@@ -29,7 +29,7 @@ import Testing
         self.client = client
     }
 
-    @Test func `an event that is published arrives`() async throws {
+    @Test func `a published event arrives`() async throws {
         // snippet:testing-event
         let prices = try client.subscribe("prices")
         let events = prices.events("price")
@@ -39,7 +39,7 @@ import Testing
         // end
     }
 
-    @Test func `the server tells what it saw`() async throws {
+    @Test func `the server reports its events`() async throws {
         // snippet:testing-server-events
         let seen = server.events
         let orders = try client.subscribe("private-orders")
@@ -51,7 +51,7 @@ import Testing
         // end
     }
 
-    @Test func `a connection that is cut comes back`() async throws {
+    @Test func `a dropped connection is re-established`() async throws {
         // snippet:testing-cut
         let prices = try client.subscribe("prices")
         let first = try #require(client.socketID)
@@ -65,7 +65,7 @@ import Testing
         // end
     }
 
-    @Test func `a server that falls silent is given up`() async throws {
+    @Test func `a silent server is disconnected`() async throws {
         // snippet:testing-silence
         server.faults.isSilent = true
         clock.advance(by: .seconds(120))
@@ -75,7 +75,7 @@ import Testing
         // end
     }
 
-    @Test func `without a network the client says so and goes on trying`() async throws {
+    @Test func `without a network the client is unavailable and keeps retrying`() async throws {
         // snippet:testing-offline
         network.condition = .down
         network.cut()
@@ -88,7 +88,7 @@ import Testing
         // end
     }
 
-    @Test func `a key that is unknown is refused`() async throws {
+    @Test func `a close code that forbids reconnecting ends the client`() async throws {
         // snippet:testing-refusal
         let socketID = try #require(client.socketID)
         server.close(socketID, CloseCode(rawValue: 4001), reason: "no such app")
@@ -101,7 +101,7 @@ import Testing
         // end
     }
 
-    @Test func `a frame that is no JSON is reported and dropped`() async throws {
+    @Test func `a frame that is not JSON is reported and dropped`() async throws {
         // snippet:testing-frame
         let errors = client.errors
         server.send("{not json", to: try #require(client.socketID))
@@ -110,7 +110,7 @@ import Testing
         // end
     }
 
-    @Test func `a hook decides who may subscribe`() async throws {
+    @Test func `a hook accepts or rejects subscriptions`() async throws {
         let network = self.network
         // snippet:testing-hook
         var hooks = PusherServerHooks()

@@ -2,7 +2,7 @@ import PusherChannels
 import PusherServer
 import RealtimeSockets
 
-// What Transports shows.
+// The snippets of the article TransportsAndTLS.
 
 func clientTLS() {
     // snippet:transports-root
