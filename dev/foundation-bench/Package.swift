@@ -1,7 +1,7 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-// Apart from the library's own package, since it is the only thing here that links Foundation.
+// A package of its own, because it links Foundation and the library does not.
 let package = Package(
     name: "foundation-bench",
     platforms: [.macOS(.v13)],

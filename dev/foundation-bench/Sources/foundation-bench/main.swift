@@ -1,11 +1,11 @@
 import Foundation
 import PusherChannels
 
-// The way from the socket to a struct of one's own, with the library's decoder and with Foundation's.
+// Compares receiving an event as a `Codable` struct, from the socket on, with the library's decoder and with Foundation's.
 //
 //   swift run -c release foundation-bench PATH-OF-THE-TOOL [MESSAGES]
 //
-// The tool makes the load. Interleaved rounds in a changing order, medians; processor time of this process.
+// The tool is the load generator. Prints medians of the processor time of this process, over interleaved rounds in random order.
 
 struct Price: Codable {
     var symbol: String
@@ -44,11 +44,12 @@ load.standardOutput = output
 try load.run()
 let ready = String(decoding: output.fileHandleForReading.availableData, as: UTF8.self).split(whereSeparator: \.isWhitespace)
 guard ready.count == 2, ready[0] == "ready", let port = Int(ready[1]) else {
-    print("The load did not start.")
+    print("The load generator did not start.")
     exit(1)
 }
 
-func receive(_ take: (PusherEvent) throws -> Int) async throws -> Double {
+/// Receives all events, and returns the processor time per event in nanoseconds.
+func receive(_ decode: (PusherEvent) throws -> Int) async throws -> Double {
     let client = PusherClient(key: "bench", host: "127.0.0.1", port: port, useTLS: false)
     defer { client.disconnect() }
     client.connect()
@@ -61,7 +62,7 @@ func receive(_ take: (PusherEvent) throws -> Int) async throws -> Double {
     let start = processTime()
     input.fileHandleForWriting.write(Data("burst \(messages) 1\n".utf8))
     for await event in events {
-        sum &+= try take(event)
+        sum &+= try decode(event)
         count += 1
         if count == messages { break }
     }
@@ -72,24 +73,24 @@ func receive(_ take: (PusherEvent) throws -> Int) async throws -> Double {
 let decoder = JSONDecoder()
 let encoder = JSONEncoder()
 
-let ways: [(name: String, take: (PusherEvent) throws -> Int)] = [
+let candidates: [(name: String, decode: (PusherEvent) throws -> Int)] = [
     ("event.decode", { try $0.decode(Price.self).volume }),
     ("JSONDecoder for the data", { try decoder.decode(Price.self, from: Data(($0.data ?? "").utf8)).volume }),
 ]
-var times = [[Double]](repeating: [], count: ways.count)
+var times = [[Double]](repeating: [], count: candidates.count)
 for round in 0...9 {
-    for index in ways.indices.shuffled() {
-        let time = try await receive(ways[index].take)
+    for index in candidates.indices.shuffled() {
+        let time = try await receive(candidates[index].decode)
         if round > 0 { times[index].append(time) }
     }
 }
 
-/// Without a socket: what Foundation takes for the envelope as well, as a client that is built on it does.
+// Foundation's decoder for the envelope as well, without a socket: the least that a client based on Foundation does.
 let text = try encoder.encode(
     Envelope(
         event: "price", channel: "prices",
         data: #"{"symbol":"ACME","price":1234.56,"volume":98765,"side":"buy","time":1712345678901,"venue":"XXXXXXXXXXXXXXXXXX"}"#))
-var twice: [Double] = []
+var envelopeTimes: [Double] = []
 for _ in 0..<9 {
     let start = processTime()
     for _ in 0..<20_000 {
@@ -97,11 +98,11 @@ for _ in 0..<9 {
         let price = try decoder.decode(Price.self, from: Data(envelope.data.utf8))
         precondition(price.volume > 0)
     }
-    twice.append((processTime() - start) / 20_000)
+    envelopeTimes.append((processTime() - start) / 20_000)
 }
 
-for (way, times) in zip(ways, times) { print("\(way.name): \(Int(median(times))) ns CPU for each event, whole path") }
-print("JSONDecoder for envelope and data, no socket: \(Int(median(twice))) ns CPU")
-print("whole path to JSONDecoder for the data: \(median(zip(times[0], times[1]).map { $0 / $1 }))")
-print("whole path to JSONDecoder twice: \(median(zip(times[0], twice).map { $0 / $1 }))")
+for (candidate, times) in zip(candidates, times) { print("\(candidate.name): \(Int(median(times))) ns CPU per event, entire path") }
+print("JSONDecoder for envelope and data, no socket: \(Int(median(envelopeTimes))) ns CPU")
+print("ratio of event.decode to JSONDecoder for the data, entire path: \(median(zip(times[0], times[1]).map { $0 / $1 }))")
+print("ratio of event.decode, entire path, to JSONDecoder for envelope and data: \(median(zip(times[0], envelopeTimes).map { $0 / $1 }))")
 input.fileHandleForWriting.closeFile()
