@@ -9,21 +9,20 @@ import Musl
 private typealias Primitive = pthread_mutex_t
 #endif
 
-/// A value that only one thread touches at a time. The value and the system's lock share one block of memory.
+/// A value protected by a lock. The value and the system's lock share one allocation.
 ///
-/// `Synchronization.Mutex` would be faster, but wants iOS 18, and ThreadSanitizer does not see it: its runs
-/// matter more than a few nanoseconds.
+/// `Synchronization.Mutex` would be a few nanoseconds faster, but requires iOS 18 and isn't supported by ThreadSanitizer.
 ///
-/// `@unchecked Sendable`: the value is reached through `withLock` alone, and the lock orders every access to it.
+/// `@unchecked Sendable`: the value is accessible only in `withLock`, and the lock orders all accesses.
 @usableFromInline
 package struct Lock<Value: Sendable>: ~Copyable, @unchecked Sendable {
-    /// The system's lock lies in front of it.
+    /// The system's lock is stored in front of the value.
     @usableFromInline let value: UnsafeMutablePointer<Value>
 
     package init(_ value: consuming Value) {
-        precondition(MemoryLayout<Value>.alignment <= LockPrimitive.alignment, "the value would not lie where it has to")
-        // A byte at least, even for a value without any: a pointer behind the block's end would look to a leak checker as if nobody
-        // held the block.
+        precondition(MemoryLayout<Value>.alignment <= LockPrimitive.alignment, "unsupported alignment of the value")
+        // At least one byte, even for a value of size zero: otherwise `value` points behind the end of the block, and a leak checker
+        // reports the block as unreferenced.
         let size = LockPrimitive.size + max(1, MemoryLayout<Value>.size)
         let block = UnsafeMutableRawPointer.allocate(byteCount: size, alignment: LockPrimitive.alignment)
         self.value = (block + LockPrimitive.size).bindMemory(to: Value.self, capacity: 1)
@@ -37,10 +36,11 @@ package struct Lock<Value: Sendable>: ~Copyable, @unchecked Sendable {
         (UnsafeMutableRawPointer(self.value) - LockPrimitive.size).deallocate()
     }
 
-    /// Runs `body` alone. Not recursive: `body` calls no foreign code.
+    /// Calls `body` with exclusive access to the value. The lock isn't recursive, so `body` must not call code that may take it again.
     ///
-    /// Inlinable, with `@usableFromInline` on the type, without which that has no effect: in the modules that use it, it would else
-    /// not be specialised for their values.
+    /// Inlinable, and `@usableFromInline` on the type, so that it is specialized in the modules that use it.
+    ///
+    /// - Throws: The error that `body` throws.
     @inlinable
     @inline(__always)
     package borrowing func withLock<Result: ~Copyable, Failure: Error>(
@@ -52,18 +52,18 @@ package struct Lock<Value: Sendable>: ~Copyable, @unchecked Sendable {
     }
 }
 
-/// The system's lock in front of a value. Apart from ``Lock``, so that nobody but this file has to know the system's module.
+/// The system's lock in front of a value. Separate from ``Lock``, whose inlinable code must not refer to the system's module.
 @usableFromInline
 enum LockPrimitive {
     static let alignment = 8
-    /// Up to the value.
+    /// The distance from the lock to the value, in bytes.
     static var size: Int { (MemoryLayout<Primitive>.size + Self.alignment - 1) & ~(Self.alignment - 1) }
 
     static func initialize(before value: UnsafeMutableRawPointer) {
         let primitive = (value - Self.size).bindMemory(to: Primitive.self, capacity: 1)
         primitive.initialize(to: Primitive())
         #if !canImport(Darwin)
-        precondition(pthread_mutex_init(primitive, nil) == 0, "no memory for a lock")
+        precondition(pthread_mutex_init(primitive, nil) == 0, "pthread_mutex_init failed")
         #endif
     }
 

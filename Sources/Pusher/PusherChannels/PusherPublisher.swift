@@ -61,7 +61,8 @@ public struct PusherPublisher: Sendable {
     private func post(_ path: String, body: [UInt8]) async throws(PusherError) {
         var endpoint = self.endpoint
         endpoint.target = RequestSignature.sign(
-            method: "POST", path: "/apps/\(self.appID)/\(path)", body: body, key: self.key, secret: self.secret, unixTime: Int64(time(nil)))
+            method: "POST", path: "/apps/\(self.appID)/\(path)", body: body, key: self.key, secret: self.secret,
+            unixTime: WallClock.secondsSince1970)
         let response: HTTPResponse
         do throws(TransportError) {
             response = try await self.http.send(

@@ -21,15 +21,13 @@ public final class PusherServer: Sendable {
     public let app: PusherApp
     let handler: PusherServerHandler
     private let driver: SessionDriver<PusherServerMachine>
-    private let unixTime: @Sendable () -> Int64
     private let listener = Lock<(any Listener)?>(nil)
 
     package init(
         app: PusherApp, hooks: PusherServerHooks = PusherServerHooks(), time: any TimeSource, log: LogSink = .standard,
-        seed: UInt64 = .random(in: .min ... .max), unixTime: (@Sendable () -> Int64)? = nil
+        seed: UInt64 = .random(in: .min ... .max), unixTime: @escaping @Sendable () -> Int64 = { WallClock.secondsSince1970 }
     ) {
         self.app = app
-        self.unixTime = unixTime ?? { Self.secondsSince1970() }
         let machine = PusherServerMachine(app, hooks: hooks.enabled, seed: seed)
         let dependencies = SessionDriver<PusherServerMachine>.Dependencies(
             transport: NoTransport(), time: time, log: log, subsystem: "pusher-server"
@@ -39,7 +37,7 @@ public final class PusherServer: Sendable {
             return { task.cancel() }
         }
         self.driver = SessionDriver(machine, in: dependencies)
-        self.handler = PusherServerHandler(app: app, driver: self.driver, unixTime: self.unixTime)
+        self.handler = PusherServerHandler(app: app, driver: self.driver, unixTime: unixTime)
     }
 
     deinit {
@@ -163,7 +161,6 @@ public final class PusherServer: Sendable {
         self.driver.step { machine, _, effects in machine.sendRaw(frame, to: socketID, &effects) }
     }
 
-    private static func secondsSince1970() -> Int64 { Int64(time(nil)) }
 }
 
 /// Something that happened on a server, for tests and logs.

@@ -7,7 +7,7 @@ enum HTTPDate {
 
     /// The text of this second, made once.
     static var now: String {
-        let second = time(nil)
+        let second = time_t(WallClock.secondsSince1970)
         return self.latest.withLock { latest in
             if latest.second != second { latest = (second, Self.text(Int(second))) }
             return latest.text
