@@ -1,20 +1,20 @@
 import RealtimeSystem
 import RealtimeCore
 
-/// Keeps what it is given, in order, for a test to look at. Callable from any thread.
+/// Records values in order, so that a test can check them. All members can be used from any thread.
 public final class EventRecorder<Element: Sendable>: Sendable {
     private let state = Lock<[Element]>([])
 
-    /// An empty one.
+    /// Creates an empty recorder.
     public init() {}
 
-    /// Everything so far.
+    /// The recorded values.
     public var all: [Element] { self.state.withLock { $0 } }
 
-    /// Adds one.
+    /// Appends a value.
     public func record(_ element: Element) { self.state.withLock { $0.append(element) } }
 
-    /// Everything so far; the recorder is empty afterwards.
+    /// Removes the recorded values and returns them.
     public func take() -> [Element] {
         self.state.withLock { elements in
             defer { elements = [] }

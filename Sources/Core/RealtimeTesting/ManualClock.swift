@@ -1,40 +1,44 @@
 import RealtimeSystem
 public import RealtimeCore
 
-/// Time that moves when the test says so.
+/// A clock that only a test advances.
 ///
 /// ```swift
 /// let clock = ManualClock()
 /// let network = InMemoryNetwork(clock: clock)
 /// clock.advance(by: .seconds(120))
 /// ```
-/// `advance` passes through every wake-up on its way, in order, and wakes on the caller's thread: when it returns,
-/// whatever was due has happened.
+/// Advancing the clock fires all timers up to the new time on the calling thread, in order and each at its own time. When the call
+/// returns, everything that was due has happened.
 public final class ManualClock: TimeSource {
     private struct State: Sendable {
         var now = Instant(nanoseconds: 0)
-        var wishes = TimerQueue()
+        var timers = TimerQueue()
     }
 
     private let state = Lock(State())
 
-    /// A clock at zero.
+    /// Creates a clock at time zero.
     public init() {}
 
-    /// How long the clock has run.
+    /// The time since the clock's creation, as advanced by the test.
     public var elapsed: Duration { .nanoseconds(self.now.nanoseconds) }
 
-    /// When something next wants to happen, counted from now; `nil` when nothing does.
+    /// The time until the next timer fires; `nil` if no timer is pending.
     public var untilNextDeadline: Duration? {
         self.state.withLock { state in
-            state.wishes.earliest.map { max(.zero, state.now.duration(to: $0)) }
+            state.timers.earliest.map { max(.zero, state.now.duration(to: $0)) }
         }
     }
 
-    /// Moves time on.
+    /// Advances the clock, and fires all timers that are due.
+    ///
+    /// - Parameter duration: The time by which to advance the clock.
     public func advance(by duration: Duration) { self.advance(to: self.now.advanced(by: duration)) }
 
-    /// Moves time on to the next thing that wants to happen, and lets it. False when there is none.
+    /// Advances the clock to the next timer, and fires it together with all others that are due.
+    ///
+    /// - Returns: False if no timer is pending.
     @discardableResult
     public func advanceToNextDeadline() -> Bool {
         guard let duration = self.untilNextDeadline else { return false }
@@ -45,7 +49,7 @@ public final class ManualClock: TimeSource {
     package var now: Instant { self.state.withLock { $0.now } }
 
     package func schedule(_ client: any TimerClient, at instant: Instant?) {
-        self.state.withLock { $0.wishes.set(client, instant) }
+        self.state.withLock { $0.timers.set(client, instant) }
     }
 
     package func advance(to instant: Instant) {
@@ -55,7 +59,7 @@ public final class ManualClock: TimeSource {
 
     private func next(until instant: Instant) -> (any TimerClient)? {
         self.state.withLock { state in
-            while let due = state.wishes.popDue(instant) {
+            while let due = state.timers.popDue(instant) {
                 state.now = max(state.now, due.instant)
                 if let client = due.client { return client }
             }
@@ -65,7 +69,9 @@ public final class ManualClock: TimeSource {
 }
 
 extension InMemoryNetwork {
-    /// A network in memory whose time is the clock's.
+    /// Creates an in-memory network that uses a manual clock.
+    ///
+    /// - Parameter clock: The clock for all timers of the clients and servers on the network.
     public convenience init(clock: ManualClock) {
         self.init(time: clock)
     }

@@ -7,7 +7,7 @@ internal import FoundationNetworking
 
 extension URLRequest {
     init(_ endpoint: Endpoint, _ headers: HTTPHeaders) throws(TransportError) {
-        if let problem = endpoint.problem { throw problem }
+        if let error = endpoint.validationError { throw error }
         guard let url = URL(string: endpoint.origin + endpoint.target) else {
             throw TransportError(.invalidURL, "The path or the query of \(endpoint) cannot be sent; percent-encode what is special in it.")
         }

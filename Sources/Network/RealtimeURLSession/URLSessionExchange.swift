@@ -67,7 +67,7 @@ final class URLSessionExchange: TaskHandler {
                 state.waiting = wakeUp
                 return true
             }
-        } withdraw: {
+        } onCancel: {
             self.state.withLock { $0.waiting.take() }
         }
         if Task.isCancelled {

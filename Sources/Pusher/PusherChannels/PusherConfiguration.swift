@@ -189,7 +189,7 @@ public struct PusherConfiguration: Sendable {
             return "The application's key holds a character that no key has."
         }
         if self.host.isEmpty { return "The host is empty." }
-        if self.endpoint(useTLS: self.useTLS).problem != nil { return "The host holds a character that no host has." }
+        if self.endpoint(useTLS: self.useTLS).validationError != nil { return "The host holds a character that no host has." }
         if let port, !(1...65535).contains(port) { return "The port is no number from 1 to 65535." }
         if !self.path.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }) {
             return "The path holds a character that no path has."

@@ -221,7 +221,7 @@ struct PusherSession: ReconnectingSession {
         }
     }
 
-    mutating func lost(_ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>) {
+    mutating func lost(_ reason: CloseReason, then next: NextAttempt, now: Instant, _ effects: inout Effects<Self>) {
         let reason = self.redacted(self.meaning(of: reason, now: now))
         effects.log(reason == .requested ? .debug : .info, "connection lost: \(reason)")
         let wasConnected = self.socketID != nil
@@ -230,14 +230,14 @@ struct PusherSession: ReconnectingSession {
         self.lastServerError = nil
         self.authorizationQueue = []
         for index in self.channels.indices { self.subscriptionLost(index, &effects) }
-        switch self.connection.state {
-        case .backingOff(let until):
+        switch next {
+        case .later(let until):
             if self.state != .unavailable { self.enterConnecting(now: now, &effects) }
             self.tellLoss(reason, wasConnected: wasConnected, &effects)
             self.tell(.connectingIn(now.duration(to: until)), self.connectingInRoute, &effects)
-        case .opening:
+        case .reconnect:
             self.tellLoss(reason, wasConnected: wasConnected, &effects)
-        default:
+        case .never:
             self.finish(reason, &effects)
         }
     }

@@ -1,33 +1,32 @@
-/// How long to wait before the next attempt: exponential with full jitter, since after a server's restart its
-/// clients must not come back in step.
+/// The delay before the next attempt to connect: exponential backoff with full jitter, so that the clients of a restarted server don't
+/// reconnect all at the same time.
 ///
-/// The n-th wait is drawn evenly from zero to `base * 2^(n-1)`, at most `cap`.
+/// The delay before the n-th attempt is a random duration between zero and `base * 2^(n-1)`, limited to `cap`.
 public struct Backoff: Sendable, Hashable {
-    /// The longest first wait.
+    /// The upper bound of the first delay.
     public var base: Duration
-    /// The longest wait of all.
+    /// The upper bound of all delays.
     public var cap: Duration
 
-    /// Waits that double from `base` up to `cap`.
+    /// Creates a backoff with delays whose upper bound doubles from `base` to `cap`.
+    ///
+    /// - Parameters:
+    ///   - base: The upper bound of the first delay.
+    ///   - cap: The upper bound of all delays.
     public init(base: Duration = .seconds(1), cap: Duration = .seconds(60)) {
         self.base = base
         self.cap = cap
     }
 
-    /// - Parameter minimum: what the server's rules ask for at least.
+    /// Returns a random delay. It is greater than zero.
+    ///
+    /// - Parameter minimum: The shortest delay that the protocol allows. It takes precedence over `cap`.
     package func delay(failures: Int, minimum: Duration, using generator: inout some RandomNumberGenerator) -> Duration {
-        // Clamped: unclamped, 1 << failures overflows one day.
+        // Limits the shift, which would overflow after 63 failures.
         let exponent = min(max(failures - 1, 0), 16)
         let (doubled, overflow) = self.base.nanoseconds.multipliedReportingOverflow(by: 1 << exponent)
         let ceiling = min(self.cap.nanoseconds, overflow ? (self.base < .zero ? .min : .max) : doubled)
         let floor = max(1, minimum.nanoseconds)
         return .nanoseconds(Int64.random(in: floor...max(floor, ceiling), using: &generator))
     }
-}
-
-/// What the *protocol* says about a close: only it knows what 4001 or `allowReconnect: false` means.
-package enum ReconnectDecision: Hashable, Sendable {
-    case never
-    case immediately
-    case afterBackoff(atLeast: Duration = .zero)
 }

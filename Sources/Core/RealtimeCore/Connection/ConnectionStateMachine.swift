@@ -1,16 +1,37 @@
+/// The timing rules of a connection.
 package struct ConnectionPolicy: Sendable, Hashable {
-    /// From `open` until the protocol calls the connection ready.
+    /// The time limit from the start of an attempt until the protocol's handshake is complete.
     package var openTimeout: Duration = .seconds(15)
+    /// The time limit for the peer's response to a close.
     package var closeTimeout: Duration = .seconds(5)
-    /// A connection that lived this long proves that the trouble is over; failures count from zero again.
+    /// The time after which a connection counts as stable, which resets the failure counts.
     package var stableAfter: Duration = .seconds(30)
+    /// The maximum number of immediate reconnects in a row. Further reconnects back off, so that a server that accepts connections and
+    /// closes them right away isn't flooded with attempts.
     package var maximumImmediateReconnects = 3
     package var backoff = Backoff()
 
     package init() {}
 }
 
-/// The life of one logical connection, as a value: no I/O, no tasks, no look at a clock, no protocol's meaning.
+/// The decision of a *protocol* about whether and when to reconnect: only the protocol knows what a close code such as 4001 means.
+package enum ReconnectDecision: Hashable, Sendable {
+    case never
+    case immediately
+    case afterBackoff(atLeast: Duration = .zero)
+}
+
+/// What follows the loss of a connection or the failure of an attempt.
+package enum NextAttempt: Hashable, Sendable {
+    /// The next attempt starts now and has this number.
+    case reconnect(ConnectionID)
+    /// The next attempt starts at this time.
+    case later(until: Instant)
+    /// No further attempt is made until the next `start`.
+    case never
+}
+
+/// The life cycle of one logical connection, as a value without I/O, tasks, clock or knowledge of a protocol.
 ///
 /// ```
 ///   idle ────start────▶ opening ────opened────▶ handshaking ────ready────▶ connected ⟲ timeout: ping
@@ -21,18 +42,18 @@ package struct ConnectionPolicy: Sendable, Hashable {
 ///       ▲                                         │         │
 ///       └────────────── afterBackoff ─────────────┘         └── never ──▶ closed
 ///
-///   stop:   idle, backingOff, opening ──▶ closed          (nobody to say goodbye to; an open attempt is abandoned)
-///           handshaking, connected    ──▶ closing         (over at once for the user; the socket gets its goodbye)
+///   stop:   idle, backingOff, opening ──▶ closed          (without a close frame; an attempt is abandoned)
+///           handshaking, connected    ──▶ closing         (reported as ended immediately; the socket sends a close frame)
 ///           closing, closed           ──▶ unchanged
-///   closing ──closed, timeout──▶ closed                   (nobody is told: the user heard of it at `stop`)
-///   closing ──start──▶ opening                            (the old attempt is abandoned first)
-///   closed  ──start──▶ opening                            (with a new number; failures forgotten)
+///   closing ──closed, timeout──▶ closed                   (not reported: the end was reported at `stop`)
+///   closing ──start──▶ opening                            (the old connection is abandoned first)
+///   closed  ──start──▶ opening                            (with a new number; failure counts are reset)
 /// ```
-/// A timeout never asks the protocol: it always backs off. Everything not drawn changes nothing.
+/// A timeout always leads to a backoff, without a decision of the protocol. Transitions that aren't shown have no effect.
 ///
-/// Attempts are numbered. What carries the number of another attempt matches no case: a dead socket's last words.
-/// Every state that waits for a peer has a deadline. Failures count as over only once a connection was stable for a
-/// while, or a server that accepts and at once hangs up would be called again without a pause.
+/// Attempts are numbered. Events with the number of another attempt are late events of an abandoned socket and are ignored.
+/// Every state that waits for the peer has a deadline. The failure counts are reset only after a connection was stable for a while.
+/// Otherwise, a server that accepts connections and closes them right away would be contacted again without delay.
 package struct ConnectionStateMachine: Sendable {
     package enum State: Sendable {
         case idle
@@ -61,7 +82,7 @@ package struct ConnectionStateMachine: Sendable {
         self.generator = generator
     }
 
-    /// The only timer there is: the driver sleeps until then and calls ``timeout(now:)``.
+    /// When to call ``timeout(now:)``.
     package var nextDeadline: Instant? {
         switch self.state {
         case .opening(_, let deadline), .handshaking(_, let deadline), .closing(_, let deadline): deadline
@@ -71,12 +92,12 @@ package struct ConnectionStateMachine: Sendable {
         }
     }
 
-    /// The attempt that is ready to carry the protocol's messages.
+    /// The connection whose handshake is complete, if any.
     package var connected: ConnectionID? {
         if case .connected(let id, _, _) = self.state { id } else { nil }
     }
 
-    /// The attempt whose news count.
+    /// The connection or attempt whose events are handled, if any.
     package var current: ConnectionID? {
         switch self.state {
         case .opening(let id, _), .handshaking(let id, _), .connected(let id, _, _), .closing(let id, _): id
@@ -89,12 +110,12 @@ package struct ConnectionStateMachine: Sendable {
     package mutating func start(now: Instant) -> StartAction {
         switch self.state {
         case .idle, .closed:
-            self.forgetFailures()
+            self.resetFailures()
             return .open(self.open(now: now))
         case .backingOff:
             return .open(self.open(now: now))
         case .closing(let id, _):
-            self.forgetFailures()
+            self.resetFailures()
             return .replace(id, by: self.open(now: now))
         case .opening, .handshaking, .connected:
             return .none
@@ -117,7 +138,9 @@ package struct ConnectionStateMachine: Sendable {
         return .announceConnected
     }
 
-    /// False: late news of another attempt, or of one that is being closed; leave the batch unread.
+    /// Records that messages were received.
+    ///
+    /// - Returns: False if the messages are to be ignored because they belong to another attempt or to a connection that is closing.
     package mutating func received(_ id: ConnectionID, now: Instant) -> Bool {
         switch self.state {
         case .connected(id, var heartbeat, let since):
@@ -131,12 +154,14 @@ package struct ConnectionStateMachine: Sendable {
         }
     }
 
+    /// Records that a message was sent.
     package mutating func sent(_ id: ConnectionID, now: Instant) {
         guard case .connected(id, var heartbeat, let since) = self.state else { return }
         heartbeat.sent(now: now)
         self.state = .connected(id, heartbeat, since: since)
     }
 
+    /// Records that reading was paused or resumed. The heartbeat doesn't expect messages while reading is paused.
     package mutating func reading(_ id: ConnectionID, paused: Bool, now: Instant) {
         guard case .connected(id, var heartbeat, let since) = self.state else { return }
         heartbeat.reading(paused: paused, now: now)
@@ -145,33 +170,33 @@ package struct ConnectionStateMachine: Sendable {
 
     package enum ProbeAction: Equatable, Sendable { case none, sendPing(ConnectionID) }
 
-    /// Something suggests that the connection may be dead: ask now and do not wait for long.
-    package mutating func probe(patience: Duration, now: Instant) -> ProbeAction {
+    /// Pings the peer now, because the connection may be dead.
+    ///
+    /// - Parameter timeout: The time after which the connection counts as dead if the peer doesn't respond.
+    package mutating func probe(timeout: Duration, now: Instant) -> ProbeAction {
         guard case .connected(let id, var heartbeat, let since) = self.state else { return .none }
-        let action = heartbeat.probe(patience: patience, now: now)
+        let action = heartbeat.probe(timeout: timeout, now: now)
         self.state = .connected(id, heartbeat, since: since)
         return action == .sendPing ? .sendPing(id) : .none
     }
 
-    package enum ClosedAction: Equatable, Sendable { case none, reconnectLater, reconnect(ConnectionID), finish(CloseReason) }
+    package enum ClosedAction: Equatable, Sendable { case none, lost(then: NextAttempt) }
 
     package mutating func closed(_ id: ConnectionID, _ reason: CloseReason, _ decision: ReconnectDecision, now: Instant) -> ClosedAction {
         switch self.state {
         case .opening(id, _), .handshaking(id, _), .connected(id, _, _):
-            self.settleFailures(now: now)
+            self.resetFailuresIfStable(now: now)
             switch decision {
             case .never:
                 self.state = .closed(reason)
-                return .finish(reason)
+                return .lost(then: .never)
             case .immediately where self.immediateReconnects < self.policy.maximumImmediateReconnects:
                 self.immediateReconnects += 1
-                return .reconnect(self.open(now: now))
+                return .lost(then: .reconnect(self.open(now: now)))
             case .immediately:
-                self.backOff(now: now)
-                return .reconnectLater
+                return .lost(then: .later(until: self.backOff(now: now)))
             case .afterBackoff(let minimum):
-                self.backOff(atLeast: minimum, now: now)
-                return .reconnectLater
+                return .lost(then: .later(until: self.backOff(atLeast: minimum, now: now)))
             }
         case .closing(id, _):
             self.state = .closed(.requested)
@@ -181,10 +206,11 @@ package struct ConnectionStateMachine: Sendable {
         }
     }
 
-    /// `abandon`: drop that socket and do not wait for it. A dead peer never answers.
     package enum TimeoutAction: Equatable, Sendable {
         case none, open(ConnectionID), sendPing(ConnectionID)
-        case abandon(ConnectionID, CloseReason)
+        /// Drop the socket without closing it, because a dead peer doesn't respond, and report the loss.
+        case abandon(ConnectionID, CloseReason, then: NextAttempt)
+        /// Drop the socket, whose peer doesn't respond to the close. The end was reported already.
         case abandonClosing(ConnectionID)
     }
 
@@ -193,8 +219,7 @@ package struct ConnectionStateMachine: Sendable {
         case .backingOff(let until) where until <= now:
             return .open(self.open(now: now))
         case .opening(let id, let deadline) where deadline <= now, .handshaking(let id, let deadline) where deadline <= now:
-            self.backOff(now: now)
-            return .abandon(id, .openTimeout)
+            return .abandon(id, .openTimeout, then: .later(until: self.backOff(now: now)))
         case .closing(let id, let deadline) where deadline <= now:
             self.state = .closed(.requested)
             return .abandonClosing(id)
@@ -205,9 +230,8 @@ package struct ConnectionStateMachine: Sendable {
             case .none: return .none
             case .sendPing: return .sendPing(id)
             case .declareDead:
-                self.settleFailures(now: now)
-                self.backOff(now: now)
-                return .abandon(id, .heartbeatTimeout)
+                self.resetFailuresIfStable(now: now)
+                return .abandon(id, .heartbeatTimeout, then: .later(until: self.backOff(now: now)))
             }
         default:
             return .none
@@ -235,23 +259,26 @@ package struct ConnectionStateMachine: Sendable {
     private mutating func open(now: Instant) -> ConnectionID {
         self.lastAttempt += 1
         let id = ConnectionID(rawValue: self.lastAttempt)
-        // A deadline that is over already would wake its owner again and again.
+        // Later than now, because a deadline that has passed already would fire without end.
         self.state = .opening(id, deadline: now.advanced(by: max(.nanoseconds(1), self.policy.openTimeout)))
         return id
     }
 
-    private mutating func backOff(atLeast minimum: Duration = .zero, now: Instant) {
+    /// Returns the time of the next attempt.
+    private mutating func backOff(atLeast minimum: Duration = .zero, now: Instant) -> Instant {
         self.failures += 1
         let delay = self.policy.backoff.delay(failures: self.failures, minimum: minimum, using: &self.generator)
-        self.state = .backingOff(until: now.advanced(by: delay))
+        let until = now.advanced(by: delay)
+        self.state = .backingOff(until: until)
+        return until
     }
 
-    private mutating func settleFailures(now: Instant) {
+    private mutating func resetFailuresIfStable(now: Instant) {
         guard case .connected(_, _, let since) = self.state, since.advanced(by: self.policy.stableAfter) <= now else { return }
-        self.forgetFailures()
+        self.resetFailures()
     }
 
-    private mutating func forgetFailures() {
+    private mutating func resetFailures() {
         self.failures = 0
         self.immediateReconnects = 0
     }

@@ -1,10 +1,10 @@
-/// Who may be silent for how long. A protocol is one value of this type.
+/// The keep-alive timing of a protocol.
 package struct HeartbeatPolicy: Sendable, Hashable {
-    /// Ping when nothing was *received* for this long.
+    /// The time without *received* messages after which to send a ping.
     package var probeAfterSilence: Duration?
-    /// Give up when nothing was *received* for this long.
+    /// The time without *received* messages after which the connection counts as dead.
     package var deadAfterSilence: Duration?
-    /// Ping when nothing was *sent* for this long.
+    /// The time without *sent* messages after which to send a ping.
     package var pingAfterNotSending: Duration?
 
     package init(probeAfterSilence: Duration? = nil, deadAfterSilence: Duration? = nil, pingAfterNotSending: Duration? = nil) {
@@ -14,7 +14,7 @@ package struct HeartbeatPolicy: Sendable, Hashable {
     }
 }
 
-/// The account of one connection's silence.
+/// Tracks the inactivity of one connection.
 package struct Heartbeat: Sendable {
     package enum Action: Equatable, Sendable { case none, sendPing, declareDead }
 
@@ -47,16 +47,18 @@ package struct Heartbeat: Sendable {
 
     package mutating func sent(now: Instant) { self.lastSent = now }
 
-    /// While *we* do not read, silence is not held against the peer.
+    /// Pauses or resumes the tracking of received messages. While reading is paused, the peer can't be blamed for silence.
     package mutating func reading(paused: Bool, now: Instant) {
         self.isReadingPaused = paused
         if !paused { self.received(now: now) }
     }
 
-    /// Asks the peer for a sign of life now, as after the network has changed, and gives it `patience` to answer.
-    package mutating func probe(patience: Duration, now: Instant) -> Action {
+    /// Pings the peer now, for example after the network has changed.
+    ///
+    /// - Parameter timeout: The time after which the connection counts as dead if the peer doesn't respond.
+    package mutating func probe(timeout: Duration, now: Instant) -> Action {
         guard !self.isProbed, !self.isReadingPaused else { return .none }
-        if self.deadAfter != .max { self.lastReceived = min(self.lastReceived, now + (patience.nanoseconds - self.deadAfter)) }
+        if self.deadAfter != .max { self.lastReceived = min(self.lastReceived, now + (timeout.nanoseconds - self.deadAfter)) }
         self.isProbed = true
         self.lastSent = now
         return .sendPing

@@ -1,49 +1,55 @@
 import RealtimeSystem
 
-/// What happens to events that nobody has looked at yet.
+/// What happens when events arrive faster than a consumer takes them from its sequence.
 public enum BufferPolicy: Sendable, Hashable {
-    /// Keeps at most so many and drops the oldest: a forgotten listener never stops a connection.
+    /// Buffers up to a number of events, and drops the oldest one when another arrives. A slow consumer never stalls the connection.
     case dropOldest(Int)
-    /// Keeps at most so many and drops what comes after.
+    /// Buffers up to a number of events, and drops those that arrive while the buffer is full.
     case dropNewest(Int)
-    /// Drops nothing: the connection stops reading while a listener has this many before it, and so holds up every
-    /// other listener of the same connection too. Silence is not held against the server meanwhile.
+    /// Drops no events. While a consumer has this number of events in its buffer, the connection stops reading, which also delays all
+    /// other consumers of the connection. The heartbeat is suspended meanwhile, so that the server doesn't count as dead.
     case pauseReading(Int)
 
-    /// The oldest go when there are more than 1,024.
+    /// Buffers up to 1,024 events and drops the oldest.
     public static let standard = BufferPolicy.dropOldest(1024)
 }
 
-/// Why a sequence of events finished.
+/// The reason why a sequence of events finished.
 public enum EndReason: Sendable, Hashable, CustomStringConvertible {
-    /// What it listened to was given up on purpose: the channel was unsubscribed, the client let go.
+    /// The application ended it: it unsubscribed from the channel or released the client.
     case ended
-    /// The connection has ended for good.
+    /// The connection ended and won't be re-established.
     case closed(CloseReason)
 
-    /// The reason in words, for logs and messages.
+    /// The reason in words, for log and error messages.
     public var description: String {
         switch self {
-        case .ended: "ended as asked"
+        case .ended: "ended by the application"
         case .closed(let reason): reason.description
         }
     }
 }
 
+/// The effect of appending events to a buffer.
 package struct AppendResult {
+    /// The waiting consumer, to be resumed after releasing all locks.
     package var wakeUp: WakeUp?
     package var becameFull = false
     package var isFull = false
+    /// The number of dropped events.
     package var dropped = 0
 }
 
-/// What one listener has not looked at yet. Producers append whole batches, the consumer takes the whole array
-/// and leaves its emptied one: one lock per batch at either end, no allocation in the steady state.
+/// The events that a consumer hasn't taken yet.
+///
+/// The producer appends whole batches, and the consumer swaps its emptied array for the filled one: one lock per batch on either side, and
+/// no allocation in the steady state.
 @usableFromInline
 package final class EventBuffer<Element: Sendable>: Sendable {
     @usableFromInline
     package struct Batch: Sendable {
         @usableFromInline package var elements: [Element] = []
+        /// The index of the first element that wasn't consumed or dropped.
         @usableFromInline package var start = 0
 
         package var isEmpty: Bool { self.start == self.elements.count }
@@ -69,36 +75,41 @@ package final class EventBuffer<Element: Sendable>: Sendable {
     package var isFull: Bool { self.state.withLock { $0.isFull } }
     package var endReason: EndReason? { self.state.withLock { $0.ended } }
 
-    /// - Parameter fill: appends to the array, and does nothing else to it.
+    /// Appends events and applies the buffer policy. Has no effect after the end.
+    ///
+    /// - Parameter fill: Appends elements to the array, and must not change it otherwise. Called under a lock.
     package func append(_ fill: (inout [Element]) -> Void) -> AppendResult {
         self.state.withLock { state in
             guard state.ended == nil else { return AppendResult() }
             var result = AppendResult()
             fill(&state.pending.elements)
-            let waiting = state.pending.elements.count - state.pending.start
+            let count = state.pending.elements.count - state.pending.start
             switch self.policy {
             case .dropNewest(let limit):
-                result.dropped = max(0, waiting - max(1, limit))
+                result.dropped = max(0, count - max(1, limit))
                 state.pending.elements.removeLast(result.dropped)
             case .dropOldest(let limit):
-                result.dropped = max(0, waiting - max(1, limit))
+                result.dropped = max(0, count - max(1, limit))
                 state.pending.start += result.dropped
-                // Moving the rest once per `limit` drops keeps a drop cheap.
+                // Moving the remaining elements only once per `limit` drops keeps dropping cheap.
                 if state.pending.start > limit {
                     state.pending.elements.removeFirst(state.pending.start)
                     state.pending.start = 0
                 }
             case .pauseReading(let limit):
-                result.isFull = waiting >= max(1, limit)
+                result.isFull = count >= max(1, limit)
                 result.becameFull = result.isFull && !state.isFull
                 state.isFull = result.isFull
             }
             state.dropped += result.dropped
-            if waiting > 0 { swap(&result.wakeUp, &state.waiting) }
+            if count > 0 { swap(&result.wakeUp, &state.waiting) }
             return result
         }
     }
 
+    /// Ends the buffer. The first reason is kept.
+    ///
+    /// - Returns: The waiting consumer, if any. Resume it after releasing all locks.
     package func finish(_ reason: EndReason) -> WakeUp? {
         self.state.withLock { state in
             if state.ended == nil { state.ended = reason }
@@ -106,7 +117,9 @@ package final class EventBuffer<Element: Sendable>: Sendable {
         }
     }
 
-    /// Swaps what is pending for the consumer's emptied batch; true if that ends a pause in reading.
+    /// Swaps the pending events for the consumer's emptied batch.
+    ///
+    /// - Returns: Whether the buffer was full.
     func take(into batch: inout Batch) -> Bool {
         self.state.withLock { state in
             swap(&batch, &state.pending)
@@ -115,7 +128,7 @@ package final class EventBuffer<Element: Sendable>: Sendable {
         }
     }
 
-    /// Returns when something came, when it is over, and when the task is cancelled.
+    /// Waits until events are pending, the buffer has ended, or the task is cancelled.
     func wait() async {
         await suspend { wakeUp in
             self.state.withLock { state in
@@ -123,25 +136,26 @@ package final class EventBuffer<Element: Sendable>: Sendable {
                 state.waiting = wakeUp
                 return true
             }
-        } withdraw: {
+        } onCancel: {
             self.state.withLock { $0.waiting.take() }
         }
     }
 
     func beginReading() {
-        let isTaken = self.state.withLock { state in
+        let wasBeingRead = self.state.withLock { state in
             defer { state.isBeingRead = true }
             return state.isBeingRead
         }
-        precondition(!isTaken, "an event sequence has one consumer at a time; ask for a second sequence")
+        precondition(!wasBeingRead, "an event sequence supports one iterator at a time; use a second sequence for a second consumer")
     }
 
-    func endReading(leaving rest: Batch) {
+    /// Puts the events that the consumer took but didn't use back in front of the pending ones.
+    func endReading(returning unused: Batch) {
         self.state.withLock { state in
             state.isBeingRead = false
-            guard !rest.isEmpty else { return }
+            guard !unused.isEmpty else { return }
             let pending = state.pending
-            state.pending = rest
+            state.pending = unused
             state.pending.elements.append(contentsOf: pending.elements[pending.start...])
         }
     }

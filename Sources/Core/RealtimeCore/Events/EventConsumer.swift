@@ -1,12 +1,29 @@
-/// How long a listener listens.
+/// Identifies a consumer of events.
+@usableFromInline
+package struct ConsumerID: Hashable, Sendable {
+    package var rawValue: UInt64
+    package init(rawValue: UInt64) { self.rawValue = rawValue }
+}
+
+/// A destination of events: the number of a set of consumers.
+@usableFromInline
+package struct EventRoute: Hashable, Sendable {
+    /// 32 bits, because a channel stores several routes.
+    @usableFromInline let number: UInt32
+
+    @inlinable package var rawValue: Int { Int(self.number) }
+    @inlinable package init(rawValue: Int) { self.number = UInt32(rawValue) }
+}
+
+/// How long a consumer receives events.
 package enum ConsumerLifetime: Sendable {
-    /// Until the connection has ended for good.
+    /// Until the connection ends and won't be re-established.
     case connection
-    /// Until the client is gone, over any number of connections.
+    /// Until the client is released, across connections.
     case client
 }
 
-/// A listener as the driver sees it: something that takes the machine's events.
+/// A consumer of the events that a source produces. All methods are called under the source's lock.
 package protocol EventConsumer<Event>: Sendable {
     associatedtype Event
     var isFull: Bool { get }
@@ -14,8 +31,8 @@ package protocol EventConsumer<Event>: Sendable {
     func finish(_ reason: EndReason) -> WakeUp?
 }
 
-/// Turns a machine's events into those of one sequence, a batch at a time: `convert` is compiled where both types
-/// are known.
+/// Converts the events of a source into the elements of one sequence, a batch at a time. `convert` is a closure so that it is compiled
+/// where both types are known.
 struct ConvertingConsumer<Event: Sendable, Element: Sendable>: EventConsumer {
     typealias Convert = @Sendable (ArraySlice<Event>, inout [Element]) -> Void
 
@@ -27,4 +44,12 @@ struct ConvertingConsumer<Event: Sendable, Element: Sendable>: EventConsumer {
     func append(_ events: ArraySlice<Event>) -> AppendResult { self.buffer.append { self.convert(events, &$0) } }
 
     func finish(_ reason: EndReason) -> WakeUp? { self.buffer.finish(reason) }
+}
+
+/// Produces the events of sequences. The methods are called on the consumers' threads.
+package protocol EventSource: AnyObject, Sendable {
+    /// The consumer's buffer was full and has been emptied.
+    func drained(_ consumer: ConsumerID)
+    /// The last copy of the consumer's sequence was released.
+    func consumerGone(_ consumer: ConsumerID)
 }

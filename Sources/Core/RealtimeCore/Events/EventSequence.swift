@@ -1,31 +1,23 @@
-/// Who fills the buffers of sequences, and hears of what becomes of them. Called on the consumers' threads.
-package protocol EventSource: AnyObject, Sendable {
-    /// The listener's buffer had been full, and was emptied.
-    func drained(_ listener: ConsumerID)
-    /// The last copy of the listener's sequence was dropped.
-    func consumerGone(_ listener: ConsumerID)
-}
-
-/// Events as they come, in order.
+/// An asynchronous sequence of events, in the order in which they occurred.
 ///
-/// A listener exists from the moment the sequence is asked for, not from the first `next()`: nothing that happens
-/// after that is missed. It is gone when the last copy of the sequence is dropped. Each call that returns a sequence
-/// makes a listener of its own; one sequence has one consumer at a time, and a second one at the same time stops
-/// the program with a message.
+/// Events are buffered from the moment the sequence is returned, not from the first call of `next()`, so no event is missed in between.
+/// Buffering ends when the last copy of the sequence is released. Every call that returns a sequence returns an independent one, with its
+/// own buffer. A sequence supports one iterator at a time: creating a second one while the first exists is a programming error and stops
+/// the program.
 ///
-/// A sequence does not throw. It finishes when there is nothing more to come, and ``endReason`` says why. Events
-/// that came before the end are still delivered. Cancelling the task that waits ends its wait at once; the events
-/// it has not seen stay for the next consumer.
+/// The sequence doesn't throw. It finishes after the last event, and ``endReason`` contains the reason. Events that were buffered before
+/// the end are still delivered. Cancelling the waiting task ends its wait immediately; events that were not consumed remain in the
+/// sequence for its next iterator.
 ///
-/// The consumer runs on its own actor or task, never on the connection's thread, and is woken once for everything
-/// that one read from the socket brought.
+/// The consumer runs in its own task or actor, never on the connection's thread. It is resumed once for all events that one read from the
+/// network yielded.
 public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
-    /// It does not throw.
+    /// The sequence doesn't throw.
     public typealias Failure = Never
 
-    /// The consumer's end of a buffer.
+    /// The consuming end of a buffer, shared by all copies of a sequence.
     @usableFromInline
-    package final class Listener: Sendable {
+    package final class Consumer: Sendable {
         @usableFromInline package let buffer: EventBuffer<Element>
         private let id: ConsumerID
         private let source: any EventSource
@@ -41,27 +33,29 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
         deinit { self.source.consumerGone(self.id) }
     }
 
-    @usableFromInline package let listener: Listener
+    @usableFromInline package let consumer: Consumer
 
-    package init(_ listener: Listener) {
-        self.listener = listener
+    package init(_ consumer: Consumer) {
+        self.consumer = consumer
     }
 
-    /// How many events were lost because the buffer was full.
-    public var dropped: Int { self.listener.buffer.dropped }
+    /// The number of events that were dropped because the buffer was full.
+    public var dropped: Int { self.consumer.buffer.dropped }
 
-    /// Why the sequence finished; `nil` while it goes on.
-    public var endReason: EndReason? { self.listener.buffer.endReason }
+    /// The reason why the sequence finished; `nil` before its end. Buffered events may remain after it is set.
+    public var endReason: EndReason? { self.consumer.buffer.endReason }
 
-    /// Begins to hand out events. One iterator at a time: a second one while the first is there stops the program.
-    public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(self.listener) }
+    /// Returns an iterator over the remaining events. Only one iterator may exist at a time.
+    public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(self.consumer) }
 
-    /// The first event that fits, or `nil` when the sequence finished or the task was cancelled before one came.
-    /// Events after it stay in the sequence. The predicate runs where the caller runs.
+    /// Returns the first event that satisfies a predicate. Events after it remain in the sequence.
     ///
-    /// The predicate is not `async`, or the standard library's own method would be preferred to this one, which an actor
-    /// cannot call with its own state.
+    /// - Parameter predicate: Called with each event until it returns true, on the caller's actor.
+    /// - Returns: The event; `nil` if the sequence finished or the task was cancelled before one satisfied the predicate.
+    /// - Throws: The error that `predicate` throws.
     public func first(where predicate: (Element) throws -> Bool) async rethrows -> Element? {
+        // The predicate isn't `async`: otherwise the compiler prefers the standard library's method, which can't be called from an actor
+        // with a predicate that uses the actor's state.
         let iterator = self.makeAsyncIterator()
         while let element = await iterator.next() {
             if try predicate(element) { return element }
@@ -69,26 +63,31 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
         return nil
     }
 
-    /// Hands out one event after the other. A class, so that its end can give back what it took but did not hand out.
+    /// An iterator over the events of a sequence. When it is released, events that it has not returned remain in the sequence.
     public final class AsyncIterator: AsyncIteratorProtocol {
-        /// It does not throw.
+        /// The iterator doesn't throw.
         public typealias Failure = Never
 
-        @usableFromInline let listener: Listener
+        @usableFromInline let consumer: Consumer
         @usableFromInline var batch = EventBuffer<Element>.Batch()
 
-        init(_ listener: Listener) {
-            self.listener = listener
-            listener.buffer.beginReading()
+        init(_ consumer: Consumer) {
+            self.consumer = consumer
+            consumer.buffer.beginReading()
         }
 
-        deinit { self.listener.buffer.endReading(leaving: self.batch) }
+        deinit { self.consumer.buffer.endReading(returning: self.batch) }
 
-        /// The next event; `nil` when the sequence finished or the task was cancelled.
+        /// Waits for the next event.
+        ///
+        /// - Returns: The event; `nil` if the sequence finished or the task was cancelled.
         @inlinable
         public func next() async -> Element? { await self.next(isolation: #isolation) }
 
-        /// The same, as a `for await` loop calls it.
+        /// Waits for the next event, on the caller's actor. Called by `for await` loops.
+        ///
+        /// - Parameter actor: The caller's actor.
+        /// - Returns: The event; `nil` if the sequence finished or the task was cancelled.
         @inlinable
         public func next(isolation actor: isolated (any Actor)?) async -> Element? {
             if self.batch.start == self.batch.elements.count, await !self.refill() { return nil }
@@ -101,12 +100,12 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
             self.batch.elements.removeAll(keepingCapacity: true)
             self.batch.start = 0
             if self.take() { return true }
-            await self.listener.buffer.wait()
+            await self.consumer.buffer.wait()
             return self.take()
         }
 
         private func take() -> Bool {
-            if self.listener.buffer.take(into: &self.batch) { self.listener.drained() }
+            if self.consumer.buffer.take(into: &self.batch) { self.consumer.drained() }
             return !self.batch.isEmpty
         }
     }

@@ -7,15 +7,14 @@ struct InMemoryHTTPTransport: HTTPTransport {
         let exchange = InMemoryExchange(self.network, request)
         self.network.submit { [network] in
             switch network.condition {
+            // The exchange's timer ends the wait.
             case .silent: return
             case .down:
-                return exchange.fail(
-                    TransportError(.unreachable, "There is no way to \(request.endpoint.origin): the in-memory network is down."))
+                return exchange.fail(InMemoryNetwork.unreachable(request.endpoint))
             case .up: break
             }
             guard let handler = network.listener(at: request.endpoint)?.handler else {
-                let why = "Nothing listens at \(request.endpoint.origin) on the in-memory network; start the server first."
-                return exchange.fail(TransportError(.refused, why))
+                return exchange.fail(InMemoryNetwork.refused(request.endpoint))
             }
             let head = HTTPRequestHead(method: request.method, target: request.endpoint.target, headers: request.headers)
             handler.received(head, body: request.body, responder: exchange)
@@ -23,7 +22,7 @@ struct InMemoryHTTPTransport: HTTPTransport {
         return HTTPStreamedResponse(try await exchange.head(), body: Body(exchange: exchange))
     }
 
-    /// Dropping it tells the server.
+    /// A body that cancels the exchange when it is released.
     final class Body: HTTPBody {
         let exchange: InMemoryExchange
 
@@ -33,20 +32,20 @@ struct InMemoryHTTPTransport: HTTPTransport {
 
         func next() async throws(TransportError) -> [UInt8]? { try await self.exchange.next() }
 
-        deinit { self.exchange.leave() }
+        deinit { self.exchange.disconnect() }
     }
 }
 
-/// One request and its answer, from both sides.
+/// A request and its response, shared by the client and the server.
 final class InMemoryExchange: HTTPResponder, TimerClient {
     private struct State: Sendable {
         var head: HTTPResponseHead?
-        var pieces: [[UInt8]] = []
-        var ended = false
+        var chunks: [[UInt8]] = []
+        var hasEnded = false
         var failure: TransportError?
         var waiting: WakeUp?
         var onDisconnect: (@Sendable () -> Void)?
-        var clientHasLeft = false
+        var isDisconnected = false
     }
 
     private let network: InMemoryNetwork
@@ -58,7 +57,7 @@ final class InMemoryExchange: HTTPResponder, TimerClient {
         self.request = request
     }
 
-    // MARK: The client
+    // MARK: Client
 
     func head() async throws(TransportError) -> HTTPResponseHead {
         while true {
@@ -71,32 +70,32 @@ final class InMemoryExchange: HTTPResponder, TimerClient {
 
     func next() async throws(TransportError) -> [UInt8]? {
         while true {
-            let (piece, isOver, failure) = self.state.withLock { state -> ([UInt8]?, Bool, TransportError?) in
-                (state.pieces.isEmpty ? nil : state.pieces.removeFirst(), state.ended, state.failure)
+            let (chunk, hasEnded, failure) = self.state.withLock { state -> ([UInt8]?, Bool, TransportError?) in
+                (state.chunks.isEmpty ? nil : state.chunks.removeFirst(), state.hasEnded, state.failure)
             }
-            if let piece { return piece }
+            if let chunk { return chunk }
             if let failure { throw failure }
-            if isOver { return nil }
-            try await self.wait { !$0.pieces.isEmpty || $0.ended }
+            if hasEnded { return nil }
+            try await self.wait { !$0.chunks.isEmpty || $0.hasEnded }
         }
     }
 
-    func leave() {
+    func disconnect() {
         let action = self.state.withLock { state -> (@Sendable () -> Void)? in
-            guard !state.clientHasLeft else { return nil }
-            state.clientHasLeft = true
-            return state.ended ? nil : state.onDisconnect.take()
+            guard !state.isDisconnected else { return nil }
+            state.isDisconnected = true
+            return state.hasEnded ? nil : state.onDisconnect.take()
         }
         action?()
     }
 
     func fail(_ error: TransportError) {
-        self.change { $0.failure = $0.failure ?? error }
-        self.leave()
+        self.update { $0.failure = $0.failure ?? error }
+        self.disconnect()
     }
 
     func timerFired() {
-        self.fail(TransportError(.timedOut, "\(self.request.endpoint) did not answer within \(self.request.idleTimeout)."))
+        self.fail(TransportError(.timedOut, "No response from \(self.request.endpoint) within \(self.request.idleTimeout)."))
     }
 
     private func wait(until isReady: (State) -> Bool) async throws(TransportError) {
@@ -107,45 +106,45 @@ final class InMemoryExchange: HTTPResponder, TimerClient {
                 state.waiting = wakeUp
                 return true
             }
-        } withdraw: {
+        } onCancel: {
             self.state.withLock { $0.waiting.take() }
         }
         self.network.time.schedule(self, at: nil)
         if Task.isCancelled {
-            let error = TransportError(.cancelled, "The request to \(self.request.endpoint) was taken back.")
+            let error = TransportError(.cancelled, "The request to \(self.request.endpoint) was cancelled.")
             self.fail(error)
             throw error
         }
     }
 
-    // MARK: The server
+    // MARK: Server
 
     func respond(_ response: HTTPResponse) {
-        self.change { state in
+        self.update { state in
             guard state.head == nil else { return }
             state.head = response.head
-            if !response.body.isEmpty { state.pieces.append(response.body) }
-            state.ended = true
+            if !response.body.isEmpty { state.chunks.append(response.body) }
+            state.hasEnded = true
         }
     }
 
-    func begin(_ head: HTTPResponseHead) { self.change { $0.head = $0.head ?? head } }
+    func begin(_ head: HTTPResponseHead) { self.update { $0.head = $0.head ?? head } }
 
     func write(_ bytes: [UInt8]) {
-        self.change { if $0.head != nil, !$0.ended, !bytes.isEmpty { $0.pieces.append(bytes) } }
+        self.update { if $0.head != nil, !$0.hasEnded, !bytes.isEmpty { $0.chunks.append(bytes) } }
     }
 
-    func end() { self.change { if $0.head != nil { $0.ended = true } } }
+    func end() { self.update { if $0.head != nil { $0.hasEnded = true } } }
 
     func onDisconnect(_ action: @escaping @Sendable () -> Void) {
-        let hasLeft = self.state.withLock { state in
-            if !state.clientHasLeft { state.onDisconnect = action }
-            return state.clientHasLeft
+        let isDisconnected = self.state.withLock { state in
+            if !state.isDisconnected { state.onDisconnect = action }
+            return state.isDisconnected
         }
-        if hasLeft { action() }
+        if isDisconnected { action() }
     }
 
-    private func change(_ body: (inout State) -> Void) {
+    private func update(_ body: (inout State) -> Void) {
         let wakeUp = self.state.withLock { state in
             body(&state)
             return state.waiting.take()

@@ -1,18 +1,18 @@
 import RealtimeSystem
 
-/// A network without sockets: clients and servers of one process, joined in memory.
+/// A network without sockets that connects clients and servers of the same process in memory.
 ///
-/// Everything that happens on it happens one thing after the other, on the thread of whoever set it off: when a call
-/// such as `client.connect()` returns, the server has answered and the client has heard it. Nothing has to be waited
-/// for, and a test runs the same way each time. While one thread is at it, what other threads set off is left to it.
+/// The network processes events one at a time, on the calling thread: when a call such as `client.connect()` returns, the server has
+/// responded and the client has handled the response. Tests don't have to wait and run deterministically. Calls from other threads while
+/// events are being processed return immediately; the first thread processes their events.
 public final class InMemoryNetwork: Sendable {
-    /// What the network does to what is sent.
+    /// The condition of the network.
     public enum Condition: Sendable {
-        /// It carries.
+        /// Messages are delivered.
         case up
-        /// New connections fail at once, as without a network.
+        /// New connections fail immediately with ``TransportError/Code/unreachable``, as on a device that is offline.
         case down
-        /// Everything is swallowed and nobody is told, as behind a dead router.
+        /// Messages and connection attempts are lost without an error, as with a router that drops all packets.
         case silent
     }
 
@@ -28,7 +28,6 @@ public final class InMemoryNetwork: Sendable {
         var listeners: [Address: InMemoryListener] = [:]
         var sockets: [ObjectIdentifier: InMemorySocket] = [:]
         var lastPort = 49151
-        var lastConnection: UInt64 = 0
     }
 
     private let state = Lock(State())
@@ -39,25 +38,30 @@ public final class InMemoryNetwork: Sendable {
     }
 
     deinit {
-        // A server keeps its listener, and the listener its server: without the network nobody comes any more.
-        for listener in self.state.withLock({ $0.listeners }).values { listener.letGo() }
+        // Breaks the reference cycle between a server and its listener, which accepts no more connections.
+        for listener in self.state.withLock({ $0.listeners }).values { listener.releaseHandler() }
     }
 
-    /// What the network does from now on. Connections that exist stay, unless ``cut()`` ends them.
+    /// The condition of the network, initially ``Condition/up``. Changing it doesn't end existing connections; use ``cut()`` for that.
     public var condition: Condition {
         get { self.state.withLock { $0.condition } }
         set { self.state.withLock { $0.condition = newValue } }
     }
 
-    /// Ends every connection without a goodbye, on both sides.
+    /// Ends every connection on both sides with ``TransportError/Code/reset``, without a close frame.
     public func cut() {
         let sockets = self.state.withLock { $0.sockets.values.sorted { $0.id < $1.id } }
         self.submit {
-            for socket in sockets { socket.end(.transport(TransportError(.reset, "The in-memory network was cut."))) }
+            for socket in sockets { socket.end(.transport(TransportError(.reset, "The connection was reset by InMemoryNetwork.cut()."))) }
         }
     }
 
-    /// A server's end at this address. Port 0 takes a free one.
+    /// Creates a listener for a server. It accepts connections after it was started.
+    ///
+    /// - Parameters:
+    ///   - host: The host name under which clients connect.
+    ///   - port: The port; 0 for a free one.
+    /// - Returns: A listener that isn't started yet.
     public func listener(host: String = "memory", port: Int = 0) -> InMemoryListener {
         let address = self.state.withLock { state in
             if port == 0 { state.lastPort += 1 }
@@ -66,21 +70,38 @@ public final class InMemoryNetwork: Sendable {
         return InMemoryListener(self, address)
     }
 
-    /// Makes clients' connections over this network.
+    /// A transport that creates WebSocket connections over this network.
     public var webSocket: any WebSocketTransport { InMemoryWebSocketTransport(network: self) }
 
-    /// Sends clients' requests over this network.
+    /// A transport that sends HTTP requests over this network.
     public var http: any HTTPTransport { InMemoryHTTPTransport(network: self) }
 
-    // MARK: For its ends
+    /// Returns the transports of a client that connects over this network.
+    ///
+    /// - Parameter seed: The seed of the client's random numbers. With the same seed, the delays between attempts to connect are the same.
+    public func transports(seed: UInt64 = 1) -> Transports {
+        Transports(webSocket: self.webSocket, http: self.http, time: self.time, seed: { seed })
+    }
 
+    // MARK: Sockets, exchanges and listeners
+
+    static func unreachable(_ endpoint: Endpoint) -> TransportError {
+        TransportError(.unreachable, "No route to \(endpoint.origin): the in-memory network is down.")
+    }
+
+    static func refused(_ endpoint: Endpoint) -> TransportError {
+        TransportError(
+            .refused, "Connection refused: no server is listening at \(endpoint.origin) on the in-memory network. Start the server first.")
+    }
+
+    /// Processes an event now, or after the events that another call is processing.
     func submit(_ job: @escaping @Sendable () -> Void) {
         self.state.withLock { $0.jobs.append(job) }
         self.run()
     }
 
-    /// Does what there is to do, unless somebody is at it.
-    func run() {
+    /// Processes pending events, unless another call is processing events already.
+    private func run() {
         while true {
             let jobs = self.state.withLock { state -> [@Sendable () -> Void] in
                 guard !state.isRunning, !state.jobs.isEmpty else { return [] }
@@ -110,22 +131,15 @@ public final class InMemoryNetwork: Sendable {
         self.state.withLock { $0.listeners[Address(host: endpoint.host, port: endpoint.port)] }
     }
 
-    func nextConnectionID() -> ConnectionID {
-        self.state.withLock { state in
-            state.lastConnection += 1
-            return ConnectionID(rawValue: state.lastConnection)
-        }
-    }
-
     func add(_ socket: InMemorySocket) { self.state.withLock { $0.sockets[ObjectIdentifier(socket)] = socket } }
     func remove(_ socket: InMemorySocket) { self.state.withLock { $0.sockets[ObjectIdentifier(socket)] = nil } }
 }
 
-/// A server's end on an ``InMemoryNetwork``.
+/// Accepts the connections of a server on an ``InMemoryNetwork``.
 public final class InMemoryListener: Listener {
     private struct State: Sendable {
-        /// Held until it has the listener, which would else keep both of them, and the server, for ever.
-        var unstarted: InMemoryNetwork?
+        /// Retains the network until the listener is started. From then on, the network retains the listener.
+        var networkBeforeStart: InMemoryNetwork?
         weak var network: InMemoryNetwork?
         var handler: (any ListenerHandler)?
     }
@@ -136,39 +150,44 @@ public final class InMemoryListener: Listener {
 
     init(_ network: InMemoryNetwork, _ address: InMemoryNetwork.Address) {
         self.address = address
-        self.state = Lock(State(unstarted: network, network: network))
+        self.state = Lock(State(networkBeforeStart: network, network: network))
     }
 
     var handler: (any ListenerHandler)? { self.state.withLock { $0.handler } }
 
-    /// Begins to accept at its address. It throws ``TransportError/Code/addressInUse`` when another listener of the network has it.
+    /// Starts accepting connections.
     ///
-    /// The network keeps it from here on, until ``stop()`` or until nobody holds the network and nobody is connected.
+    /// The network retains the listener until ``stop()`` is called or the network is released.
+    ///
+    /// - Parameter handler: Receives requests and connections.
+    /// - Returns: The address of the listener.
+    /// - Throws: ``TransportError/Code/addressInUse`` if another listener on the network uses the address, and
+    ///   ``TransportError/Code/closed`` if the network was released.
     public func start(_ handler: any ListenerHandler) async throws(TransportError) -> ListenerAddress {
         guard let network = self.state.withLock({ $0.network }) else {
-            throw TransportError(.closed, "The in-memory network of this listener is gone: keep it as long as it is used.")
+            throw TransportError(.closed, "The listener's InMemoryNetwork was released. Keep a reference to it while it is in use.")
         }
         guard network.add(self, at: self.address) else {
             throw TransportError(
-                .addressInUse, "\(self.address.host):\(self.address.port) is taken on this network; use another port, or 0.")
+                .addressInUse, "\(self.address.host):\(self.address.port) is already in use on this network. Use another port, or 0.")
         }
         self.state.withLock { state in
             state.handler = handler
-            state.unstarted = nil
+            state.networkBeforeStart = nil
         }
         return ListenerAddress(host: self.address.host, port: self.address.port)
     }
 
-    /// Gives the address free and closes every WebSocket with 1001.
+    /// Stops accepting connections, frees the address, and closes every WebSocket with 1001.
     public func stop() async {
         self.state.withLock { $0.network }?.remove(self, at: self.address)
         let sockets = self.accepted.withLock { $0.values.sorted { $0.id < $1.id } }
-        for socket in sockets { socket.close(.goingAway, reason: "The server stops.") }
-        self.letGo()
+        for socket in sockets { socket.close(.goingAway, reason: "The server is shutting down.") }
+        self.releaseHandler()
     }
 
-    /// Its handler's last reference may go here, outside the lock.
-    func letGo() { _ = self.state.withLock { $0.handler.take() } }
+    /// Releases the handler, outside the lock because its `deinit` may run here.
+    func releaseHandler() { _ = self.state.withLock { $0.handler.take() } }
 
     func add(_ socket: InMemorySocket) { self.accepted.withLock { $0[ObjectIdentifier(socket)] = socket } }
     func remove(_ socket: InMemorySocket) { self.accepted.withLock { $0[ObjectIdentifier(socket)] = nil } }

@@ -8,7 +8,7 @@ struct InMemoryWebSocketTransport: WebSocketTransport {
     }
 }
 
-/// One end of a WebSocket in memory.
+/// One end of an in-memory WebSocket connection.
 ///
 /// ```
 ///   new ──open──▶ open ──close, end, peer's close, abandon──▶ closed
@@ -24,9 +24,9 @@ final class InMemorySocket: WebSocketConnection {
         var events: (any WebSocketEvents)?
         var peer: InMemorySocket?
         var outgoing: [WebSocketMessage] = []
-        var inbox: [WebSocketMessage] = []
+        var incoming: [WebSocketMessage] = []
         var isPaused = false
-        /// Told to close: what is enqueued from here on is dropped, though the network comes to it later.
+        /// Whether `close` was called. Messages enqueued later are dropped, even though the network closes the connection later.
         var isClosing = false
     }
 
@@ -44,7 +44,7 @@ final class InMemorySocket: WebSocketConnection {
         self.state = Lock(State(events: events))
     }
 
-    // MARK: From its owner
+    // MARK: Owner
 
     func open() {
         guard case .client(let request) = self.role else { return }
@@ -64,7 +64,7 @@ final class InMemorySocket: WebSocketConnection {
                 defer { state.outgoing = [] }
                 return (state.peer, state.outgoing)
             }
-            if !messages.isEmpty { peer?.arrived(messages) }
+            if !messages.isEmpty { peer?.receive(messages) }
             self.deliver()
         }
     }
@@ -89,12 +89,12 @@ final class InMemorySocket: WebSocketConnection {
             state.events = nil
             return state.peer.take()
         }
-        self.leave()
+        self.unregister()
         guard let peer, self.network.condition != .silent else { return }
-        self.network.submit { peer.end(.transport(TransportError(.reset, "The other end of the in-memory connection has gone."))) }
+        self.network.submit { peer.end(.transport(TransportError(.reset, "The peer abandoned the in-memory connection."))) }
     }
 
-    // MARK: On the network
+    // MARK: Network
 
     private func connect(_ request: WebSocketRequest) {
         guard self.state.withLock({ $0.phase == .new }) else { return }
@@ -103,13 +103,10 @@ final class InMemorySocket: WebSocketConnection {
         case .up: break
         case .silent: return
         case .down:
-            return self.end(
-                .transport(TransportError(.unreachable, "There is no way to \(endpoint.origin): the in-memory network is down.")))
+            return self.end(.transport(InMemoryNetwork.unreachable(endpoint)))
         }
         guard let listener = self.network.listener(at: endpoint), let handler = listener.handler else {
-            return self.end(
-                .transport(
-                    TransportError(.refused, "Nothing listens at \(endpoint.origin) on the in-memory network; start the server first.")))
+            return self.end(.transport(InMemoryNetwork.refused(endpoint)))
         }
         var headers = request.headers
         if !request.subprotocols.isEmpty { headers["Sec-WebSocket-Protocol"] = request.subprotocols.joined(separator: ", ") }
@@ -117,42 +114,42 @@ final class InMemorySocket: WebSocketConnection {
         switch handler.upgrade(head) {
         case .refuse(let response):
             let error = TransportError(
-                .upgradeRefused, "\(endpoint.origin) refused the WebSocket with status \(response.head.status).",
+                .upgradeRefused, "\(endpoint.origin) refused the WebSocket upgrade with status \(response.head.status).",
                 status: response.head.status)
             self.end(.transport(error))
         case .accept(let subprotocol):
-            let server = InMemorySocket(self.network, self.network.nextConnectionID(), nil, role: .server(listener))
-            guard self.join(server) else { return }
+            let server = InMemorySocket(self.network, .nextAccepted(), nil, role: .server(listener))
+            guard self.connect(to: server) else { return }
             listener.add(server)
-            _ = server.join(self)
+            _ = server.connect(to: self)
             let serverEvents = handler.accepted(server, id: server.id, request: head)
             server.state.withLock { $0.events = serverEvents }
             serverEvents.opened(server.id, head: HTTPResponseHead(status: 101))
-            let answer = HTTPResponseHead(status: 101, headers: subprotocol.map { ["Sec-WebSocket-Protocol": $0] } ?? [:])
-            self.state.withLock { $0.events }?.opened(self.id, head: answer)
+            let response = HTTPResponseHead(status: 101, headers: subprotocol.map { ["Sec-WebSocket-Protocol": $0] } ?? [:])
+            self.state.withLock { $0.events }?.opened(self.id, head: response)
             self.flush()
             server.flush()
         }
     }
 
-    /// False: it was abandoned meanwhile, by another thread.
-    private func join(_ peer: InMemorySocket) -> Bool {
+    /// - Returns: False if another thread has abandoned the connection in the meantime.
+    private func connect(to peer: InMemorySocket) -> Bool {
         self.network.add(self)
-        let isJoined = self.state.withLock { state in
+        let isConnected = self.state.withLock { state in
             guard state.phase == .new else { return false }
             state.phase = .open
             state.peer = peer
             return true
         }
-        if !isJoined { self.network.remove(self) }
-        return isJoined
+        if !isConnected { self.network.remove(self) }
+        return isConnected
     }
 
-    private func arrived(_ messages: [WebSocketMessage]) {
+    private func receive(_ messages: [WebSocketMessage]) {
         guard self.network.condition != .silent else { return }
         self.state.withLock { state in
             guard state.phase == .open else { return }
-            state.inbox += messages
+            state.incoming += messages
             for message in messages where message.kind == .ping { state.outgoing.append(WebSocketMessage(.pong, message.bytes)) }
         }
         if messages.contains(where: { $0.kind == .ping }) { self.flush() }
@@ -162,28 +159,28 @@ final class InMemorySocket: WebSocketConnection {
     private func deliver() {
         let (events, messages) = self.state.withLock { state -> ((any WebSocketEvents)?, [WebSocketMessage]) in
             guard state.phase == .open, !state.isPaused else { return (nil, []) }
-            defer { state.inbox = [] }
-            return (state.events, state.inbox)
+            defer { state.incoming = [] }
+            return (state.events, state.incoming)
         }
         if !messages.isEmpty { events?.received(self.id, MessageBatch(messages)) }
     }
 
-    /// The connection is over for this end.
+    /// Ends the connection for this end.
     func end(_ reason: CloseReason) {
-        let (events, rest) = self.state.withLock { state -> ((any WebSocketEvents)?, [WebSocketMessage]) in
+        let (events, unread) = self.state.withLock { state -> ((any WebSocketEvents)?, [WebSocketMessage]) in
             guard state.phase != .closed else { return (nil, []) }
             state.phase = .closed
             state.peer = nil
-            defer { state.inbox = [] }
-            return (state.events.take(), state.inbox)
+            defer { state.incoming = [] }
+            return (state.events.take(), state.incoming)
         }
-        self.leave()
-        // What arrived before the end was read late, not lost.
-        if !rest.isEmpty { events?.received(self.id, MessageBatch(rest)) }
+        self.unregister()
+        // Messages that arrived while reading was paused are delivered before the end.
+        if !unread.isEmpty { events?.received(self.id, MessageBatch(unread)) }
         events?.closed(self.id, reason)
     }
 
-    private func leave() {
+    private func unregister() {
         self.network.remove(self)
         if case .server(let listener) = self.role { listener.remove(self) }
     }

@@ -1,4 +1,5 @@
-/// What waits until the lock is released, because it may run foreign code. Empty, and then free, for most batches.
+/// Actions that call code outside the driver, collected under its lock and run after the lock is released. Most steps have at most one
+/// action and one task to resume, which are stored without an allocation.
 struct ActionsAfterUnlock {
     enum Action {
         case open(any WebSocketConnection), flush(any WebSocketConnection), abandon(any WebSocketConnection)
@@ -6,7 +7,6 @@ struct ActionsAfterUnlock {
         case run(() -> Void)
     }
 
-    /// Most batches have one or none.
     private var firstAction: Action?
     private var otherActions: [Action] = []
     private var firstWakeUp: WakeUp?
@@ -17,20 +17,22 @@ struct ActionsAfterUnlock {
         if self.firstAction == nil { self.firstAction = action } else { self.otherActions.append(action) }
     }
 
+    /// Adds a flush, unless the connection was the last one for which a flush was added.
     mutating func flush(_ connection: any WebSocketConnection) {
         guard self.lastFlushed != ObjectIdentifier(connection) else { return }
         self.lastFlushed = ObjectIdentifier(connection)
         self.add(.flush(connection))
     }
 
-    /// Whatever was sent after this needs another flush.
+    /// Makes the next call of ``flush(_:)`` add another flush.
     mutating func forgetFlushes() { self.lastFlushed = nil }
 
-    mutating func wake(_ wakeUp: WakeUp?) {
+    mutating func resume(_ wakeUp: WakeUp?) {
         guard let wakeUp else { return }
         if self.firstWakeUp == nil { self.firstWakeUp = wakeUp } else { self.otherWakeUps.append(wakeUp) }
     }
 
+    /// Runs the actions in order, then resumes the tasks.
     func run() {
         if let action = self.firstAction { Self.run(action) }
         for action in self.otherActions { Self.run(action) }

@@ -1,17 +1,22 @@
-/// What sessions over a ``ConnectionStateMachine`` do alike. A protocol adds its meanings: where to connect, how to
-/// ping, what a close means, what is lost with a connection.
+/// A session over a ``ConnectionStateMachine``: the part of a session machine that all protocols with reconnects share. A protocol adds
+/// where to connect, how to ping, what a close means, and what ends with a connection.
 package protocol ReconnectingSession: SessionMachine {
     var connection: ConnectionStateMachine { get set }
     var request: WebSocketRequest { get }
     func ping(now: Instant) -> WebSocketMessage
+    /// Decides whether and when to reconnect after a close.
     mutating func decision(on reason: CloseReason, now: Instant) -> ReconnectDecision
-    /// An attempt begins, whoever wanted it.
+    /// An attempt to connect is starting.
     mutating func opening(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>)
-    /// A connection, or an attempt at one, is gone: what hung on it is over. What follows is in `connection.state`.
-    mutating func lost(_ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>)
+    /// A connection was lost or an attempt failed, or the session was stopped. Ends everything that depended on the connection.
+    ///
+    /// - Parameters:
+    ///   - reason: The reason why the connection ended.
+    ///   - next: The decision about the next attempt. It was made already, and `connection.state` agrees with it.
+    mutating func lost(_ reason: CloseReason, then next: NextAttempt, now: Instant, _ effects: inout Effects<Self>)
     /// A ping was sent.
     mutating func pinged(now: Instant)
-    /// It was stopped while it was over already: whoever has begun to wait since wants an answer.
+    /// The session was stopped after it had ended. Callers that started to wait in between need a result. Does nothing by default.
     mutating func stopWhileStopped(_ effects: inout Effects<Self>)
 }
 
@@ -33,8 +38,7 @@ extension ReconnectingSession {
         case .finishAndAbandon(let id): effects.commands.append(.abandon(id))
         case .finish: break
         }
-        self.lost(.requested, now: now, &effects)
-        effects.commands.append(.finish(.requested))
+        self.handleLoss(.requested, then: .never, now: now, &effects)
     }
 
     package mutating func reading(_ id: ConnectionID, paused: Bool, now: Instant) {
@@ -44,36 +48,37 @@ extension ReconnectingSession {
     package mutating func closed(_ id: ConnectionID, _ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>) {
         guard id == self.connection.current else { return }
         let decision = self.decision(on: reason, now: now)
-        switch self.connection.closed(id, reason, decision, now: now) {
-        case .none: break
-        case .reconnectLater: self.lost(reason, now: now, &effects)
-        case .reconnect(let next):
-            self.lost(reason, now: now, &effects)
-            self.open(next, now: now, &effects)
-        case .finish(let reason):
-            self.lost(reason, now: now, &effects)
-            effects.commands.append(.finish(reason))
-        }
+        guard case .lost(let next) = self.connection.closed(id, reason, decision, now: now) else { return }
+        self.handleLoss(reason, then: next, now: now, &effects)
     }
 
     package mutating func stopWhileStopped(_ effects: inout Effects<Self>) {}
 
-    /// What is due on the connection itself.
+    /// Handles the deadline of the connection.
     package mutating func connectionTimeout(now: Instant, _ effects: inout Effects<Self>) {
         switch self.connection.timeout(now: now) {
         case .none: break
         case .open(let id): self.open(id, now: now, &effects)
         case .sendPing(let id): self.sendPing(id, now: now, &effects)
         case .abandonClosing(let id): effects.commands.append(.abandon(id))
-        case .abandon(let id, let reason):
+        case .abandon(let id, let reason, let next):
             effects.commands.append(.abandon(id))
-            self.lost(reason, now: now, &effects)
+            self.handleLoss(reason, then: next, now: now, &effects)
         }
     }
 
     package mutating func sendPing(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         effects.commands.append(.send(id, self.ping(now: now)))
         self.pinged(now: now)
+    }
+
+    private mutating func handleLoss(_ reason: CloseReason, then next: NextAttempt, now: Instant, _ effects: inout Effects<Self>) {
+        self.lost(reason, then: next, now: now, &effects)
+        switch next {
+        case .reconnect(let id): self.open(id, now: now, &effects)
+        case .later: break
+        case .never: effects.commands.append(.finish(reason))
+        }
     }
 
     private mutating func open(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {

@@ -1,14 +1,17 @@
 public import RealtimeSystem
 
-/// Lock, step the machine, put what must stay in order on its queues, unlock, then do what may run foreign code.
+/// Runs a session machine: connects it to a transport, a clock, callers and consumers.
 ///
-/// It is the only place with a lock and a timer, it runs any session machine, and it owns no task. The connection
-/// holds the driver until it has ended, so its owner, the public client, stops it when it is dropped.
+/// Every input takes the lock, steps the machine, enqueues messages and events so that they keep their order, releases the lock, and then
+/// performs the actions that call code outside the driver. The driver contains the only lock and the only timer of a session, and creates
+/// no task. A connection retains the driver until it has ended, so the owner, such as a client, must call ``shutDown()`` when it is
+/// released.
 @usableFromInline
 package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, TimerClient, EventSource {
-    /// What a driver needs of the world around it. Drivers may share it.
+    /// The environment of a driver. Several drivers may share it.
     package final class Dependencies: Sendable {
-        /// Begins the work on any thread and returns how to cancel it. `finished` may be called on any thread, once.
+        /// Starts work, on any thread, and returns a closure that cancels it. `finished` may be called on any thread; only its first call
+        /// has an effect.
         package typealias Perform =
             @Sendable (
                 Machine.Work, _ finished: @escaping @Sendable (Machine.WorkResult) -> Void
@@ -32,15 +35,15 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         }
     }
 
-    fileprivate typealias Outcome = Result<Machine.WaiterResult, Machine.Failure>
+    fileprivate typealias CallerResult = Result<Machine.WaiterResult, Machine.Failure>
 
     fileprivate enum WorkState: Sendable {
         case starting
         case running(cancel: (@Sendable () -> Void)?)
     }
 
-    fileprivate struct Registered: Sendable {
-        var listener: any EventConsumer<Machine.Event>
+    fileprivate struct RegisteredConsumer: Sendable {
+        var consumer: any EventConsumer<Machine.Event>
         var lifetime: ConsumerLifetime
     }
 
@@ -48,16 +51,18 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
     struct State: Sendable {
         var effects: Effects<Machine>
         @usableFromInline var connections = OpenConnections()
-        fileprivate var listeners = SmallDictionary<ConsumerID, Registered>()
-        /// By number, not as a count: a listener may end between its consumer's taking a batch and saying so.
+        fileprivate var consumers = SmallDictionary<ConsumerID, RegisteredConsumer>()
+        /// A set instead of a count: a consumer may be removed after it has emptied its buffer, but before it has reported that.
         var fullConsumers: Set<ConsumerID> = []
+        /// The connection that doesn't read until all consumers have room.
         var paused: ConnectionID?
-        fileprivate var waiters: [WaiterID: Waiter<Outcome>] = [:]
-        var waiterDeadlines = Deadlines<WaiterID, Void>()
+        fileprivate var waiters: [WaiterID: Waiter<CallerResult>] = [:]
+        /// The deadlines of callers with a time limit, and these limits.
+        var waiterDeadlines = Deadlines<WaiterID, Duration>()
         fileprivate var works: [WorkID: WorkState] = [:]
         var lastNumber: UInt64 = 0
-        var armed: Instant?
-        // Last: in unspecialised code what follows a value of generic type has no fixed offset.
+        var timer = CoalescedTimer()
+        // Last: in unspecialized code, members after one of generic type have no constant offset.
         @usableFromInline var machine: Machine
 
         mutating func nextNumber() -> UInt64 {
@@ -77,19 +82,21 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         self.dependencies = dependencies
     }
 
-    // MARK: From the user
+    // MARK: Commands
 
     package func start() { self.step { $0.start(now: $1, &$2) } }
 
     package func stop() { self.step { $0.stop(now: $1, &$2) } }
 
-    /// Any command of the machine's own.
+    /// Steps the machine with any input.
     package func step(_ input: (inout Machine, Instant, inout Effects<Machine>) -> Void) {
         self.run { input(&$0.machine, $1, &$0.effects) }
     }
 
-    /// A command that sends one message at most, and has no other effect and moves no deadline: the short way for what
-    /// programs do most. Inlinable, so that it is specialised for the machine where that is known.
+    /// Steps the machine with an input that sends at most one message, has no other effects and changes no deadline. This is the fast path
+    /// for sending. It is inlinable so that it is specialized in the machine's module.
+    ///
+    /// - Throws: The error that `input` throws.
     @inlinable
     package func send(_ input: (inout Machine) throws(Machine.Failure) -> (ConnectionID, WebSocketMessage)?) throws(Machine.Failure) {
         let connection = try self.state.withLock { state throws(Machine.Failure) -> (any WebSocketConnection)? in
@@ -99,7 +106,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         connection?.flush()
     }
 
-    /// A look at the machine.
+    /// Reads the machine's state.
     package func read<Result>(_ body: (borrowing Machine) -> Result) -> Result {
         self.state.withLock { body($0.machine) }
     }
@@ -114,48 +121,60 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
 
     package var nextDeadline: Instant? { self.state.withLock { $0.nextDeadline } }
 
-    /// A command that is answered exactly once, whatever becomes of the connection or of the caller.
+    /// Steps the machine with a request and waits for its result. Every caller receives exactly one result, also when the connection is
+    /// lost.
     ///
-    /// - Parameter limit: how long the caller waits; `nil` for as long as it takes.
+    /// - Parameters:
+    ///   - limit: The maximum time to wait; `nil` to wait without a limit. If it is not positive, only a result that is available
+    ///     immediately is returned.
+    ///   - request: Steps the machine, which resumes the waiter now or later.
+    /// - Returns: The result.
+    /// - Throws: The failure with which the machine resumed the waiter; `timedOut(after:)` when the limit is exceeded; `cancelled`
+    ///   immediately when the task is cancelled.
     package func awaitResult(
-        limit: Duration? = nil, _ question: (inout Machine, WaiterID, Instant, inout Effects<Machine>) -> Void
+        limit: Duration? = nil, _ request: (inout Machine, WaiterID, Instant, inout Effects<Machine>) -> Void
     ) async throws(Machine.Failure) -> Machine.WaiterResult {
-        let waiter = Waiter<Outcome>(limit: limit)
-        var id = WaiterID(rawValue: 0)
+        let waiter = Waiter<CallerResult>()
+        var newID = WaiterID(rawValue: 0)
         self.run { state, now in
-            id = WaiterID(rawValue: state.nextNumber())
-            state.waiters[id] = waiter
-            if let limit { state.waiterDeadlines.set(id, now.advanced(by: limit)) }
-            question(&state.machine, id, now, &state.effects)
-            // Who has no time to wait hears at once what there is, also where a test holds the clock.
+            newID = WaiterID(rawValue: state.nextNumber())
+            state.waiters[newID] = waiter
+            if let limit { state.waiterDeadlines.set(newID, now.advanced(by: limit), limit) }
+            request(&state.machine, newID, now, &state.effects)
+            // Without a timer, so that it works the same with a manual clock. A result that the request yielded comes first.
             if let limit, limit <= .zero {
-                state.effects.commands.append(.resume(id, .failure(state.machine.timedOut(after: limit))))
-                state.machine.cancelled(id, now: now, &state.effects)
+                state.effects.commands.append(.resume(newID, .failure(state.machine.timedOut(after: limit))))
+                state.machine.cancelled(newID, now: now, &state.effects)
             }
         }
-        let asked = id
-        return try await waiter.value { self.withdraw(asked) }.get()
+        let id = newID
+        return try await waiter.value { self.cancel(id) }.get()
     }
 
-    /// A listener from now on. `register` tells the machine what it listens to; `convert` runs under the driver's lock.
+    /// Returns a sequence of events that starts now.
+    ///
+    /// - Parameters:
+    ///   - policy: What happens when the sequence's buffer is full.
+    ///   - lifetime: When the sequence finishes.
+    ///   - convert: Appends the elements for a batch of events. Called under the driver's lock.
+    ///   - register: Tells the machine which events the consumer receives.
     package func makeSequence<Element: Sendable>(
         _ policy: BufferPolicy, lifetime: ConsumerLifetime,
         convert: @escaping @Sendable (ArraySlice<Machine.Event>, inout [Element]) -> Void,
         register: (inout Machine, ConsumerID, inout Effects<Machine>) -> Void
     ) -> EventSequence<Element> {
         let buffer = EventBuffer<Element>(policy)
-        let listener = ConvertingConsumer<Machine.Event, Element>(buffer: buffer, convert: convert)
+        let consumer = ConvertingConsumer<Machine.Event, Element>(buffer: buffer, convert: convert)
         var id = ConsumerID(rawValue: 0)
         self.run { state, _ in
             id = ConsumerID(rawValue: state.nextNumber())
-            state.listeners[id] = Registered(listener: listener, lifetime: lifetime)
+            state.consumers[id] = RegisteredConsumer(consumer: consumer, lifetime: lifetime)
             register(&state.machine, id, &state.effects)
         }
-        let registered = id
-        return EventSequence(EventSequence<Element>.Listener(buffer, registered, of: self))
+        return EventSequence(EventSequence<Element>.Consumer(buffer, id, of: self))
     }
 
-    /// A connection that somebody else made, as a listener does. What it brings comes as for any other.
+    /// Takes over a connection that a listener accepted. Its events are handled like those of a connection that the driver opened.
     package func adopt(
         _ connection: any WebSocketConnection, id: ConnectionID, _ input: (inout Machine, Instant, inout Effects<Machine>) -> Void
     ) {
@@ -165,16 +184,16 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         }
     }
 
-    /// The owner is gone: stops, and finishes every listener.
+    /// Stops the machine and finishes the sequences of all consumers. Called when the owner is released.
     package func shutDown() {
         self.run { state, now in
             state.machine.stop(now: now, &state.effects)
-            let everybody = state.listeners.keys.sorted { $0.rawValue < $1.rawValue }
-            state.effects.commands.append(.endConsumers(everybody, .ended))
+            let all = state.consumers.keys.sorted { $0.rawValue < $1.rawValue }
+            state.effects.commands.append(.endConsumers(all, .ended))
         }
     }
 
-    // MARK: From the transport, the clock, the workers and the listeners
+    // MARK: Events of the transport, the clock, the work and the consumers
 
     @usableFromInline
     package func opened(_ id: ConnectionID, head: HTTPResponseHead) {
@@ -183,15 +202,15 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
 
     @usableFromInline
     package func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
-        var deferred = ActionsAfterUnlock()
+        var actions = ActionsAfterUnlock()
         self.state.withLock { state in
             let now = self.time.now
             state.effects.counters.messagesReceived += batch.entries.count
             state.effects.counters.bytesReceived += batch.bytes.count
             state.machine.received(id, batch, now: now, &state.effects)
-            self.finishStep(&state, reading: id, now, &deferred)
+            self.finishStep(&state, reading: id, now, &actions)
         }
-        deferred.run()
+        actions.run()
     }
 
     @usableFromInline
@@ -205,18 +224,21 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
 
     package func timerFired() {
         self.run { state, now in
-            state.armed = nil
+            switch state.timer.fired(now: now) {
+            case .idle: return
+            case .early(let instant): return self.time.schedule(self, at: instant)
+            case .due: break
+            }
             while let due = state.waiterDeadlines.popDue(now) {
-                let limit = state.waiters[due.key]?.limit ?? .zero
-                state.effects.commands.append(.resume(due.key, .failure(state.machine.timedOut(after: limit))))
+                state.effects.commands.append(.resume(due.key, .failure(state.machine.timedOut(after: due.companion))))
                 state.machine.cancelled(due.key, now: now, &state.effects)
             }
             if let deadline = state.machine.nextDeadline, deadline <= now { state.machine.timeout(now: now, &state.effects) }
-            assert(state.machine.nextDeadline.map { $0 > now } ?? true, "a deadline that stays in the past would wake us for ever")
+            assert(state.machine.nextDeadline.map { $0 > now } ?? true, "a deadline that remains in the past fires without end")
         }
     }
 
-    private func withdraw(_ id: WaiterID) {
+    private func cancel(_ id: WaiterID) {
         self.run { state, now in
             guard state.waiters[id] != nil else { return }
             state.effects.commands.append(.resume(id, .failure(Machine.cancelled)))
@@ -232,61 +254,62 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
                 state.machine.workFinished(id, result, now: now, &state.effects)
             }
         }
-        let isWanted = self.state.withLock { state in
+        // The work may have finished or been cancelled before `perform` returned.
+        let isPending = self.state.withLock { state in
             guard state.works[id] != nil else { return false }
             state.works[id] = .running(cancel: cancel)
             return true
         }
-        if !isWanted { cancel?() }
+        if !isPending { cancel?() }
     }
 
     package func drained(_ id: ConsumerID) {
-        self.run { state, now, deferred in
-            // It may have filled up again meanwhile, and will be drained again.
-            guard let registered = state.listeners[id], !registered.listener.isFull else { return }
-            self.isFullNoLonger(id, &state, now, &deferred)
+        self.run { state, now, actions in
+            // The buffer may have filled up again in the meantime, and will be drained again.
+            guard let registered = state.consumers[id], !registered.consumer.isFull else { return }
+            self.markNotFull(id, &state, now, &actions)
         }
     }
 
     package func consumerGone(_ id: ConsumerID) {
-        self.run { state, now, deferred in
-            guard state.listeners.removeValue(forKey: id) != nil else { return }
+        self.run { state, now, actions in
+            guard state.consumers.removeValue(forKey: id) != nil else { return }
             state.machine.consumerGone(id)
-            self.isFullNoLonger(id, &state, now, &deferred)
+            self.markNotFull(id, &state, now, &actions)
         }
     }
 
-    // MARK: The one way in
+    // MARK: Running a step
 
     private func run(_ input: (inout State, Instant) -> Void) {
         self.run { state, now, _ in input(&state, now) }
     }
 
     private func run(_ input: (inout State, Instant, inout ActionsAfterUnlock) -> Void) {
-        var deferred = ActionsAfterUnlock()
+        var actions = ActionsAfterUnlock()
         self.state.withLock { state in
-            // Read under the lock: for a machine, time never runs back.
+            // Read under the lock, so that time never goes backwards for the machine.
             let now = self.time.now
-            input(&state, now, &deferred)
-            self.finishStep(&state, reading: nil, now, &deferred)
+            input(&state, now, &actions)
+            self.finishStep(&state, reading: nil, now, &actions)
         }
-        deferred.run()
+        actions.run()
     }
 
-    private func finishStep(_ state: inout State, reading id: ConnectionID?, _ now: Instant, _ deferred: inout ActionsAfterUnlock) {
-        if !state.effects.deliveries.isEmpty { self.deliver(&state, reading: id, now, &deferred) }
-        if !state.effects.commands.isEmpty { self.obey(&state, now, &deferred) }
-        self.arm(&state)
+    private func finishStep(_ state: inout State, reading id: ConnectionID?, _ now: Instant, _ actions: inout ActionsAfterUnlock) {
+        if !state.effects.deliveries.isEmpty { self.deliver(&state, reading: id, now, &actions) }
+        if !state.effects.commands.isEmpty { self.run(commandsOf: &state, now, &actions) }
+        self.updateTimer(&state)
     }
 
-    private func deliver(_ state: inout State, reading id: ConnectionID?, _ now: Instant, _ deferred: inout ActionsAfterUnlock) {
+    private func deliver(_ state: inout State, reading id: ConnectionID?, _ now: Instant, _ actions: inout ActionsAfterUnlock) {
         var start = 0
         var isFull = false
         for run in state.effects.runs {
             for id in state.machine.consumers(on: run.route) {
-                guard let registered = state.listeners[id] else { continue }
-                let appended = registered.listener.append(state.effects.deliveries[start..<run.end])
-                deferred.wake(appended.wakeUp)
+                guard let registered = state.consumers[id] else { continue }
+                let appended = registered.consumer.append(state.effects.deliveries[start..<run.end])
+                actions.resume(appended.wakeUp)
                 state.effects.counters.eventsDropped += appended.dropped
                 if appended.becameFull { state.fullConsumers.insert(id) }
                 isFull = isFull || appended.isFull
@@ -295,80 +318,105 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         }
         state.effects.deliveries.removeAll(keepingCapacity: true)
         state.effects.runs.removeAll(keepingCapacity: true)
-        // By delivery and not by state: a new connection's handshake must get through to a full listener's client.
+        // Only when events are delivered, not whenever a consumer is full: the handshake of a new connection delivers none, and must be
+        // read although a consumer is full.
         guard isFull, let id, state.paused != id, let connection = state.connections[id] else { return }
         state.paused = id
         connection.pauseReading()
         state.machine.reading(id, paused: true, now: now)
     }
 
-    private func obey(_ state: inout State, _ now: Instant, _ deferred: inout ActionsAfterUnlock) {
+    private func run(commandsOf state: inout State, _ now: Instant, _ actions: inout ActionsAfterUnlock) {
         for command in state.effects.commands {
             switch command {
             case .open(let id, let request):
                 let connection = self.dependencies.transport.makeConnection(request, id: id, events: self)
                 state.connections[id] = connection
-                deferred.add(.open(connection))
+                actions.add(.open(connection))
             case .send(let id, let message):
-                if let connection = state.connections.enqueue(message, on: id) { deferred.flush(connection) }
+                if let connection = state.connections.enqueue(message, on: id) { actions.flush(connection) }
             case .close(let id, let code, let reason):
                 guard let connection = state.connections[id] else { continue }
-                deferred.forgetFlushes()
-                deferred.add(.close(connection, code, reason))
+                actions.forgetFlushes()
+                actions.add(.close(connection, code, reason))
             case .abandon(let id):
                 if state.paused == id { state.paused = nil }
-                if let connection = state.connections.remove(id) { deferred.add(.abandon(connection)) }
+                if let connection = state.connections.remove(id) { actions.add(.abandon(connection)) }
             case .work(let id, let work):
                 state.works[id] = .starting
-                deferred.add(.run { self.begin(id, work) })
+                actions.add(.run { self.begin(id, work) })
             case .cancel(let id):
-                if case .running(let cancel?) = state.works.take(id) { deferred.add(.run(cancel)) }
-            case .resume(let id, let outcome):
-                state.waiterDeadlines.set(id, nil)
-                deferred.wake(state.waiters.take(id)?.fulfill(outcome))
+                if case .running(let cancel?) = state.works.take(id) { actions.add(.run(cancel)) }
+            case .resume(let id, let result):
+                state.waiterDeadlines.remove(id)
+                actions.resume(state.waiters.take(id)?.fulfill(result))
             case .endConsumers(let ids, let reason):
-                for id in ids { self.end(id, reason, &state, now, &deferred) }
+                for id in ids { self.end(id, reason, &state, now, &actions) }
             case .finish(let reason):
-                let ending = state.listeners.entries.filter { $0.value.lifetime == .connection }.map(\.key)
-                for id in ending.sorted(by: { $0.rawValue < $1.rawValue }) { self.end(id, .closed(reason), &state, now, &deferred) }
+                let ending = state.consumers.entries.filter { $0.value.lifetime == .connection }.map(\.key)
+                for id in ending.sorted(by: { $0.rawValue < $1.rawValue }) { self.end(id, .closed(reason), &state, now, &actions) }
             case .log(let level, let message):
-                deferred.add(.run { [dependencies] in dependencies.log.log(level, dependencies.subsystem, message) })
+                actions.add(.run { [dependencies] in dependencies.log.log(level, dependencies.subsystem, message) })
             }
         }
-        // A server's many are worth their memory; a client's few are not, and it has none for most of the time.
+        // Keeps the memory only where there are many commands, as in a server. A client has few, and is idle most of the time.
         state.effects.commands.removeAll(keepingCapacity: state.effects.commands.count > 16)
     }
 
-    private func end(_ id: ConsumerID, _ reason: EndReason, _ state: inout State, _ now: Instant, _ deferred: inout ActionsAfterUnlock) {
-        guard let registered = state.listeners.removeValue(forKey: id) else { return }
+    private func end(_ id: ConsumerID, _ reason: EndReason, _ state: inout State, _ now: Instant, _ actions: inout ActionsAfterUnlock) {
+        guard let registered = state.consumers.removeValue(forKey: id) else { return }
         state.machine.consumerGone(id)
-        deferred.wake(registered.listener.finish(reason))
-        self.isFullNoLonger(id, &state, now, &deferred)
+        actions.resume(registered.consumer.finish(reason))
+        self.markNotFull(id, &state, now, &actions)
     }
 
-    private func isFullNoLonger(_ id: ConsumerID, _ state: inout State, _ now: Instant, _ deferred: inout ActionsAfterUnlock) {
+    private func markNotFull(_ id: ConsumerID, _ state: inout State, _ now: Instant, _ actions: inout ActionsAfterUnlock) {
         guard state.fullConsumers.remove(id) != nil, state.fullConsumers.isEmpty, let paused = state.paused.take() else { return }
-        self.resume(paused, &state, now, &deferred)
+        self.resume(paused, &state, now, &actions)
     }
 
-    /// The wish is noted under the lock, so that it keeps its order with the wish to pause; the flush carries it out.
-    private func resume(_ id: ConnectionID, _ state: inout State, _ now: Instant, _ deferred: inout ActionsAfterUnlock) {
+    /// Called under the lock, so that pausing and resuming keep their order. The flush performs it.
+    private func resume(_ id: ConnectionID, _ state: inout State, _ now: Instant, _ actions: inout ActionsAfterUnlock) {
         guard let connection = state.connections[id] else { return }
         connection.resumeReading()
-        deferred.flush(connection)
+        actions.flush(connection)
         state.machine.reading(id, paused: false, now: now)
     }
 
-    /// Lazy: a deadline that moves later, as with every message received, costs nothing. The old wake-up comes,
-    /// finds nothing due and arms again. Under the lock, or two threads could leave the later of two wishes standing.
-    private func arm(_ state: inout State) {
-        guard let next = state.nextDeadline else {
-            // At the end nothing is left behind.
-            if state.armed.take() != nil { self.time.schedule(self, at: nil) }
-            return
+    /// Schedules the timer for the next deadline. Called under the lock: otherwise, of two threads, the one with the later deadline could
+    /// schedule last.
+    private func updateTimer(_ state: inout State) {
+        if let deadline = state.nextDeadline {
+            if let instant = state.timer.setDeadline(deadline) { self.time.schedule(self, at: instant) }
+        } else if state.timer.cancel() {
+            self.time.schedule(self, at: nil)
         }
-        guard state.armed.map({ next < $0 }) ?? true else { return }
-        state.armed = next
-        self.time.schedule(self, at: next)
+    }
+}
+
+/// The connections of a driver and the messages sent on them. It isn't generic, so that it is compiled only once.
+@usableFromInline
+struct OpenConnections: Sendable {
+    private var connections = SmallDictionary<ConnectionID, any WebSocketConnection>()
+    private(set) var messagesSent = 0
+    private(set) var bytesSent = 0
+
+    subscript(id: ConnectionID) -> (any WebSocketConnection)? {
+        get { self.connections[id] }
+        set { self.connections[id] = newValue }
+    }
+
+    mutating func remove(_ id: ConnectionID) -> (any WebSocketConnection)? { self.connections.removeValue(forKey: id) }
+
+    /// Enqueues a message on a connection.
+    ///
+    /// - Returns: The connection, to be flushed after the lock is released; `nil` if it has ended.
+    @usableFromInline
+    mutating func enqueue(_ message: WebSocketMessage, on id: ConnectionID) -> (any WebSocketConnection)? {
+        guard let connection = self.connections[id] else { return nil }
+        self.messagesSent += 1
+        self.bytesSent += message.bytes.count
+        connection.enqueue(message)
+        return connection
     }
 }

@@ -1,56 +1,41 @@
-/// A caller that waits for an answer.
+/// Identifies a caller that waits for a result.
 @usableFromInline
 package struct WaiterID: Hashable, Sendable {
     package var rawValue: UInt64
     package init(rawValue: UInt64) { self.rawValue = rawValue }
 }
 
-/// A listener that was asked for.
-@usableFromInline
-package struct ConsumerID: Hashable, Sendable {
-    package var rawValue: UInt64
-    package init(rawValue: UInt64) { self.rawValue = rawValue }
-}
-
-/// Where an event goes: a number under which the machine knows a set of listeners.
-@usableFromInline
-package struct EventRoute: Hashable, Sendable {
-    /// Half a word: a channel has several.
-    @usableFromInline let number: UInt32
-
-    @inlinable package var rawValue: Int { Int(self.number) }
-    @inlinable package init(rawValue: Int) { self.number = UInt32(rawValue) }
-}
-
-/// Work that the machine asked for and that takes its time: an authorisation, a negotiation.
+/// Identifies asynchronous work that a session machine requested, such as an authorization or a negotiation.
 @usableFromInline
 package struct WorkID: Hashable, Sendable {
     package var rawValue: UInt64
     package init(rawValue: UInt64) { self.rawValue = rawValue }
 }
 
-/// What a machine wants done. Every command names its connection, so the driver never guesses.
+/// The output of a session machine: commands for the driver and events for consumers. Every command names its connection, so that the
+/// driver needs no knowledge of the protocol.
 @usableFromInline
 package struct Effects<Machine: SessionMachine>: Sendable {
     package enum Command: Sendable {
         case open(ConnectionID, WebSocketRequest)
         case send(ConnectionID, WebSocketMessage)
-        /// Say goodbye. What the connection says from here on is of no interest, apart from its end.
+        /// Send a close frame. Only the end of the connection is of interest from now on.
         case close(ConnectionID, CloseCode, reason: String)
-        /// Drop the socket; nothing it says counts from here on.
+        /// Drop the socket. Its events are ignored from now on.
         case abandon(ConnectionID)
         case work(WorkID, Machine.Work)
-        /// The result is not wanted any more.
+        /// Cancel the work. Its result is ignored.
         case cancel(WorkID)
+        /// Return a result to a waiting caller.
         case resume(WaiterID, Result<Machine.WaiterResult, Machine.Failure>)
-        /// These listeners have nothing more to expect.
+        /// Finish the sequences of these consumers.
         case endConsumers([ConsumerID], EndReason)
-        /// Over until the next `start`: the listeners that live as long as the connection are finished.
+        /// The connection has ended until the next `start`: finish the sequences of all consumers with the lifetime of the connection.
         case finish(CloseReason)
         case log(LogSink.Level, String)
     }
 
-    /// Events for one route, up to a place in `deliveries`.
+    /// Consecutive events for the same route. They end before the index `end` of `deliveries`.
     package struct Run: Sendable {
         package var route: EventRoute
         package var end: Int
@@ -62,8 +47,8 @@ package struct Effects<Machine: SessionMachine>: Sendable {
     }
 
     package var commands: [Command] = []
-    /// Apart from the commands, because these are many: they go to the listeners a run at a time. They are filled in
-    /// the machine's own module, where the compiler knows their type.
+    /// Events for consumers, separate from the commands because there are many of them: a run is delivered at a time. The array is filled
+    /// in the machine's own module, where the compiler knows the type of its elements.
     package var deliveries: [Machine.Event] = []
     package var runs: [Run] = []
     package var counters = Counters()
@@ -73,6 +58,7 @@ package struct Effects<Machine: SessionMachine>: Sendable {
         self.logLevel = logLevel
     }
 
+    /// Logs a message. Evaluates `message` only if its level is logged.
     package mutating func log(_ level: LogSink.Level, _ message: @autoclosure () -> String) {
         guard level >= self.logLevel else { return }
         self.commands.append(.log(level, message()))
@@ -85,10 +71,10 @@ package struct Effects<Machine: SessionMachine>: Sendable {
     }
 }
 
-/// A protocol's whole behaviour as a value: what comes in, what is to be done about it.
+/// The complete behavior of a protocol as a value: it turns inputs into ``Effects``, without I/O, tasks or a clock.
 ///
-/// `received` takes what one read brought: the loop over messages lies in the machine's module, because a call per
-/// message into another module is not specialised and costs ten times the work itself.
+/// All methods are called under the driver's lock. `received` takes all messages of one read because the loop over messages must be in
+/// the machine's module: a call per message into another module isn't specialized, and takes ten times as long as the work itself.
 @usableFromInline
 package protocol SessionMachine: Sendable {
     associatedtype Event: Sendable
@@ -97,7 +83,7 @@ package protocol SessionMachine: Sendable {
     associatedtype Work: Sendable
     associatedtype WorkResult: Sendable
 
-    /// When ``timeout(now:_:)`` wants to be called.
+    /// When to call ``timeout(now:_:)``. After that call, it must be later than `now`.
     var nextDeadline: Instant? { get }
 
     mutating func start(now: Instant, _ effects: inout Effects<Self>)
@@ -109,14 +95,16 @@ package protocol SessionMachine: Sendable {
     mutating func workFinished(_ id: WorkID, _ result: WorkResult, now: Instant, _ effects: inout Effects<Self>)
     mutating func timeout(now: Instant, _ effects: inout Effects<Self>)
 
-    /// The caller has gone and has had its answer: its task was cancelled, or its time was up.
+    /// The caller no longer waits, because its task was cancelled or its time limit exceeded. It has received its result already.
     mutating func cancelled(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>)
 
-    /// Who listens on a route now.
+    /// Returns the current consumers of a route.
     func consumers(on route: EventRoute) -> [ConsumerID]
-    /// The listener has gone.
-    mutating func consumerGone(_ listener: ConsumerID)
+    /// The consumer receives no more events.
+    mutating func consumerGone(_ consumer: ConsumerID)
 
+    /// The result of a caller whose task was cancelled.
     static var cancelled: Failure { get }
+    /// The result of a caller whose time limit was exceeded.
     func timedOut(after: Duration) -> Failure
 }

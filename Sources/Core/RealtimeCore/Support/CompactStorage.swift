@@ -1,13 +1,13 @@
-/// A dictionary of what there is mostly one of: the first entry lies in place, and only others need memory of their own.
+/// A dictionary that usually holds one entry. The first entry is stored inline; only further entries allocate memory.
 ///
-/// A client has one connection, often one channel and one listener. With dictionaries for these, an idle connection would be mostly
-/// dictionaries of one entry; and comparing with that entry is quicker than hashing.
+/// A client has one connection, often one channel and one consumer. An idle connection would otherwise consist mostly of dictionaries
+/// with one entry, and comparing with the inline key is faster than hashing.
 ///
-/// `@usableFromInline`, as other generic types here: without it on the type, `@inlinable` members of a type that is not public are
-/// not specialised in other modules, and a look-up takes several times as long.
+/// `@usableFromInline` on this type and the other generic types of this module: without it, `@inlinable` members of a type that isn't
+/// public are not specialized in other modules, and a lookup takes several times as long.
 @usableFromInline
 package struct SmallDictionary<Key: Hashable, Value> {
-    /// Filled when there is no other one, so that a key is in one of the two places only.
+    /// Set only while `others` doesn't contain the same key, so that every key is stored once.
     @usableFromInline var first: (key: Key, value: Value)?
     @usableFromInline var others: [Key: Value] = [:]
 
@@ -50,15 +50,15 @@ package struct SmallDictionary<Key: Hashable, Value> {
             return first.value
         }
         guard let value = self.others.removeValue(forKey: key) else { return nil }
-        // What was needed for many is given back.
+        // Frees the memory of the last entry, which `removeValue(forKey:)` keeps.
         if self.others.isEmpty { self.others = [:] }
         return value
     }
 
-    /// In no order.
+    /// The keys, in no particular order.
     package var keys: [Key] { self.entries.map(\.key) }
 
-    /// In no order.
+    /// The entries, in no particular order.
     package var entries: [(key: Key, value: Value)] {
         var entries = self.others.map { (key: $0.key, value: $0.value) }
         if let first { entries.append(first) }
@@ -67,3 +67,44 @@ package struct SmallDictionary<Key: Hashable, Value> {
 }
 
 extension SmallDictionary: Sendable where Key: Sendable, Value: Sendable {}
+
+extension Dictionary {
+    /// Removes a value and returns it. Frees the dictionary's memory with the last value, unlike `removeValue(forKey:)`.
+    package mutating func take(_ key: Key) -> Value? {
+        let value = self.removeValue(forKey: key)
+        if self.isEmpty { self = [:] }
+        return value
+    }
+}
+
+/// A large optional value that is rarely set. It is stored on the heap while it is set, and takes the size of a pointer otherwise.
+@propertyWrapper
+@usableFromInline
+package enum Boxed<Value> {
+    case absent
+    indirect case present(Value)
+
+    @inlinable
+    package init(wrappedValue: Value?) {
+        self = wrappedValue.map { .present($0) } ?? .absent
+    }
+
+    @inlinable
+    package var wrappedValue: Value? {
+        get {
+            if case .present(let value) = self { value } else { nil }
+        }
+        set { self = Self(wrappedValue: newValue) }
+    }
+}
+
+extension Boxed: Sendable where Value: Sendable {}
+
+/// An immutable value that several owners share instead of copying it.
+package final class Shared<Value: Sendable>: Sendable {
+    package let value: Value
+
+    package init(_ value: Value) {
+        self.value = value
+    }
+}

@@ -1,22 +1,22 @@
-/// What happened on a connection so far, as one value. The numbers only grow, over all attempts.
+/// Traffic and event counts of a connection. They cover all connection attempts and, except for ``lastRoundTrip``, only increase.
 public struct Counters: Sendable, Hashable {
-    /// WebSocket messages that came in, pings and pongs among them.
+    /// The number of WebSocket messages received, including pings and pongs.
     public var messagesReceived = 0
-    /// Their bytes, without frames and encryption.
+    /// The number of payload bytes received, without framing and encryption.
     public var bytesReceived = 0
-    /// WebSocket messages that went out.
+    /// The number of WebSocket messages sent.
     public var messagesSent = 0
-    /// Their bytes, without frames and encryption.
+    /// The number of payload bytes sent, without framing and encryption.
     public var bytesSent = 0
-    /// Connections made after the first.
+    /// The number of connections established after the first one.
     public var reconnects = 0
-    /// Events that listeners with a full buffer lost.
+    /// The number of events dropped because a consumer's buffer was full.
     public var eventsDropped = 0
-    /// Messages that came in and could not be used: not what the protocol allows, or for nobody.
+    /// The number of received messages that were ignored because they were invalid or had no recipient.
     public var messagesIgnored = 0
-    /// How long the server's answer to the last ping took.
+    /// The time between the last ping and the server's response; `nil` before the first response.
     public var lastRoundTrip: Duration?
 
-    /// All zero.
+    /// Creates counters that are all zero.
     public init() {}
 }

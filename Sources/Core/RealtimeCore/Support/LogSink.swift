@@ -4,33 +4,34 @@ import os
 #endif
 
 #if !canImport(os)
-/// The C library's `write`, under a name that `LogSink`'s own property does not hide.
+/// The C library's `write`, which the `write` property of `LogSink` hides.
 private let writeBytes: @Sendable (Int32, UnsafeRawPointer?, Int) -> Int = write
 #endif
 
-/// Where log messages go. No message ever holds a secret, a token or a payload.
+/// A destination for log messages.
 ///
 /// ```swift
 /// configuration.log = LogSink(minimumLevel: .debug) { level, subsystem, message in
 ///     print(level, subsystem, message)
 /// }
 /// ```
+/// Messages never contain secrets, tokens or payloads.
 public struct LogSink: Sendable {
-    /// How much a log message matters.
+    /// The severity of a log message.
     public enum Level: Int, Comparable, Sendable, CustomStringConvertible {
-        /// Every step, for whoever looks for a fault.
+        /// Every step, for debugging.
         case debug
-        /// What happens in the ordinary course: connected, subscribed.
+        /// Normal events, such as a connection or a subscription.
         case info
-        /// Something went wrong and the library deals with it.
+        /// An error that the library recovers from.
         case warning
-        /// Something went wrong and stays so.
+        /// An error that the library can't recover from.
         case error
 
-        /// Whether the left one matters less.
+        /// Returns whether the left level is less severe than the right one.
         public static func < (lhs: Self, rhs: Self) -> Bool { lhs.rawValue < rhs.rawValue }
 
-        /// The level's name, as in `warning`.
+        /// The name of the level, for example `warning`.
         public var description: String {
             switch self {
             case .debug: "debug"
@@ -41,24 +42,28 @@ public struct LogSink: Sendable {
         }
     }
 
-    /// What is below this is not even put into words.
+    /// The lowest level that is logged. The text of a message below it is not created.
     public var minimumLevel: Level
     private let write: @Sendable (_ level: Level, _ subsystem: String, _ message: String) -> Void
 
-    /// A sink of your own. `write` is called outside all locks, on whatever thread had something to say, so it
-    /// should be quick.
+    /// Creates a log sink that calls a closure.
+    ///
+    /// - Parameters:
+    ///   - minimumLevel: The lowest level that is logged.
+    ///   - write: Receives each message, together with its level and the part of the library it comes from, such as `pusher`. Called on
+    ///     any thread, possibly on several at the same time, and while the library holds no lock. It should return quickly.
     public init(minimumLevel: Level, write: @escaping @Sendable (_ level: Level, _ subsystem: String, _ message: String) -> Void) {
         self.minimumLevel = minimumLevel
         self.write = write
     }
 
-    /// Warnings and errors, to the unified log on Apple's systems and to standard error elsewhere.
+    /// A sink that writes warnings and errors: to the unified logging system on Apple platforms, to standard error elsewhere.
     public static let standard = LogSink(minimumLevel: .warning, write: Self.writeToSystem)
 
-    /// Nothing.
+    /// A sink that discards all messages.
     public static let none = LogSink(minimumLevel: .error) { _, _, _ in }
 
-    /// Says something. `message` is evaluated only when somebody wants it.
+    /// Logs a message. Evaluates `message` only if its level is logged.
     package func log(_ level: Level, _ subsystem: String, _ message: @autoclosure () -> String) {
         guard level >= self.minimumLevel else { return }
         self.write(level, subsystem, message())
@@ -75,7 +80,7 @@ public struct LogSink: Sendable {
         }
         #else
         var line = Array("\(subsystem) \(level): \(message)\n".utf8)
-        // One call, so that lines of several threads do not mix; a failure to log is nobody's business.
+        // A single call, so that lines of several threads don't interleave. A failure to log is ignored.
         _ = writeBytes(STDERR_FILENO, &line, line.count)
         #endif
     }

@@ -1,4 +1,4 @@
-/// A small generator that gives the same numbers for the same seed, so that jitter can be replayed.
+/// A small pseudorandom number generator. The same seed yields the same numbers, so that a test can replay backoff jitter.
 package struct SplitMix64: RandomNumberGenerator, Sendable {
     private var state: UInt64
 

@@ -1,42 +1,53 @@
-/// A deadline that may move often without rescheduling its timer: a pending timer that fires earlier covers any later deadline.
+/// A deadline that can move often without rescheduling its timer each time: a pending timer that fires earlier also covers any later
+/// deadline.
+///
+/// `Instant.max` is never reached, so a deadline at that instant is the same as none.
 package struct CoalescedTimer: Sendable {
-    /// What a timer that fired means.
+    /// What to do when the timer has fired.
     package enum Firing: Sendable, Equatable {
-        /// The deadline has passed. It is cleared.
+        /// The deadline has passed, and is cleared.
         case due
-        /// The deadline moved meanwhile. Schedule the timer again for this instant.
+        /// The deadline was moved to a later time. Schedule the timer again for this instant.
         case early(reschedule: Instant)
-        /// There is no deadline any more.
+        /// No deadline is set.
         case idle
     }
 
-    private var deadline: Instant?
-    private var scheduled: Instant?
+    // `.max` instead of `nil`: half the size, and every connection has one.
+    private var deadline = Instant.max
+    private var scheduled = Instant.max
 
     package init() {}
 
-    package var isSet: Bool { self.deadline != nil }
+    package var isSet: Bool { self.deadline != .max }
 
-    /// Moves or clears the deadline.
+    /// Moves or clears the deadline. Clearing it leaves a pending timer as it is; see ``cancel()``.
     ///
-    /// - Returns: When to schedule the timer; `nil` if the pending one suffices or none is needed.
+    /// - Returns: The instant to schedule the timer for; `nil` if the pending timer suffices or none is needed.
     package mutating func setDeadline(_ instant: Instant?) -> Instant? {
-        self.deadline = instant
-        guard let instant else { return nil }
-        if let scheduled, scheduled <= instant { return nil }
-        self.scheduled = instant
-        return instant
+        self.deadline = instant ?? .max
+        guard self.deadline < self.scheduled else { return nil }
+        self.scheduled = self.deadline
+        return self.deadline
     }
 
-    /// The timer fired.
+    /// Clears the deadline and forgets the pending timer.
+    ///
+    /// - Returns: Whether a timer is pending. The caller cancels it.
+    package mutating func cancel() -> Bool {
+        defer { self = CoalescedTimer() }
+        return self.scheduled != .max
+    }
+
+    /// Handles the firing of the timer.
     package mutating func fired(now: Instant) -> Firing {
-        self.scheduled = nil
-        guard let deadline else { return .idle }
-        guard deadline <= now else {
-            self.scheduled = deadline
-            return .early(reschedule: deadline)
+        self.scheduled = .max
+        guard self.isSet else { return .idle }
+        guard self.deadline <= now else {
+            self.scheduled = self.deadline
+            return .early(reschedule: self.deadline)
         }
-        self.deadline = nil
+        self.deadline = .max
         return .due
     }
 }

@@ -1,7 +1,7 @@
-/// One deadline for each key, and what belongs to it: a heap, since there may be ten thousand of them.
+/// A priority queue with one deadline per key and a value attached to each. Setting and removing take logarithmic time.
 ///
-/// A deadline that was replaced or removed stays in the heap until it comes to the top, where its old number gives it away.
-/// Without deadlines it has no memory of its own.
+/// A replaced or removed deadline stays in the heap until it reaches the top, where its outdated number identifies it. An empty queue
+/// allocates no memory.
 @usableFromInline
 package struct Deadlines<Key: Hashable & Sendable, Companion: Sendable>: Sendable {
     @usableFromInline
@@ -30,32 +30,32 @@ package struct Deadlines<Key: Hashable & Sendable, Companion: Sendable>: Sendabl
 
     package var count: Int { self.current.count }
 
-    /// The next one. Inlinable, since it is asked for after every step.
+    /// The next deadline. Inlinable, because it is read after every step of a session.
     @inlinable package var earliest: Instant? { self.heap.first?.instant }
 
-    /// Replaces the key's deadline.
+    /// Sets or replaces the deadline of a key.
     package mutating func set(_ key: Key, _ instant: Instant, _ companion: Companion) {
         self.lastNumber += 1
         self.current[key] = Current(number: self.lastNumber, companion: companion)
         self.insert(Entry(instant: instant, number: self.lastNumber, key: key))
-        // A third of the heap may be old, or its memory would be mostly theirs.
+        // Bounds the memory taken by outdated entries to a third of the heap.
         if self.heap.count > 64, 2 * self.heap.count > 3 * self.current.count { self.compact() }
-        self.settle()
+        self.removeOutdated()
     }
 
     package mutating func remove(_ key: Key) {
-        if self.current.removeValue(forKey: key) != nil { self.settle() }
+        if self.current.removeValue(forKey: key) != nil { self.removeOutdated() }
     }
 
-    /// Takes out the first one that is due: by instant, then by age, so that a test runs the same way each time.
+    /// Removes the first deadline that is due, ordered by instant and then by when it was set, which makes tests deterministic.
     package mutating func popDue(_ now: Instant) -> (instant: Instant, key: Key, companion: Companion)? {
         guard let first = self.heap.first, first.instant <= now, let due = self.current.removeValue(forKey: first.key) else { return nil }
-        self.settle()
+        self.removeOutdated()
         return (first.instant, first.key, due.companion)
     }
 
-    /// What is at the top counts, always.
-    private mutating func settle() {
+    /// Removes outdated entries from the top, so that the first entry of the heap is always current.
+    private mutating func removeOutdated() {
         guard !self.current.isEmpty else {
             (self.current, self.heap) = ([:], [])
             return
@@ -97,7 +97,7 @@ package struct Deadlines<Key: Hashable & Sendable, Companion: Sendable>: Sendabl
 }
 
 extension Deadlines where Companion == Void {
-    /// Replaces the key's deadline; `nil` removes it.
+    /// Sets or replaces the deadline of a key; `nil` removes it.
     package mutating func set(_ key: Key, _ instant: Instant?) {
         if let instant { self.set(key, instant, ()) } else { self.remove(key) }
     }

@@ -1,6 +1,6 @@
-/// A point on the monotonic clock. Machines know no other kind of time.
+/// A point in time on the monotonic clock. State machines receive it as a parameter and never read a clock.
 ///
-/// It is concrete on purpose: generic over a clock, nothing that holds time is specialised across modules.
+/// It is a concrete type because code that is generic over a clock isn't specialized across modules.
 @usableFromInline
 package struct Instant: Comparable, Hashable, Sendable {
     package var nanoseconds: Int64
@@ -9,6 +9,9 @@ package struct Instant: Comparable, Hashable, Sendable {
         self.nanoseconds = nanoseconds
     }
 
+    /// An instant that is never reached.
+    package static var max: Instant { Instant(nanoseconds: .max) }
+
     @usableFromInline
     package static func < (lhs: Self, rhs: Self) -> Bool { lhs.nanoseconds < rhs.nanoseconds }
 
@@ -16,13 +19,13 @@ package struct Instant: Comparable, Hashable, Sendable {
 
     package func duration(to other: Self) -> Duration { .nanoseconds(other.nanoseconds - self.nanoseconds) }
 
-    /// Saturates, so that `.seconds(.max)` means "never" and not a trap.
+    /// Adds nanoseconds. Saturates on overflow, so that a timeout of `.seconds(.max)` means "never".
     package static func + (lhs: Self, nanoseconds: Int64) -> Self {
         let (sum, overflow) = lhs.nanoseconds.addingReportingOverflow(nanoseconds)
         return Self(nanoseconds: overflow ? (nanoseconds < 0 ? .min : .max) : sum)
     }
 
-    /// The earlier of two deadlines; `nil` is "none".
+    /// Returns the earlier of two deadlines, where `nil` means no deadline.
     package static func earliest(_ lhs: Self?, _ rhs: Self?) -> Self? {
         guard let lhs, let rhs else { return lhs ?? rhs }
         return min(lhs, rhs)
@@ -30,9 +33,9 @@ package struct Instant: Comparable, Hashable, Sendable {
 }
 
 extension Duration {
-    /// Saturates. It divides a 128-bit number: convert once and keep the result where messages pass.
+    /// The duration in nanoseconds; saturates on overflow. It divides a 128-bit number, so convert once where performance matters.
     package var nanoseconds: Int64 {
-        // As many seconds as an `Int64` holds nanoseconds of. `components` traps when there are more than it holds seconds of.
+        // The range of seconds whose nanoseconds fit into an `Int64`. `components` traps for durations far beyond it.
         guard self < .seconds(9_223_372_036) else { return .max }
         guard self > .seconds(-9_223_372_036) else { return .min }
         let (seconds, attoseconds) = self.components

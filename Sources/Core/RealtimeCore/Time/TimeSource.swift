@@ -1,20 +1,21 @@
-/// The clock, and one wake-up per sleeper: the socket loop's timer, or a manual clock in tests.
+/// A monotonic clock with one timer per client: an event loop, the system's timers, or a manual clock in tests.
 package protocol TimeSource: AnyObject, Sendable {
     var now: Instant { get }
 
-    /// Replaces the sleeper's earlier wish; `nil` takes it back.
+    /// Schedules the client's timer. Replaces its pending timer, if any; `nil` cancels it.
     ///
-    /// It only takes note and never calls back from within, so it may be called under a lock.
-    /// It holds the sleeper weakly. It may wake it late, never early.
+    /// Never calls the client synchronously, so that it can be called under a lock. The client is referenced weakly. A timer may fire
+    /// late, but never early.
     func schedule(_ client: any TimerClient, at instant: Instant?)
 }
 
+/// An object with a timer.
 package protocol TimerClient: AnyObject, Sendable {
-    /// Called on the time source's own thread.
+    /// The timer has fired. Called on the time source's own thread, without a lock held.
     func timerFired()
 }
 
-/// Who wants to be woken when.
+/// The pending timers of a time source, ordered by time.
 package struct TimerQueue: Sendable {
     private struct Reference: Sendable {
         weak var client: (any TimerClient)?
@@ -26,11 +27,12 @@ package struct TimerQueue: Sendable {
 
     package var isEmpty: Bool { self.deadlines.isEmpty }
 
-    /// How many wishes there are.
+    /// The number of pending timers.
     package var count: Int { self.deadlines.count }
 
     package var earliest: Instant? { self.deadlines.earliest }
 
+    /// Sets the client's timer; `nil` removes it.
     package mutating func set(_ client: any TimerClient, _ instant: Instant?) {
         let key = ObjectIdentifier(client)
         if let instant {
@@ -40,7 +42,7 @@ package struct TimerQueue: Sendable {
         }
     }
 
-    /// Takes out the first wish that is due. The sleeper is `nil` when it is gone.
+    /// Removes the first timer that is due. The client is `nil` if it was deallocated.
     package mutating func popDue(_ now: Instant) -> (instant: Instant, client: (any TimerClient)?)? {
         self.deadlines.popDue(now).map { ($0.instant, $0.companion.client) }
     }

@@ -1,62 +1,62 @@
-/// A WebSocket close code (RFC 6455 section 7.4): any number, since applications define their own from 3000 on.
+/// A WebSocket close code (RFC 6455 section 7.4). Any number is valid: applications define their own codes from 3000 to 4999.
 public struct CloseCode: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
-    /// The number on the wire.
+    /// The number sent in the close frame.
     public var rawValue: UInt16
 
-    /// A code by its number.
+    /// Creates a close code from its number.
     public init(rawValue: UInt16) {
         self.rawValue = rawValue
     }
 
-    /// 1000: the purpose was fulfilled.
+    /// 1000: the connection fulfilled its purpose.
     public static let normal = CloseCode(rawValue: 1000)
-    /// 1001: the peer goes away, as a server that stops does.
+    /// 1001: the peer is going away, for example because the server shuts down.
     public static let goingAway = CloseCode(rawValue: 1001)
-    /// 1002: a frame that the protocol does not allow.
+    /// 1002: the peer violated the WebSocket protocol.
     public static let protocolError = CloseCode(rawValue: 1002)
-    /// 1003: a kind of data that is not accepted.
+    /// 1003: the peer received a type of data that it doesn't support.
     public static let unsupportedData = CloseCode(rawValue: 1003)
-    /// 1005: the close frame carried no code. Never on the wire.
+    /// 1005: the close frame contained no code. Never sent.
     public static let noStatus = CloseCode(rawValue: 1005)
-    /// 1006: the connection ended without a close frame. Never on the wire.
+    /// 1006: the connection ended without a close frame. Never sent.
     public static let abnormal = CloseCode(rawValue: 1006)
-    /// 1007: text that is not UTF-8.
+    /// 1007: a text message was not valid UTF-8.
     public static let invalidPayload = CloseCode(rawValue: 1007)
-    /// 1008: against the receiver's rules.
+    /// 1008: a message violated the receiver's policy.
     public static let policyViolation = CloseCode(rawValue: 1008)
-    /// 1009: too large to process.
+    /// 1009: a message was too large to process.
     public static let tooLarge = CloseCode(rawValue: 1009)
-    /// 1011: the server met a condition it did not expect.
+    /// 1011: the server encountered an unexpected error.
     public static let internalError = CloseCode(rawValue: 1011)
 
-    /// The number.
+    /// The number as text.
     public var description: String { "\(self.rawValue)" }
 }
 
-/// Why a connection ended.
+/// The reason why a connection ended.
 public enum CloseReason: Hashable, Sendable {
-    /// This side asked for it.
+    /// The application closed the connection.
     case requested
-    /// The connection, with the protocol's greeting, did not come about in time.
+    /// The connection, including the protocol's handshake, was not established in time.
     case openTimeout
-    /// The peer was silent for too long.
+    /// The peer sent nothing for longer than the protocol's heartbeat allows.
     case heartbeatTimeout
-    /// The peer closed, with a code and its words; ``CloseCode/noStatus`` when it gave none.
+    /// The peer closed the connection, with a code and its explanation. The code is ``CloseCode/noStatus`` if the peer sent none.
     case peer(CloseCode, String)
-    /// The transport failed, or the peer went without a close frame.
+    /// The transport failed, or the peer ended the connection without a close frame.
     case transport(TransportError)
 }
 
 extension CloseReason: CustomStringConvertible {
-    /// The reason in words, for logs and messages.
+    /// The reason in words, for log and error messages.
     public var description: String {
         switch self {
-        case .requested: "closed as asked"
-        case .openTimeout: "the server did not say in time that it is ready"
-        case .heartbeatTimeout: "the server was silent for too long"
-        case .peer(.noStatus, _): "the server closed without a code"
-        case .peer(let code, ""): "the server closed with code \(code)"
-        case .peer(let code, let words): "the server closed with code \(code): \(words)"
+        case .requested: "closed by the application"
+        case .openTimeout: "the server did not complete the handshake in time"
+        case .heartbeatTimeout: "the server did not respond to the heartbeat in time"
+        case .peer(.noStatus, _): "the server closed the connection without a code"
+        case .peer(let code, ""): "the server closed the connection with code \(code)"
+        case .peer(let code, let explanation): "the server closed the connection with code \(code): \(explanation)"
         case .transport(let error): error.message
         }
     }

@@ -1,51 +1,55 @@
-/// Header fields in their order. Names compare without regard to case.
+/// The header fields of a message, in order. Names are compared case-insensitively.
 public struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral, Sequence {
-    /// One field.
+    /// A header field.
     public struct Field: Sendable, Hashable {
-        /// Its name, spelt as it came or as it is to be sent.
+        /// The name, in the spelling in which it was received or is sent.
         public var name: String
-        /// Its value, without white space around it.
+        /// The value, without surrounding whitespace.
         public var value: String
     }
 
-    /// The fields, in order.
+    /// The fields in order.
     public private(set) var fields: [Field] = []
 
-    /// No fields.
+    /// Creates an empty list of fields.
     public init() {}
 
-    /// These fields.
+    /// Creates a list of fields. A name may occur several times.
     public init(dictionaryLiteral elements: (String, String)...) {
         self.fields = elements.map { Field(name: $0.0, value: $0.1) }
     }
 
-    /// The first value of that name. Setting replaces every field of the name; `nil` removes them.
+    /// The value of the first field with a name. Setting it replaces all fields with that name; `nil` removes them.
     public subscript(_ name: String) -> String? {
-        get { self.fields.first { Self.same($0.name, name) }?.value }
+        get { self.fields.first { Self.isEqual($0.name, name) }?.value }
         set {
-            self.fields.removeAll { Self.same($0.name, name) }
+            self.fields.removeAll { Self.isEqual($0.name, name) }
             if let newValue { self.fields.append(Field(name: name, value: newValue)) }
         }
     }
 
-    /// Every value of that name, in order.
+    /// Returns the values of all fields with a name, in order.
     public func values(_ name: String) -> [String] {
-        self.fields.filter { Self.same($0.name, name) }.map(\.value)
+        self.fields.filter { Self.isEqual($0.name, name) }.map(\.value)
     }
 
-    /// Adds a field after the others.
+    /// Appends a field. Existing fields with the same name are kept.
     public mutating func add(_ name: String, _ value: String) {
         self.fields.append(Field(name: name, value: value))
     }
 
-    /// Whether a field of that name holds this word in its comma-separated list, whatever the case of either.
+    /// Returns whether the comma-separated list in the fields with a name contains a token. Both are compared case-insensitively.
+    ///
+    /// - Parameters:
+    ///   - name: The name of the fields, for example `Connection`.
+    ///   - token: The token to look for, for example `upgrade`.
     public func contains(_ name: String, token: String) -> Bool {
         self.values(name).contains { value in
-            value.split(separator: ",").contains { Self.same(Self.trimmed($0), token) }
+            value.split(separator: ",").contains { Self.isEqual(Self.trimmed($0), token) }
         }
     }
 
-    /// The fields, in order.
+    /// Returns an iterator over the fields, in order.
     public func makeIterator() -> IndexingIterator<[Field]> { self.fields.makeIterator() }
 
     private static func trimmed(_ text: Substring) -> some StringProtocol {
@@ -56,31 +60,40 @@ public struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral, S
         return text[first...last]
     }
 
-    private static func same(_ lhs: some StringProtocol, _ rhs: some StringProtocol) -> Bool {
+    /// Compares case-insensitively. Only ASCII letters have case in a field name.
+    private static func isEqual(_ lhs: some StringProtocol, _ rhs: some StringProtocol) -> Bool {
         let (left, right) = (lhs.utf8, rhs.utf8)
         guard left.count == right.count else { return false }
-        return zip(left, right).allSatisfy { Self.lowered($0) == Self.lowered($1) }
+        return zip(left, right).allSatisfy { Self.lowercased($0) == Self.lowercased($1) }
     }
 
-    private static func lowered(_ byte: UInt8) -> UInt8 { (0x41...0x5A).contains(byte) ? byte | 0x20 : byte }
+    private static func lowercased(_ byte: UInt8) -> UInt8 { (0x41...0x5A).contains(byte) ? byte | 0x20 : byte }
 }
 
-/// A request over HTTP.
+/// An HTTP request of a client.
 public struct HTTPRequest: Sendable {
-    /// `GET`, `POST`, …
+    /// The method, for example `GET` or `POST`.
     public var method: String
-    /// Where to.
+    /// The URL of the request.
     public var endpoint: Endpoint
-    /// More header fields. `Host`, `Content-Length` and `Connection` are the transport's own.
+    /// Additional header fields. The transport sets `Host`, `Content-Length` and `Connection`.
     public var headers: HTTPHeaders
-    /// The body; empty for none.
+    /// The body; empty for a request without one.
     public var body: [UInt8]
-    /// How long the connection may take to come about.
+    /// The time limit for establishing the connection.
     public var connectTimeout: Duration
-    /// How long the server may be silent, before and within its answer.
+    /// The maximum time to wait for more data, both before the response and within it.
     public var idleTimeout: Duration
 
-    /// A request.
+    /// Creates a request.
+    ///
+    /// - Parameters:
+    ///   - method: The method, for example `GET` or `POST`.
+    ///   - endpoint: The URL of the request.
+    ///   - headers: Additional header fields.
+    ///   - body: The body.
+    ///   - connectTimeout: The time limit for establishing the connection.
+    ///   - idleTimeout: The maximum time to wait for more data.
     public init(
         _ method: String, _ endpoint: Endpoint, headers: HTTPHeaders = [:], body: [UInt8] = [],
         connectTimeout: Duration = .seconds(10), idleTimeout: Duration = .seconds(60)
@@ -94,16 +107,21 @@ public struct HTTPRequest: Sendable {
     }
 }
 
-/// The head of an answer.
+/// The head of a response.
 public struct HTTPResponseHead: Sendable, Hashable {
-    /// The status, `200` and the like.
+    /// The status code, for example 200.
     public var status: Int
-    /// The words after it; often empty.
+    /// The reason phrase after the status code; often empty.
     public var reason: String
-    /// The fields.
+    /// The header fields.
     public var headers: HTTPHeaders
 
-    /// A head.
+    /// Creates the head of a response.
+    ///
+    /// - Parameters:
+    ///   - status: The status code.
+    ///   - reason: The reason phrase. If it is empty, a server chooses the standard one.
+    ///   - headers: The header fields.
     public init(status: Int, reason: String = "", headers: HTTPHeaders = [:]) {
         self.status = status
         self.reason = reason
@@ -111,45 +129,59 @@ public struct HTTPResponseHead: Sendable, Hashable {
     }
 }
 
-/// A whole answer.
+/// A complete response.
 public struct HTTPResponse: Sendable {
-    /// Status and fields.
+    /// The status and the header fields.
     public var head: HTTPResponseHead
-    /// The body, without its transfer coding.
+    /// The body, with any transfer coding removed.
     public var body: [UInt8]
 
-    /// An answer.
+    /// Creates a response.
+    ///
+    /// - Parameters:
+    ///   - head: The status and the header fields.
+    ///   - body: The body.
     public init(_ head: HTTPResponseHead, body: [UInt8] = []) {
         self.head = head
         self.body = body
     }
 
-    /// An answer with a status and a body of text.
+    /// Creates a response with a text body, encoded as UTF-8.
+    ///
+    /// - Parameters:
+    ///   - status: The status code.
+    ///   - headers: The header fields. No `Content-Type` is added.
+    ///   - text: The body.
     public init(status: Int, headers: HTTPHeaders = [:], text: String = "") {
         self.init(HTTPResponseHead(status: status, headers: headers), body: Array(text.utf8))
     }
 }
 
-/// The head of a request, as a server sees it.
+/// The head of a request that a server received.
 public struct HTTPRequestHead: Sendable {
-    /// `GET`, `POST`, …
+    /// The method, for example `GET` or `POST`.
     public var method: String
-    /// Path and query as they were sent, percent-encoding and all.
+    /// The path and query as received, percent-encoded.
     public var target: String
-    /// The fields.
+    /// The header fields.
     public var headers: HTTPHeaders
 
-    /// A head.
+    /// Creates the head of a request.
+    ///
+    /// - Parameters:
+    ///   - method: The method, for example `GET` or `POST`.
+    ///   - target: The path and query, percent-encoded.
+    ///   - headers: The header fields.
     public init(method: String, target: String, headers: HTTPHeaders = [:]) {
         self.method = method
         self.target = target
         self.headers = headers
     }
 
-    /// The target up to the question mark.
+    /// The part of the target before the first question mark, percent-encoded.
     public var path: Substring { self.target.prefix { $0 != "?" } }
 
-    /// The target after the question mark; empty when there is none.
+    /// The part of the target after the first question mark, percent-encoded; empty if there is none.
     public var query: Substring {
         guard let mark = self.target.firstIndex(of: "?") else { return "" }
         return self.target[self.target.index(after: mark)...]

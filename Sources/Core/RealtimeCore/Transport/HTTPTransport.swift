@@ -1,48 +1,61 @@
-/// Sends requests over HTTP.
+/// Sends HTTP requests.
 public protocol HTTPTransport: Sendable {
-    /// Sends the request and returns when the head of the answer is there; the body follows as it comes.
+    /// Sends a request and returns as soon as the head of the response has arrived. The body follows as it arrives.
     ///
-    /// Redirects are not followed: a `3xx` is an answer like any other. Cancelling the task ends the wait and the
-    /// connection at once, with ``TransportError/Code/cancelled``.
+    /// Redirects are not followed: a response with a 3xx status is returned like any other.
+    ///
+    /// - Parameter request: The request to send.
+    /// - Returns: The head of the response and its body, which is still arriving.
+    /// - Throws: A ``TransportError`` if no response arrived. When the task is cancelled, the connection is closed and the call throws
+    ///   ``TransportError/Code/cancelled`` immediately.
     func open(_ request: HTTPRequest) async throws(TransportError) -> HTTPStreamedResponse
 }
 
-/// An answer whose body is still coming.
+/// A response whose body is still arriving.
 public struct HTTPStreamedResponse: Sendable {
-    /// Status and fields.
+    /// The status and the header fields.
     public var head: HTTPResponseHead
-    /// The body. Drop it to end the connection.
+    /// The body. Releasing the last reference to it closes the connection.
     public var body: any HTTPBody
 
-    /// An answer, for a transport of your own.
+    /// Creates a response. Used by custom transports.
+    ///
+    /// - Parameters:
+    ///   - head: The status and the header fields.
+    ///   - body: The body.
     public init(_ head: HTTPResponseHead, body: any HTTPBody) {
         self.head = head
         self.body = body
     }
 }
 
-/// A body, piece by piece. The transport stops reading from the socket while nobody asks for the next piece.
+/// The body of a response, received in chunks. The transport reads from the network only as chunks are requested.
 public protocol HTTPBody: AnyObject, Sendable {
-    /// The next piece, never empty; `nil` at the body's end. Throws when the connection ended before it, and when
-    /// the task was cancelled. One task at a time may ask.
+    /// Returns the next chunk. Only one task may wait at a time.
+    ///
+    /// - Returns: A chunk that is not empty; `nil` at the end of the body.
+    /// - Throws: A ``TransportError`` if the connection ended before the body was complete, and ``TransportError/Code/cancelled`` if the
+    ///   task is cancelled.
     func next() async throws(TransportError) -> [UInt8]?
 }
 
 extension HTTPTransport {
-    /// Sends the request and waits for the whole answer.
+    /// Sends a request and waits for the complete response.
     ///
     /// - Parameters:
-    ///   - request: what to ask for.
-    ///   - bodyLimit: the most bytes the body may have; more is ``TransportError/Code/tooLarge``.
+    ///   - request: The request to send.
+    ///   - bodyLimit: The maximum size of the body in bytes.
+    /// - Returns: The response with its body.
+    /// - Throws: ``TransportError/Code/tooLarge`` if the body exceeds `bodyLimit`; otherwise as ``open(_:)`` and ``HTTPBody/next()``.
     public func send(_ request: HTTPRequest, bodyLimit: Int = 4 << 20) async throws(TransportError) -> HTTPResponse {
         let response = try await self.open(request)
         var body: [UInt8] = []
-        while let piece = try await response.body.next() {
-            guard piece.count <= bodyLimit - body.count else {
+        while let chunk = try await response.body.next() {
+            guard chunk.count <= bodyLimit - body.count else {
                 throw TransportError(
-                    .tooLarge, "The answer of \(request.endpoint) has more than \(bodyLimit) bytes; raise the limit or ask for less.")
+                    .tooLarge, "The response from \(request.endpoint) exceeds \(bodyLimit) bytes. Increase bodyLimit or request less data.")
             }
-            body += piece
+            body += chunk
         }
         return HTTPResponse(response.head, body: body)
     }

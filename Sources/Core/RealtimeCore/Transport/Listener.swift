@@ -1,23 +1,32 @@
-/// Accepts a server's connections: plain HTTP requests and WebSocket upgrades on one port, or in memory.
+/// Accepts the connections of a server: HTTP requests and WebSocket upgrades on one port, or in memory.
 public protocol Listener: Sendable {
-    /// Begins to accept, and hands everything to `handler`, which is held until ``stop()`` has returned.
+    /// Starts accepting connections.
+    ///
+    /// - Parameter handler: Receives requests and connections. The listener retains it until ``stop()`` has returned.
+    /// - Returns: The address on which the listener accepts connections.
+    /// - Throws: A ``TransportError``, for example ``TransportError/Code/addressInUse`` if another listener uses the address.
     func start(_ handler: any ListenerHandler) async throws(TransportError) -> ListenerAddress
 
-    /// Stops accepting, closes every WebSocket with 1001, lets requests that are being answered finish for a short
-    /// while, and returns when everything has ended.
+    /// Stops accepting connections, closes every WebSocket with 1001, and gives requests in progress a short time to complete. Returns
+    /// when all connections have ended.
     func stop() async
 }
 
-/// Where a listener can be reached.
+/// The address on which a listener accepts connections.
 public struct ListenerAddress: Sendable, Hashable {
-    /// The host, `127.0.0.1` unless told otherwise.
+    /// The host name or IP address.
     public var host: String
-    /// The port, also when port 0 asked for any free one.
+    /// The port. If the listener was created with port 0, this is the port that was assigned.
     public var port: Int
-    /// Whether it speaks TLS.
+    /// Whether clients must connect with TLS.
     public var isSecure: Bool
 
-    /// An address.
+    /// Creates an address.
+    ///
+    /// - Parameters:
+    ///   - host: The host name or IP address.
+    ///   - port: The port.
+    ///   - isSecure: Whether clients must connect with TLS.
     public init(host: String, port: Int, isSecure: Bool = false) {
         self.host = host
         self.port = port
@@ -25,56 +34,75 @@ public struct ListenerAddress: Sendable, Hashable {
     }
 }
 
-/// What a server does with what a listener accepts. Called on the listener's own thread; the calls for one
-/// connection come one at a time.
+/// Handles the requests and connections that a listener accepts.
+///
+/// The methods are called on the listener's threads and should return quickly. Calls for the same connection are serial and in order;
+/// calls for different connections may be concurrent.
 public protocol ListenerHandler: AnyObject, Sendable {
-    /// A whole plain HTTP request. Answer through `responder` now or later, from any thread.
-    func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder)
-
-    /// Somebody asks for a WebSocket.
-    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision
-
-    /// A WebSocket that was accepted is open. What it brings goes to the events that this returns.
+    /// Handles an HTTP request that isn't a WebSocket upgrade.
     ///
     /// - Parameters:
-    ///   - connection: the WebSocket, to send on.
-    ///   - id: unique in this process.
-    ///   - request: the request that asked for it.
+    ///   - request: The head of the request.
+    ///   - body: The complete body.
+    ///   - responder: Sends the response, immediately or later, from any thread.
+    func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder)
+
+    /// Decides whether to accept a WebSocket upgrade.
+    ///
+    /// - Parameter request: The head of the upgrade request.
+    /// - Returns: Whether to accept the upgrade, or the response to send instead.
+    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision
+
+    /// Handles a new WebSocket connection after its upgrade was accepted.
+    ///
+    /// - Parameters:
+    ///   - connection: The WebSocket connection, for sending messages and closing it.
+    ///   - id: Identifies the connection. It is unique among the connections that this process accepts.
+    ///   - request: The head of the upgrade request.
+    /// - Returns: The object that receives the messages and the end of the connection.
     func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents
 }
 
-/// How to answer somebody who asks for a WebSocket.
+/// The decision about a WebSocket upgrade.
 public enum UpgradeDecision: Sendable {
-    /// Accept, and pick this one of the subprotocols that were offered.
+    /// Accept the upgrade, with one of the subprotocols that the client offered, or with none.
     case accept(subprotocol: String?)
-    /// Answer with this instead.
+    /// Refuse the upgrade with a response.
     case refuse(HTTPResponse)
 }
 
-/// Answers one plain request. Everything but the first answer is ignored.
+/// Sends the response to one HTTP request, from any thread.
+///
+/// A response is sent either as a whole, with ``respond(_:)``, or in chunks, with ``begin(_:)``, ``write(_:)`` or ``send(_:)``, and
+/// ``end()``. Only the first response is sent; calls for another one have no effect.
 public protocol HTTPResponder: AnyObject, Sendable {
-    /// Answers with a whole body.
+    /// Sends a complete response.
     func respond(_ response: HTTPResponse)
-    /// Sends the head; the body follows in pieces of any number.
+    /// Sends the head of a response whose body follows in chunks.
     func begin(_ head: HTTPResponseHead)
-    /// Sends a piece of the body without waiting: for a client that reads slowly it is kept in memory. After the client
-    /// has gone it does nothing.
+    /// Sends a chunk of the body without waiting. If the client reads slowly, the chunk is buffered in memory. Has no effect after the
+    /// client has disconnected.
     func write(_ bytes: [UInt8])
-    /// Sends a piece of the body, and waits before that while too much of what was sent earlier has not left yet, so that
-    /// an answer of any length needs little memory.
+    /// Sends a chunk of the body, and waits until earlier chunks have been sent if too many of them are buffered. This way, a body of any
+    /// length needs little memory.
     ///
-    /// It throws, and the piece is not sent, with `closed` when the client has gone or the answer has ended, with
-    /// `unsupported` before ``begin(_:)``, and with `cancelled` at once when the task is cancelled. A client that reads
-    /// nothing is cut off by the listener's limit, which ends the wait. Pieces of one task keep their order. In memory
-    /// nothing has to wait.
+    /// Chunks sent by one task keep their order. A client that stops reading is disconnected after the listener's time limit, which ends
+    /// the wait. An in-memory connection never waits.
+    ///
+    /// - Parameter bytes: The chunk. It is not sent if the call throws.
+    /// - Throws: ``TransportError/Code/closed`` if the client has disconnected or the response has ended,
+    ///   ``TransportError/Code/unsupported`` if ``begin(_:)`` wasn't called, and ``TransportError/Code/cancelled`` immediately if the task
+    ///   is cancelled.
     func send(_ bytes: [UInt8]) async throws(TransportError)
     /// Ends the body.
     func end()
-    /// Calls `action` once when the client has gone before the end of the answer. At once if it already has.
+    /// Registers a closure for when the client disconnects before the end of the response.
+    ///
+    /// - Parameter action: Called once, on any thread; immediately if the client has disconnected already.
     func onDisconnect(_ action: @escaping @Sendable () -> Void)
 }
 
 extension HTTPResponder {
-    /// For a responder that has nobody to wait for: the same as ``write(_:)``.
+    /// Sends a chunk of the body without waiting, like ``write(_:)``. The default for responders without flow control.
     public func send(_ bytes: [UInt8]) async throws(TransportError) { self.write(bytes) }
 }

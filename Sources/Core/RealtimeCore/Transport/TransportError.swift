@@ -1,8 +1,8 @@
-/// Why a connection or a request could not be made, or ended early.
+/// The reason why a connection or a request failed.
 ///
-/// `message` is one sentence that says what was wrong and, where that is known, what to do. It holds no secret.
+/// ``message`` describes the failure and, where possible, how to fix it. It contains no secrets.
 public struct TransportError: Error, Hashable, Sendable {
-    /// What kind of failure it was. More may be added, so a `switch` over it needs a `default`.
+    /// The kind of a failure. Future versions may add codes, so a `switch` over codes needs a `default` case.
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Value: String, Sendable {
             case invalidURL, nameNotFound, refused, unreachable, timedOut, reset, closed, cancelled, tlsUnavailable, certificateRejected,
@@ -15,53 +15,58 @@ public struct TransportError: Error, Hashable, Sendable {
             self.value = value
         }
 
-        /// The address could not be understood.
+        /// The URL is invalid.
         public static let invalidURL = Code(.invalidURL)
-        /// The host's name has no address.
+        /// The host name could not be resolved.
         public static let nameNotFound = Code(.nameNotFound)
-        /// Nothing listens there.
+        /// The host refused the connection because no server is listening on the port.
         public static let refused = Code(.refused)
-        /// There is no way to the host.
+        /// No route to the host.
         public static let unreachable = Code(.unreachable)
-        /// A time limit ran out.
+        /// The operation exceeded its time limit.
         public static let timedOut = Code(.timedOut)
-        /// The peer cut the connection.
+        /// The peer reset the connection.
         public static let reset = Code(.reset)
-        /// The connection ended before the answer was whole.
+        /// The connection ended before the operation was complete.
         public static let closed = Code(.closed)
-        /// The caller took the request back.
+        /// The task was cancelled.
         public static let cancelled = Code(.cancelled)
-        /// TLS was asked for and no TLS library is there.
+        /// The connection requires TLS, but no TLS library is available.
         public static let tlsUnavailable = Code(.tlsUnavailable)
-        /// The server's certificate was not accepted.
+        /// The server's certificate was rejected.
         public static let certificateRejected = Code(.certificateRejected)
-        /// The TLS handshake, or the encrypted connection after it, failed for another reason.
+        /// The TLS handshake or the encrypted connection failed for another reason.
         public static let tlsFailed = Code(.tlsFailed)
-        /// The server answered the WebSocket upgrade with another status than 101; see ``TransportError/status``.
+        /// The server responded to the WebSocket upgrade with a status other than 101; see ``TransportError/status``.
         public static let upgradeRefused = Code(.upgradeRefused)
-        /// The peer sent what the protocol does not allow.
+        /// The peer violated the protocol.
         public static let protocolViolation = Code(.protocolViolation)
-        /// A message, head or body was over the limit.
+        /// A message, head or body exceeded its size limit.
         public static let tooLarge = Code(.tooLarge)
-        /// The port to listen on is taken.
+        /// The port to listen on is in use.
         public static let addressInUse = Code(.addressInUse)
-        /// This transport cannot do what was asked.
+        /// The transport doesn't support the operation.
         public static let unsupported = Code(.unsupported)
-        /// The operating system refused.
+        /// A call to the operating system failed.
         public static let system = Code(.system)
 
-        /// The kind's name, as in `timedOut`.
+        /// The name of the code, for example `timedOut`.
         public var description: String { self.value.rawValue }
     }
 
-    /// What kind of failure it was.
+    /// The kind of the failure.
     public let code: Code
-    /// What was wrong and what to do, in one sentence.
+    /// A sentence that describes the failure and, where possible, how to fix it.
     public let message: String
-    /// The HTTP status of a refused upgrade.
+    /// The HTTP status that belongs to the failure, for example that of a refused upgrade.
     public let status: Int?
 
-    /// Makes an error, for a transport of your own.
+    /// Creates an error. Used by custom transports.
+    ///
+    /// - Parameters:
+    ///   - code: The kind of the failure.
+    ///   - message: A sentence for people. It must not contain secrets, because it may be logged.
+    ///   - status: The HTTP status that belongs to the failure.
     public init(_ code: Code, _ message: String, status: Int? = nil) {
         self.code = code
         self.message = message

@@ -1,11 +1,11 @@
-/// What carries a client's connections: WebSockets, HTTP requests, and the time that goes with them.
+/// The transports of a client: WebSocket connections, HTTP requests and the clock for both.
 public struct Transports: Sendable {
-    /// Makes WebSockets.
+    /// Creates WebSocket connections.
     public var webSocket: any WebSocketTransport
-    /// Sends requests, to an authorisation endpoint for example.
+    /// Sends HTTP requests, for example to an authorization endpoint.
     public var http: any HTTPTransport
     package let time: any TimeSource
-    /// Where random numbers come from: another one for each client.
+    /// Returns a seed for a client's random numbers.
     package let seed: @Sendable () -> UInt64
 
     package init(
@@ -16,14 +16,5 @@ public struct Transports: Sendable {
         self.http = http
         self.time = time
         self.seed = seed
-    }
-}
-
-extension InMemoryNetwork {
-    /// Carries a client's connections over this network.
-    ///
-    /// - Parameter seed: makes the waits between attempts the same in each run.
-    public func transports(seed: UInt64 = 1) -> Transports {
-        Transports(webSocket: self.webSocket, http: self.http, time: self.time, seed: { seed })
     }
 }

@@ -1,118 +1,148 @@
-/// One connection of a client, or one connection that a server accepted.
-///
-/// A client numbers its attempts, so that a dead socket's last words are known for what they are.
+import RealtimeSystem
+
+/// Identifies a connection. A client numbers its attempts to connect, so that late events of an abandoned attempt can be recognized and
+/// ignored.
 public struct ConnectionID: Hashable, Sendable, Comparable, CustomStringConvertible {
-    /// The number.
+    /// The number of the connection.
     public var rawValue: UInt64
 
-    /// The connection with this number.
+    /// Creates an identifier from a number.
     public init(rawValue: UInt64) {
         self.rawValue = rawValue
     }
 
-    /// Whether the left one is older.
+    /// Returns whether the left connection has a lower number, and so is older.
     public static func < (lhs: Self, rhs: Self) -> Bool { lhs.rawValue < rhs.rawValue }
 
-    /// The number, as in `#3`.
+    /// The number with a number sign, for example `#3`.
     public var description: String { "#\(self.rawValue)" }
+
+    private static let lastAccepted = Lock<UInt64>(0)
+
+    /// Returns a new identifier for a connection that a listener accepts. It is unique among the accepted connections of this process.
+    package static func nextAccepted() -> ConnectionID {
+        self.lastAccepted.withLock { last in
+            last += 1
+            return ConnectionID(rawValue: last)
+        }
+    }
 }
 
-/// One WebSocket message to send.
+/// A WebSocket message to send.
 public struct WebSocketMessage: Hashable, Sendable {
-    /// What a message is. Pings and pongs carry at most 125 bytes.
+    /// The kind of a message. Pings and pongs carry at most 125 bytes.
     public enum Kind: Hashable, Sendable {
-        /// UTF-8.
+        /// A text message in UTF-8.
         case text
-        /// Any bytes.
+        /// A binary message.
         case binary
-        /// Asks for a pong with the same bytes.
+        /// A ping, which the peer answers with a pong that contains the same bytes.
         case ping
-        /// Answers a ping.
+        /// A pong, the response to a ping.
         case pong
     }
 
-    /// What it is.
+    /// The kind of the message.
     public var kind: Kind
-    /// Its bytes; UTF-8 when it is text.
+    /// The payload. Valid UTF-8 for a text message.
     public var bytes: [UInt8]
 
-    /// A message of some kind.
+    /// Creates a message.
+    ///
+    /// - Parameters:
+    ///   - kind: The kind of the message.
+    ///   - bytes: The payload. It must be valid UTF-8 for a text message, and at most 125 bytes long for a ping or pong.
     public init(_ kind: Kind, _ bytes: [UInt8]) {
         self.kind = kind
         self.bytes = bytes
     }
 
-    /// A text message.
+    /// Returns a text message.
     public static func text(_ text: String) -> WebSocketMessage { WebSocketMessage(.text, Array(text.utf8)) }
 
-    /// A binary message.
+    /// Returns a binary message.
     public static func binary(_ bytes: [UInt8]) -> WebSocketMessage { WebSocketMessage(.binary, bytes) }
 }
 
-/// The whole messages that one read from the socket brought, in order, in one piece of memory.
+/// The complete messages that one read from the network yielded, in order, in contiguous memory.
 ///
-/// A transport keeps one batch and refills it, so a receiver that wants to keep a message copies it.
+/// A transport reuses its batch for the next read, so a receiver copies the messages it keeps.
 public struct MessageBatch: Sendable {
-    /// Where a message lies in ``MessageBatch/bytes``.
+    /// The kind and position of a message in a batch.
     public struct Entry: Sendable {
-        /// What it is.
+        /// The kind of the message.
         public var kind: WebSocketMessage.Kind
-        /// Where it is.
+        /// The position of the payload in ``MessageBatch/bytes``.
         public var range: Range<Int>
 
-        /// A message at a place.
+        /// Creates an entry.
+        ///
+        /// - Parameters:
+        ///   - kind: The kind of the message.
+        ///   - range: The position of the payload in ``MessageBatch/bytes``.
         public init(_ kind: WebSocketMessage.Kind, _ range: Range<Int>) {
             self.kind = kind
             self.range = range
         }
     }
 
-    /// The messages' bytes, one after the other. Text is valid UTF-8.
+    /// The payloads of all messages, one after the other. The payload of a text message is valid UTF-8.
     public var bytes: [UInt8] = []
-    /// The messages.
+    /// The kinds and positions of the messages, in order.
     public var entries: [Entry] = []
 
-    /// An empty batch.
+    /// Creates an empty batch.
     public init() {}
 
-    /// A batch with these messages.
+    /// Creates a batch with copies of messages.
     public init(_ messages: some Sequence<WebSocketMessage>) {
         for message in messages { self.append(message.kind, message.bytes) }
     }
 
-    /// Adds a message. Text has to be valid UTF-8.
+    /// Appends a message.
+    ///
+    /// - Parameters:
+    ///   - kind: The kind of the message.
+    ///   - bytes: The payload. It must be valid UTF-8 for a text message.
     public mutating func append(_ kind: WebSocketMessage.Kind, _ bytes: some Sequence<UInt8>) {
         let start = self.bytes.count
         self.bytes.append(contentsOf: bytes)
         self.entries.append(Entry(kind, start..<self.bytes.count))
     }
 
-    /// Empties it and keeps its memory, unless one large message made that memory large.
+    /// Removes all messages. Keeps the allocated memory for the next read, unless a large message made it larger than 1 MiB.
     public mutating func removeAll() {
         self.entries.removeAll(keepingCapacity: true)
         self.bytes.removeAll(keepingCapacity: self.bytes.capacity <= 1 << 20)
     }
 
-    /// The messages, copied out: for tests, and where speed does not matter.
+    /// Copies of the messages, for code where performance doesn't matter.
     public var messages: [WebSocketMessage] {
         self.entries.map { WebSocketMessage($0.kind, Array(self.bytes[$0.range])) }
     }
 }
 
-/// What a client asks a server for.
+/// The parameters of a client's WebSocket connection.
 public struct WebSocketRequest: Sendable {
-    /// Where to.
+    /// The URL to connect to.
     public var endpoint: Endpoint
-    /// More header fields for the upgrade request. Those of the handshake itself are added by the transport.
+    /// Additional header fields of the upgrade request. The transport adds those of the WebSocket handshake.
     public var headers: HTTPHeaders
-    /// The subprotocols to offer, the favourite first. A server that picks none is accepted.
+    /// The subprotocols to offer, in order of preference. The connection is also established if the server selects none of them.
     public var subprotocols: [String]
-    /// The largest message accepted, in bytes. A larger one ends the connection with 1009.
+    /// The maximum size of a received message in bytes. A larger message ends the connection with close code 1009.
     public var messageLimit: Int
-    /// How long it may take until the WebSocket is open: the look-up, the connection, TLS and the handshake.
+    /// The time limit for establishing the connection, including name resolution, TLS and the WebSocket handshake.
     public var timeout: Duration
 
-    /// A request for a WebSocket.
+    /// Creates the parameters of a WebSocket connection.
+    ///
+    /// - Parameters:
+    ///   - endpoint: The URL to connect to.
+    ///   - headers: Additional header fields of the upgrade request.
+    ///   - subprotocols: The subprotocols to offer, in order of preference.
+    ///   - messageLimit: The maximum size of a received message in bytes.
+    ///   - timeout: The time limit for establishing the connection.
     public init(
         _ endpoint: Endpoint, headers: HTTPHeaders = [:], subprotocols: [String] = [], messageLimit: Int = 16 << 20,
         timeout: Duration = .seconds(30)
@@ -125,45 +155,70 @@ public struct WebSocketRequest: Sendable {
     }
 }
 
-/// Makes a client's WebSocket connections.
+/// Creates the WebSocket connections of a client.
 ///
-/// The library brings two (its own sockets, and URLSession on Apple's systems) and one in memory.
-/// A server with an event loop of its own can bring another in one file.
+/// The package has two implementations for the network, one on sockets and one on URLSession, and one in memory. A server with its own
+/// event loop can add another one.
 public protocol WebSocketTransport: Sendable {
-    /// Makes the object and does no I/O yet: it is called under a lock.
+    /// Creates a connection without performing I/O. Called under a lock.
     ///
-    /// The connection holds `events` until it has called `closed`, or until it was abandoned.
+    /// - Parameters:
+    ///   - request: The parameters of the connection.
+    ///   - id: Identifies the connection in calls to `events`.
+    ///   - events: Receives the events of the connection. The connection retains it until it has called
+    ///     ``WebSocketEvents/closed(_:_:)`` or has been abandoned.
+    /// - Returns: A connection that starts connecting when ``WebSocketConnection/open()`` is called.
     func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection
 }
 
-/// One WebSocket.
+/// A WebSocket connection. All methods can be called on any thread, and none of them blocks.
 ///
-/// `enqueue`, `pauseReading` and `resumeReading` only take note and never call back from within, because they are
-/// called under a lock. The others are not.
+/// ``enqueue(_:)``, ``pauseReading()`` and ``resumeReading()`` are called under a lock. They must not perform I/O or call
+/// ``WebSocketEvents``. The other methods are called without a lock.
 public protocol WebSocketConnection: AnyObject, Sendable {
-    /// Begins to connect. After `close` or `abandon` it does nothing. On a server's connection it does nothing.
+    /// Starts connecting. Has no effect on a server's connection, or after ``close(_:reason:)`` or ``abandon()``.
     func open()
-    /// Adds a message to what is sent with the next ``flush()``. Before the connection is open it is kept;
-    /// after its end it is dropped. A transport may end the connection when very much waits for a peer that reads too little.
+    /// Adds a message to the output that the next ``flush()`` sends. Messages are buffered until the connection is open, and dropped after
+    /// its end. A transport may end the connection if the peer reads too slowly and the output grows too large.
     func enqueue(_ message: WebSocketMessage)
-    /// Sends what was enqueued, in as few writes as possible. Does not wait.
+    /// Sends all enqueued messages, in as few writes as possible.
     func flush()
-    /// Stops reading from the socket soon. Messages already read still come.
+    /// Stops reading from the network soon. Messages that were read already are still delivered.
     func pauseReading()
-    /// Reads on, at the latest with the next ``flush()``, which follows.
+    /// Resumes reading from the network, at the latest with the next ``flush()``, which must follow.
     func resumeReading()
-    /// Sends what was enqueued and a close frame. `closed` follows when the peer has answered, or after a few seconds.
+    /// Sends all enqueued messages and a close frame.
+    ///
+    /// ``WebSocketEvents/closed(_:_:)`` follows when the peer has responded, or after a few seconds.
+    ///
+    /// - Parameters:
+    ///   - code: The close code.
+    ///   - reason: An explanation for the peer; may be empty.
     func close(_ code: CloseCode, reason: String)
-    /// Drops the socket at once. No event follows, apart from one that is being delivered.
+    /// Closes the socket immediately, without a close frame. No events follow, except for one that is being delivered.
     func abandon()
 }
 
-/// What happens on a WebSocket. Called on the transport's own thread, one call at a time for each connection.
+/// Receives the events of a WebSocket connection.
+///
+/// The methods are called on the transport's threads. Calls for the same connection are serial and in order.
 public protocol WebSocketEvents: AnyObject, Sendable {
-    /// The connection is open. `head` is the server's answer to the upgrade; on a server, an empty one.
+    /// The connection is open.
+    ///
+    /// - Parameters:
+    ///   - id: The connection.
+    ///   - head: The server's response to the upgrade request. On a server, a response without header fields.
     func opened(_ id: ConnectionID, head: HTTPResponseHead)
-    /// What one read brought: never empty. Pings were already answered, and are in it as a sign of life.
+    /// One read from the network yielded complete messages.
+    ///
+    /// - Parameters:
+    ///   - id: The connection.
+    ///   - batch: The messages; never empty. Pings were answered already, and are included as a sign of activity.
     func received(_ id: ConnectionID, _ batch: borrowing MessageBatch)
-    /// The connection has ended, or could not be made. The last call.
+    /// The connection has ended or could not be established. This is the last call for the connection.
+    ///
+    /// - Parameters:
+    ///   - id: The connection.
+    ///   - reason: The reason why the connection ended.
     func closed(_ id: ConnectionID, _ reason: CloseReason)
 }

@@ -127,7 +127,7 @@ final class HTTPClientExchange: StreamEvents, TimerClient {
                 state.waiting = wakeUp
                 return true
             }
-        } withdraw: {
+        } onCancel: {
             self.cancel()
         }
         if Task.isCancelled { self.cancel()?.resume() }

@@ -17,7 +17,7 @@ final class SocketConnector: Sendable {
 
     /// It throws when the endpoint's host is none, and when it wants TLS and there is none.
     func options(for endpoint: Endpoint, timeout: Duration) throws(TransportError) -> ConnectOptions {
-        if let problem = endpoint.problem { throw problem }
+        if let error = endpoint.validationError { throw error }
         guard endpoint.isSecure else { return ConnectOptions(timeout: timeout, resolver: self.resolver) }
         let context = try self.sharedContext()
         let host = endpoint.host

@@ -210,7 +210,7 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
             return exchange.respond(.line(500, "The server chose a subprotocol that was not offered."))
         }
         self.stream.enqueue { $0.append(contentsOf: answer) }
-        let id = ConnectionID.next()
+        let id = ConnectionID.nextAccepted()
         let endpoint = SocketWebSocket(
             accepted: self.stream, id: id, messageLimit: self.limits.messageBytes, backlogLimit: self.limits.backlogBytes)
         self.phase = .upgraded(endpoint)
@@ -386,17 +386,5 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
     /// Whether the client reads shows in how much is left.
     private func dropIfStalled() {
         if self.progress.hasStalled(at: -self.stream.bufferedBytes) { self.drop() } else { self.setLimit(self.limits.stallTime) }
-    }
-}
-
-extension ConnectionID {
-    private static let latest = Lock<UInt64>(0)
-
-    /// One that no other connection accepted by this process has.
-    static func next() -> ConnectionID {
-        self.latest.withLock { latest in
-            latest += 1
-            return ConnectionID(rawValue: latest)
-        }
     }
 }

@@ -151,7 +151,7 @@ final class HTTPServerExchange: HTTPResponder {
     /// Until everything is sent, the answer or the client has gone, or the task is cancelled. A client that does not read
     /// is cut off in time: waiting has the connection look.
     private func waitForRoom() async {
-        let id = WaitingSenders.ID()
+        let id = WaitingTasks.ID()
         await suspend { wakeUp in
             let (waits, watching) = self.state.withLock { state -> (Bool, HTTPServerConnection?) in
                 guard case .wait = state.sendOutcome, !Task.isCancelled else { return (false, nil) }
@@ -160,7 +160,7 @@ final class HTTPServerExchange: HTTPResponder {
             }
             watching?.watch(self)
             return waits
-        } withdraw: {
+        } onCancel: {
             self.state.withLock { $0.senders.take(id) }
         }
     }

@@ -26,7 +26,7 @@ extension HTTPServerExchange {
         var enqueued = 0
         /// The connection looks whether the client reads.
         var isWatched = false
-        var senders = WaitingSenders()
+        var senders = WaitingTasks()
 
         var unsent: Int { self.connection?.stream.bufferedBytes ?? 0 }
 

@@ -56,7 +56,7 @@ final class Output: Sendable {
                 state.waiting = wakeUp
                 return true
             }
-        } withdraw: {
+        } onCancel: {
             self.state.withLock { $0.waiting.take() }
         }
         return self.failure

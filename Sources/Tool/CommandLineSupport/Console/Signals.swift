@@ -43,7 +43,7 @@ final class Signals: Sendable {
                 state.waiting = wakeUp
                 return true
             }
-        } withdraw: {
+        } onCancel: {
             self.state.withLock { $0.waiting.take() }
         }
         return self.state.withLock { $0.first }
