@@ -160,7 +160,6 @@ public final class PusherServer: Sendable {
     public func send(_ frame: String, to socketID: String) {
         self.driver.step { machine, _, effects in machine.sendRaw(frame, to: socketID, &effects) }
     }
-
 }
 
 /// Something that happened on a server, for tests and logs.

@@ -23,43 +23,45 @@ import Testing
         return (machine, id)
     }
 
-    @Test func `nothing happens until it is started`() {
+    @Test func `an idle machine has no deadline`() {
         var machine = self.machine()
         #expect(machine.nextDeadline == nil)
         #expect(machine.timeout(now: self.after(1000)) == .none)
         #expect(machine.current == nil)
     }
 
-    @Test func `starting twice opens once`() {
+    @Test func `starting a second time has no effect`() {
         var machine = self.machine()
         #expect(machine.start(now: Self.zero) == .open(ConnectionID(rawValue: 1)))
         #expect(machine.start(now: Self.zero) == .none)
     }
 
-    @Test func `the open timeout covers connecting and greeting`() {
+    @Test func `the open timeout covers connecting and the handshake`() {
         var machine = self.machine()
         let id = ConnectionID(rawValue: 1)
         _ = machine.start(now: Self.zero)
         #expect(machine.nextDeadline == self.after(15))
         #expect(machine.opened(id) == .beginHandshake)
         #expect(machine.nextDeadline == self.after(15))
-        #expect(machine.timeout(now: self.after(15)) == .abandon(id, .openTimeout))
-        guard case .backingOff = machine.state else { return #expect(Bool(false), "it should back off") }
+        let action = machine.timeout(now: self.after(15))
+        guard case .backingOff(let until) = machine.state else { return #expect(Bool(false), "it should back off") }
+        #expect(action == .abandon(id, .openTimeout, then: .later(until: until)))
     }
 
     @Test(arguments: [Duration.zero, .seconds(-1), .seconds(Int64.min)])
-    func `a time limit of nothing is over after the attempt and not before`(limit: Duration) throws {
+    func `an open timeout that is not positive ends the attempt after it has started`(limit: Duration) throws {
         var machine = self.machine { $0.openTimeout = limit }
         _ = machine.start(now: Self.zero)
         let deadline = try #require(machine.nextDeadline)
         #expect(deadline > Self.zero && deadline < self.after(1))
-        #expect(machine.timeout(now: deadline) == .abandon(ConnectionID(rawValue: 1), .openTimeout))
+        let action = machine.timeout(now: deadline)
         let next = try #require(machine.nextDeadline)
+        #expect(action == .abandon(ConnectionID(rawValue: 1), .openTimeout, then: .later(until: next)))
         #expect(machine.timeout(now: next) == .open(ConnectionID(rawValue: 2)))
         #expect(try #require(machine.nextDeadline) > next)
     }
 
-    @Test func `news of another attempt change nothing`() {
+    @Test func `events of another attempt are ignored`() {
         var (machine, id) = self.connected()
         let stale = ConnectionID(rawValue: 7)
         #expect(machine.opened(stale) == .none)
@@ -70,15 +72,17 @@ import Testing
         #expect(machine.nextDeadline == self.after(120))
     }
 
-    @Test func `silence is probed and then the connection is given up`() {
+    @Test func `an inactive connection is pinged and then abandoned`() {
         var (machine, id) = self.connected()
         #expect(machine.nextDeadline == self.after(120))
         #expect(machine.timeout(now: self.after(120)) == .sendPing(id))
         #expect(machine.nextDeadline == self.after(150))
-        #expect(machine.timeout(now: self.after(150)) == .abandon(id, .heartbeatTimeout))
+        guard case .abandon(id, .heartbeatTimeout, then: .later) = machine.timeout(now: self.after(150)) else {
+            return #expect(Bool(false), "it should be abandoned")
+        }
     }
 
-    @Test func `whatever is received answers the probe`() {
+    @Test func `any message counts as the response to a ping`() {
         var (machine, id) = self.connected()
         _ = machine.timeout(now: self.after(120))
         let isCurrent = machine.received(id, now: self.after(130))
@@ -86,7 +90,7 @@ import Testing
         #expect(machine.nextDeadline == self.after(250))
     }
 
-    @Test func `silence does not count while reading is paused`() {
+    @Test func `the heartbeat is suspended while reading is paused`() {
         var (machine, id) = self.connected()
         machine.reading(id, paused: true, now: self.after(10))
         #expect(machine.nextDeadline == nil)
@@ -94,46 +98,50 @@ import Testing
         #expect(machine.nextDeadline == self.after(1120))
     }
 
-    @Test func `a probe on suspicion gives the peer only its patience`() {
+    @Test func `a probe has its own timeout`() {
         var (machine, id) = self.connected()
-        #expect(machine.probe(patience: .seconds(5), now: self.after(10)) == .sendPing(id))
+        #expect(machine.probe(timeout: .seconds(5), now: self.after(10)) == .sendPing(id))
         #expect(machine.nextDeadline == self.after(15))
-        #expect(machine.timeout(now: self.after(15)) == .abandon(id, .heartbeatTimeout))
+        guard case .abandon(id, .heartbeatTimeout, then: .later) = machine.timeout(now: self.after(15)) else {
+            return #expect(Bool(false), "it should be abandoned")
+        }
     }
 
-    @Test func `only three reconnects in a row are immediate`() {
+    @Test func `only three reconnects in a row are immediate`() throws {
         var machine = self.machine()
         _ = machine.start(now: Self.zero)
         for attempt in 1...3 {
             let id = ConnectionID(rawValue: UInt64(attempt))
             #expect(
                 machine.closed(id, .heartbeatTimeout, .immediately, now: Self.zero)
-                    == .reconnect(ConnectionID(rawValue: UInt64(attempt + 1))))
+                    == .lost(then: .reconnect(ConnectionID(rawValue: UInt64(attempt + 1)))))
         }
-        #expect(machine.closed(ConnectionID(rawValue: 4), .heartbeatTimeout, .immediately, now: Self.zero) == .reconnectLater)
+        let action = machine.closed(ConnectionID(rawValue: 4), .heartbeatTimeout, .immediately, now: Self.zero)
+        #expect(try action == .lost(then: .later(until: #require(machine.nextDeadline))))
     }
 
-    @Test func `failures are forgotten only after a stable while`() {
-        for (livedFor, isForgotten) in [(29, false), (30, true)] {
+    @Test func `failures are reset only after a stable connection`() throws {
+        for (duration, isReset) in [(29, false), (30, true)] {
             var (machine, id) = self.connected { $0.maximumImmediateReconnects = 1 }
             _ = machine.closed(id, .heartbeatTimeout, .immediately, now: Self.zero)
             let second = ConnectionID(rawValue: 2)
             _ = machine.opened(second)
             _ = machine.ready(second, Self.heartbeat, now: Self.zero)
-            let action = machine.closed(second, .heartbeatTimeout, .immediately, now: self.after(livedFor))
-            #expect(action == (isForgotten ? .reconnect(ConnectionID(rawValue: 3)) : .reconnectLater))
+            let action = machine.closed(second, .heartbeatTimeout, .immediately, now: self.after(duration))
+            let deadline = try #require(machine.nextDeadline)
+            #expect(action == .lost(then: isReset ? .reconnect(ConnectionID(rawValue: 3)) : .later(until: deadline)))
         }
     }
 
     @Test func `the protocol may forbid reconnecting`() {
         var (machine, id) = self.connected()
-        let reason = CloseReason.peer(CloseCode(rawValue: 4001), "no such application")
-        #expect(machine.closed(id, reason, .never, now: Self.zero) == .finish(reason))
+        let reason = CloseReason.peer(CloseCode(rawValue: 4001), "unknown application")
+        #expect(machine.closed(id, reason, .never, now: Self.zero) == .lost(then: .never))
         #expect(machine.nextDeadline == nil)
         #expect(machine.start(now: Self.zero) == .open(ConnectionID(rawValue: 2)))
     }
 
-    @Test func `a minimum wait is kept`() {
+    @Test func `a backoff lasts at least the minimum delay`() {
         for seed in 0..<200 as Range<UInt64> {
             var machine = ConnectionStateMachine(generator: SplitMix64(seed: seed))
             _ = machine.start(now: Self.zero)
@@ -142,7 +150,7 @@ import Testing
         }
     }
 
-    @Test func `stopping is prompt in every state`() {
+    @Test func `stopping ends every state immediately`() {
         var idle = self.machine()
         #expect(idle.stop(now: Self.zero) == .finish)
 
@@ -167,7 +175,7 @@ import Testing
         #expect(waiting.nextDeadline == nil)
     }
 
-    @Test func `a peer that never answers the goodbye is abandoned`() {
+    @Test func `a peer that does not respond to a close is abandoned`() {
         var (machine, id) = self.connected()
         _ = machine.stop(now: Self.zero)
         #expect(machine.nextDeadline == self.after(5))
@@ -175,13 +183,13 @@ import Testing
         #expect(machine.nextDeadline == nil)
     }
 
-    @Test func `nothing is read after stopping`() {
+    @Test func `messages are ignored after stopping`() {
         var (machine, id) = self.connected()
         _ = machine.stop(now: Self.zero)
         #expect(machine.received(id, now: Self.zero) == false)
     }
 
-    @Test func `starting while the old socket says goodbye replaces it`() {
+    @Test func `starting while the old connection is closing replaces it`() {
         var (machine, id) = self.connected()
         _ = machine.stop(now: Self.zero)
         #expect(machine.start(now: self.after(1)) == .replace(id, by: ConnectionID(rawValue: 2)))
@@ -189,7 +197,7 @@ import Testing
         #expect(machine.current == ConnectionID(rawValue: 2))
     }
 
-    @Test func `starting while backing off tries at once`() {
+    @Test func `starting while backing off connects immediately`() {
         var machine = self.machine()
         _ = machine.start(now: Self.zero)
         _ = machine.closed(ConnectionID(rawValue: 1), .openTimeout, .afterBackoff(atLeast: .seconds(1)), now: Self.zero)
@@ -198,7 +206,7 @@ import Testing
 }
 
 @Suite struct BackoffTests {
-    @Test func `waits double up to the cap and are spread from zero`() {
+    @Test func `the upper bound of delays doubles up to the cap`() {
         let backoff = Backoff(base: .seconds(1), cap: .seconds(60))
         var generator = SplitMix64(seed: 42)
         for (failures, ceiling) in [(1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (8, 60), (1_000_000, 60)] {
@@ -213,7 +221,7 @@ import Testing
         (Duration.seconds(Int64.max), Duration.seconds(Int64.max)), (.seconds(Int64.max), .seconds(60)), (.seconds(1), .seconds(Int64.max)),
         (.seconds(Int64.min), .seconds(Int64.min)), (.zero, .zero), (.seconds(-1), .seconds(60)), (.seconds(60), .seconds(-1)),
     ])
-    func `waits of any length are drawn`(base: Duration, cap: Duration) {
+    func `delays are valid for extreme settings`(base: Duration, cap: Duration) {
         var generator = SplitMix64(seed: 1)
         for failures in [0, 1, 2, 17, Int.max] {
             for minimum in [Duration.zero, .seconds(1), .seconds(Int64.max), .seconds(Int64.min)] {
@@ -224,7 +232,7 @@ import Testing
         }
     }
 
-    @Test func `the same seed gives the same waits`() {
+    @Test func `the same seed yields the same delays`() {
         var (first, second) = (SplitMix64(seed: 7), SplitMix64(seed: 7))
         for failures in 1...20 {
             #expect(
@@ -233,7 +241,7 @@ import Testing
         }
     }
 
-    @Test func `durations beyond all measure mean never`() {
+    @Test func `durations that overflow saturate`() {
         #expect(Duration.seconds(Int64.max).nanoseconds == .max)
         #expect(Instant(nanoseconds: 5).advanced(by: .seconds(Int64.max)) == Instant(nanoseconds: .max))
     }

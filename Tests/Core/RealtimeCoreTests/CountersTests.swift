@@ -3,19 +3,19 @@ import RealtimeTesting
 import Testing
 
 @Suite struct CountersTests {
-    @Test func `all are zero at first`() {
+    @Test func `initial counters are zero`() {
         let counters = Counters()
         #expect(counters.messagesReceived == 0 && counters.bytesReceived == 0 && counters.messagesSent == 0 && counters.bytesSent == 0)
         #expect(counters.reconnects == 0 && counters.eventsDropped == 0 && counters.messagesIgnored == 0 && counters.lastRoundTrip == nil)
     }
 
-    @Test func `messages and their bytes are counted either way`() {
+    @Test func `sent and received messages and bytes are counted`() {
         let toy = Toy()
         let connection = toy.connect()
         var expected = toy.driver.counters
         #expect(expected.messagesReceived == 1 && expected.bytesReceived == 5)
         connection.receive("@ news ä", "nonsense")
-        toy.driver.step { machine, _, effects in machine.say("four", &effects) }
+        toy.driver.step { machine, _, effects in machine.send("four", &effects) }
         expected.messagesReceived += 2
         expected.bytesReceived += 9 + 8
         expected.messagesSent += 1
@@ -24,7 +24,7 @@ import Testing
         #expect(toy.driver.counters == expected)
     }
 
-    @Test func `they only grow over all attempts`() {
+    @Test func `counters cover all attempts`() {
         let toy = Toy()
         toy.connect().end(.transport(TransportError(.reset, "cut")))
         let before = toy.driver.counters
@@ -35,10 +35,10 @@ import Testing
         #expect(toy.driver.counters.messagesReceived == before.messagesReceived + 1)
     }
 
-    @Test func `what one listener loses is counted here and there`() {
+    @Test func `dropped events are counted per sequence and in total`() {
         let toy = Toy()
         let connection = toy.connect()
-        let (one, two) = (toy.listen("news", .dropNewest(1)), toy.listen("news", .dropOldest(2)))
+        let (one, two) = (toy.events("news", .dropNewest(1)), toy.events("news", .dropOldest(2)))
         connection.receive("@ news 1", "@ news 2", "@ news 3")
         connection.receive("@ news 4")
         #expect(one.dropped == 3 && two.dropped == 2)

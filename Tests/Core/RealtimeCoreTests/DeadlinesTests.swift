@@ -3,7 +3,7 @@ import RealtimeTesting
 import Testing
 
 @Suite struct DeadlinesTests {
-    @Test func `they come in order and those of the same instant by age`() {
+    @Test func `deadlines are popped by instant and then in the order in which they were set`() {
         var deadlines = Deadlines<String, Void>()
         for (key, at) in [("c", 30), ("a", 10), ("b", 10), ("d", 20)] { deadlines.set(key, Instant(nanoseconds: Int64(at))) }
         var order: [String] = []
@@ -12,7 +12,7 @@ import Testing
         #expect(deadlines.isEmpty)
     }
 
-    @Test func `a replaced or removed deadline never comes`() {
+    @Test func `a replaced or removed deadline is not popped`() {
         var deadlines = Deadlines<Int, Void>()
         deadlines.set(1, Instant(nanoseconds: 10))
         deadlines.set(1, Instant(nanoseconds: 50))
@@ -23,7 +23,7 @@ import Testing
         #expect(deadlines.popDue(Instant(nanoseconds: 50))?.key == 1)
     }
 
-    @Test func `thousands of replacements keep the order`() {
+    @Test func `random changes keep the order`() {
         var generator = SplitMix64(seed: 3)
         var deadlines = Deadlines<Int, Void>()
         var expected: [Int: Int64] = [:]
@@ -42,7 +42,7 @@ import Testing
         #expect(expected.isEmpty)
     }
 
-    @Test func `what belongs to a deadline comes with it`() {
+    @Test func `a deadline is popped with its value`() {
         var deadlines = Deadlines<Int, String>()
         deadlines.set(1, Instant(nanoseconds: 10), "old")
         deadlines.set(1, Instant(nanoseconds: 20), "new")
@@ -51,31 +51,5 @@ import Testing
         #expect(deadlines.earliest == Instant(nanoseconds: 20))
         #expect(deadlines.popDue(Instant(nanoseconds: 20))?.companion == "new")
         #expect(deadlines.isEmpty && deadlines.earliest == nil)
-    }
-
-    private final class Bell: TimerClient {
-        let rings: EventRecorder<Duration>
-        let clock: ManualClock
-        init(_ rings: EventRecorder<Duration>, _ clock: ManualClock) { (self.rings, self.clock) = (rings, clock) }
-        func timerFired() { self.rings.record(self.clock.elapsed) }
-    }
-
-    @Test func `the manual clock passes through every wake up`() {
-        let (clock, rings) = (ManualClock(), EventRecorder<Duration>())
-        let bells = [3, 1, 2].map { seconds -> Bell in
-            let bell = Bell(rings, clock)
-            clock.schedule(bell, at: Instant(nanoseconds: 0).advanced(by: .seconds(seconds)))
-            return bell
-        }
-        clock.advance(by: .seconds(10))
-        #expect(rings.all == [.seconds(1), .seconds(2), .seconds(3)])
-        #expect(bells.count == 3 && clock.elapsed == .seconds(10))
-    }
-
-    @Test func `a sleeper that is gone is not woken`() {
-        let (clock, rings) = (ManualClock(), EventRecorder<Duration>())
-        clock.schedule(Bell(rings, clock), at: Instant(nanoseconds: 5))
-        clock.advance(by: .seconds(1))
-        #expect(rings.all.isEmpty)
     }
 }

@@ -3,33 +3,33 @@ import RealtimeTesting
 import TestSupport
 import Testing
 
-private enum Signal { case drained, left }
+private enum Call { case drained, gone }
 
-/// What a sequence tells its source.
-private final class Signals: EventSource {
-    private let recorder = EventRecorder<Signal>()
-    var all: [Signal] { self.recorder.all }
+/// An event fixture that records the calls of its sequence.
+private final class RecordingSource: EventSource {
+    private let recorder = EventRecorder<Call>()
+    var all: [Call] { self.recorder.all }
 
-    func drained(_ listener: ConsumerID) { self.recorder.record(.drained) }
-    func consumerGone(_ listener: ConsumerID) { self.recorder.record(.left) }
+    func drained(_ consumer: ConsumerID) { self.recorder.record(.drained) }
+    func consumerGone(_ consumer: ConsumerID) { self.recorder.record(.gone) }
 
     func sequence(of buffer: EventBuffer<Int> = EventBuffer(.standard)) -> EventSequence<Int> {
-        EventSequence(EventSequence<Int>.Listener(buffer, ConsumerID(rawValue: 1), of: self))
+        EventSequence(EventSequence<Int>.Consumer(buffer, ConsumerID(rawValue: 1), of: self))
     }
 }
 
-/// A buffer with a sequence on it, and what the sequence signals.
-private struct Source {
+/// A buffer with a sequence, and the calls of the sequence.
+private struct Fixture {
     let buffer: EventBuffer<Int>
-    let signals = Signals()
+    let calls = RecordingSource()
     let events: EventSequence<Int>
 
     init(_ policy: BufferPolicy = .standard) {
         self.buffer = EventBuffer(policy)
-        self.events = self.signals.sequence(of: self.buffer)
+        self.events = self.calls.sequence(of: self.buffer)
     }
 
-    /// What a producer does: appends under its lock, and wakes afterwards.
+    /// Appends events and resumes the waiting consumer, like a producer.
     @discardableResult
     func send(_ elements: some Sequence<Int>) -> AppendResult {
         let appended = self.buffer.append { $0.append(contentsOf: elements) }
@@ -48,166 +48,166 @@ private struct Source {
         (.dropOldest(100), Array(1...10), 0), (.dropNewest(100), Array(1...10), 0), (.dropOldest(1), [10], 9), (.dropNewest(1), [1], 9),
         (.dropOldest(0), [10], 9), (.dropNewest(0), [1], 9), (.dropOldest(-5), [10], 9), (.dropNewest(.min), [1], 9),
     ])
-    func `each policy keeps what it says`(policy: BufferPolicy, kept: [Int], dropped: Int) async {
+    func `each policy keeps and drops the right events`(policy: BufferPolicy, kept: [Int], dropped: Int) async {
         for sizes in [[10], [3, 3, 4], Array(repeating: 1, count: 10)] {
-            let source = Source(policy)
+            let fixture = Fixture(policy)
             var next = 1
             var lost = 0
             for size in sizes {
-                lost += source.send(next..<(next + size)).dropped
+                lost += fixture.send(next..<(next + size)).dropped
                 next += size
             }
-            #expect(source.events.dropped == dropped && lost == dropped)
-            #expect(await source.events.pending() == kept)
+            #expect(fixture.events.dropped == dropped && lost == dropped)
+            #expect(await fixture.events.pending() == kept)
         }
     }
 
     @Test(arguments: [1, 2, 5, 0, -1])
-    func `a buffer that drops nothing is full from its limit on`(limit: Int) async {
-        let source = Source(.pauseReading(limit))
-        #expect(source.send([]).isFull == false)
+    func `a buffer that pauses reading is full when it reaches its limit`(limit: Int) async {
+        let fixture = Fixture(.pauseReading(limit))
+        #expect(fixture.send([]).isFull == false)
         for count in 1...8 {
-            let appended = source.send([count])
+            let appended = fixture.send([count])
             #expect(appended.isFull == (count >= max(1, limit)))
             #expect(appended.becameFull == (count == max(1, limit)))
         }
-        #expect(await source.events.pending() == Array(1...8))
-        #expect(source.signals.all == [.drained])
-        #expect(source.buffer.isFull == false)
+        #expect(await fixture.events.pending() == Array(1...8))
+        #expect(fixture.calls.all == [.drained])
+        #expect(fixture.buffer.isFull == false)
     }
 
-    @Test func `a million drops are cheap and the latest stay`() async {
-        let source = Source(.dropOldest(1024))
-        for number in 0..<1_000_000 { source.send(CollectionOfOne(number)) }
-        #expect(source.events.dropped == 1_000_000 - 1024)
-        #expect(await source.events.pending() == Array(998_976..<1_000_000))
+    @Test func `dropping a million events is fast and keeps the latest`() async {
+        let fixture = Fixture(.dropOldest(1024))
+        for number in 0..<1_000_000 { fixture.send(CollectionOfOne(number)) }
+        #expect(fixture.events.dropped == 1_000_000 - 1024)
+        #expect(await fixture.events.pending() == Array(998_976..<1_000_000))
     }
 
     // MARK: Consuming
 
-    @Test func `what a break leaves is there for the next loop`() async {
-        let source = Source()
-        source.send(1...5)
+    @Test func `events remaining after a break are delivered to the next loop`() async {
+        let fixture = Fixture()
+        fixture.send(1...5)
         var seen: [Int] = []
-        for await event in source.events {
+        for await event in fixture.events {
             seen.append(event)
             if event == 2 {
-                source.send(6...7)
+                fixture.send(6...7)
                 break
             }
         }
         #expect(seen == [1, 2])
-        source.send([8])
-        #expect(await source.events.pending() == [3, 4, 5, 6, 7, 8])
+        fixture.send([8])
+        #expect(await fixture.events.pending() == [3, 4, 5, 6, 7, 8])
     }
 
-    @Test func `a loop that is left by a throw leaves the rest`() async {
+    @Test func `events remaining after an error are delivered to the next loop`() async {
         struct Enough: Error {}
-        let source = Source()
-        source.send(1...3)
-        await #expect(throws: Enough.self) { _ = try await source.events.first { _ in throw Enough() } }
-        #expect(await source.events.pending() == [2, 3])
+        let fixture = Fixture()
+        fixture.send(1...3)
+        await #expect(throws: Enough.self) { _ = try await fixture.events.first { _ in throw Enough() } }
+        #expect(await fixture.events.pending() == [2, 3])
     }
 
-    @Test func `cancelling ends a wait at once and nothing is lost`() async {
-        let source = Source()
+    @Test func `cancelling ends the wait and loses no events`() async {
+        let fixture = Fixture()
         let task = Task { () -> [Int] in
             var seen: [Int] = []
-            for await event in source.events { seen.append(event) }
+            for await event in fixture.events { seen.append(event) }
             return seen
         }
-        source.send([1])
+        fixture.send([1])
         task.cancel()
         let seen = await task.value
-        source.send([2, 3])
-        #expect(seen + (await source.events.pending()) == [1, 2, 3])
-        #expect(source.events.endReason == nil)
+        fixture.send([2, 3])
+        #expect(seen + (await fixture.events.pending()) == [1, 2, 3])
+        #expect(fixture.events.endReason == nil)
     }
 
-    @Test func `finishing wakes who waits and the first reason stays`() async {
-        let source = Source()
-        let task = Task { await source.events.first { _ in true } }
+    @Test func `finishing resumes the waiting consumer and keeps the first reason`() async {
+        let fixture = Fixture()
+        let task = Task { await fixture.events.first { _ in true } }
         await Task.yield()
-        source.finish(.closed(.heartbeatTimeout))
-        source.finish(.ended)
+        fixture.finish(.closed(.heartbeatTimeout))
+        fixture.finish(.ended)
         #expect(await task.value == nil)
-        #expect(source.events.endReason == .closed(.heartbeatTimeout))
-        #expect(source.send([1]).dropped == 0)
-        #expect(await source.events.first { _ in true } == nil)
+        #expect(fixture.events.endReason == .closed(.heartbeatTimeout))
+        #expect(fixture.send([1]).dropped == 0)
+        #expect(await fixture.events.first { _ in true } == nil)
     }
 
-    @Test func `what came before the end is still delivered`() async {
-        let source = Source()
-        source.send(1...3)
-        source.finish()
-        #expect(source.events.endReason == .ended)
+    @Test func `events before the end are still delivered`() async {
+        let fixture = Fixture()
+        fixture.send(1...3)
+        fixture.finish()
+        #expect(fixture.events.endReason == .ended)
         var seen: [Int] = []
-        for await event in source.events { seen.append(event) }
+        for await event in fixture.events { seen.append(event) }
         #expect(seen == [1, 2, 3])
     }
 
-    @Test func `a consumer is woken once per batch`() async {
-        let source = Source()
-        let woken = EventRecorder<[Int]>()
+    @Test func `a consumer is resumed once per batch`() async {
+        let fixture = Fixture()
+        let batches = EventRecorder<[Int]>()
         let task = Task { @MainActor in
-            let iterator = source.events.makeAsyncIterator()
+            let iterator = fixture.events.makeAsyncIterator()
             var batch: [Int] = []
             while let event = await iterator.next() {
                 batch.append(event)
                 if batch.count == 3 {
-                    woken.record(batch)
+                    batches.record(batch)
                     batch = []
                 }
             }
         }
         var wakeUps = 0
         for start in [0, 3, 6] {
-            while woken.all.count < start / 3 { await Task.yield() }
-            // Appended by one producer under one lock: whoever waits is taken out once, and not again until it waits again.
-            let first = source.buffer.append { $0.append(start) }
-            let second = source.buffer.append { $0.append(contentsOf: [start + 1, start + 2]) }
+            while batches.all.count < start / 3 { await Task.yield() }
+            // A waiting consumer is returned by the first call only, until it waits again.
+            let first = fixture.buffer.append { $0.append(start) }
+            let second = fixture.buffer.append { $0.append(contentsOf: [start + 1, start + 2]) }
             wakeUps += [first, second].filter { $0.wakeUp != nil }.count
             first.wakeUp?.resume()
             second.wakeUp?.resume()
         }
-        while woken.all.count < 3 { await Task.yield() }
-        source.finish()
+        while batches.all.count < 3 { await Task.yield() }
+        fixture.finish()
         await task.value
-        #expect(woken.all == [[0, 1, 2], [3, 4, 5], [6, 7, 8]])
+        #expect(batches.all == [[0, 1, 2], [3, 4, 5], [6, 7, 8]])
         #expect(wakeUps <= 3)
     }
 
-    @Test func `the listener has left when the last copy is dropped`() {
-        let signals = Signals()
-        var events: EventSequence<Int>? = signals.sequence()
+    @Test func `the consumer is gone when the last copy of the sequence is released`() {
+        let calls = RecordingSource()
+        var events: EventSequence<Int>? = calls.sequence()
         var copy = events
         events = nil
-        #expect(signals.all == [] && copy != nil)
+        #expect(calls.all == [] && copy != nil)
         copy = nil
-        #expect(signals.all == [.left])
+        #expect(calls.all == [.gone])
     }
 
-    @Test func `an iterator keeps the listener alive`() async {
-        let signals = Signals()
+    @Test func `an iterator retains the consumer`() async {
+        let calls = RecordingSource()
         let buffer = EventBuffer<Int>(.standard)
-        var iterator: EventSequence<Int>.AsyncIterator? = signals.sequence(of: buffer).makeAsyncIterator()
+        var iterator: EventSequence<Int>.AsyncIterator? = calls.sequence(of: buffer).makeAsyncIterator()
         _ = buffer.append { $0 += [1, 2] }
         #expect(await iterator?.next() == 1)
-        #expect(signals.all == [])
+        #expect(calls.all == [])
         iterator = nil
-        #expect(signals.all == [.left])
+        #expect(calls.all == [.gone])
     }
 
-    @Test func `one consumer after the other is fine`() async {
-        let source = Source()
-        source.send(1...3)
-        for expected in 1...3 { #expect(await source.events.makeAsyncIterator().next() == expected) }
+    @Test func `several iterators may be used one after the other`() async {
+        let fixture = Fixture()
+        fixture.send(1...3)
+        for expected in 1...3 { #expect(await fixture.events.makeAsyncIterator().next() == expected) }
     }
 
     #if os(Linux) || os(macOS)
-    @Test func `two consumers at a time stop the program`() async {
+    @Test func `two iterators at the same time stop the program`() async {
         await #expect(processExitsWith: .failure) {
-            let events = Signals().sequence()
+            let events = RecordingSource().sequence()
             let first = events.makeAsyncIterator()
             let second = events.makeAsyncIterator()
             withExtendedLifetime((first, second)) {}
@@ -215,7 +215,7 @@ private struct Source {
     }
     #endif
 
-    // MARK: Wherever the consumer lives
+    // MARK: Isolation
 
     @MainActor
     final class Screen {
@@ -243,44 +243,44 @@ private struct Source {
         }
     }
 
-    @Test @MainActor func `a consumer on the main actor`() async {
-        let (source, screen) = (Source(), Screen())
-        source.send(1...6)
-        await screen.show(source.events)
+    @Test @MainActor func `events can be consumed on the main actor`() async {
+        let (fixture, screen) = (Fixture(), Screen())
+        fixture.send(1...6)
+        await screen.show(fixture.events)
         #expect(screen.shown == [1, 2, 3])
-        #expect(await screen.first(source.events) == 4)
+        #expect(await screen.first(fixture.events) == 4)
     }
 
-    @Test func `a consumer in an actor`() async {
-        let (source, store) = (Source(), Store())
-        source.send(1...6)
-        #expect(await store.keep(source.events) == 3)
+    @Test func `events can be consumed in an actor`() async {
+        let (fixture, store) = (Fixture(), Store())
+        fixture.send(1...6)
+        #expect(await store.keep(fixture.events) == 3)
         #expect(await store.kept == [1, 2, 3])
-        #expect(await source.events.pending() == [4, 5, 6])
+        #expect(await fixture.events.pending() == [4, 5, 6])
     }
 
-    @Test func `a consumer in a function of no actor`() async {
-        let source = Source()
-        source.send(1...6)
-        #expect(await source.events.first { $0.isMultiple(of: 4) } == 4)
+    @Test func `events can be consumed without an actor`() async {
+        let fixture = Fixture()
+        fixture.send(1...6)
+        #expect(await fixture.events.first { $0.isMultiple(of: 4) } == 4)
         #expect(
-            await source.events.first {
+            await fixture.events.first {
                 await Task.yield(); return $0 == 5
             } == 5)
-        source.finish()
-        #expect(await source.events.first { $0 == 7 } == nil)
+        fixture.finish()
+        #expect(await fixture.events.first { $0 == 7 } == nil)
     }
 
-    @Test func `a producer and a consumer on two threads lose nothing`() async {
-        let source = Source(.pauseReading(16))
+    @Test func `a producer and a consumer on two threads lose no events`() async {
+        let fixture = Fixture(.pauseReading(16))
         async let produced: Void = {
-            for start in stride(from: 0, to: 10_000, by: 10) { source.send(start..<(start + 10)) }
-            source.finish()
+            for start in stride(from: 0, to: 10_000, by: 10) { fixture.send(start..<(start + 10)) }
+            fixture.finish()
         }()
         var next = 0
-        while source.events.endReason == nil || next < 10_000 {
-            // Consumers come and go.
-            for await event in source.events {
+        while fixture.events.endReason == nil || next < 10_000 {
+            // A new iterator every seven events.
+            for await event in fixture.events {
                 #expect(event == next)
                 next += 1
                 if next.isMultiple(of: 7) { break }

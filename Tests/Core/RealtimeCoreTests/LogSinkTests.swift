@@ -6,39 +6,39 @@ import Testing
     private static let levels: [LogSink.Level] = [.debug, .info, .warning, .error]
 
     @Test(arguments: levels)
-    func `what is below the level is not even put into words`(minimum: LogSink.Level) {
-        let (written, worded) = (EventRecorder<LogSink.Level>(), EventRecorder<LogSink.Level>())
+    func `a message below the minimum level is not evaluated`(minimum: LogSink.Level) {
+        let (written, evaluated) = (EventRecorder<LogSink.Level>(), EventRecorder<LogSink.Level>())
         let log = LogSink(minimumLevel: minimum) { level, subsystem, message in
             #expect(subsystem == "test" && message == "\(level)")
             written.record(level)
         }
         for level in Self.levels {
-            func words() -> String {
-                worded.record(level)
+            func message() -> String {
+                evaluated.record(level)
                 return "\(level)"
             }
-            log.log(level, "test", words())
+            log.log(level, "test", message())
         }
-        let wanted = Self.levels.filter { $0 >= minimum }
-        #expect(written.all == wanted && worded.all == wanted)
+        let expected = Self.levels.filter { $0 >= minimum }
+        #expect(written.all == expected && evaluated.all == expected)
     }
 
     @Test(arguments: levels)
-    func `a machines messages are not put into words either`(minimum: LogSink.Level) {
-        let worded = EventRecorder<LogSink.Level>()
+    func `a message of a machine below the minimum level is not evaluated`(minimum: LogSink.Level) {
+        let evaluated = EventRecorder<LogSink.Level>()
         var effects = Effects<ToySession>(logLevel: minimum)
         for level in Self.levels {
-            func words() -> String {
-                worded.record(level)
+            func message() -> String {
+                evaluated.record(level)
                 return ""
             }
-            effects.log(level, words())
+            effects.log(level, message())
         }
-        #expect(worded.all == Self.levels.filter { $0 >= minimum })
-        #expect(effects.commands.count == worded.all.count)
+        #expect(evaluated.all == Self.levels.filter { $0 >= minimum })
+        #expect(effects.commands.count == evaluated.all.count)
     }
 
-    @Test func `a drivers messages come in order with their subsystem`() {
+    @Test func `messages of a driver keep their order and carry its subsystem`() {
         let lines = EventRecorder<String>()
         let toy = Toy(log: LogSink(minimumLevel: .debug) { lines.record("\($1) \($0): \($2)") })
         toy.driver.start()
@@ -49,7 +49,7 @@ import Testing
         #expect(lines.all == ["toy debug: opening #1", "toy info: one", "toy error: two"])
     }
 
-    @Test func `the levels are ordered by weight`() {
+    @Test func `levels are ordered by severity`() {
         #expect(Self.levels == Self.levels.sorted() && LogSink.Level.debug < .error)
         #expect(LogSink.standard.minimumLevel == .warning)
     }

@@ -16,7 +16,7 @@ import Testing
         #expect(toy.driver.read { $0.isConnected })
     }
 
-    @Test func `a loss is mended after the backoff with a new connection`() {
+    @Test func `after a loss the driver reconnects when the backoff has elapsed`() {
         let toy = Toy()
         toy.connect().end(.transport(TransportError(.reset, "cut")))
         #expect(toy.transport.made.all.count == 1)
@@ -26,9 +26,9 @@ import Testing
         #expect(toy.driver.read { $0.isConnected })
     }
 
-    @Test func `a dead connections last words are not heard`() async {
+    @Test func `late events of an abandoned connection are ignored`() async {
         let toy = Toy()
-        let events = toy.listen("news", .standard, .client)
+        let events = toy.events("news", .standard, .client)
         let old = toy.connect()
         toy.clock.advance(by: .seconds(90))
         #expect(old.calls.all == [.enqueue("."), .flush, .abandon])
@@ -42,15 +42,15 @@ import Testing
         #expect(toy.driver.read { $0.isConnected })
     }
 
-    @Test func `what one step sends is flushed once`() {
+    @Test func `messages sent in one step are flushed once`() {
         let toy = Toy()
         let connection = toy.connect()
-        toy.driver.step { machine, _, effects in for line in ["a", "b", "c"] { machine.say(line, &effects) } }
+        toy.driver.step { machine, _, effects in for line in ["a", "b", "c"] { machine.send(line, &effects) } }
         #expect(connection.calls.all == [.enqueue("a"), .enqueue("b"), .enqueue("c"), .flush])
         #expect(toy.driver.counters.messagesSent == 3 && toy.driver.counters.bytesSent == 3)
     }
 
-    @Test func `what is sent to a connection that is gone is dropped`() {
+    @Test func `messages for a connection that has ended are dropped`() {
         let toy = Toy()
         let connection = toy.connect()
         toy.driver.step { _, _, effects in
@@ -62,23 +62,40 @@ import Testing
         #expect(toy.driver.counters.messagesSent == 0)
     }
 
-    // MARK: Callers that wait
+    @Test func `a session receives the decision that follows a loss`() throws {
+        let toy = Toy(policy: { $0.maximumImmediateReconnects = 1 })
+        toy.connect().end(.peer(.goingAway, ""))
+        #expect(toy.driver.read { $0.nextAttempts } == [.reconnect(ConnectionID(rawValue: 2))])
+        toy.connection.connect()
+        toy.connection.end(.peer(.goingAway, ""))
+        let retry = try #require(toy.driver.nextDeadline)
+        #expect(toy.driver.read { $0.nextAttempts.last } == .later(until: retry))
+        toy.clock.advance(to: retry)
+        // A timeout of the attempt.
+        toy.clock.advance(by: .seconds(15))
+        #expect(try toy.driver.read { $0.nextAttempts.last } == .later(until: #require(toy.driver.nextDeadline)))
+        toy.driver.stop()
+        #expect(toy.driver.read { $0.nextAttempts.last } == .never)
+        #expect(toy.driver.read { $0.nextAttempts.count } == 4)
+    }
 
-    @Test func `an answer reaches the one who asked and the first counts`() async {
+    // MARK: Waiting callers
+
+    @Test func `each caller receives its own result and a second result is ignored`() async {
         let toy = Toy()
         let connection = toy.connect()
-        let (first, second) = (await toy.ask("a"), await toy.ask("b"))
+        let (first, second) = (await toy.request("a"), await toy.request("b"))
         #expect(connection.calls.all == [.enqueue("? a"), .flush, .enqueue("? b"), .flush])
         connection.receive("= b two", "= a one", "= a again")
         #expect(await first.value == .success("one"))
         #expect(await second.value == .success("two"))
     }
 
-    @Test func `a second answer to the same caller changes nothing`() async {
+    @Test func `resuming a caller twice keeps the first result`() async {
         let toy = Toy()
         let connection = toy.connect()
-        let task = await toy.ask("a")
-        let waiter = toy.driver.read { $0.questions["a"]! }
+        let task = await toy.request("a")
+        let waiter = toy.driver.read { $0.requests["a"]! }
         toy.driver.step { _, _, effects in
             effects.commands.append(.resume(waiter, .success("one")))
             effects.commands.append(.resume(waiter, .failure(.cancelled)))
@@ -87,81 +104,81 @@ import Testing
         #expect(await task.value == .success("one"))
     }
 
-    @Test func `a question that is answered at once does not wait`() async {
+    @Test func `a result that is available immediately is returned without waiting`() async {
         let toy = Toy()
-        await #expect(throws: ToySession.Failure.ended(.requested)) { try await toy.driver.awaitResult { $0.ask("a", $1, &$3) } }
+        await #expect(throws: ToySession.Failure.ended(.requested)) { try await toy.driver.awaitResult { $0.request("a", $1, &$3) } }
     }
 
-    @Test func `cancelling answers at once and the machine forgets the caller`() async {
+    @Test func `cancelling a task ends its wait and removes it from the machine`() async {
         let toy = Toy()
         let connection = toy.connect()
-        let task = await toy.ask("a")
+        let task = await toy.request("a")
         task.cancel()
         #expect(await task.value == .failure(.cancelled))
-        #expect(toy.driver.read { $0.questions.isEmpty })
+        #expect(toy.driver.read { $0.requests.isEmpty })
         connection.receive("= a late")
     }
 
-    @Test func `a task that is cancelled already gets its answer at once`() async {
+    @Test func `a cancelled task does not wait`() async {
         let toy = Toy()
         _ = toy.connect()
         let task = Task { [driver = toy.driver] () -> Bool in
             withUnsafeCurrentTask { $0?.cancel() }
             do throws(ToySession.Failure) {
-                _ = try await driver.awaitResult { $0.ask("a", $1, &$3) }
+                _ = try await driver.awaitResult { $0.request("a", $1, &$3) }
                 return false
             } catch {
                 return error == .cancelled
             }
         }
         #expect(await task.value)
-        #expect(toy.driver.read { $0.questions.isEmpty })
+        #expect(toy.driver.read { $0.requests.isEmpty })
     }
 
-    @Test func `who waits too long is told how long`() async {
+    @Test func `a caller whose limit is exceeded fails with that limit`() async {
         let toy = Toy()
         let connection = toy.connect()
-        let (short, long) = (await toy.ask("a", limit: .seconds(5)), await toy.ask("b", limit: .seconds(10)))
+        let (short, long) = (await toy.request("a", limit: .seconds(5)), await toy.request("b", limit: .seconds(10)))
         toy.clock.advance(by: .seconds(5))
         #expect(await short.value == .failure(.timedOut(.seconds(5))))
-        #expect(toy.driver.read { $0.questions.keys.sorted() } == ["b"])
+        #expect(toy.driver.read { $0.requests.keys.sorted() } == ["b"])
         connection.receive("= b in time")
         #expect(await long.value == .success("in time"))
         #expect(toy.driver.nextDeadline == toy.driver.read { $0.nextDeadline })
     }
 
-    @Test func `the connections end answers everybody`() async {
+    @Test func `the end of the connection fails all waiting callers`() async {
         let toy = Toy()
         let connection = toy.connect()
-        let (first, second) = (await toy.ask("a"), await toy.ask("b", limit: .seconds(100)))
+        let (first, second) = (await toy.request("a"), await toy.request("b", limit: .seconds(100)))
         connection.end(.peer(.policyViolation, "no"))
         for task in [first, second] { #expect(await task.value == .failure(.ended(.peer(.policyViolation, "no")))) }
         #expect(toy.driver.nextDeadline == nil)
     }
 
-    @Test func `a thousand callers get their own answers`() async {
+    @Test func `a thousand callers receive their own results`() async {
         let toy = Toy()
         let connection = toy.connect()
         var tasks: [Task<Result<String, ToySession.Failure>, Never>] = []
-        for number in 0..<1000 { tasks.append(await toy.ask("\(number)", limit: .seconds(number % 2 == 0 ? 50 : 5))) }
-        connection.receive((0..<1000).reversed().filter { $0 % 4 == 0 }.map { "= \($0) answer-\($0)" })
+        for number in 0..<1000 { tasks.append(await toy.request("\(number)", limit: .seconds(number % 2 == 0 ? 50 : 5))) }
+        connection.receive((0..<1000).reversed().filter { $0 % 4 == 0 }.map { "= \($0) response-\($0)" })
         toy.clock.advance(by: .seconds(5))
         toy.driver.stop()
         for (number, task) in tasks.enumerated() {
             let expected: Result<String, ToySession.Failure> =
-                if number % 4 == 0 { .success("answer-\(number)") } else if number % 2 == 1 { .failure(.timedOut(.seconds(5))) } else {
+                if number % 4 == 0 { .success("response-\(number)") } else if number % 2 == 1 { .failure(.timedOut(.seconds(5))) } else {
                     .failure(.ended(.requested))
                 }
             #expect(await task.value == expected)
         }
     }
 
-    // MARK: Listeners
+    // MARK: Consumers
 
-    @Test func `events come in order to those who listen`() async {
+    @Test func `consumers receive the events of their topic in order`() async {
         let toy = Toy()
         let connection = toy.connect()
-        let (news, again, sport) = (toy.listen("news"), toy.listen("news"), toy.listen("sport"))
+        let (news, again, sport) = (toy.events("news"), toy.events("news"), toy.events("sport"))
         connection.receive("@ news 1", "@ sport 2", "@ news 3", "@ weather 4")
         connection.receive("@ news 5")
         #expect(await news.pending() == ["1", "3", "5"])
@@ -169,10 +186,10 @@ import Testing
         #expect(await sport.pending() == ["2"])
     }
 
-    @Test func `a full listener loses alone and it is counted`() async {
+    @Test func `a full consumer drops events without affecting others`() async {
         let toy = Toy()
         let connection = toy.connect()
-        let (small, large) = (toy.listen("news", .dropOldest(2)), toy.listen("news"))
+        let (small, large) = (toy.events("news", .dropOldest(2)), toy.events("news"))
         connection.receive((1...5).map { "@ news \($0)" })
         #expect(small.dropped == 3 && large.dropped == 0)
         #expect(toy.driver.counters.eventsDropped == 3)
@@ -180,10 +197,10 @@ import Testing
         #expect(await large.pending().count == 5)
     }
 
-    @Test func `a listener that is full pauses reading and draining it resumes`() async {
+    @Test func `a full consumer pauses reading and draining it resumes reading`() async {
         let toy = Toy()
         let connection = toy.connect()
-        let (first, second) = (toy.listen("news", .pauseReading(2)), toy.listen("news", .pauseReading(3)))
+        let (first, second) = (toy.events("news", .pauseReading(2)), toy.events("news", .pauseReading(3)))
         connection.receive("@ news 1")
         #expect(connection.calls.all == [])
         connection.receive("@ news 2")
@@ -191,22 +208,22 @@ import Testing
         connection.receive("@ news 3")
         #expect(connection.calls.all == [.pause])
         #expect(await first.pending() == ["1", "2", "3"])
-        // The other one is full still.
+        // The other consumer is still full.
         #expect(connection.calls.all == [.pause])
         #expect(await second.pending().count == 3)
         #expect(connection.calls.all == [.pause, .resume, .flush])
         #expect(toy.driver.read { $0.readings } == [true, false])
         connection.receive("@ news 4", "@ news 5")
         #expect(connection.calls.all.last == .pause)
-        // Silence is not held against a peer that is not listened to.
+        // The heartbeat is suspended while reading is paused.
         toy.clock.advance(by: .seconds(1000))
         #expect(connection.calls.all.last == .pause)
     }
 
-    @Test func `a new connection is read though a listener of the old one is full`() async {
+    @Test func `a new connection is read although a consumer is still full`() async {
         let toy = Toy()
         let old = toy.connect()
-        let events = toy.listen("news", .pauseReading(1))
+        let events = toy.events("news", .pauseReading(1))
         old.receive("@ news 1")
         old.end(.transport(TransportError(.reset, "cut")))
         toy.clock.advance(by: .seconds(1))
@@ -221,21 +238,21 @@ import Testing
         #expect(old.calls.all.contains(.resume) == false)
     }
 
-    @Test func `a full listener that is dropped lets reading go on`() {
+    @Test func `releasing a full sequence resumes reading`() {
         let toy = Toy()
         let connection = toy.connect()
-        var events: EventSequence<String>? = toy.listen("news", .pauseReading(1))
+        var events: EventSequence<String>? = toy.events("news", .pauseReading(1))
         connection.receive("@ news 1")
         #expect(events?.dropped == 0 && connection.calls.all == [.pause])
         events = nil
         #expect(connection.calls.all == [.pause, .resume, .flush])
-        #expect(toy.driver.read { $0.listenerCount } == 0)
+        #expect(toy.driver.read { $0.consumerCount } == 0)
     }
 
-    @Test func `a full listener that is ended lets reading go on`() async {
+    @Test func `ending a full consumer resumes reading`() async {
         let toy = Toy()
         let connection = toy.connect()
-        let events = toy.listen("news", .pauseReading(1))
+        let events = toy.events("news", .pauseReading(1))
         connection.receive("@ news 1")
         connection.receive("end news")
         #expect(connection.calls.all == [.pause, .resume, .flush])
@@ -243,43 +260,43 @@ import Testing
         #expect(await events.pending() == ["1"])
     }
 
-    @Test func `a listener that is ended while its consumer takes the last batch lets reading go on`() {
+    @Test func `ending a consumer while it takes the last batch resumes reading`() {
         let toy = Toy()
         let connection = toy.connect()
-        let (events, others) = (toy.listen("news", .pauseReading(1)), toy.listen("sport", .pauseReading(1)))
+        let (events, others) = (toy.events("news", .pauseReading(1)), toy.events("sport", .pauseReading(1)))
         connection.receive("@ news 1")
-        // The consumer's two steps, with the end of the listener between them.
+        // The two steps of taking a batch, with the end of the consumer between them.
         var batch = EventBuffer<String>.Batch()
-        let wasFull = events.listener.buffer.take(into: &batch)
+        let wasFull = events.consumer.buffer.take(into: &batch)
         connection.receive("end news")
-        if wasFull { events.listener.drained() }
+        if wasFull { events.consumer.drained() }
         #expect(connection.calls.all == [.pause, .resume, .flush])
         connection.receive("@ sport 1")
-        #expect(others.listener.buffer.take(into: &batch))
-        others.listener.drained()
+        #expect(others.consumer.buffer.take(into: &batch))
+        others.consumer.drained()
         #expect(connection.calls.all.suffix(3) == [.pause, .resume, .flush])
     }
 
-    @Test func `a listener that fills up again while it is being drained still pauses`() {
+    @Test func `a consumer that fills up again while it is drained keeps reading paused`() {
         let toy = Toy()
         let connection = toy.connect()
-        let events = toy.listen("news", .pauseReading(1))
+        let events = toy.events("news", .pauseReading(1))
         connection.receive("@ news 1")
         var batch = EventBuffer<String>.Batch()
-        #expect(events.listener.buffer.take(into: &batch))
+        #expect(events.consumer.buffer.take(into: &batch))
         connection.receive("@ news 2")
-        events.listener.drained()
+        events.consumer.drained()
         #expect(connection.calls.all == [.pause])
         batch = EventBuffer<String>.Batch()
-        #expect(events.listener.buffer.take(into: &batch))
-        events.listener.drained()
+        #expect(events.consumer.buffer.take(into: &batch))
+        events.consumer.drained()
         #expect(connection.calls.all == [.pause, .resume, .flush])
     }
 
-    @Test func `the end finishes the connections listeners and leaves the clients`() async {
+    @Test func `the end of the connection finishes its consumers but not those of the client`() async {
         let toy = Toy()
         let connection = toy.connect()
-        let (mortal, lasting) = (toy.listen("news"), toy.listen("news", .standard, .client))
+        let (mortal, lasting) = (toy.events("news"), toy.events("news", .standard, .client))
         connection.receive("@ news 1")
         connection.end(.peer(.policyViolation, "no"))
         #expect(mortal.endReason == .closed(.peer(.policyViolation, "no")) && lasting.endReason == nil)
@@ -288,12 +305,12 @@ import Testing
         #expect(await lasting.pending() == ["1", "2"])
         toy.driver.shutDown()
         #expect(lasting.endReason == .ended)
-        #expect(toy.driver.read { $0.listenerCount } == 0)
+        #expect(toy.driver.read { $0.consumerCount } == 0)
     }
 
     // MARK: Work
 
-    @Test func `work begins outside the lock and its result comes back`() {
+    @Test func `work starts outside the lock and its result reaches the machine`() {
         let begun = EventRecorder<String>()
         let toy = Toy(perform: { work, finished in
             begun.record(work)
@@ -306,7 +323,7 @@ import Testing
         #expect(connection.calls.all == [.enqueue("done a-result"), .flush, .enqueue("done b-result"), .flush])
     }
 
-    @Test func `work that is taken back before it begins never begins`() {
+    @Test func `work that is cancelled before it starts never starts`() {
         let begun = EventRecorder<String>()
         let toy = Toy(perform: { work, _ in
             begun.record(work)
@@ -316,7 +333,7 @@ import Testing
         #expect(begun.all == [])
     }
 
-    @Test func `work that is taken back is cancelled and its late result is not used`() {
+    @Test func `the late result of cancelled work is ignored`() {
         let (late, cancelled) = (EventRecorder<@Sendable (String) -> Void>(), EventRecorder<String>())
         let toy = Toy(perform: { work, finished in
             late.record(finished)
@@ -331,9 +348,9 @@ import Testing
         #expect(toy.driver.read { $0.results } == [])
     }
 
-    @Test func `work that is taken back while it begins is cancelled`() {
+    @Test func `work that is cancelled while it starts is cancelled`() {
         let cancelled = EventRecorder<String>()
-        let connections = EventRecorder<HandConnection>()
+        let connections = EventRecorder<ManualConnection>()
         let toy = Toy(perform: { work, _ in
             connections.all[0].receive("undo")
             return { cancelled.record(work) }
@@ -344,7 +361,7 @@ import Testing
         #expect(cancelled.all == ["a"])
     }
 
-    @Test func `a result counts once`() {
+    @Test func `only the first result of work is used`() {
         let late = EventRecorder<@Sendable (String) -> Void>()
         let toy = Toy(perform: { _, finished in
             late.record(finished)
@@ -358,7 +375,7 @@ import Testing
 
     // MARK: Stopping
 
-    @Test func `stopping is final in every state`() {
+    @Test func `stopping ends the session in every state`() {
         let states: [(String, (Toy) -> Void)] = [
             ("idle", { _ in }),
             ("opening", { $0.driver.start() }),
@@ -376,7 +393,7 @@ import Testing
         for (name, reach) in states {
             let toy = Toy()
             reach(toy)
-            let events = toy.listen("news")
+            let events = toy.events("news")
             let isOver = name == "closing" || name == "closed"
             toy.driver.stop()
             #expect(events.endReason == (isOver ? nil : .closed(.requested)), "\(name)")
@@ -388,7 +405,7 @@ import Testing
         }
     }
 
-    @Test func `a goodbye that is never answered is given up`() {
+    @Test func `a close without a response is abandoned after the close timeout`() {
         let toy = Toy()
         let connection = toy.connect()
         toy.driver.stop()
@@ -397,7 +414,7 @@ import Testing
         #expect(connection.calls.all == [.abandon])
     }
 
-    @Test func `starting while the goodbye is under way takes a new connection`() {
+    @Test func `starting while the old connection is closing opens a new one`() {
         let toy = Toy()
         let old = toy.connect()
         toy.driver.stop()
@@ -410,42 +427,42 @@ import Testing
 
     // MARK: Time
 
-    @Test func `a deadline that moves later is not armed anew`() {
+    @Test func `a deadline that moves later does not reschedule the timer`() {
         let toy = Toy()
         let connection = toy.connect()
-        let before = toy.time.wishes.all.count
+        let before = toy.time.scheduled.all.count
         for _ in 0..<1000 { connection.receive("@ news 1") }
-        #expect(toy.time.wishes.all.count == before)
+        #expect(toy.time.scheduled.all.count == before)
     }
 
-    @Test func `an old wake up finds nothing due and arms again`() {
+    @Test func `a timer that fires early is rescheduled`() {
         let toy = Toy()
         let connection = toy.connect()
-        // Until the opening's deadline was to come; then once for the heartbeat's.
+        // The timer was scheduled for the open timeout, and has been rescheduled for the heartbeat.
         toy.clock.advance(by: .seconds(59))
         connection.receive("@ news 1")
-        let before = toy.time.wishes.all.count
+        let before = toy.time.scheduled.all.count
         toy.clock.advance(by: .seconds(59))
-        #expect(toy.time.wishes.all.count == before + 1)
+        #expect(toy.time.scheduled.all.count == before + 1)
         #expect(connection.calls.all == [])
         toy.clock.advance(by: .seconds(1))
         #expect(connection.calls.all == [.enqueue("."), .flush])
     }
 
-    @Test func `a deadline that comes earlier is armed at once`() async {
+    @Test func `a deadline that moves earlier reschedules the timer`() async {
         let toy = Toy()
         _ = toy.connect()
-        let before = toy.time.wishes.all.count
-        let task = await toy.ask("a", limit: .seconds(1))
-        #expect(toy.time.wishes.all.count == before + 1)
-        #expect(toy.time.wishes.all.last == .some(Instant(nanoseconds: 1_000_000_000)))
+        let before = toy.time.scheduled.all.count
+        let task = await toy.request("a", limit: .seconds(1))
+        #expect(toy.time.scheduled.all.count == before + 1)
+        #expect(toy.time.scheduled.all.last == .some(Instant(nanoseconds: 1_000_000_000)))
         toy.driver.stop()
         _ = await task.value
     }
 
-    // MARK: Calling back
+    // MARK: Reentrancy
 
-    @Test func `what runs foreign code runs outside the lock`() {
+    @Test func `code outside the driver is called without the lock`() {
         let drivers = EventRecorder<SessionDriver<ToySession>>()
         let seen = EventRecorder<Bool>()
         let look: @Sendable () -> Void = { seen.record(drivers.all.first?.read { $0.isConnected } ?? false) }
@@ -459,34 +476,34 @@ import Testing
         drivers.record(toy.driver)
         let connection = toy.connect()
         connection.receive("do a")
-        toy.driver.step { machine, _, effects in machine.say("b", &effects) }
-        // The log's line, the work, its result's flush, and the flush of what was said.
+        toy.driver.step { machine, _, effects in machine.send("b", &effects) }
+        // The log message, the work, the flush of its result, and the flush of the sent message.
         #expect(seen.all == [false, true, true, true])
-        // The driver has the closure that has the driver.
+        // Breaks the reference cycle between the driver and the closure.
         _ = drivers.take()
     }
 
-    @Test func `a transport that answers from within flush is followed`() async throws {
+    @Test func `a transport may deliver a response during flush`() async throws {
         let toy = Toy(whenFlushed: { connection in
             for case .enqueue(let line) in connection.calls.take() where line.hasPrefix("? ") {
-                connection.receive("= \(line.dropFirst(2)) at-once")
+                connection.receive("= \(line.dropFirst(2)) ok")
             }
         })
         _ = toy.connect()
         for number in 0..<3 {
-            let answer = try await toy.driver.awaitResult { $0.ask("\(number)", $1, &$3) }
-            #expect(answer == "at-once")
+            let response = try await toy.driver.awaitResult { $0.request("\(number)", $1, &$3) }
+            #expect(response == "ok")
         }
     }
 
     @Test func `a consumer may call back into the driver`() async throws {
         let toy = Toy()
         let connection = toy.connect()
-        let events = toy.listen("news", .pauseReading(1))
+        let events = toy.events("news", .pauseReading(1))
         connection.receive("@ news 1", "@ news 2")
         for await event in events {
-            toy.driver.step { machine, _, effects in machine.say("seen \(event)", &effects) }
-            let nested = toy.listen("nested")
+            toy.driver.step { machine, _, effects in machine.send("seen \(event)", &effects) }
+            let nested = toy.events("nested")
             connection.receive("@ nested \(event)")
             #expect(await nested.pending() == [event])
             if event == "2" { toy.driver.stop() }
@@ -495,13 +512,13 @@ import Testing
         #expect(connection.calls.all.contains(.enqueue("seen 2")))
     }
 
-    @Test func `the driver is gone when its owner and its connection are`() {
+    @Test func `the driver is deallocated after its owner and its connection`() {
         weak var driver: SessionDriver<ToySession>?
         do {
             let toy = Toy()
             driver = toy.driver
             let connection = toy.connect()
-            let events = toy.listen("news")
+            let events = toy.events("news")
             connection.receive("@ news 1")
             toy.driver.shutDown()
             connection.end(.requested)
@@ -512,14 +529,14 @@ import Testing
 
     // MARK: Threads
 
-    @Test func `threads that send receive listen and ask do not get in each others way`() async {
+    @Test func `threads can send and receive and subscribe and wait concurrently`() async {
         let toy = Toy(whenFlushed: { connection in
             for case .enqueue(let line) in connection.calls.take() where line.hasPrefix("? ") {
                 connection.receive("= \(line.dropFirst(2)) ok")
             }
         })
         let connection = toy.connect()
-        let (all, bounded) = (toy.listen("news", .dropNewest(1_000_000)), toy.listen("news", .pauseReading(8)))
+        let (all, bounded) = (toy.events("news", .dropNewest(1_000_000)), toy.events("news", .pauseReading(8)))
         await withTaskGroup(of: Int.self) { group in
             group.addTask {
                 for number in 0..<2000 { connection.receive("@ news \(number)", "@ sport \(number)") }
@@ -527,18 +544,18 @@ import Testing
                 return 0
             }
             group.addTask {
-                for number in 0..<500 { toy.driver.step { machine, _, effects in machine.say("line \(number)", &effects) } }
+                for number in 0..<500 { toy.driver.step { machine, _, effects in machine.send("line \(number)", &effects) } }
                 return 0
             }
             group.addTask {
                 for number in 0..<300 {
-                    let answer = try? await toy.driver.awaitResult { $0.ask("q\(number)", $1, &$3) }
-                    #expect(answer == "ok")
+                    let response = try? await toy.driver.awaitResult { $0.request("q\(number)", $1, &$3) }
+                    #expect(response == "ok")
                 }
                 return 0
             }
             group.addTask {
-                for _ in 0..<300 { _ = await toy.listen("sport", .pauseReading(1)).pending() }
+                for _ in 0..<300 { _ = await toy.events("sport", .pauseReading(1)).pending() }
                 return 0
             }
             for sequence in [all, bounded] {

@@ -2,7 +2,7 @@ import RealtimeCore
 import Testing
 
 @Suite struct SmallDictionaryTests {
-    @Test func `it keeps what a dictionary keeps`() {
+    @Test func `random changes have the same effect as on a dictionary`() {
         var generator = SplitMix64(seed: 7)
         var small = SmallDictionary<Int, Int>()
         var expected: [Int: Int] = [:]
@@ -20,7 +20,7 @@ import Testing
         }
     }
 
-    @Test func `a value is let go when its key is removed`() {
+    @Test func `removing a key releases its value`() {
         final class Token {}
         var small = SmallDictionary<Int, Token>()
         weak var first: Token?

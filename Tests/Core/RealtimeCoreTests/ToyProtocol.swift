@@ -2,16 +2,18 @@ import RealtimeSystem
 import RealtimeCore
 import RealtimeTesting
 
-/// A protocol of lines, made up for these tests: if the driver runs it, the driver knows nothing of any other.
+/// A line-based protocol for tests. It shows that the driver doesn't depend on a real protocol.
 ///
 /// ```
-/// server:  hello              the greeting
-///          = KEY words        an answer
-///          @ TOPIC words      an event
-///          end TOPIC          nothing more on this topic
-///          do WORK            something that takes its time
-///          undo               …is not wanted any more
-/// client:  ? KEY  ask KEY's answer;  .  a ping;  done RESULT
+/// server:  hello              completes the handshake
+///          = KEY text         the response to a request
+///          @ TOPIC text       an event
+///          end TOPIC          the last event of a topic
+///          do WORK            starts asynchronous work
+///          undo               cancels the last work
+/// client:  ? KEY              a request
+///          .                  a ping
+///          done RESULT        the result of work
 /// ```
 struct ToySession: ReconnectingSession {
     enum Failure: Error, Hashable { case cancelled, timedOut(Duration), ended(CloseReason) }
@@ -24,11 +26,12 @@ struct ToySession: ReconnectingSession {
     var connection: ConnectionStateMachine
     let request = WebSocketRequest(Endpoint(scheme: "ws", host: "toy", port: 80))
     let heartbeat: HeartbeatPolicy
-    private(set) var questions: [String: WaiterID] = [:]
+    private(set) var requests: [String: WaiterID] = [:]
     private var topics: [String: Int] = [:]
-    private var listeners: [[ConsumerID]] = []
+    private var routes: [[ConsumerID]] = []
     private(set) var results: [String] = []
     private(set) var readings: [Bool] = []
+    private(set) var nextAttempts: [NextAttempt] = []
     private var lastWork: UInt64 = 0
 
     init(_ change: (inout ConnectionPolicy) -> Void = { _ in }) {
@@ -61,28 +64,29 @@ struct ToySession: ReconnectingSession {
         }
     }
 
-    mutating func lost(_ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>) {
-        for waiter in self.questions.values.sorted(by: { $0.rawValue < $1.rawValue }) {
+    mutating func lost(_ reason: CloseReason, then next: NextAttempt, now: Instant, _ effects: inout Effects<Self>) {
+        self.nextAttempts.append(next)
+        for waiter in self.requests.values.sorted(by: { $0.rawValue < $1.rawValue }) {
             effects.commands.append(.resume(waiter, .failure(.ended(reason))))
         }
-        self.questions = [:]
+        self.requests = [:]
     }
 
     mutating func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, now: Instant, _ effects: inout Effects<Self>) {
         guard self.connection.received(id, now: now) else { return }
         for message in batch.messages where message.kind == .text {
-            let words = String(decoding: message.bytes, as: UTF8.self).split(separator: " ", maxSplits: 2).map(String.init)
-            switch (words.first, words.count) {
+            let fields = String(decoding: message.bytes, as: UTF8.self).split(separator: " ", maxSplits: 2).map(String.init)
+            switch (fields.first, fields.count) {
             case ("hello", 1): _ = self.connection.ready(id, self.heartbeat, now: now)
             case ("=", 3):
-                if let waiter = self.questions.removeValue(forKey: words[1]) {
-                    effects.commands.append(.resume(waiter, .success(words[2])))
+                if let waiter = self.requests.removeValue(forKey: fields[1]) {
+                    effects.commands.append(.resume(waiter, .success(fields[2])))
                 }
-            case ("@", 3): self.deliver(words[2], words[1], &effects)
-            case ("end", 2): effects.commands.append(.endConsumers(self.topics[words[1]].map { self.listeners[$0] } ?? [], .ended))
+            case ("@", 3): self.deliver(fields[2], fields[1], &effects)
+            case ("end", 2): effects.commands.append(.endConsumers(self.topics[fields[1]].map { self.routes[$0] } ?? [], .ended))
             case ("do", 2):
                 self.lastWork += 1
-                effects.commands.append(.work(self.lastWorkID, words[1]))
+                effects.commands.append(.work(self.lastWorkID, fields[1]))
             case ("undo", 1): effects.commands.append(.cancel(self.lastWorkID))
             default: effects.counters.messagesIgnored += 1
             }
@@ -90,7 +94,7 @@ struct ToySession: ReconnectingSession {
     }
 
     private func deliver(_ event: String, _ topic: String, _ effects: inout Effects<Self>) {
-        guard let index = self.topics[topic], !self.listeners[index].isEmpty else { return }
+        guard let index = self.topics[topic], !self.routes[index].isEmpty else { return }
         effects.deliveries.append(event)
         effects.runs.append(Effects<Self>.Run(EventRoute(rawValue: index), end: effects.deliveries.count))
     }
@@ -108,55 +112,55 @@ struct ToySession: ReconnectingSession {
     mutating func timeout(now: Instant, _ effects: inout Effects<Self>) { self.connectionTimeout(now: now, &effects) }
 
     mutating func cancelled(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>) {
-        for (key, other) in self.questions where other == waiter { self.questions[key] = nil }
+        for (key, other) in self.requests where other == waiter { self.requests[key] = nil }
     }
 
-    func consumers(on route: EventRoute) -> [ConsumerID] { self.listeners[route.rawValue] }
+    func consumers(on route: EventRoute) -> [ConsumerID] { self.routes[route.rawValue] }
 
-    mutating func consumerGone(_ listener: ConsumerID) {
-        for index in self.listeners.indices { self.listeners[index].removeAll { $0 == listener } }
+    mutating func consumerGone(_ consumer: ConsumerID) {
+        for index in self.routes.indices { self.routes[index].removeAll { $0 == consumer } }
     }
 
-    // MARK: Its users
+    // MARK: Callers
 
-    mutating func listen(_ id: ConsumerID, to topic: String) {
+    mutating func subscribe(_ id: ConsumerID, to topic: String) {
         if self.topics[topic] == nil {
-            self.topics[topic] = self.listeners.count
-            self.listeners.append([])
+            self.topics[topic] = self.routes.count
+            self.routes.append([])
         }
-        self.listeners[self.topics[topic]!].append(id)
+        self.routes[self.topics[topic]!].append(id)
     }
 
-    mutating func ask(_ key: String, _ waiter: WaiterID, _ effects: inout Effects<Self>) {
+    mutating func request(_ key: String, _ waiter: WaiterID, _ effects: inout Effects<Self>) {
         guard let id = self.connection.connected else { return effects.commands.append(.resume(waiter, .failure(.ended(.requested)))) }
-        self.questions[key] = waiter
+        self.requests[key] = waiter
         effects.commands.append(.send(id, .text("? \(key)")))
     }
 
-    func say(_ line: String, _ effects: inout Effects<Self>) {
+    func send(_ line: String, _ effects: inout Effects<Self>) {
         if let id = self.connection.connected { effects.commands.append(.send(id, .text(line))) }
     }
 
-    var listenerCount: Int { self.listeners.reduce(0) { $0 + $1.count } }
+    var consumerCount: Int { self.routes.reduce(0) { $0 + $1.count } }
 }
 
-/// A transport whose every connection is moved by the test, and which notes what it was told.
-final class HandTransport: WebSocketTransport {
-    let made = EventRecorder<HandConnection>()
-    private let whenFlushed: @Sendable (HandConnection) -> Void
+/// A transport whose connections are controlled by the test and record the calls of their methods.
+final class ManualTransport: WebSocketTransport {
+    let made = EventRecorder<ManualConnection>()
+    private let whenFlushed: @Sendable (ManualConnection) -> Void
 
-    init(whenFlushed: @escaping @Sendable (HandConnection) -> Void = { _ in }) {
+    init(whenFlushed: @escaping @Sendable (ManualConnection) -> Void = { _ in }) {
         self.whenFlushed = whenFlushed
     }
 
     func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
-        let connection = HandConnection(id, events, self.whenFlushed)
+        let connection = ManualConnection(id, events, self.whenFlushed)
         self.made.record(connection)
         return connection
     }
 }
 
-final class HandConnection: WebSocketConnection {
+final class ManualConnection: WebSocketConnection {
     enum Call: Hashable, Sendable {
         case open, flush, pause, resume, abandon
         case enqueue(String)
@@ -166,9 +170,9 @@ final class HandConnection: WebSocketConnection {
     let id: ConnectionID
     let calls = EventRecorder<Call>()
     private let events: Lock<(any WebSocketEvents)?>
-    private let whenFlushed: @Sendable (HandConnection) -> Void
+    private let whenFlushed: @Sendable (ManualConnection) -> Void
 
-    init(_ id: ConnectionID, _ events: any WebSocketEvents, _ whenFlushed: @escaping @Sendable (HandConnection) -> Void) {
+    init(_ id: ConnectionID, _ events: any WebSocketEvents, _ whenFlushed: @escaping @Sendable (ManualConnection) -> Void) {
         self.id = id
         self.events = Lock(events)
         self.whenFlushed = whenFlushed
@@ -186,66 +190,66 @@ final class HandConnection: WebSocketConnection {
         self.whenFlushed(self)
     }
 
-    // MARK: What the test makes of it
+    // MARK: Control by the test
 
-    /// Open, and greeted.
+    /// Opens the connection and completes the handshake.
     func connect() {
         self.events.withLock { $0 }?.opened(self.id, head: HTTPResponseHead(status: 101))
         self.receive("hello")
     }
 
-    /// One read that brought these lines.
+    /// Delivers lines that arrived in one read.
     func receive(_ lines: String...) { self.receive(lines) }
 
     func receive(_ lines: [String]) {
         self.events.withLock { $0 }?.received(self.id, MessageBatch(lines.map { WebSocketMessage.text($0) }))
     }
 
-    /// Nothing more comes.
-    func forget() { self.events.withLock { $0 = nil } }
+    /// Releases the receiver of events.
+    func releaseEvents() { self.events.withLock { $0 = nil } }
 
     func end(_ reason: CloseReason) { self.events.withLock { $0.take() }?.closed(self.id, reason) }
 }
 
-/// A clock that counts how often it was asked to wake somebody.
-final class CountingTime: TimeSource {
+/// A manual clock that records the calls of `schedule`.
+final class RecordingTime: TimeSource {
     let clock = ManualClock()
-    let wishes = EventRecorder<Instant?>()
+    let scheduled = EventRecorder<Instant?>()
 
     var now: Instant { self.clock.now }
 
     func schedule(_ client: any TimerClient, at instant: Instant?) {
-        self.wishes.record(instant)
+        self.scheduled.record(instant)
         self.clock.schedule(client, at: instant)
     }
 }
 
-/// A driver that runs the toy protocol, with everything around it in the test's hand.
+/// A driver that runs the toy protocol, in an environment controlled by the test.
 final class Toy: Sendable {
-    let time = CountingTime()
-    let transport: HandTransport
+    let time = RecordingTime()
+    let transport: ManualTransport
     let driver: SessionDriver<ToySession>
 
     init(
-        log: LogSink = .none, whenFlushed: @escaping @Sendable (HandConnection) -> Void = { _ in },
+        log: LogSink = .none, whenFlushed: @escaping @Sendable (ManualConnection) -> Void = { _ in },
         policy: (inout ConnectionPolicy) -> Void = { _ in },
         perform: @escaping SessionDriver<ToySession>.Dependencies.Perform = { _, _ in nil }
     ) {
-        self.transport = HandTransport(whenFlushed: whenFlushed)
+        self.transport = ManualTransport(whenFlushed: whenFlushed)
         self.driver = SessionDriver(
             ToySession(policy), in: .init(transport: self.transport, time: self.time, log: log, subsystem: "toy", perform: perform))
     }
 
-    /// A connection that is left open would keep the driver, and the driver it.
+    /// An open connection and the driver retain each other.
     deinit {
-        for connection in self.transport.made.all { connection.forget() }
+        for connection in self.transport.made.all { connection.releaseEvents() }
     }
 
     var clock: ManualClock { self.time.clock }
-    var connection: HandConnection { self.transport.made.all.last! }
+    var connection: ManualConnection { self.transport.made.all.last! }
 
-    /// Started, open and greeted; what the connection was told until then is forgotten.
-    func connect() -> HandConnection {
+    /// Starts the driver, connects it, and discards the recorded calls.
+    func connect() -> ManualConnection {
         self.driver.start()
         let connection = self.connection
         connection.connect()
@@ -253,24 +257,24 @@ final class Toy: Sendable {
         return connection
     }
 
-    func listen(_ topic: String, _ policy: BufferPolicy = .standard, _ lifetime: ConsumerLifetime = .connection) -> EventSequence<String> {
+    func events(_ topic: String, _ policy: BufferPolicy = .standard, _ lifetime: ConsumerLifetime = .connection) -> EventSequence<String> {
         self.driver.makeSequence(policy, lifetime: lifetime) {
             $1.append(contentsOf: $0)
         } register: { machine, id, _ in
-            machine.listen(id, to: topic)
+            machine.subscribe(id, to: topic)
         }
     }
 
-    /// Asks in a task of its own, and returns once the question is in the machine's hands.
-    func ask(_ key: String, limit: Duration? = nil) async -> Task<Result<String, ToySession.Failure>, Never> {
+    /// Sends a request in a task of its own, and returns when the machine has received the request.
+    func request(_ key: String, limit: Duration? = nil) async -> Task<Result<String, ToySession.Failure>, Never> {
         let task = Task { [driver] () -> Result<String, ToySession.Failure> in
             do throws(ToySession.Failure) {
-                return .success(try await driver.awaitResult(limit: limit) { $0.ask(key, $1, &$3) })
+                return .success(try await driver.awaitResult(limit: limit) { $0.request(key, $1, &$3) })
             } catch {
                 return .failure(error)
             }
         }
-        while self.driver.read({ $0.questions[key] == nil }) { await Task.yield() }
+        while self.driver.read({ $0.requests[key] == nil }) { await Task.yield() }
         return task
     }
 }

@@ -167,7 +167,7 @@ final class Probe: WebSocketEvents {
                     state.waiting = wakeUp
                     return true
                 }
-            } withdraw: {
+            } onCancel: {
                 self.state.withLock { $0.waiting.take() }
             }
             if Task.isCancelled { return .closed(.transport(TransportError(.cancelled, "the test's time is up"))) }

@@ -1,5 +1,7 @@
-// The public names that packages used beside this one declare most prominently. A file that imports this module and one of the
-// package's compiles only if the package brings none of these names with it.
+// swift-format-ignore-file: AllPublicDeclarationsHaveDocumentation
+
+// Names of public types in packages that are often used together with this one. A file that imports this module and a module of the
+// package compiles only if the package exports none of these names.
 
 // swift-nio
 public struct ByteBuffer { public init() {} }

@@ -4,16 +4,16 @@ import Processes
 import Foundation
 import RealtimeCore
 
-/// A real third-party server or client, in a process of its own.
+/// A third-party server or client in a process of its own.
 ///
-/// `REALTIME_PEERS` names the command that starts them: `$REALTIME_PEERS NAME --option value …`. A server prints one
-/// line of JSON with `ready`, `port` and `url`; a client answers each line of JSON with `done`, and says `event` by
-/// itself. Both end with their standard input.
+/// `REALTIME_PEERS` is the command that starts a peer: `$REALTIME_PEERS NAME --option value …`. A server prints one line of JSON with
+/// `ready`, `port` and `url`. A client responds to each line of JSON with a line that contains `done`, and prints lines with `event` as
+/// events occur. Both exit when their standard input is closed.
 package final class Peer: Sendable {
     package static let command = ProcessInfo.processInfo.environment["REALTIME_PEERS"].flatMap { $0.isEmpty ? nil : $0 }
 
-    /// Why the tests with peers are skipped.
-    package static let absence = "set REALTIME_PEERS to the command that starts real third-party peers"
+    /// The reason for skipping tests with peers.
+    package static let skipReason = "set REALTIME_PEERS to the command that starts real third-party peers"
 
     package struct Failure: Error, CustomStringConvertible {
         package var description: String
@@ -22,10 +22,10 @@ package final class Peer: Sendable {
     private struct State: Sendable {
         var lines: [JSONValue] = []
         var hasEnded = false
-        var waiting: [WakeUp] = []
+        var waiting = WaitingTasks()
     }
 
-    /// What it said. The thread that reads holds this and not the peer, which ends when nobody wants it any more.
+    /// The output of the process. The reading thread retains this instead of the peer, whose release ends the process.
     private final class Output: Sendable {
         let state = Lock(State())
     }
@@ -37,10 +37,10 @@ package final class Peer: Sendable {
 
     package init(_ name: String, _ options: [String] = []) throws {
         self.name = name
-        guard let command = Self.command else { throw Failure(description: Self.absence) }
+        guard let command = Self.command else { throw Failure(description: Self.skipReason) }
         let process = try ChildProcess([command, name] + options, errors: .discarded)
         self.process = process
-        // A plain thread: reading blocks, and the task pool is not for that.
+        // A thread of its own, because reading blocks.
         Thread.detachNewThread { [output] in
             Self.read(process, output)
             process.waitForEnd()
@@ -49,10 +49,10 @@ package final class Peer: Sendable {
 
     deinit { self.stop() }
 
-    /// Ends it, as it does by itself when the tests end before it.
+    /// Ends the process by closing its standard input.
     package func stop() { self.process.endInput() }
 
-    /// Ends it and waits until it has: its port is free then.
+    /// Ends the process and waits for its exit, after which its port is free.
     package func stopped() async throws {
         self.stop()
         do {
@@ -62,10 +62,10 @@ package final class Peer: Sendable {
         }
     }
 
-    /// What a server says when it listens.
+    /// Waits until a server is listening, and returns the line with its port and URL.
     package func ready() async throws -> JSONValue { try await self.line { $0["ready"]?.bool == true } }
 
-    /// Asks a client to do something, and returns its answer.
+    /// Sends a command to a client, and returns its result.
     @discardableResult
     package func ask(_ command: JSONObject) async throws -> JSONValue {
         let id = self.lastID.withLock { id in
@@ -75,16 +75,17 @@ package final class Peer: Sendable {
         var command = command
         command["id"] = .number(JSONNumber(id))
         self.process.write(String(decoding: JSONValue.object(command).bytes, as: UTF8.self))
-        let answer = try await self.line { $0["id"]?.int == id && $0["done"] != nil }
-        if let error = answer["error"] { throw Failure(description: "\(self.name): \(error)") }
-        return answer["result"] ?? .null
+        let response = try await self.line { $0["id"]?.int == id && $0["done"] != nil }
+        if let error = response["error"] { throw Failure(description: "\(self.name): \(error)") }
+        return response["result"] ?? .null
     }
 
-    /// The next thing that a client says by itself and that fits; what does not fit stays.
-    package func line(where fits: @Sendable (JSONValue) -> Bool) async throws -> JSONValue {
+    /// Waits for the first line that satisfies a predicate and removes it from the output. Other lines are kept.
+    package func line(where predicate: @Sendable (JSONValue) -> Bool) async throws -> JSONValue {
+        let id = WaitingTasks.ID()
         while true {
             let found = self.output.state.withLock { state -> (JSONValue?, Bool) in
-                guard let index = state.lines.firstIndex(where: fits) else { return (nil, state.hasEnded) }
+                guard let index = state.lines.firstIndex(where: predicate) else { return (nil, state.hasEnded) }
                 return (state.lines.remove(at: index), false)
             }
             if let line = found.0 { return line }
@@ -93,18 +94,13 @@ package final class Peer: Sendable {
             await suspend { wakeUp in
                 self.output.state.withLock { state in
                     guard state.lines.count == count, !state.hasEnded, !Task.isCancelled else { return false }
-                    state.waiting.append(wakeUp)
+                    state.waiting.add(id, wakeUp)
                     return true
                 }
-            } withdraw: {
-                // Everybody who waits looks again.
-                for wakeUp in self.output.state.withLock({ state in
-                    defer { state.waiting = [] }
-                    return state.waiting
-                }) { wakeUp.resume() }
-                return nil
+            } onCancel: {
+                self.output.state.withLock { $0.waiting.take(id) }
             }
-            if Task.isCancelled { throw Failure(description: "\(self.name) did not answer in time") }
+            if Task.isCancelled { throw Failure(description: "\(self.name) did not respond in time") }
         }
     }
 
@@ -115,8 +111,7 @@ package final class Peer: Sendable {
             let waiting = output.state.withLock { state in
                 if let value = line.flatMap({ try? JSONValue(parsing: Array($0.utf8)) }) { state.lines.append(value) }
                 if line == nil { state.hasEnded = true }
-                defer { state.waiting = [] }
-                return state.waiting
+                return state.waiting.takeAll()
             }
             for wakeUp in waiting { wakeUp.resume() }
         } while line != nil

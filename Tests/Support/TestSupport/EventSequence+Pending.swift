@@ -1,8 +1,7 @@
 package import RealtimeCore
 
 extension EventSequence {
-    /// What is there now, without waiting for more: the sequence's end is not needed where everything that was to come has
-    /// come. A cancelled task does not wait.
+    /// Returns the buffered events without waiting for more. It iterates in a cancelled task, which doesn't wait.
     package func pending() async -> [Element] {
         let task = Task { [self] in
             withUnsafeCurrentTask { $0?.cancel() }

@@ -1,15 +1,15 @@
 #if canImport(Glibc)
 import Glibc
 
-/// What this process holds: for tests that run in one of their own.
+/// The resources in use by this process. For tests that run in a process of their own.
 package struct ProcessUsage: Sendable, CustomStringConvertible {
     package let descriptors, threads, residentKiB: Int
 
     package static func now() -> ProcessUsage {
-        ProcessUsage(descriptors: self.entries("/proc/self/fd"), threads: self.entries("/proc/self/task"), residentKiB: self.handler())
+        ProcessUsage(descriptors: self.entries("/proc/self/fd"), threads: self.entries("/proc/self/task"), residentKiB: self.residentKiB())
     }
 
-    /// A sanitizer keeps what was freed, and its own memory would be counted as ours.
+    /// Whether a sanitizer is active. It retains freed memory, which makes the memory usage meaningless.
     package static let hasSanitizer = dlsym(nil, "__tsan_init") != nil || dlsym(nil, "__asan_init") != nil
 
     package var description: String { "\(self.descriptors) descriptors, \(self.threads) threads, \(self.residentKiB) KiB" }
@@ -22,8 +22,8 @@ package struct ProcessUsage: Sendable, CustomStringConvertible {
         return count
     }
 
-    /// In whole pages: the C library's own count is not visible from Swift.
-    private static func handler() -> Int {
+    /// The resident memory as reported by the kernel. The C library's statistics aren't visible from Swift.
+    private static func residentKiB() -> Int {
         guard let file = fopen("/proc/self/statm", "r") else { return 0 }
         defer { fclose(file) }
         var line = [CChar](repeating: 0, count: 256)
