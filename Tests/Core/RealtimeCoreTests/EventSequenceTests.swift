@@ -5,7 +5,7 @@ import Testing
 
 private enum Call { case drained, gone }
 
-/// An event fixture that records the calls of its sequence.
+/// An event source that records the calls of its sequence.
 private final class RecordingSource: EventSource {
     private let recorder = EventRecorder<Call>()
     var all: [Call] { self.recorder.all }

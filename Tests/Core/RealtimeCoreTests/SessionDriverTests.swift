@@ -348,7 +348,7 @@ import Testing
         #expect(toy.driver.read { $0.results } == [])
     }
 
-    @Test func `work that is cancelled while it starts is cancelled`() {
+    @Test func `cancelling work while it starts calls its cancellation closure`() {
         let cancelled = EventRecorder<String>()
         let connections = EventRecorder<ManualConnection>()
         let toy = Toy(perform: { work, _ in
