@@ -281,6 +281,26 @@ private final class Fixture: Sendable {
         #expect(losses(fixture.events) == 2 && losses(fixture.handler.events) == 2)
     }
 
+    @Test func `a cut ends connections in the order in which they were opened`() async throws {
+        let fixture = try await Fixture()
+        let ended = EventRecorder<UInt64>()
+        final class Client: WebSocketEvents {
+            let ended: EventRecorder<UInt64>
+            init(_ ended: EventRecorder<UInt64>) { self.ended = ended }
+            func opened(_ id: ConnectionID, head: HTTPResponseHead) {}
+            func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {}
+            func closed(_ id: ConnectionID, _ reason: CloseReason) { self.ended.record(id.rawValue) }
+        }
+        // In an order that differs from that of the identifiers.
+        let ids: [UInt64] = [7, 3, 9, 1, 8, 2]
+        for id in ids {
+            let request = WebSocketRequest(fixture.endpoint)
+            fixture.network.webSocket.makeConnection(request, id: ConnectionID(rawValue: id), events: Client(ended)).open()
+        }
+        fixture.network.cut()
+        #expect(ended.all == ids)
+    }
+
     @Test func `stopping a listener closes its connections and frees its address`() async throws {
         let fixture = try await Fixture()
         _ = fixture.open()

@@ -26,7 +26,9 @@ public final class InMemoryNetwork: Sendable {
         var isRunning = false
         var condition = Condition.up
         var listeners: [Address: InMemoryListener] = [:]
-        var sockets: [ObjectIdentifier: InMemorySocket] = [:]
+        /// The open sockets, numbered in the order in which they were opened.
+        var sockets: [ObjectIdentifier: (number: UInt64, socket: InMemorySocket)] = [:]
+        var lastSocket: UInt64 = 0
         var lastPort = 49151
     }
 
@@ -48,9 +50,10 @@ public final class InMemoryNetwork: Sendable {
         set { self.state.withLock { $0.condition = newValue } }
     }
 
-    /// Ends every connection on both sides with ``TransportError/Code/reset``, without a close frame.
+    /// Ends every connection on both sides with ``TransportError/Code/reset``, without a close frame, in the order in which the connections
+    /// were opened.
     public func cut() {
-        let sockets = self.state.withLock { $0.sockets.values.sorted { $0.id < $1.id } }
+        let sockets = self.state.withLock { $0.sockets.values.sorted { $0.number < $1.number }.map(\.socket) }
         self.submit {
             for socket in sockets { socket.end(.transport(TransportError(.reset, "The connection was reset by InMemoryNetwork.cut()."))) }
         }
@@ -131,7 +134,13 @@ public final class InMemoryNetwork: Sendable {
         self.state.withLock { $0.listeners[Address(host: endpoint.host, port: endpoint.port)] }
     }
 
-    func add(_ socket: InMemorySocket) { self.state.withLock { $0.sockets[ObjectIdentifier(socket)] = socket } }
+    func add(_ socket: InMemorySocket) {
+        self.state.withLock { state in
+            state.lastSocket += 1
+            state.sockets[ObjectIdentifier(socket)] = (state.lastSocket, socket)
+        }
+    }
+
     func remove(_ socket: InMemorySocket) { self.state.withLock { $0.sockets[ObjectIdentifier(socket)] = nil } }
 }
 
