@@ -45,7 +45,7 @@ let core: [Target] = [
     library("PeerSupport", in: "Tests/Support", ["RealtimeCore", "RealtimeJSON", "RealtimeSystem", "Processes"]),
     tests("RealtimeEncodingTests", in: "Core", ["RealtimeEncoding"]),
     tests("RealtimeCryptoTests", in: "Core", ["RealtimeCrypto", "RealtimeEncoding", "Processes"]),
-    tests("RealtimeJSONTests", in: "Core", ["RealtimeJSON", "TestSupport"]),
+    tests("RealtimeJSONTests", in: "Core", ["RealtimeJSON", "RealtimeCore", "TestSupport"]),
     tests("RealtimeCoreTests", in: "Core", ["RealtimeCore", "RealtimeSystem", "RealtimeTesting", "TestSupport"]),
 ]
 
@@ -104,7 +104,7 @@ let commandLine: [Target] = [
         ["realtime", "CommandLineSupport", "RealtimeBenchmarks", "PusherServer", "RealtimeCore", "Processes", "TestSupport"]),
     tests(
         "SnippetTests", in: "Documentation",
-        ["PusherChannels", "PusherServer", "RealtimeTesting", "RealtimeSockets", "RealtimeCore", "CommonNames", "TestSupport"]),
+        ["PusherChannels", "PusherServer", "RealtimeTesting", "RealtimeSockets", "RealtimeCore", "RealtimeJSON", "CommonNames", "TestSupport"]),
 ]
 
 let fuzzers: [Target] = [

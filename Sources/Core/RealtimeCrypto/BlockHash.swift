@@ -1,12 +1,13 @@
 #if !canImport(CryptoKit)
-/// What MD5, SHA-1 and SHA-256 have in common: 64-byte blocks that change a state of 32-bit words, which is the hash in the end.
+/// The structure shared by MD5, SHA-1 and SHA-256: each block of 64 bytes updates a state of 32-bit words, which becomes the digest.
 protocol BlockHash: HashFunction {
     associatedtype State: BitwiseCopyable & Sendable
 
     var state: State { get set }
     var blocks: Blocks { get set }
-    /// How numbers are written down: the length in the last block, and the words of the hash.
+    /// The byte order of the length in the last block and of the words in the digest.
     static var isBigEndian: Bool { get }
+    /// Updates the state with one block of 64 bytes.
     static func compress(_ block: UnsafeRawPointer, _ state: inout State)
 }
 
@@ -33,7 +34,7 @@ struct Blocks: Sendable {
     private var pending: [UInt8] = []
     private var length: UInt64 = 0
 
-    /// Calls `compress` with each whole block.
+    /// Calls `compress` for each complete block.
     mutating func update(_ bytes: UnsafeRawBufferPointer, compress: (UnsafeRawPointer) -> Void) {
         self.length &+= UInt64(bytes.count)
         var rest = bytes[...]
@@ -53,6 +54,7 @@ struct Blocks: Sendable {
         self.pending.append(contentsOf: whole[offset...])
     }
 
+    /// Pads the input and calls `compress` for the last one or two blocks.
     mutating func finish(bigEndianLength: Bool, compress: (UnsafeRawPointer) -> Void) {
         let bits = self.length &* 8
         self.pending.append(0x80)

@@ -1,8 +1,9 @@
-/// HMAC (RFC 2104) with SHA-256.
+/// A message authentication code based on SHA-256 (HMAC, RFC 2104).
 package struct HMACSHA256: Sendable {
     private var inner = SHA256()
     private var outer = SHA256()
 
+    /// Creates a code for no input.
     package init(key: [UInt8]) {
         var block = key.count > 64 ? SHA256.hash(key) : key
         block.append(contentsOf: repeatElement(0, count: 64 - block.count))
@@ -10,16 +11,19 @@ package struct HMACSHA256: Sendable {
         self.outer.update(block.map { $0 ^ 0x5c })
     }
 
+    /// Adds bytes to the input.
     package mutating func update(_ bytes: UnsafeRawBufferPointer) { self.inner.update(bytes) }
 
+    /// Adds bytes to the input.
     package mutating func update(_ bytes: [UInt8]) { self.inner.update(bytes) }
 
-    /// The 32 bytes of the code. The value is used up by it.
+    /// Returns the 32-byte code of the whole input. The value cannot be used afterwards.
     package mutating func finalize() -> [UInt8] {
         self.outer.update(self.inner.finalize())
         return self.outer.finalize()
     }
 
+    /// Returns the 32-byte code of `bytes`.
     package static func code(for bytes: [UInt8], key: [UInt8]) -> [UInt8] {
         var code = HMACSHA256(key: key)
         code.update(bytes)
@@ -27,7 +31,7 @@ package struct HMACSHA256: Sendable {
     }
 }
 
-/// Compares in a time that depends on the lengths alone, so that a guess at a signature learns nothing from it.
+/// Compares two byte sequences in time that depends only on their lengths, so that timing reveals nothing about a signature.
 package func constantTimeEqual(_ lhs: [UInt8], _ rhs: [UInt8]) -> Bool {
     guard lhs.count == rhs.count else { return false }
     var difference: UInt8 = 0

@@ -1,5 +1,5 @@
 #if !canImport(CryptoKit)
-/// MD5 (RFC 1321): for protocols that ask for a checksum of this kind, and for nothing that has to be safe.
+/// MD5 (RFC 1321), for protocols that use it as a checksum. It is not secure.
 package struct MD5: BlockHash {
     typealias State = (UInt32, UInt32, UInt32, UInt32)
 

@@ -1,5 +1,5 @@
 #if !canImport(CryptoKit)
-/// SHA-1 (FIPS 180-4): for the WebSocket handshake, which asks for it, and for nothing that has to be safe.
+/// SHA-1 (FIPS 180-4), which the WebSocket handshake requires. It is not collision-resistant.
 package struct SHA1: BlockHash {
     typealias State = (UInt32, UInt32, UInt32, UInt32, UInt32)
 

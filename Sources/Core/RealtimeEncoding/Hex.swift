@@ -1,6 +1,6 @@
-/// Bytes as pairs of hexadecimal digits.
+/// Hexadecimal text: two digits for each byte.
 package enum Hex {
-    /// In lower case.
+    /// Encodes bytes as lowercase digits.
     package static func encode(_ bytes: [UInt8]) -> String {
         var text: [UInt8] = []
         text.reserveCapacity(2 * bytes.count)
@@ -11,7 +11,9 @@ package enum Hex {
         return String(decoding: text, as: UTF8.self)
     }
 
-    /// Takes digits of either case; `nil` for anything else, and for an odd number of them.
+    /// Decodes digits of either case.
+    ///
+    /// - Returns: The decoded bytes, or `nil` if the number of characters is odd or one of them is not a hexadecimal digit.
     package static func decode(_ text: String) -> [UInt8]? {
         let digits = Array(text.utf8)
         guard digits.count.isMultiple(of: 2) else { return nil }
@@ -24,7 +26,7 @@ package enum Hex {
         return bytes
     }
 
-    /// What one hexadecimal digit stands for.
+    /// The value of a hexadecimal digit in ASCII, or `nil` for any other character.
     package static func value(_ digit: UInt8) -> UInt8? {
         switch digit {
         case 0x30...0x39: digit - 0x30

@@ -121,7 +121,7 @@ public struct PusherAuthorizationEndpoint: Sendable {
         var form = self.parameters
         form["socket_id"] = request.socketID
         form["channel_name"] = request.channel
-        let body = form.sorted { $0.key < $1.key }.map { "\(PercentEncoding.form($0.key))=\(PercentEncoding.form($0.value))" }
+        let body = form.sorted { $0.key < $1.key }.map { "\(PercentEncoding.encode($0.key))=\(PercentEncoding.encode($0.value))" }
         let post = HTTPRequest(
             "POST", self.endpoint, headers: headers, body: Array(body.joined(separator: "&").utf8), connectTimeout: self.timeout,
             idleTimeout: self.timeout)

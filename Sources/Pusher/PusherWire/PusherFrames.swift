@@ -52,11 +52,11 @@ package enum PusherFrames {
     package static func beginClientEvent(_ name: String, channel: String, capacity: Int) -> [UInt8] {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(32 &+ name.utf8.count &+ channel.utf8.count &+ capacity)
-        JSONWriter.append(word: #"{"event":"#, to: &bytes)
+        JSONWriter.append(literal: #"{"event":"#, to: &bytes)
         JSONWriter.append(name, to: &bytes)
-        JSONWriter.append(word: #","channel":"#, to: &bytes)
+        JSONWriter.append(literal: #","channel":"#, to: &bytes)
         JSONWriter.append(channel, to: &bytes)
-        JSONWriter.append(word: #","data":"#, to: &bytes)
+        JSONWriter.append(literal: #","data":"#, to: &bytes)
         return bytes
     }
 

@@ -34,7 +34,7 @@ package enum RequestSignature {
         var fields = [("auth_key", key), ("auth_timestamp", "\(unixTime)"), ("auth_version", "1.0")]
         if !body.isEmpty { fields.append(("body_md5", Hex.encode(MD5.hash(body)))) }
         fields.append(("auth_signature", self.signature(method, path, fields, secret)))
-        return path + "?" + fields.map { "\($0.0)=\(PercentEncoding.form($0.1))" }.joined(separator: "&")
+        return path + "?" + fields.map { "\($0.0)=\(PercentEncoding.encode($0.1))" }.joined(separator: "&")
     }
 
     /// Returns a message that says why the signature of a request is invalid, or `nil` if it is valid.

@@ -9,7 +9,7 @@ import Testing
         var code: String
     }
 
-    /// RFC 4231, without the truncated one.
+    /// The test cases of RFC 4231, except the one with truncated output.
     static let vectors = [
         Vector(
             key: [UInt8](repeating: 0x0b, count: 20), data: Array("Hi There".utf8),
@@ -34,14 +34,14 @@ import Testing
             code: "9b09ffa71b942fcb27635fbcd5b0e944bfdc63644f0713938a7f51535c3a35e2"),
     ]
 
-    @Test(arguments: vectors) func `the vectors of the RFC come out`(_ vector: Vector) {
+    @Test(arguments: vectors) func `codes match the test cases of RFC 4231`(_ vector: Vector) {
         #expect(Hex.encode(HMACSHA256.code(for: vector.data, key: vector.key)) == vector.code)
         var pieces = HMACSHA256(key: vector.key)
         for byte in vector.data { pieces.update([byte]) }
         #expect(Hex.encode(pieces.finalize()) == vector.code)
     }
 
-    @Test func `equal bytes are equal and any difference is seen`() {
+    @Test func `constant-time comparison detects any difference in length or bytes`() {
         let bytes: [UInt8] = [1, 2, 3, 4]
         #expect(constantTimeEqual(bytes, [1, 2, 3, 4]))
         #expect(constantTimeEqual([], []))

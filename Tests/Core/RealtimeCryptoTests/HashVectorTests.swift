@@ -2,7 +2,7 @@ import RealtimeEncoding
 import RealtimeCrypto
 import Testing
 
-/// Vectors of FIPS 180-4, RFC 1321 and RFC 3174.
+/// Test vectors from FIPS 180-4, RFC 1321 and RFC 3174.
 @Suite struct HashVectorTests {
     struct Vector: Sendable, CustomTestStringConvertible {
         var input: String
@@ -29,14 +29,14 @@ import Testing
             sha256: "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"),
     ]
 
-    @Test(arguments: vectors) func `the standards vectors come out`(_ vector: Vector) {
+    @Test(arguments: vectors) func `digests match the vectors of the standards`(_ vector: Vector) {
         let input = Array(vector.input.utf8)
         #expect(Hex.encode(MD5.hash(input)) == vector.md5)
         #expect(Hex.encode(SHA1.hash(input)) == vector.sha1)
         #expect(Hex.encode(SHA256.hash(input)) == vector.sha256)
     }
 
-    @Test func `a million letters hash as the standards say`() {
+    @Test func `digests of a million letters match the vectors of the standards`() {
         let input = [UInt8](repeating: UInt8(ascii: "a"), count: 1_000_000)
         #expect(Hex.encode(MD5.hash(input)) == "7707d6ae4e027c70eea2a935c2296f21")
         #expect(Hex.encode(SHA1.hash(input)) == "34aa973cd4c4daa4f61eeb2bdbad27316534016f")
@@ -44,7 +44,7 @@ import Testing
     }
 
     @Test(arguments: [0, 1, 54, 55, 56, 57, 63, 64, 65, 119, 120, 127, 128, 129, 200])
-    func `pieces hash like the whole`(_ length: Int) {
+    func `input in pieces has the same digest as the whole`(_ length: Int) {
         let input = (0..<length).map { UInt8(truncatingIfNeeded: $0 &* 7 &+ 3) }
         for size in [1, 3, 63, 64, 65] {
             var (md5, sha1, sha256) = (MD5(), SHA1(), SHA256())

@@ -4,7 +4,7 @@ import Foundation
 import RealtimeCrypto
 import Testing
 
-/// Python's hashlib as the second opinion.
+/// Compares the hashes with Python's `hashlib`.
 @Suite struct HashlibComparisonTests {
     private static let script = """
         import hashlib, hmac, sys
@@ -18,8 +18,8 @@ import Testing
         .map { "\($0)/python3" }
         .first { FileManager.default.isExecutableFile(atPath: $0) }
 
-    @Test(.enabled(if: python != nil, "python3 is not on the PATH, so there is nothing to compare with"))
-    func `hashes of random lengths are those of hashlib`() throws {
+    @Test(.enabled(if: python != nil, "requires python3 on the PATH"))
+    func `digests of random input match those of hashlib`() throws {
         var generator = SystemRandomNumberGenerator()
         let inputs = (0..<300).map { index -> (key: [UInt8], data: [UInt8]) in
             let keyLength = Int.random(in: 0...150, using: &generator)
@@ -27,13 +27,13 @@ import Testing
             return ((0..<keyLength).map { _ in generator.next() }, (0..<length).map { _ in generator.next() })
         }
         let python = try ChildProcess([try #require(Self.python), "-c", Self.script])
-        // A letter before each word keeps the empty ones apart.
+        // A letter before each word keeps empty words separate.
         for input in inputs { python.write("k\(Hex.encode(input.key)) d\(Hex.encode(input.data))") }
         python.endInput()
-        let answer = python.readOutput()
+        let output = python.readOutput()
         #expect(python.waitForEnd() == 0)
 
-        let lines = answer.split(separator: "\n")
+        let lines = output.split(separator: "\n")
         try #require(lines.count == inputs.count)
         for (input, line) in zip(inputs, lines) {
             let ours = [

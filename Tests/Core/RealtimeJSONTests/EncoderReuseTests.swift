@@ -1,18 +1,17 @@
 import RealtimeJSON
-import RealtimeCore
 import Testing
 
-/// One value after the other goes through the same encoder's memory; none may see anything of another.
+/// Encoders reuse a buffer. These tests check that no value affects another one that uses the same buffer.
 @Suite struct EncoderReuseTests {
-    private struct Refusal: Error {}
+    private struct Failure: Error {}
 
-    private struct Refusing: Encodable {
+    private struct Failing: Encodable {
         func encode(to encoder: any Encoder) throws {
             var container = encoder.container(keyedBy: Key.self)
             try container.encode("half", forKey: Key("first"))
             var inner = container.nestedUnkeyedContainer(forKey: Key("second"))
             try inner.encode(1)
-            throw Refusal()
+            throw Failure()
         }
     }
 
@@ -24,7 +23,7 @@ import Testing
         init?(intValue: Int) { nil }
     }
 
-    /// Keeps what it is given, as it must not.
+    /// Keeps its container after `encode(to:)` has returned, which is an error of the type.
     private final class Keeper: Encodable {
         var container: KeyedEncodingContainer<Key>?
 
@@ -34,17 +33,17 @@ import Testing
         }
     }
 
-    /// Encodes another value while it is encoded itself.
-    private struct Asking: Encodable {
+    /// Encodes another value while it is itself being encoded.
+    private struct Recursive: Encodable {
         var depth: Int
 
         func encode(to encoder: any Encoder) throws {
             var container = encoder.singleValueContainer()
-            try container.encode(self.depth == 0 ? "end" : JSONValueEncoder().encodeToString(Asking(depth: self.depth - 1)))
+            try container.encode(self.depth == 0 ? "end" : JSONValueEncoder().encodeToString(Recursive(depth: self.depth - 1)))
         }
     }
 
-    @Test func `a value goes behind what is there`() throws {
+    @Test func `a value is appended to existing output`() throws {
         var bytes = Array("x=".utf8)
         try JSONValueEncoder().encode(["a": [1, 2]], to: &bytes)
         #expect(String(decoding: bytes, as: UTF8.self) == #"x={"a":[1,2]}"#)
@@ -54,18 +53,18 @@ import Testing
         #expect(String(decoding: bytes, as: UTF8.self) == #"x={"a":[1,2]}{"a":2,"b":1}"#)
     }
 
-    @Test func `what throws leaves nothing`() throws {
+    @Test func `a value that throws leaves the output unchanged`() throws {
         var bytes = Array("x=".utf8)
-        #expect(throws: Refusal.self) { try JSONValueEncoder().encode(Refusing(), to: &bytes) }
+        #expect(throws: Failure.self) { try JSONValueEncoder().encode(Failing(), to: &bytes) }
         #expect(throws: EncodingError.self) { try JSONValueEncoder().encode([1, .nan], to: &bytes) }
         #expect(String(decoding: bytes, as: UTF8.self) == "x=")
         #expect(try JSONValueEncoder().encodeToString(["a": 1]) == #"{"a":1}"#)
     }
 
-    @Test func `an encoder that is kept is no part of the next value`() throws {
+    @Test func `a container kept by a value cannot write to the next value`() throws {
         let keeper = Keeper()
         #expect(try JSONValueEncoder().encodeToString(keeper) == #"{"kept":1}"#)
-        struct Meddling: Encodable {
+        struct Interfering: Encodable {
             let keeper: Keeper
             func encode(to encoder: any Encoder) throws {
                 var container = encoder.container(keyedBy: Key.self)
@@ -73,14 +72,14 @@ import Testing
                 try container.encode(3, forKey: Key("own"))
             }
         }
-        #expect(try JSONValueEncoder().encodeToString(Meddling(keeper: keeper)) == #"{"own":3}"#)
+        #expect(try JSONValueEncoder().encodeToString(Interfering(keeper: keeper)) == #"{"own":3}"#)
     }
 
-    @Test func `a value may encode another on the way`() throws {
-        #expect(try JSONValueEncoder().encodeToString(Asking(depth: 2)) == #""\"\\\"end\\\"\"""#)
+    @Test func `a value can encode another value while it is being encoded`() throws {
+        #expect(try JSONValueEncoder().encodeToString(Recursive(depth: 2)) == #""\"\\\"end\\\"\"""#)
     }
 
-    @Test func `settings belong to one call`() throws {
+    @Test func `settings apply to one call only`() throws {
         var snake = JSONValueEncoder()
         snake.keys = .convertToSnakeCase
         struct Value: Encodable { var oneTwo = 1 }
@@ -88,7 +87,7 @@ import Testing
         #expect(try JSONValueEncoder().encodeToString(Value()) == #"{"oneTwo":1}"#)
     }
 
-    @Test func `many threads encode at once`() async throws {
+    @Test func `many threads can encode concurrently`() async throws {
         let texts = await withTaskGroup(of: [String].self) { group in
             for task in 0..<8 {
                 group.addTask { (0..<500).map { (try? JSONValueEncoder().encodeToString(["\(task)": [$0]])) ?? "" } }

@@ -1,10 +1,9 @@
 import RealtimeJSON
 import Foundation
-import RealtimeCore
 import TestSupport
 import Testing
 
-/// The decoder beside Foundation's: the same values, the same kinds of error, the same coding paths.
+/// Compares the decoder with Foundation's: values, kinds of errors, and coding paths.
 @Suite struct JSONDecodingTests {
     struct Price: Codable, Equatable {
         var symbol: String
@@ -86,7 +85,7 @@ import Testing
         func encode(to encoder: any Encoder) throws {
             var container = encoder.container(keyedBy: Outer.self)
             var list = container.nestedUnkeyedContainer(forKey: .list)
-            // Written to in turns.
+            // The containers are written to alternately.
             var object = container.nestedContainer(keyedBy: Inner.self, forKey: .object)
             try list.encode(1)
             try object.encode(7, forKey: .a)
@@ -106,13 +105,13 @@ import Testing
         (Result { try JSONValueDecoder().decode(type, from: text) }, Result { try JSONDecoder().decode(type, from: Data(text.utf8)) })
     }
 
-    /// Both give the same value, or both fail in the same way at the same place.
+    /// Checks that both decoders return the same value, or fail with the same kind of error and coding path.
     func agree<Value: Decodable & Equatable>(_ type: Value.Type, _ text: String, location: SourceLocation = #_sourceLocation) {
         let (own, foundation) = self.both(type, text)
         switch (own, foundation) {
         case (.success(let own), .success(let foundation)): #expect(own == foundation, "\(text)", sourceLocation: location)
         case (.failure(let own), .failure(let foundation)):
-            // Foundation reports a number that does not fit as text that is no JSON, without a place.
+            // Foundation reports a number that does not fit as invalid JSON, without a coding path.
             let text = "\(text): \(own) / \(foundation)"
             let expected = Fault(foundation)
             #expect(Fault(own)?.kind == expected?.kind, "\(text)", sourceLocation: location)
@@ -141,7 +140,7 @@ import Testing
         }
     }
 
-    @Test func `integers fit or fail`() {
+    @Test func `integers decode as with Foundation, or fail if they do not fit`() {
         let numbers = [
             "0", "-0", "1", "-1", "127", "128", "-128", "-129", "255", "256", "32767", "32768", "65535", "65536", "2147483647",
             "2147483648", "4294967295", "4294967296",
@@ -168,7 +167,7 @@ import Testing
         }
     }
 
-    @Test func `doubles and floats fit or fail`() {
+    @Test func `floating-point numbers decode as with Foundation, or fail if they do not fit`() {
         for number in [
             "1e308", "1.8e308", "1e-400", "1e39", "3.4028235677973366e+38", "1e-50", "0e999", "0.1", "16777217", "1e-46", "5e-324",
             "-1e400",
@@ -202,7 +201,7 @@ import Testing
         #"{"point":{}}"#, #"{"circle":{"radius":1.5}}"#, #"{"box":{"_0":1,"height":2}}"#, #"{"circle":{}}"#, #"{"other":{}}"#, "{}",
         #"{"point":{},"circle":{"radius":1}}"#, "1", "null",
     ])
-    func `enums with payloads decode as with Foundation`(_ text: String) {
+    func `enums with associated values decode as with Foundation`(_ text: String) {
         self.agree(Shape.self, text)
         self.agree([Shape?].self, "[\(text)]")
     }
@@ -216,20 +215,20 @@ import Testing
         self.agree([String: [String: Int]].self, "{\"x\":\(text)}")
     }
 
-    @Test func `large objects are decoded too`() {
+    @Test func `large objects decode as with Foundation`() {
         let members = (0..<100).map { "\"key\($0)\":\($0)" }.joined(separator: ",")
         self.agree([String: Int].self, "{\(members)}")
         self.agree(Price.self, "{\(members),\"symbol\":\"A\",\"price\":1,\"volume\":2,\"tags\":[]}")
         self.agree(Price.self, "{\(members),\"symbol\":\"A\",\"price\":1,\"tags\":[]}")
     }
 
-    @Test func `the last of several members counts`() throws {
+    @Test func `the last value of a repeated key is decoded`() throws {
         #expect(try JSONValueDecoder().decode([String: Int].self, from: #"{"a":1,"b":5,"\u0061":2}"#) == ["a": 2, "b": 5])
         struct One: Decodable { var a: Int }
         #expect(try JSONValueDecoder().decode(One.self, from: #"{"a":1,"a":2}"#).a == 2)
     }
 
-    @Test func `scalars decode at the top`() {
+    @Test func `top-level values decode as with Foundation`() {
         self.agree(Int.self, "1")
         self.agree(String.self, "\"x\"")
         self.agree(Bool.self, "true")
@@ -241,7 +240,7 @@ import Testing
         self.agree(Int.self, "null")
     }
 
-    @Test func `nested containers are read and written in any order`() throws {
+    @Test func `nested containers can be read and written in any order`() throws {
         let text = try JSONValueEncoder().encodeToString(Nested())
         #expect(text == #"{"list":[1,2],"object":{"a":7,"b":"x"},"mixed":[null,{"b":3},[4]]}"#)
         self.agree(Nested.self, text)
@@ -251,7 +250,7 @@ import Testing
         self.agree(Nested.self, #"{"list":[],"object":{"a":1},"mixed":[null,{"b":1},[]]}"#)
     }
 
-    @Test func `classes read and write their superclass`() throws {
+    @Test func `classes decode and encode their superclass`() throws {
         let text = try JSONValueEncoder().encodeToString(Dog(name: "Rex", age: 3))
         #expect(text == #"{"age":3,"super":{"name":"Rex"}}"#)
         let dog = try JSONValueDecoder().decode(Dog.self, from: text)
@@ -263,7 +262,7 @@ import Testing
             try JSONValueDecoder().decode([Dog].self, from: #"[{"age":3,"super":{"name":1}}]"#)
         }
         #expect(error.flatMap { Fault($0) }?.path == ["0", "super", "name"])
-        // Both write to the same object.
+        // The class and its superclass write to the same object.
         class Base: Encodable { var a = 1 }
         final class Derived: Base {
             enum CodingKeys: String, CodingKey { case b }
@@ -276,7 +275,7 @@ import Testing
         #expect(try JSONValueEncoder().encodeToString([Derived()]) == #"[{"a":1,"b":2}]"#)
     }
 
-    @Test func `errors tell the byte`() {
+    @Test func `errors contain the byte offset`() {
         let error = #expect(throws: DecodingError.self) { try JSONValueDecoder().decode(Price.self, from: #"{"symbol":"A","price":"x"}"#) }
         guard case .typeMismatch(_, let context)? = error else {
             Issue.record("\(error as Any)")
@@ -287,10 +286,10 @@ import Testing
         #expect(throws: JSONError.self) { try JSONValueDecoder().decode(String.self, from: [0x22, 0xFF, 0x22]) }
     }
 
-    @Test func `lone surrogates are replaced or refused`() throws {
+    @Test func `lone surrogates are replaced or rejected`() throws {
         var decoder = JSONValueDecoder()
         #expect(try decoder.decode([String].self, from: #"["a\ud800b"]"#) == ["a\u{FFFD}b"])
-        decoder.refusesLoneSurrogates = true
+        decoder.rejectsLoneSurrogates = true
         let error = #expect(throws: DecodingError.self) { try decoder.decode([String].self, from: #"["","a\ud800b"]"#) }
         #expect(
             error.flatMap { Fault($0) } == Fault(DecodingError.dataCorrupted(.init(codingPath: [Index(intValue: 1)], debugDescription: "")))
@@ -305,7 +304,7 @@ import Testing
         init?(stringValue: String) { nil }
     }
 
-    @Test func `user info reaches the values`() throws {
+    @Test func `the user info is passed to the values`() throws {
         struct Reader: Codable {
             init() {}
             init(from decoder: any Decoder) throws { #expect(decoder.userInfo[CodingUserInfoKey(rawValue: "k")!] as? Int == 5) }
@@ -333,7 +332,7 @@ import Testing
         #expect(kept[0].decoder.codingPath.map(\.intValue) == [0])
     }
 
-    @Test func `limits hold`() {
+    @Test func `the decoder enforces limits on depth and size`() {
         var decoder = JSONValueDecoder()
         decoder.limits = JSONLimits(depth: 2, size: 10)
         #expect(throws: JSONError.self) { try decoder.decode([[[Int]]].self, from: "[[[1]]]") }
@@ -341,7 +340,7 @@ import Testing
         #expect(throws: Never.self) { try decoder.decode([[Int]].self, from: "[[1,2,3]]") }
     }
 
-    @Test func `snake case is converted as Foundation does`() throws {
+    @Test func `snake case is converted as with Foundation`() throws {
         struct AnyKey: CodingKey {
             var stringValue: String
             var intValue: Int? { nil }
@@ -381,7 +380,7 @@ import Testing
                 try ownEncoder.encodeToString(Names([name])) == String(decoding: foundationEncoder.encode(Names([name])), as: UTF8.self),
                 "\(name)")
         }
-        // A dictionary's keys are data.
+        // The keys of a dictionary are data and not converted.
         struct Holder: Codable, Equatable { var theMap: [String: [String: Int]] }
         let holder = Holder(theMap: ["one_two": ["threeFour": 1]])
         let text = try ownEncoder.encodeToString(holder)

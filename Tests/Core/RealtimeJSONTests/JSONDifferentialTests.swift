@@ -1,12 +1,11 @@
 import RealtimeJSON
 import Foundation
-import RealtimeCore
 import TestSupport
 import Testing
 
-/// Generated documents and values through this package's JSON and Foundation's.
+/// Compares the JSON implementation with Foundation's, using generated documents and values.
 @Suite struct JSONDifferentialTests {
-    /// What Foundation's decoder sees in a document.
+    /// A document as Foundation's decoder reads it.
     enum Reference: Decodable {
         case null, bool(Bool), number(Double), string(String), array([Reference]), object([String: Reference])
 
@@ -46,7 +45,7 @@ import Testing
         case .null: other is NSNull
         case .bool(let own): other as? Bool == own
         case .number(let own):
-            // It loses the last digits on the way through Decimal; the decoder's test looks at every bit.
+            // Foundation loses the last digits in a conversion to Decimal. The tests of the decoder compare all bits.
             (other as? NSNumber).map { abs($0.doubleValue - own.double) <= abs(own.double) * 1e-9 } ?? false
         case .string(let own): (other as? String).map { Array($0.utf8) == Array(own.utf8) } ?? false
         case .array(let own):
@@ -58,9 +57,9 @@ import Testing
         }
     }
 
-    @Test func `documents are read as Foundation reads them`() async throws {
+    @Test func `documents are parsed as with Foundation`() async throws {
         for seed in seeds(70_000) {
-            await giveWay(seed)
+            await yieldRegularly(seed)
             var random = JSONRandom(seed: seed)
             let text = random.document()
             let bytes = Array(text.utf8)
@@ -78,9 +77,9 @@ import Testing
         }
     }
 
-    @Test func `documents decode as Foundation decodes them`() async throws {
+    @Test func `documents decode as with Foundation`() async throws {
         for seed in seeds(10_000) {
-            await giveWay(seed)
+            await yieldRegularly(seed)
             var random = JSONRandom(seed: seed &+ 1 << 32)
             let text = random.document()
             let value = try JSONValue(parsing: text)
@@ -95,7 +94,7 @@ import Testing
         }
     }
 
-    /// Foundation refuses numbers that no double holds.
+    /// Whether Foundation rejects the value: it does not support numbers that are out of range for a double.
     static func isBeyondFoundation(_ value: JSONValue) -> Bool {
         switch value {
         case .number(let number): !number.double.isFinite || (number.double == 0 && !["0", "-0"].contains(number.description))
@@ -105,15 +104,15 @@ import Testing
         }
     }
 
-    /// Both refuse, or both take: but for what is known of Foundation.
-    @Test func `damaged documents are judged alike`() async throws {
+    /// Both implementations accept a document, or both reject it, except for known differences.
+    @Test func `damaged documents are accepted or rejected as with Foundation`() async throws {
         for seed in seeds(30_000) {
-            await giveWay(seed)
+            await yieldRegularly(seed)
             var random = JSONRandom(seed: seed &+ 2 << 32)
-            // In an array, since Foundation refuses some numbers with white space behind them at the top.
+            // In an array, because Foundation rejects some top-level numbers that are followed by white space.
             let bytes = random.mutated("[" + random.document(depth: 2) + "]")
             let verdicts = JSONGrammarTests.verdicts(bytes)
-            // The scan, which takes objects alone, agrees wherever it has a say.
+            // The scan accepts only objects.
             if verdicts[2] != nil || verdicts[0] == nil { #expect(verdicts[0] == verdicts[2], "\(bytes), \(replay(seed))") }
             #expect(verdicts[0] == verdicts[1], "\(bytes), \(replay(seed))")
             let own = verdicts[0] == nil
@@ -125,7 +124,7 @@ import Testing
         }
     }
 
-    /// Touches every value, so that Foundation checks those too that it would put off.
+    /// Decodes every value, because Foundation validates some values only when they are decoded.
     struct Loose: Decodable {
         init(from decoder: any Decoder) throws {
             if let container = try? decoder.container(keyedBy: Key.self) {
@@ -149,20 +148,20 @@ import Testing
 
     static func isKnown(_ bytes: [UInt8], own: Bool) -> Bool {
         if own {
-            // It refuses halves of surrogate pairs, numbers that no double holds, and now and then 0e1.
+            // Foundation rejects lone surrogates, numbers that are out of range for a double, and sometimes 0e1.
             if String(decoding: bytes, as: UTF8.self).lowercased().contains(/0e[+-]?[0-9]/) { return true }
             guard let value = try? JSONValue(parsing: bytes) else { return false }
             return self.isBeyondFoundation(value) || bytes.withUnsafeBytes { JSONText.loneSurrogate($0) != nil }
         }
-        // It takes a comma behind the last element or member, UTF-16 and UTF-32, and never looks at the number or string of a member
-        // that another of the same name hides.
+        // Foundation accepts trailing commas, UTF-16 and UTF-32, and does not validate the number or string of a member whose key is
+        // repeated.
         let text = String(decoding: bytes.filter { ![0x20, 0x09, 0x0A, 0x0D].contains($0) }, as: UTF8.self)
         if text.contains(",]") || text.contains(",}") || bytes.prefix(4).contains(0) { return true }
-        let putOff: [JSONError.Code] = [.invalidNumber, .invalidEscape, .controlCharacter, .invalidUTF8]
-        return JSONGrammarTests.verdicts(bytes)[0].map { putOff.contains($0.code) && self.hasTwins(bytes) } ?? false
+        let deferred: [JSONError.Code] = [.invalidNumber, .invalidEscape, .controlCharacter, .invalidUTF8]
+        return JSONGrammarTests.verdicts(bytes)[0].map { deferred.contains($0.code) && self.hasDuplicateKeys(bytes) } ?? false
     }
 
-    static func hasTwins(_ bytes: [UInt8]) -> Bool {
+    static func hasDuplicateKeys(_ bytes: [UInt8]) -> Bool {
         let names = String(decoding: bytes, as: UTF8.self).matches(of: /"((?:[^"\\]|\\.)*)"\s*:/).map { String($0.1) }
         return Set(names).count < names.count
     }
@@ -205,9 +204,9 @@ import Testing
         }
     }
 
-    @Test func `values pass from either encoder to either decoder`() async throws {
+    @Test func `values survive any combination of encoder and decoder`() async throws {
         for seed in seeds(4000) {
-            await giveWay(seed)
+            await yieldRegularly(seed)
             var random = JSONRandom(seed: seed &+ 3 << 32)
             let record = Record(&random)
             let own = try JSONValueEncoder().encode(record)

@@ -1,6 +1,5 @@
 import RealtimeJSON
 import Foundation
-import RealtimeCore
 import Testing
 
 @Suite struct JSONEncodingTests {
@@ -15,7 +14,7 @@ import Testing
         #expect(try own.encodeToString(value) == expected, sourceLocation: location)
     }
 
-    @Test func `values are written as Foundation writes them`() throws {
+    @Test func `values encode as with Foundation`() throws {
         try self.agree(Decoding.Price(symbol: "A\"\n\u{1}é/", price: 1.5, volume: -2, tags: ["x", ""], note: nil))
         try self.agree([Decoding.Price(symbol: "", price: 0.1, volume: .max, tags: [], note: "n")])
         try self.agree([Decoding.Shape.point, .circle(radius: 2), .box(1, height: 2)])
@@ -41,13 +40,13 @@ import Testing
         try self.agree(["x": ["y": [["z": 1]]]])
     }
 
-    @Test func `a value that writes nothing is an empty object inside and an error outside`() throws {
+    @Test func `a value that encodes nothing is an empty object if nested and an error at the top level`() throws {
         struct Nothing: Encodable { func encode(to encoder: any Encoder) throws {} }
         #expect(try JSONValueEncoder().encodeToString([Nothing()]) == "[{}]")
         #expect(throws: EncodingError.self) { try JSONValueEncoder().encode(Nothing()) }
     }
 
-    @Test func `numbers that are not finite throw with their path`() {
+    @Test func `numbers that are not finite throw an error with their coding path`() {
         for (value, path) in [(["a": [1.0, .nan]], ["a", "Index 1"]), (["b": [.infinity]], ["b", "Index 0"])]
             as [([String: [Double]], [String])]
         {
@@ -59,7 +58,7 @@ import Testing
         #expect(throws: EncodingError.self) { try JSONValueEncoder().encode(Double.nan) }
     }
 
-    @Test func `what failed and was caught leaves no trace`() throws {
+    @Test func `a failure that is caught leaves no output`() throws {
         struct Failing: Encodable {
             func encode(to encoder: any Encoder) throws {
                 var container = encoder.container(keyedBy: Keys.self)
@@ -93,7 +92,7 @@ import Testing
         #expect(try JSONValueEncoder().encodeToString([Fallback()]) == #"["fallback"]"#)
     }
 
-    @Test func `a container used out of turn throws`() throws {
+    @Test func `a container that is not the innermost one throws`() throws {
         final class Box {
             var container: (any UnkeyedEncodingContainer)?
         }
@@ -119,7 +118,7 @@ import Testing
         #expect(throws: EncodingError.self) { try box.container?.encode(2) }
     }
 
-    @Test func `values become trees`() throws {
+    @Test func `values convert to and from JSON values`() throws {
         #expect(try JSONValueEncoder().encodeToValue(["a": [1, 2]]) == ["a": [1, 2]])
         #expect(try JSONValueDecoder().decode([String: [Int]].self, from: ["a": [1, 2]] as JSONValue) == ["a": [1, 2]])
     }

@@ -4,7 +4,7 @@ import RealtimeCore
 import TestSupport
 import Testing
 
-/// `Date`, `Data`, `URL` and `Decimal` through coders that do not know Foundation, beside those that do.
+/// Compares the encoding of `Date`, `Data`, `URL` and `Decimal` with that of Foundation's coders.
 @Suite struct JSONFoundationTypesTests {
     struct All: Codable, Equatable {
         var date: Date
@@ -46,7 +46,7 @@ import Testing
         #expect(try own.encodeToString([value]) == expected, sourceLocation: location)
     }
 
-    @Test func `all of them pass between the coders`() throws {
+    @Test func `Foundation types survive any combination of encoder and decoder`() throws {
         let text = try JSONValueEncoder().encode(Self.all)
         #expect(try JSONDecoder().decode(All.self, from: Data(text)) == Self.all)
         #expect(try JSONValueDecoder().decode(All.self, from: text) == Self.all)
@@ -57,7 +57,8 @@ import Testing
         #expect(try JSONValueDecoder().decode(Decimal.self, from: JSONValueEncoder().encode(Self.all.decimal)) == Self.all.decimal)
     }
 
-    @Test(arguments: ["0", "1.5", "-1e9", "700000000.123456", "null", "\"2001\"", "true", "1e400", "{}"]) func `dates are seconds`(
+    @Test(arguments: ["0", "1.5", "-1e9", "700000000.123456", "null", "\"2001\"", "true", "1e400", "{}"])
+    func `dates in seconds and milliseconds decode as with Foundation`(
         _ text: String
     ) {
         self.decodeBoth(Date.self, text)
@@ -80,7 +81,7 @@ import Testing
         "2001-01-01 00:00:00Z", "2001-01-01T00:00Z",
         "2001-01-01T00:00:00", "", "x", "2001-01-00T00:00:00Z", "20010101T000000Z",
     ])
-    func `dates of ISO 8601 are read as Foundation does`(_ text: String) {
+    func `ISO 8601 dates decode as with Foundation`(_ text: String) {
         var own = JSONValueDecoder()
         own.dates = .iso8601
         let foundation = JSONDecoder()
@@ -95,13 +96,13 @@ import Testing
         "2001-01-01T00:00:00+24:00", "2001-01-01T00:00:00+01:60",
         "2001-1-1T00:00:00Z", "02001-01-01T00:00:00Z", "2001-01-01T00:00:00UTC",
     ])
-    func `dates that are none are refused`(_ text: String) {
+    func `invalid ISO 8601 dates are rejected`(_ text: String) {
         var own = JSONValueDecoder()
         own.dates = .iso8601
         #expect(throws: DecodingError.self) { try own.decode(Date.self, from: "\"\(text)\"") }
     }
 
-    @Test func `dates are written as Foundation does`() throws {
+    @Test func `dates encode as with Foundation`() throws {
         var own = JSONValueEncoder()
         let foundation = JSONEncoder()
         var seconds = [0, 0.999, -0.5, -1.5, 1.25, 1e9, -1e9, 252_423_993_599, -12_000_000_000]
@@ -131,11 +132,11 @@ import Testing
         "", "AQID", "AQI=", "AQ==", "AR==", "AQI", "A", "AQ=", "AQ==\\n", " AQID", "AQ-_", "AQIDAQ==AQID", "AQ==AQ==", "+/+/", "=AQI",
         "A=I=", "é===",
     ])
-    func `data is Base64`(_ text: String) {
+    func `Base64 data decodes as with Foundation`(_ text: String) {
         self.decodeBoth(Data.self, "\"\(text)\"")
     }
 
-    @Test func `data of any length passes`() throws {
+    @Test func `data of any length encodes as with Foundation`() throws {
         for length in 0..<70 {
             let data = Data((0..<length).map { UInt8(truncatingIfNeeded: $0 &* 37 &+ length) })
             try self.encodeBoth(data)
@@ -144,7 +145,7 @@ import Testing
         for text in ["null", "1", "[1,2]", "{}"] { self.decodeBoth(Data.self, text) }
     }
 
-    @Test func `data can be an array`() throws {
+    @Test func `data can be encoded as an array`() throws {
         var own = JSONValueEncoder()
         own.data = .deferredToData
         let foundation = JSONEncoder()
@@ -165,12 +166,12 @@ import Testing
         "http://example.com/a?b#c", "a", "", "http://a b", "http://[", "%%", "http://é.com/ü", "/x/y", "mailto:a@b", "?q",
         "http://ex.com:99999999999/",
     ])
-    func `urls are strings`(_ text: String) throws {
+    func `URLs are encoded as strings`(_ text: String) throws {
         self.decodeBoth(URL.self, "\"\(text)\"")
         if let url = URL(string: text) { try self.encodeBoth(url) }
     }
 
-    @Test func `urls with a base are written absolute`() throws {
+    @Test func `relative URLs are encoded as absolute URLs`() throws {
         let bases = ["http://a/b/c/d;p?q", "http://a", "http://a/", "http://a/b/", "http://a/b?x#y", "file:///a/b"]
         let references = [
             "g:h", "g", "./g", "g/", "/g", "//g", "?y", "g?y", "#s", "g#s", "g?y#s", ";x", "g;x", "g;x?y#s", ".", "./", "..", "../",
@@ -185,7 +186,7 @@ import Testing
         }
     }
 
-    @Test func `other kinds of value are no UR ls`() {
+    @Test func `values of other kinds do not decode as URLs`() {
         for text in ["null", "5", "{}", "[]"] { self.decodeBoth(URL.self, text) }
     }
 
@@ -198,11 +199,11 @@ import Testing
         "12345678901234567890123456789012345678e-150", "-79228162514264337593543950335",
         "1e1000000000000000000000", "null", "\"1\"", "true", "{}", "18446744073709551616", "65536", "-0.5",
     ])
-    func `decimals are their digits`(_ text: String) {
+    func `decimals decode as with Foundation`(_ text: String) {
         self.decodeBoth(Decimal.self, text)
     }
 
-    @Test func `random decimals are read and written as Foundation does`() throws {
+    @Test func `random decimals decode and encode as with Foundation`() throws {
         for seed in seeds(5000) {
             var random = JSONRandom(seed: seed)
             let whole = String((0..<Int.random(in: 0...20, using: &random.random)).map { _ in random.pick(Array("0123456789")) })

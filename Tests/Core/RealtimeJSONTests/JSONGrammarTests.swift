@@ -1,11 +1,10 @@
 import RealtimeJSON
-import RealtimeCore
 import Testing
 
-/// Texts that RFC 8259 takes and refuses. Each goes through all three readers: the scan, the check and the tree.
+/// Texts that RFC 8259 allows and forbids. Each is read in three ways: by the scan, by validation, and by parsing.
 @Suite struct JSONGrammarTests {
     static let accepted: [String] = [
-        // Words and white space.
+        // Literals and white space.
         "null", "true", "false", " null", "null ", "\tnull\n", "\r\n null \r\n", "\n\n\n\n\n\n\n\n\n1", "[ ]", "{ }", "[\t]", "{\n}",
         "[ null , true ]",
         "{ \"a\" : 1 , \"b\" : 2 }", "[\r1\r,\r2\r]",
@@ -38,15 +37,15 @@ import Testing
         #"{"12345678":1,"123456789":2}"#,
     ]
 
-    static let refused: [(text: String, code: JSONError.Code, offset: Int)] = [
-        // Nothing, or too much.
+    static let rejected: [(text: String, code: JSONError.Code, offset: Int)] = [
+        // No value, or more than one.
         ("", .unexpectedEnd, 0), (" ", .unexpectedEnd, 1), ("\n\t", .unexpectedEnd, 2), ("1 1", .trailingContent, 2),
         ("null,", .trailingContent, 4),
         ("{}{}", .trailingContent, 2), ("[]]", .trailingContent, 2), ("{}}", .trailingContent, 2), ("[] x", .trailingContent, 3),
         (#""a"b"#, .trailingContent, 3), ("true false", .trailingContent, 5), ("1\u{0}", .trailingContent, 1),
         ("1//x", .trailingContent, 1),
         ("1 \u{FEFF}", .trailingContent, 2),
-        // What is no value.
+        // Other text.
         ("x", .unexpectedCharacter, 0), ("'a'", .unexpectedCharacter, 0), ("NaN", .unexpectedCharacter, 0),
         ("Infinity", .unexpectedCharacter, 0),
         ("-Infinity", .invalidNumber, 0), ("undefined", .unexpectedCharacter, 0), ("]", .unexpectedCharacter, 0),
@@ -58,7 +57,7 @@ import Testing
         (" \u{1F}1", .unexpectedCharacter, 1), ("é", .unexpectedCharacter, 0), ("\u{FEFF}1", .byteOrderMark, 0),
         ("\u{FEFF}", .byteOrderMark, 0),
         ("\\u0031", .unexpectedCharacter, 0),
-        // Words.
+        // Literals.
         ("n", .unexpectedEnd, 1), ("nul", .unexpectedEnd, 3), ("nulL", .unexpectedCharacter, 3), ("nulll", .trailingContent, 4),
         ("Null", .unexpectedCharacter, 0),
         ("tru", .unexpectedEnd, 3), ("trux", .unexpectedCharacter, 3), ("True", .unexpectedCharacter, 0), ("fals", .unexpectedEnd, 4),
@@ -123,7 +122,7 @@ import Testing
         ("{{}}", .unexpectedCharacter, 1),
     ]
 
-    /// Bytes within a string that are no UTF-8, and where in them the fault is.
+    /// Bytes in a string that are not valid UTF-8, and the offset of the error in them.
     static let brokenUTF8: [(bytes: [UInt8], offset: Int)] = [
         ([0x80], 0), ([0xBF], 0), ([0xC0, 0x80], 0), ([0xC1, 0xBF], 0), ([0xC2], 0), ([0xC2, 0x41], 0), ([0xC2, 0xC2], 0),
         ([0xE0, 0x80, 0x80], 0), ([0xE0, 0x9F, 0xBF], 0),
@@ -135,7 +134,7 @@ import Testing
         ([0x31, 0x32, 0x33, 0x34, 0x35, 0x36, 0x37, 0x38, 0x39, 0xA0], 9),
     ]
 
-    /// What each of the readers says.
+    /// The errors of the three readers.
     static func verdicts(_ bytes: [UInt8], isUTF8: Bool = false, limits: JSONLimits = JSONLimits()) -> [JSONError?] {
         func verdict(_ body: (UnsafeRawBufferPointer) throws -> Void) -> JSONError? {
             do {
@@ -149,18 +148,18 @@ import Testing
         return [
             verdict { try JSONText.validate($0, isUTF8: isUTF8, limits: limits) },
             verdict { _ = try JSONValue(parsing: $0, isUTF8: isUTF8, limits: limits) },
-            // It takes objects alone, and says so only of what is sound otherwise.
+            // The scan rejects valid values of other kinds with this code only.
             scan?.code == .notAnObject ? nil : scan,
         ]
     }
 
-    @Test(arguments: accepted) func `sound text is taken`(_ text: String) {
+    @Test(arguments: accepted) func `valid text is accepted`(_ text: String) {
         #expect(Self.verdicts(Array(text.utf8)) == [nil, nil, nil])
         #expect(Self.verdicts(Array(text.utf8), isUTF8: true) == [nil, nil, nil])
     }
 
-    @Test func `unsound text is refused at the offset of the fault`() {
-        for (text, code, offset) in Self.refused {
+    @Test func `invalid text is rejected with the offset of the error`() {
+        for (text, code, offset) in Self.rejected {
             let bytes = Array(text.utf8)
             for isUTF8 in [false, true] {
                 for verdict in Self.verdicts(bytes, isUTF8: isUTF8) {
@@ -170,13 +169,13 @@ import Testing
         }
     }
 
-    @Test func `there are many cases`() {
-        #expect(Self.accepted.count + Self.refused.count + Self.brokenUTF8.count >= 250)
+    @Test func `the cases are many and unique`() {
+        #expect(Self.accepted.count + Self.rejected.count + Self.brokenUTF8.count >= 250)
         #expect(Set(Self.accepted).count == Self.accepted.count)
-        #expect(Set(Self.refused.map(\.text)).count == Self.refused.count)
+        #expect(Set(Self.rejected.map(\.text)).count == Self.rejected.count)
     }
 
-    @Test func `sound text is taken inside of arrays and objects`() {
+    @Test func `valid text is accepted inside arrays and objects`() {
         for text in Self.accepted {
             for wrapped in ["[\(text)]", "[0,\(text),0]", "{\"k\":\(text)}", "{\"k\":[\(text)],\"l\":\(text)}"] {
                 #expect(Self.verdicts(Array(wrapped.utf8)) == [nil, nil, nil], "\(wrapped)")
@@ -184,7 +183,7 @@ import Testing
         }
     }
 
-    @Test func `text cut off anywhere inside of an array ends too early`() {
+    @Test func `an array that is truncated anywhere ends unexpectedly`() {
         for text in Self.accepted {
             let bytes = Array("[\(text)]".utf8)
             for length in 0..<bytes.count {
@@ -195,7 +194,7 @@ import Testing
         }
     }
 
-    @Test func `bytes that are no UTF-8 are refused where they are`() {
+    @Test func `invalid UTF-8 is rejected with its offset`() {
         for (bytes, offset) in Self.brokenUTF8 {
             for padding in 0..<20 {
                 let before = [UInt8(ascii: "\"")] + [UInt8](repeating: UInt8(ascii: "."), count: padding)
@@ -211,18 +210,18 @@ import Testing
         }
     }
 
-    @Test func `all sequences of two bytes are judged as the standard library does`() {
+    @Test func `all sequences of two bytes are accepted or rejected as by the standard library`() {
         for first in 0x80...0xFF {
             for second in 0x80...0xFF {
                 let bytes: [UInt8] = [UInt8(first), UInt8(second)]
-                let isSound = String(validating: bytes, as: UTF8.self) != nil
+                let isValid = String(validating: bytes, as: UTF8.self) != nil
                 let quoted = [UInt8(ascii: "\"")] + bytes + [UInt8(ascii: "\"")]
-                #expect(Self.verdicts(quoted).allSatisfy { ($0 == nil) == isSound })
+                #expect(Self.verdicts(quoted).allSatisfy { ($0 == nil) == isValid })
             }
         }
     }
 
-    @Test func `every scalar is taken`() {
+    @Test func `every Unicode scalar is accepted`() {
         for value in stride(from: 0x80, through: 0x10FFFF, by: 37) {
             guard let scalar = Unicode.Scalar(UInt32(value)) else { continue }
             let text = "\"\(String(Character(scalar)))\""
@@ -230,7 +229,7 @@ import Testing
         }
     }
 
-    @Test func `nesting is taken up to the limit and no further`() {
+    @Test func `nesting is accepted up to the limit`() {
         for depth in [1, 2, 63, 64, 65, 127, 128, 129, 200, 512] {
             for (open, inner, close) in [("[", "", "]"), ("{\"a\":", "1", "}"), ("[{\"a\":", "0", "}]")] {
                 let unit = open.count > 5 ? 2 : 1
@@ -238,8 +237,8 @@ import Testing
                 guard count > 0 else { continue }
                 let text = Array((String(repeating: open, count: count) + inner + String(repeating: close, count: count)).utf8)
                 #expect(Self.verdicts(text, limits: JSONLimits(depth: count * unit)) == [nil, nil, nil], "\(depth) \(open)")
-                let refusals = Self.verdicts(text, limits: JSONLimits(depth: count * unit - 1))
-                #expect(refusals.allSatisfy { $0?.code == .tooDeep }, "\(depth) \(open)")
+                let errors = Self.verdicts(text, limits: JSONLimits(depth: count * unit - 1))
+                #expect(errors.allSatisfy { $0?.code == .tooDeep }, "\(depth) \(open)")
             }
         }
         let deep = [UInt8](repeating: UInt8(ascii: "["), count: 1_000_000)
@@ -259,15 +258,15 @@ import Testing
         }
     }
 
-    @Test func `a text larger than the limit is refused`() {
+    @Test func `text above the size limit is rejected`() {
         let text = Array("[1,2,3]".utf8)
         #expect(Self.verdicts(text, limits: JSONLimits(size: 7)) == [nil, nil, nil])
         for verdict in Self.verdicts(text, limits: JSONLimits(size: 6)) { #expect(verdict?.code == .tooLarge) }
     }
 
-    @Test func `messages tell the fault and its place`() {
+    @Test func `messages describe the error and its position`() {
         let error = #expect(throws: JSONError.self) { try JSONValue(parsing: "[1,]") }
-        #expect(error?.message == "not valid JSON at byte 3: a character that may not stand there")
+        #expect(error?.message == "invalid JSON at byte 3: unexpected character")
     }
 }
 

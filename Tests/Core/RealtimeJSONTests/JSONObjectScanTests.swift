@@ -1,5 +1,4 @@
 import RealtimeJSON
-import RealtimeCore
 import Testing
 
 @Suite struct JSONObjectScanTests {
@@ -11,7 +10,7 @@ import Testing
         return (scan, { index in String(decoding: bytes[scan[index].range], as: UTF8.self) })
     }
 
-    @Test func `wanted members are found with their kind and text`() throws {
+    @Test func `the scan finds the kind and text of each member`() throws {
         let (scan, text) = try self.scan(#"{"event":"price","x":[1,{"event":2}],"channel":null,"data":"{\"a\":1}"}"#)
         #expect(scan[0].kind == .string && text(0) == "price")
         #expect(scan[1].kind == .null && text(1) == "null")
@@ -23,7 +22,7 @@ import Testing
         ("1", JSONKind.integer), ("-1", .integer), ("1.5", .number), ("1e2", .number), ("true", .true), ("false", .false), ("null", .null),
         ("{\"event\":1}", .object), ("[ 1 , 2 ]", .array), ("\"a\"", .string), ("\"\\n\"", .escapedString), ("{}", .object), ("[]", .array),
     ])
-    func `every kind of value keeps its text`(_ raw: String, _ kind: JSONKind) throws {
+    func `the scan finds every kind of value`(_ raw: String, _ kind: JSONKind) throws {
         for document in ["{\"data\":\(raw)}", " { \"z\" : \(raw) , \"data\" : \(raw) } ", "{\"data\":0,\"data\":\(raw),\"y\":\(raw)}"] {
             let (scan, text) = try self.scan(document)
             #expect(scan[2].kind == kind)
@@ -31,7 +30,7 @@ import Testing
         }
     }
 
-    @Test func `names of all lengths are tell apart`() throws {
+    @Test func `keys of all lengths are distinguished`() throws {
         let document =
             #"{"a_name_longer_than_9":1,"a_name_longer_than_8":2,"":3,"123456789":4,"1234567":5,"12345678":6,"even":7,"events":8}"#
         let (scan, text) = try self.scan(document)
@@ -41,29 +40,31 @@ import Testing
         #expect(scan[0] == .missing)
     }
 
-    @Test func `a name may be escaped`() throws {
+    @Test func `a key can contain escape sequences`() throws {
         let (_, text) = try self.scan(#"{"\u0065vent":1,"\u0065vents":2,"a_name_longer_than\u005f8":3}"#)
         #expect(text(0) == "1")
         #expect(text(3) == "3")
     }
 
-    @Test func `the last of several members of one name counts`() throws {
+    @Test func `the last value of a repeated key is found`() throws {
         let (_, text) = try self.scan(#"{"event":1,"event":2,"\u0065vent":3}"#)
         #expect(text(0) == "3")
     }
 
-    @Test func `a name with zeros is not the shorter one`() throws {
+    @Test func `a key that ends in a zero byte differs from the key without it`() throws {
         let (scan, _) = try self.scan("{\"event\\u0000\":1}")
         #expect(scan[0] == .missing)
     }
 
-    @Test(arguments: ["[]", "1", "null", "\"a\"", " [{}] "]) func `another value than an object is told as such`(_ text: String) {
+    @Test(arguments: ["[]", "1", "null", "\"a\"", " [{}] "]) func `a valid value that is not an object has an error code of its own`(
+        _ text: String
+    ) {
         let error = #expect(throws: JSONError.self) { try self.scan(text) }
         #expect(error?.code == .notAnObject)
     }
 
-    @Test func `short documents are read to their last byte`() throws {
-        // Ends within the eight bytes that are compared at once.
+    @Test func `short documents are not read past their end`() throws {
+        // The text ends within the eight bytes that are compared in one step.
         let (_, text) = try self.scan(#"{"":1}"#)
         #expect(text(4) == "1")
         let (_, other) = try self.scan(#"{"data":1}"#)
@@ -89,12 +90,12 @@ import Testing
         (#"{\"a\":\"b\"}"#, #"{"a":"b"}"#),
         (#"a\u0008b"#, "a\u{8}b"), (#"\u007f\u0080\u07ff\u0800"#, "\u{7F}\u{80}\u{7FF}\u{800}"),
     ])
-    func `escapes become their characters`(_ raw: String, _ expected: String) {
+    func `escape sequences are replaced by their characters`(_ raw: String, _ expected: String) {
         #expect(Array(Self.unescaped(raw).utf8) == Array(expected.utf8))
         #expect(Array(raw.utf8).withUnsafeBytes { JSONText.unescapedBytes($0) } == Array(expected.utf8))
     }
 
-    @Test func `escapes are found at every offset`() {
+    @Test func `escape sequences are replaced at every offset`() {
         for before in 0..<40 {
             for after in 0..<20 {
                 let text = String(repeating: "x", count: before) + "\\n" + String(repeating: "y", count: after) + "\\u00e9"
@@ -107,7 +108,7 @@ import Testing
         (#"abc"#, Int?.none), (#"\ud83d\ude00"#, nil), (#"\\ud800"#, nil), (#"\ud800"#, 0), (#"ab\udc00"#, 2),
         (#"\ud83d\ude00\ud83d"#, 12), (#"\\\ud800"#, 2), (#"\n\u0041"#, nil),
     ])
-    func `halves of surrogate pairs are found`(_ raw: String, _ offset: Int?) {
+    func `lone surrogates are found`(_ raw: String, _ offset: Int?) {
         #expect(Array(raw.utf8).withUnsafeBytes { JSONText.loneSurrogate($0) } == offset)
     }
 
@@ -133,7 +134,7 @@ import Testing
         ("1e-999999999999999999999", nil), ("1.00000000000000000000000000000", 1), ("1.00000000000000000000000000001", nil),
         ("-9223372036854775808.0", .min),
     ])
-    func `whole numbers are read exactly`(_ text: String, _ expected: Int64?) throws {
+    func `whole numbers are converted exactly`(_ text: String, _ expected: Int64?) throws {
         #expect(try self.integer(text) == expected)
     }
 
@@ -144,7 +145,7 @@ import Testing
         ("123456789012345678901234567890", 1.2345678901234568e29), ("0.30000000000000004", 0.30000000000000004),
         ("2.2250738585072011e-308", Double.leastNormalMagnitude.nextDown),
     ])
-    func `doubles are the nearest`(_ text: String, _ expected: Double) throws {
+    func `numbers are converted to the nearest double`(_ text: String, _ expected: Double) throws {
         #expect(try self.double(text).bitPattern == expected.bitPattern)
     }
 }

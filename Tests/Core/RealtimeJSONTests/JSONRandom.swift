@@ -1,7 +1,7 @@
 import Foundation
 import RealtimeCore
 
-/// Makes documents that are small and full of hard cases.
+/// A generator of small documents with many edge cases.
 struct JSONRandom {
     var random: SplitMix64
 
@@ -63,31 +63,31 @@ struct JSONRandom {
             return space + "[" + elements.joined(separator: ",") + (elements.isEmpty ? self.space() : "") + "]"
         default:
             let members = (0..<Int.random(in: 0...3, using: &self.random)).map { index in
-                // Names differ, since the two parsers choose differently between twins.
+                // The keys are unique, because the two parsers differ in which value of a repeated key they use.
                 self.space() + "\"\(index)" + self.string().dropFirst() + self.space() + ":" + self.document(depth: depth - 1)
             }
             return space + "{" + members.joined(separator: ",") + (members.isEmpty ? self.space() : "") + "}"
         }
     }
 
-    /// One or two bytes changed, added, or left out.
+    /// The document with one or two bytes changed, added, or removed.
     mutating func mutated(_ document: String) -> [UInt8] {
         var bytes = Array(document.utf8)
         for _ in 0...(self.chance(30) ? 1 : 0) {
-            let place = Int.random(in: 0...bytes.count, using: &self.random)
+            let position = Int.random(in: 0...bytes.count, using: &self.random)
             let byte =
                 self.chance(80) ? self.pick(Array(#"{}[]":,\u0123eE+-.truefalsn "#.utf8)) : UInt8(truncatingIfNeeded: self.random.next())
             switch Int.random(in: 0..<3, using: &self.random) {
-            case 0: bytes.insert(byte, at: place)
-            case 1: if place < bytes.count { bytes[place] = byte }
-            default: if place < bytes.count { bytes.remove(at: place) }
+            case 0: bytes.insert(byte, at: position)
+            case 1: if position < bytes.count { bytes[position] = byte }
+            default: if position < bytes.count { bytes.remove(at: position) }
             }
         }
         return bytes
     }
 }
 
-/// The task pool has as many threads as there are cores, and other tests want them too.
-func giveWay(_ seed: UInt64) async {
+/// Yields regularly: the task pool has only as many threads as there are cores, and other tests run at the same time.
+func yieldRegularly(_ seed: UInt64) async {
     if seed % 32 == 0 { await Task.yield() }
 }

@@ -20,26 +20,26 @@ import Testing
         ("9007199254740993.0", "9007199254740993.0"),
         ("5e-324", "5e-324"), ("4.94e-324", "4.94e-324"), ("0e99999999999", "0"),
     ])
-    func `numbers lose nothing`(_ text: String, _ written: String) throws {
+    func `numbers are parsed and written without loss`(_ text: String, _ written: String) throws {
         let value = try JSONValue(parsing: text)
         #expect(value.description == written)
         #expect(try JSONValue(parsing: written) == value)
         #expect(value.double?.bitPattern == Double(text)?.bitPattern)
     }
 
-    @Test func `numbers are equal by their value`() throws {
-        for twins in [
+    @Test func `numbers of the same value are equal`() throws {
+        for texts in [
             ["1", "1.0", "1e0", "10e-1", "1.00000000000000000000000000"], ["0", "0.0", "0e5"], ["-0", "-0.0"], ["1.5", "15e-1", "1.50"],
             ["1e22", "10e21", "10000000000000000000000"],
         ] {
-            let values = try twins.map { try JSONValue(parsing: $0) }
-            #expect(Set(values).count == 1, "\(twins)")
+            let values = try texts.map { try JSONValue(parsing: $0) }
+            #expect(Set(values).count == 1, "\(texts)")
         }
         #expect(try JSONValue(parsing: "0") != JSONValue(parsing: "-0"))
         #expect(try JSONValue(parsing: "0.1") != JSONValue(parsing: "0.1000000000000000055511151231257827"))
     }
 
-    @Test func `numbers convert only without loss`() throws {
+    @Test func `numbers convert to integers only without loss`() throws {
         let value = { (text: String) in try #require(try JSONValue(parsing: text).number) }
         #expect(try value("9223372036854775808").int64 == nil)
         #expect(try value("9223372036854775808").uint64 == 9_223_372_036_854_775_808)
@@ -56,7 +56,7 @@ import Testing
         #expect(JSONNumber(0.0) == JSONNumber(0))
     }
 
-    @Test func `every double survives`() throws {
+    @Test func `every finite double survives writing and parsing`() throws {
         for seed in seeds(20_000) {
             var random = SplitMix64(seed: seed)
             let double = Double(bitPattern: random.next())
@@ -69,7 +69,7 @@ import Testing
 
     // MARK: Objects
 
-    @Test func `members keep their order and are found by name`() throws {
+    @Test func `members keep their order and are found by key`() throws {
         let value = try JSONValue(parsing: #"{"z":1,"a":[true,null,"x"],"m":{"n":1.5}}"#)
         #expect(value.object?.keys == ["z", "a", "m"])
         #expect(value["z"]?.int == 1)
@@ -82,7 +82,7 @@ import Testing
         #expect(value.description == #"{"z":1,"a":[true,null,"x"],"m":{"n":1.5}}"#)
     }
 
-    @Test(arguments: [3, 15, 16, 17, 100]) func `the last of several members counts in the first ones place`(_ count: Int) throws {
+    @Test(arguments: [3, 15, 16, 17, 100]) func `the last value of a repeated key is kept at the first position`(_ count: Int) throws {
         let names = (0..<count).map { "\"k\($0)\":\($0)" }
         let value = try JSONValue(parsing: "{\(names.joined(separator: ",")),\"k1\":\"last\"}")
         #expect(value.object?.count == count)
@@ -90,7 +90,7 @@ import Testing
         #expect(value.object?.keys == (0..<count).map { "k\($0)" })
     }
 
-    @Test func `members are set and removed`() {
+    @Test func `members can be set and removed`() {
         var object = JSONObject()
         for index in 0..<40 { object["k\(index)"] = .number(JSONNumber(index)) }
         #expect(object.count == 40 && object["k39"]?.int == 39)
@@ -110,7 +110,7 @@ import Testing
         #expect(number == 1)
     }
 
-    @Test func `objects are equal in any order`() throws {
+    @Test func `objects with the same members in any order are equal`() throws {
         let one = try JSONValue(parsing: #"{"a":1,"b":[2]}"#)
         let other = try JSONValue(parsing: #"{"b":[2.0],"a":1e0}"#)
         #expect(one == other && one.hashValue == other.hashValue)
@@ -126,12 +126,12 @@ import Testing
         ("\u{7F}é😀", "\"\u{7F}é😀\""), ("12345678\n12345678", #""12345678\n12345678""#), ("1234567\"", #""1234567\"""#),
         ("\n\n", #""\n\n""#),
     ])
-    func `strings are escaped where they must be`(_ text: String, _ expected: String) throws {
+    func `only characters that JSON requires are escaped`(_ text: String, _ expected: String) throws {
         #expect(JSONValue.string(text).description == expected)
         #expect(try JSONValue(parsing: expected) == .string(text))
     }
 
-    @Test func `the writer puts commas where they belong`() throws {
+    @Test func `the writer separates members and elements with commas`() throws {
         var writer = JSONWriter(Array("data: ".utf8))
         writer.beginObject()
         writer.key("event" as StaticString)
@@ -161,7 +161,7 @@ import Testing
         #expect(String(decoding: writer.bytes, as: UTF8.self) == expected)
     }
 
-    @Test func `numbers that are not finite cannot be written`() {
+    @Test func `the writer rejects numbers that are not finite`() {
         for value in [Double.nan, .infinity, -.infinity] {
             var writer = JSONWriter()
             let error = #expect(throws: JSONError.self) { try writer.value(value) }
@@ -174,7 +174,7 @@ import Testing
         (0.0, "0"), (-0.0, "-0"), (1, "1"), (-1.5, "-1.5"), (1e15, "1000000000000000"), (1e16, "1e+16"), (0.1, "0.1"), (1e-5, "1e-05"),
         (Double.leastNonzeroMagnitude, "5e-324"),
     ])
-    func `doubles are written short`(_ value: Double, _ expected: String) throws {
+    func `doubles are written with the fewest digits`(_ value: Double, _ expected: String) throws {
         var writer = JSONWriter()
         try writer.value(value)
         #expect(String(decoding: writer.bytes, as: UTF8.self) == expected)
@@ -182,7 +182,7 @@ import Testing
 
     // MARK: Codable
 
-    @Test func `trees pass through any coder`() throws {
+    @Test func `JSON values survive any encoder and decoder`() throws {
         let value: JSONValue = [
             "a": [1, -2, 2.5, "x", true, false, nil, [:], []], "b": ["c": 18_446_744], "big": .number(JSONNumber(UInt64.max)),
         ]

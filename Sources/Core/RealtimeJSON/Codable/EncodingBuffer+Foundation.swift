@@ -1,20 +1,19 @@
-import RealtimeEncoding
-
 extension EncodingBuffer {
-    func append<Value: Encodable>(_ foreign: FoundationType, _ value: Value, _ key: (any CodingKey)?) throws {
-        switch foreign {
+    /// Appends a value of a Foundation type.
+    func append<Value: Encodable>(_ type: FoundationType, _ value: Value, _ key: (any CodingKey)?) throws {
+        switch type {
         case .date: try self.appendDate(value, key)
         case .data: try self.appendData(value)
         case .url: try self.appendURL(value)
         case .decimal:
             let text = String(describing: value)
-            guard text != "NaN" else { throw self.invalid(value, "JSON holds no not-a-number.", key) }
+            guard text != "NaN" else { throw self.notFinite(value, key) }
             self.appendRaw(Array(text.utf8))
         }
     }
 
-    /// What the type's own `encode(to:)` writes.
-    private func own<Value: Encodable>(_ value: Value) throws -> [UInt8] {
+    /// Returns what the type's own `encode(to:)` writes.
+    private func defaultEncoding<Value: Encodable>(of value: Value) throws -> [UInt8] {
         let buffer = EncodingBuffer(settings: JSONValueEncoder())
         buffer.start(.value)
         try value.encode(to: buffer.outermostEncoder)
@@ -25,16 +24,16 @@ extension EncodingBuffer {
     private func appendDate<Value: Encodable>(_ value: Value, _ key: (any CodingKey)?) throws {
         let bytes: [UInt8]
         do {
-            bytes = try self.own(value)
+            bytes = try self.defaultEncoding(of: value)
         } catch {
-            // Without the date itself: Foundation traps when it prints one that is not finite.
+            // The error must not contain the date: Foundation traps when it prints one that is not finite.
             throw self.invalid(Double.nan, "The date is not a finite number of seconds.", key)
         }
         if self.settings.dates == .deferredToDate { return self.appendRaw(bytes) }
         let seconds = bytes.withUnsafeBytes { JSONText.double($0) } + referenceDateOffset
         switch self.settings.dates {
         case .iso8601:
-            guard let text = ISO8601.text(seconds) else { throw self.invalid(seconds, "The date is too far away for ISO 8601.", key) }
+            guard let text = ISO8601.text(seconds) else { throw self.invalid(seconds, "The date is out of range for ISO 8601.", key) }
             self.append(text)
         case .millisecondsSince1970: try self.append(seconds * 1000, key)
         default: try self.append(seconds, key)
@@ -42,27 +41,22 @@ extension EncodingBuffer {
     }
 
     private func appendData<Value: Encodable>(_ value: Value) throws {
-        guard self.settings.data == .base64 else { return self.appendRaw(try self.own(value)) }
-        let bytes: [UInt8]
+        guard self.settings.data == .base64 else { return self.appendRaw(try self.defaultEncoding(of: value)) }
         if let sequence = value as? any Sequence<UInt8> {
-            bytes = Array(sequence)
+            self.append(base64: Array(sequence))
         } else {
-            bytes = try JSONValueDecoder().decode([UInt8].self, from: self.own(value))
+            self.append(base64: try JSONValueDecoder().decode([UInt8].self, from: self.defaultEncoding(of: value)))
         }
-        var text: [UInt8] = [UInt8(ascii: "\"")]
-        Base64.append(bytes, to: &text)
-        text.append(UInt8(ascii: "\""))
-        self.appendRaw(text)
     }
 
     private func appendURL<Value: Encodable>(_ value: Value) throws {
-        let own = try JSONValue(parsing: self.own(value))
-        let relative = own["relative"]?.string ?? ""
-        self.append(own["base"]?.string.map { RelativeURL.resolve(relative, against: $0) } ?? relative)
+        let encoding = try JSONValue(parsing: self.defaultEncoding(of: value))
+        let relative = encoding["relative"]?.string ?? ""
+        self.append(encoding["base"]?.string.map { RelativeURL.resolve(relative, against: $0) } ?? relative)
     }
 }
 
-/// A reference to another resource, made absolute (RFC 3986 section 5.2).
+/// Resolution of a URL reference against a base URL (RFC 3986 section 5.2).
 enum RelativeURL {
     private struct Parts {
         var scheme: Substring?
@@ -103,15 +97,15 @@ enum RelativeURL {
         var query = relative.query
         let authority = relative.authority ?? base.authority
         if relative.authority != nil {
-            path = self.withoutDots(relative.path)
+            path = self.removingDotSegments(relative.path)
         } else if relative.path.isEmpty {
             path = String(base.path)
             query = query ?? base.query
         } else if relative.path.hasPrefix("/") {
-            path = self.withoutDots(relative.path)
+            path = self.removingDotSegments(relative.path)
         } else {
             let folder = base.path.lastIndex(of: "/").map { base.path[...$0] } ?? (base.authority != nil && base.path.isEmpty ? "/" : "")
-            path = self.withoutDots(folder + relative.path)
+            path = self.removingDotSegments(folder + relative.path)
         }
         var result = ""
         if let scheme = base.scheme { result += scheme + ":" }
@@ -122,7 +116,8 @@ enum RelativeURL {
         return result
     }
 
-    private static func withoutDots(_ path: Substring) -> String {
+    /// Resolves `.` and `..` (RFC 3986 section 5.2.4).
+    private static func removingDotSegments(_ path: Substring) -> String {
         var kept: [Substring] = []
         let segments = path.split(separator: "/", omittingEmptySubsequences: false)
         for (index, segment) in segments.enumerated() {

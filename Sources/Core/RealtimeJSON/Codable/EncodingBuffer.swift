@@ -1,34 +1,37 @@
+import RealtimeEncoding
 import RealtimeSystem
 
-/// JSON while it is encoded: bytes that grow at their end, and the values that are not finished yet.
+/// The output of an encoder: the bytes written so far, and a stack of the values that are not complete yet.
 ///
-/// Only the innermost value is written to, as it comes about when values encode themselves one within the other. What
-/// `nestedContainer` and `superEncoder` hand out may be written to at any time, and gets a buffer of its own that is put in at the end.
+/// Only the innermost open value can be written to, which is the order in which values encode themselves one within another.
+/// Containers from `nestedContainer` and `superEncoder` can be written to at any time: they have buffers of their own, which are
+/// inserted when encoding finishes.
 final class EncodingBuffer {
     enum Shape: UInt8 {
-        /// Not known yet.
+        /// Not decided yet.
         case value
         case object, array
-        /// Written.
+        /// A single value, already written.
+        /// A value that is being encoded.
         case done
     }
 
     struct Frame {
         var shape: Shape
         var isEmpty = true
-        /// The names of the members are a dictionary's keys and are not converted.
+        /// Whether the members' names are the keys of a dictionary, which are not converted.
         var keepsKeys = false
-        /// Tells it from others that were in its place before.
+        /// Identifies the frame among those that were at its position before.
         var number: UInt32
         var count = 0
-        /// Where it is in the one around it; `nil` if it takes that one's own place.
+        /// The value's key in the enclosing value, or `nil` if it replaces the enclosing value.
         var key: (any CodingKey)?
     }
 
     private(set) var settings: JSONValueEncoder
     private let basePath: [any CodingKey]
-    // The checks at run time that nobody else is writing take a third of the time to encode. They are not needed: none of the
-    // changes here calls foreign code.
+    // Run-time exclusivity checks would take a third of the encoding time. They are unnecessary because no mutation here calls code
+    // from outside this type.
     @exclusivity(unchecked) private(set) var bytes: [UInt8] = []
     @exclusivity(unchecked) private(set) var frames: [Frame] = []
     private var inserts: [(offset: Int, buffer: EncodingBuffer)] = []
@@ -39,17 +42,18 @@ final class EncodingBuffer {
         self.basePath = basePath
     }
 
-    // MARK: Use again
+    // MARK: Reuse
 
-    /// One that nobody uses at the moment. `@unchecked Sendable`: nobody but the lock's owner holds it.
+    /// A buffer that is not in use. `@unchecked Sendable` is safe because the only reference to it is in the lock.
     private struct Spare: @unchecked Sendable {
         var buffer: EncodingBuffer?
     }
 
     private static let spare = Lock(Spare())
 
-    /// Encodes a value behind what is in `bytes`, which stays as it was when that throws. The buffer is used again for the next
-    /// value: making one takes longer than encoding most messages.
+    /// Encodes a value and appends it to `bytes`, which is left unchanged if encoding throws.
+    ///
+    /// The buffer is reused for the next value: allocating one takes longer than encoding most messages.
     static func encode<Value: Encodable>(_ value: Value, _ settings: JSONValueEncoder, to bytes: inout [UInt8]) throws {
         var buffer = Self.spare.withLock { $0.buffer.take() } ?? EncodingBuffer(settings: settings)
         buffer.settings = settings
@@ -57,7 +61,7 @@ final class EncodingBuffer {
         swap(&buffer.bytes, &bytes)
         defer {
             swap(&buffer.bytes, &bytes)
-            // A value that kept its encoder may still write to it: then this one is lost to others.
+            // A value that kept its encoder can still write to the buffer, which then must not be reused.
             if isKnownUniquelyReferenced(&buffer) {
                 if !settings.userInfo.isEmpty { buffer.settings.userInfo = [:] }
                 Self.spare.withLock { $0.buffer = buffer }
@@ -76,7 +80,7 @@ final class EncodingBuffer {
 
     // MARK: Frames
 
-    /// The outermost value.
+    /// Begins the outermost value.
     func start(_ shape: Shape) {
         self.push(key: nil, keepsKeys: false)
         if shape != .value { self.open(shape, 0) }
@@ -96,7 +100,7 @@ final class EncodingBuffer {
 
     private func close(_ shape: Shape) {
         switch shape {
-        case .value: self.word("{}")
+        case .value: self.append(literal: "{}")
         case .object: self.bytes.append(UInt8(ascii: "}"))
         case .array: self.bytes.append(UInt8(ascii: "]"))
         case .done: break
@@ -106,7 +110,7 @@ final class EncodingBuffer {
     func open(_ shape: Shape, _ frame: Int) {
         guard frame < self.frames.count else { return }
         if self.frames[frame].shape == shape { return }
-        precondition(self.frames[frame].shape == .value, "a value encodes itself either as members, as elements, or as one value")
+        precondition(self.frames[frame].shape == .value, "A value must encode itself as an object, an array, or a single value.")
         self.frames[frame].shape = shape
         self.bytes.append(shape == .object ? UInt8(ascii: "{") : UInt8(ascii: "["))
     }
@@ -115,7 +119,7 @@ final class EncodingBuffer {
         self.basePath + self.frames.prefix(frame + 1).compactMap(\.key)
     }
 
-    /// Everything is encoded: puts the bytes of the nested containers in their places.
+    /// Completes all open values and inserts the output of nested containers.
     func finish() {
         while !self.frames.isEmpty { self.pop() }
         if self.inserts.isEmpty { return }
@@ -131,18 +135,21 @@ final class EncodingBuffer {
         (self.bytes, self.inserts) = (whole, [])
     }
 
-    /// Whether nothing was written to the outermost value.
+    /// Whether the outermost value has not written anything.
     var isUntouched: Bool { self.frames.count == 1 && self.frames[0].shape == .value }
 
-    // MARK: Places
+    // MARK: Members and elements
 
-    /// Writes what goes in front of the next element or member, lets `body` write it, and takes all of it back if that throws, so that
-    /// a caller who catches the error still gets JSON.
+    /// Appends a member or an element: writes the separator and the name, then calls `body` to write the value.
+    ///
+    /// If `body` throws, everything that was written is removed, so that the output is still JSON if the caller catches the error.
     @inline(__always)
-    func place(in frame: Int, _ number: UInt32, _ name: String?, key: @autoclosure () -> any CodingKey, _ body: () throws -> Void) throws {
+    func appendEntry(
+        in frame: Int, _ number: UInt32, _ name: String?, key: @autoclosure () -> any CodingKey, _ body: () throws -> Void
+    ) throws {
         guard frame == self.frames.count - 1, self.frames[frame].number == number else {
             let context = EncodingError.Context(
-                codingPath: self.path(frame), debugDescription: "A container was used while, or after, another value encoded itself.")
+                codingPath: self.path(frame), debugDescription: "The container is not the innermost one that is being encoded.")
             throw EncodingError.invalidValue(key().stringValue, context)
         }
         let mark = self.bytes.count
@@ -166,13 +173,14 @@ final class EncodingBuffer {
         }
     }
 
+    /// Removes the output behind `mark`, and all but the first `count` frames.
     func rollBack(to mark: Int, frames count: Int) {
         self.frames.removeLast(self.frames.count - count)
         self.inserts.removeAll { $0.offset > mark }
         self.bytes.removeLast(self.bytes.count - mark)
     }
 
-    /// A buffer whose bytes will stand here.
+    /// Returns a buffer whose output will be inserted at the current position.
     func insert(_ shape: Shape, path: [any CodingKey]) -> EncodingBuffer {
         let buffer = EncodingBuffer(settings: self.settings, basePath: path)
         buffer.start(shape)
@@ -182,17 +190,18 @@ final class EncodingBuffer {
 
     func count(_ frame: Int) -> Int { frame < self.frames.count ? self.frames[frame].count : 0 }
 
-    /// The value is about to be written as a whole.
+    /// Marks a value as written by a single-value container, before the value is written.
     @inline(__always)
-    func claim(_ frame: Int, _ number: UInt32) throws {
+    func beginSingleValue(_ frame: Int, _ number: UInt32) throws {
         guard frame == self.frames.count - 1, self.frames[frame].number == number, self.frames[frame].shape == .value else {
-            let what = "A value encodes itself either as members, as elements, or as one value, and before its encode(to:) returns."
-            throw EncodingError.invalidValue(what, EncodingError.Context(codingPath: self.path(frame), debugDescription: what))
+            let message = "A value must encode itself as an object, an array, or a single value, before encode(to:) returns."
+            throw EncodingError.invalidValue(message, EncodingError.Context(codingPath: self.path(frame), debugDescription: message))
         }
         self.frames[frame].shape = .done
     }
 
-    func unclaim(_ frame: Int, _ mark: Int) {
+    /// Removes a single value that could not be encoded.
+    func rollBackSingleValue(_ frame: Int, _ mark: Int) {
         self.rollBack(to: mark, frames: frame + 1)
         self.frames[frame].shape = .value
     }
@@ -203,13 +212,20 @@ final class EncodingBuffer {
 
     // MARK: Values
 
-    func word(_ text: StaticString) {
-        JSONWriter.append(word: text, to: &self.bytes)
+    func append(literal: StaticString) {
+        JSONWriter.append(literal: literal, to: &self.bytes)
+    }
+
+    /// Appends bytes as a Base64 string.
+    func append(base64 bytes: [UInt8]) {
+        self.bytes.append(UInt8(ascii: "\""))
+        Base64.append(bytes, to: &self.bytes)
+        self.bytes.append(UInt8(ascii: "\""))
     }
 
     @inline(__always)
     func append(_ value: Bool) {
-        self.word(value ? "true" : "false")
+        self.append(literal: value ? "true" : "false")
     }
 
     @inline(__always)
@@ -227,12 +243,12 @@ final class EncodingBuffer {
     }
 
     func append(_ value: Double, _ key: (any CodingKey)?) throws {
-        guard value.isFinite else { throw self.invalid(value, "JSON holds no infinite number and no not-a-number.", key) }
+        guard value.isFinite else { throw self.notFinite(value, key) }
         JSONWriter.append(finite: value, to: &self.bytes)
     }
 
     func append(_ value: Float, _ key: (any CodingKey)?) throws {
-        guard value.isFinite else { throw self.invalid(value, "JSON holds no infinite number and no not-a-number.", key) }
+        guard value.isFinite else { throw self.notFinite(value, key) }
         JSONWriter.append(number: value.description, to: &self.bytes)
     }
 
@@ -240,14 +256,18 @@ final class EncodingBuffer {
         value.write(to: &self.bytes)
     }
 
-    func invalid(_ value: Any, _ what: String, _ key: (any CodingKey)?) -> EncodingError {
+    func invalid(_ value: Any, _ message: String, _ key: (any CodingKey)?) -> EncodingError {
         let path = self.path(self.frames.count) + (key.map { [$0] } ?? [])
-        return .invalidValue(value, EncodingError.Context(codingPath: path, debugDescription: what))
+        return .invalidValue(value, EncodingError.Context(codingPath: path, debugDescription: message))
+    }
+
+    func notFinite(_ value: Any, _ key: (any CodingKey)?) -> EncodingError {
+        self.invalid(value, "JSON cannot represent \(value).", key)
     }
 
     @inline(__always)
     func append<Value: Encodable>(_ value: Value, key: (any CodingKey)? = nil) throws {
-        // Each of these is the very type, and copying its bits into itself.
+        // `Value` is the type compared with, so each cast copies a value to its own type.
         if Value.self == String.self { return self.append(unsafeBitCast(value, to: String.self)) }
         if Value.self == Int.self { return self.append(unsafeBitCast(value, to: Int.self)) }
         if Value.self == Double.self { return try self.append(unsafeBitCast(value, to: Double.self), key) }
@@ -267,20 +287,20 @@ final class EncodingBuffer {
         self.bytes.append(UInt8(ascii: "]"))
     }
 
-    /// The last type that needed no treatment of its own, since the elements of an array ask again and again.
+    /// The type that was last found not to be a Foundation type: the elements of an array look up the same type repeatedly.
     @exclusivity(unchecked) private var plainType: ObjectIdentifier?
 
     @inline(__always)
-    private func foreign<Value>(_ type: Value.Type) -> FoundationType? {
+    private func foundationType<Value>(_ type: Value.Type) -> FoundationType? {
         let identifier = ObjectIdentifier(type)
         if identifier == self.plainType { return nil }
-        if let foreign = FoundationType(type) { return foreign }
+        if let foundationType = FoundationType(type) { return foundationType }
         self.plainType = identifier
         return nil
     }
 
     private func appendOther<Value: Encodable>(_ value: Value, _ key: (any CodingKey)?) throws {
-        if let foreign = self.foreign(Value.self) { return try self.append(foreign, value, key) }
+        if let type = self.foundationType(Value.self) { return try self.append(type, value, key) }
         self.push(key: key, keepsKeys: self.settings.keys != .useDefaultKeys && value is any StringKeyedDictionary)
         try self.encodeIntoFrame(value)
         self.pop()
@@ -291,18 +311,18 @@ final class EncodingBuffer {
         try value.encode(to: NodeEncoder(buffer: self, frame: frame, number: self.frames[frame].number))
     }
 
-    /// The outermost value, whose type may write nothing at all only further inside.
+    /// Appends the outermost value, which must encode something. Nested values that encode nothing become empty objects.
     func appendOutermost<Value: Encodable>(_ value: Value) throws {
-        if Value.self == JSONValue.self || self.foreign(Value.self) != nil {
+        if Value.self == JSONValue.self || self.foundationType(Value.self) != nil {
             try self.append(value)
             self.frames[0].shape = .done
         } else {
             try self.encodeIntoFrame(value)
         }
-        if self.isUntouched { throw self.invalid(value, "The value of type \(Value.self) encoded nothing.", nil) }
+        if self.isUntouched { throw self.invalid(value, "The value of type \(Value.self) did not encode anything.", nil) }
     }
 }
 
-/// Dictionaries whose keys are data and not names of properties.
+/// A dictionary whose keys are data rather than property names.
 private protocol StringKeyedDictionary {}
 extension Dictionary: StringKeyedDictionary where Key == String {}

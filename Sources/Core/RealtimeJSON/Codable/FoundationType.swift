@@ -1,8 +1,10 @@
 import RealtimeEncoding
 import RealtimeSystem
 
-/// The types of Foundation that JSON writes in another way than they write themselves. They are known by their names, since this
-/// module does without Foundation; their own `Codable` then does the rest.
+/// The Foundation types whose JSON form differs from what their own `Codable` conformance writes.
+///
+/// They are recognized by name because this module does not depend on Foundation. Values are created and read through the types'
+/// own `Codable` conformance.
 enum FoundationType {
     case date, data, url, decimal
 
@@ -32,12 +34,13 @@ enum FoundationType {
     }
 }
 
-/// From 1970, where Unix counts from, to 2001, where `Date` does.
+/// The seconds from 1970, the Unix epoch, to 2001, the reference date of `Date`.
 let referenceDateOffset: Double = 978_307_200
 
 extension JSONDocument {
-    func foreign<Value: Decodable>(_ foreign: FoundationType, _ type: Value.Type, at index: Int) throws -> Value {
-        switch foreign {
+    /// Decodes a value of a Foundation type.
+    func value<Value: Decodable>(_ foundationType: FoundationType, _ type: Value.Type, at index: Int) throws -> Value {
+        switch foundationType {
         case .date: try self.date(type, at: index)
         case .data: try self.data(type, at: index)
         case .url: try self.url(type, at: index)
@@ -45,8 +48,8 @@ extension JSONDocument {
         }
     }
 
-    /// A decoder of a little document that is what the type's own `init(from:)` wants to find.
-    private func decoder(of bytes: [UInt8] = [], _ nodes: [JSONNode]) -> NodeDecoder {
+    /// Returns a decoder for a document in the form that the type's own `init(from:)` reads.
+    private func decoder(for bytes: [UInt8] = [], _ nodes: [JSONNode]) -> NodeDecoder {
         NodeDecoder(document: JSONDocument(bytes: bytes, nodes: nodes, settings: JSONValueDecoder()), index: 0)
     }
 
@@ -58,7 +61,7 @@ extension JSONDocument {
         case .millisecondsSince1970: seconds = try self.double(at: index) / 1000 - referenceDateOffset
         case .iso8601:
             guard let value = ISO8601.seconds(try self.string(at: index)) else {
-                throw self.corrupted("The string is no date of ISO 8601 such as 2026-01-31T12:00:00Z.", at: index)
+                throw self.corrupted("Expected an ISO 8601 date such as 2026-01-31T12:00:00Z.", at: index)
             }
             seconds = value - referenceDateOffset
         }
@@ -67,14 +70,14 @@ extension JSONDocument {
 
     private func data<Value: Decodable>(_ type: Value.Type, at index: Int) throws -> Value {
         guard self.settings.data == .base64 else { return try Value(from: NodeDecoder(document: self, index: index)) }
-        guard let bytes = Base64.decode(try self.string(at: index)) else {
-            throw self.corrupted("Encountered Data is not valid Base64.", at: index)
+        guard let bytes = Base64.decode(try self.string(at: index), ignoresPadBits: true) else {
+            throw self.corrupted("The string is not valid Base64.", at: index)
         }
         if let collection = type as? any RangeReplaceableCollection<UInt8>.Type, let value = Self.collect(collection, bytes) as? Value {
             return value
         }
         var nodes = [JSONNode(kind: .array, offset: 0, length: UInt32(bytes.count), end: UInt32(bytes.count + 1))]
-        for (place, byte) in bytes.enumerated() { nodes.append(JSONNode(kind: .unsigned, bits: UInt64(byte), end: UInt32(place + 2))) }
+        for (index, byte) in bytes.enumerated() { nodes.append(JSONNode(kind: .unsigned, bits: UInt64(byte), end: UInt32(index + 2))) }
         return try Value(from: self.decoder(nodes))
     }
 
@@ -92,16 +95,16 @@ extension JSONDocument {
             JSONNode(kind: .string, offset: UInt32(name.count), length: UInt32(bytes.count - name.count), end: 3),
         ]
         do {
-            return try Value(from: self.decoder(of: bytes, nodes))
+            return try Value(from: self.decoder(for: bytes, nodes))
         } catch {
-            throw self.corrupted("Invalid URL string.", at: index)
+            throw self.corrupted("The string is not a valid URL.", at: index)
         }
     }
 
     private func decimal<Value: Decodable>(_ type: Value.Type, at index: Int) throws -> Value {
         let node = self.nodes[index]
         guard node.kind.isNumber else { throw self.mismatch(type, at: index) }
-        guard let digits = self.text(node, { DecimalDigits($0) }) else { throw self.misfit(type, at: index) }
+        guard let digits = self.text(node, { DecimalDigits($0) }) else { throw self.unrepresentable(type, at: index) }
         var bytes: [UInt8] = []
         var nodes = [JSONNode(kind: .object, offset: 0, length: 5, end: 19)]
         func append(_ name: String) {
@@ -121,24 +124,25 @@ extension JSONDocument {
         let words = digits.words
         append("exponent", words.contains { $0 != 0 } ? digits.exponent : 0)
         append("length", words.lastIndex { $0 != 0 }.map { $0 + 1 } ?? 0)
-        // Negative and of no length would be not-a-number.
+        // `Decimal` represents NaN as a negative number of length zero.
         append("isNegative", digits.isNegative && words.contains { $0 != 0 })
         append("isCompact", false)
         append("mantissa")
         nodes.append(JSONNode(kind: .array, offset: 0, length: 8, end: 19))
         for word in words { nodes.append(JSONNode(kind: .unsigned, bits: UInt64(word), end: UInt32(nodes.count + 1))) }
-        return try Value(from: self.decoder(of: bytes, nodes))
+        return try Value(from: self.decoder(for: bytes, nodes))
     }
 }
 
-/// A number as Foundation's `Decimal` holds it: a mantissa of 128 bits, a power of ten in a byte. Digits beyond are left out.
+/// A number in the representation of Foundation's `Decimal`: a mantissa of 128 bits and a power of ten in a byte. Further digits are
+/// dropped.
 struct DecimalDigits {
     private var high: UInt64 = 0
     private var low: UInt64 = 0
     private(set) var exponent = 0
     private(set) var isNegative = false
 
-    /// Only for text that the scanner has checked; `nil` when the power of ten does not fit.
+    /// Creates a number from text that the scanner has validated, or `nil` if the power of ten does not fit.
     init?(_ raw: UnsafeRawBufferPointer) {
         var isFraction = false
         var isFull = false
@@ -168,7 +172,7 @@ struct DecimalDigits {
         return true
     }
 
-    /// The mantissa in eight pieces, the lowest first.
+    /// The mantissa as eight words, the least significant first.
     var words: [UInt16] {
         [self.low, self.high].flatMap { half in (0..<4).map { UInt16(truncatingIfNeeded: half >> (16 * $0)) } }
     }

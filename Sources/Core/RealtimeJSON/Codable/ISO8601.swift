@@ -1,6 +1,10 @@
-/// Dates as `2026-01-31T12:00:00Z`, in the Gregorian calendar at all times. An `Int` of 32 bits, as on some watches, would end in 2038.
+/// Dates such as `2026-01-31T12:00:00Z`, in the proleptic Gregorian calendar.
+///
+/// Calculations use `Int64`: on platforms where `Int` has 32 bits, it would overflow in 2038.
 enum ISO8601 {
-    /// Seconds since 1970. Takes a fraction of a second, and `Z`, `+hh:mm`, `+hhmm` or `+hh`.
+    /// Parses a date with an optional fraction of a second, and a time zone of `Z`, `+hh:mm`, `+hhmm` or `+hh`.
+    ///
+    /// - Returns: The seconds since 1970, or `nil` if the text is not a date in this format.
     static func seconds(_ text: String) -> Double? {
         var reader = Reader(rest: Array(text.utf8)[...])
         guard let year = reader.number(4), reader.take("-"), let month = reader.number(2), reader.take("-"), let day = reader.number(2),
@@ -15,7 +19,12 @@ enum ISO8601 {
         return Double(whole) + fraction
     }
 
-    /// The whole second that it falls in. Years beyond four digits have more of them, those before 0 a sign.
+    /// Formats a date in UTC, rounded down to a whole second.
+    ///
+    /// Years after 9999 have more than four digits, and years before 0 a minus sign.
+    ///
+    /// - Parameter seconds: The seconds since 1970.
+    /// - Returns: The text, or `nil` if the date is not finite or more than four million years from 1970.
     static func text(_ seconds: Double) -> String? {
         guard let second = Int64(exactly: seconds.rounded(.down)), second.magnitude < 1 << 47 else { return nil }
         let day = (second >= 0 ? second : second - 86399) / 86400
@@ -39,13 +48,14 @@ enum ISO8601 {
         }
     }
 
-    /// Days since 1970. Years are counted from March on, so that the leap day is the last one.
+    /// The number of days since 1970. Internally, years start in March, so that the leap day is their last day.
     private static func days(_ year: Int64, _ month: Int64, _ day: Int64) -> Int64 {
         let year = month > 2 ? year : year - 1
         let month = (month + 9) % 12
         return 365 * year + Self.floor(year, 4) - Self.floor(year, 100) + Self.floor(year, 400) + (153 * month + 2) / 5 + day - 719_469
     }
 
+    /// The date that is `days` after the first of January 1970.
     private static func civil(_ days: Int64) -> (year: Int64, month: Int64, day: Int64) {
         var year = 1970 + Int64((Double(days) / 365.2425).rounded(.down))
         while self.days(year, 1, 1) > days { year -= 1 }
@@ -83,7 +93,7 @@ enum ISO8601 {
             return Int64(byte - UInt8(ascii: "0"))
         }
 
-        /// Zero where there is none; `nil` where a point has no digits behind it.
+        /// The fraction of a second, zero if there is none, or `nil` if no digit follows the point.
         mutating func fraction() -> Double? {
             guard self.take(".") else { return 0 }
             var digits = 0
@@ -99,6 +109,7 @@ enum ISO8601 {
             return digits > 0 ? value / scale : nil
         }
 
+        /// The offset from UTC in seconds, or `nil` if it is missing or invalid.
         mutating func offset() -> Int64? {
             if self.take("Z") || self.take("z") { return 0 }
             let isNegative = self.take("-")

@@ -1,14 +1,14 @@
-/// A document while it is decoded: its text, its tape, and the settings.
+/// A document that is being decoded: its text, its tape, and the decoder's settings.
 ///
-/// All decoders and containers are a reference to it and an entry's place, so making one allocates nothing, and one that outlives
-/// the call stays valid. Coding paths are found from the place when an error wants one.
+/// A decoder or container is a reference to the document and the index of a node, so creating one does not allocate, and one that
+/// outlives the call to `decode` stays valid. Coding paths are computed from the index when they are needed.
 final class JSONDocument {
     let bytes: [UInt8]
     let nodes: [JSONNode]
     let settings: JSONValueDecoder
-    /// What is around the document: it may stand for a part of another.
+    /// The coding path of the document's root, if the document represents a part of another.
     let basePath: [any CodingKey]
-    /// The last type that needed no treatment of its own, since the elements of an array ask again and again.
+    /// The last type that was decoded by its own `init(from:)`: the elements of an array look up the same type repeatedly.
     @exclusivity(unchecked) private var plainType: ObjectIdentifier?
 
     init(bytes: [UInt8], nodes: [JSONNode], settings: JSONValueDecoder, basePath: [any CodingKey] = []) {
@@ -39,8 +39,8 @@ final class JSONDocument {
         let node = self.nodes[index]
         guard node.kind.isString else { throw self.mismatch(String.self, at: index) }
         return try self.text(node) { raw in
-            if node.kind == .escapedString, self.settings.refusesLoneSurrogates, JSONText.loneSurrogate(raw) != nil {
-                throw self.corrupted("The string holds half of a surrogate pair.", at: index)
+            if node.kind == .escapedString, self.settings.rejectsLoneSurrogates, JSONText.loneSurrogate(raw) != nil {
+                throw self.corrupted("The string contains a lone surrogate.", at: index)
             }
             return JSONText.string(raw, isEscaped: node.kind == .escapedString)
         }
@@ -58,18 +58,19 @@ final class JSONDocument {
         default: throw self.mismatch(type, at: index)
         }
         if let value { return value }
-        throw self.misfit(type, at: index)
+        throw self.unrepresentable(type, at: index)
     }
 
     func double(at index: Int) throws -> Double {
         let node = self.nodes[index]
         switch node.kind {
         case .integer, .number:
-            let (value, isZero) = self.text(node) { raw in
+            let (value, isInRange) = self.text(node) { raw in
                 let value = JSONText.double(raw)
+                // Only a number whose digits are all zero may become zero.
                 return (value, value != 0 || JSONDigits(raw).mantissa == 0)
             }
-            guard value.isFinite, isZero else { throw self.misfit(Double.self, at: index) }
+            guard value.isFinite, isInRange else { throw self.unrepresentable(Double.self, at: index) }
             return value
         case .signed: return Double(Int64(bitPattern: node.bits))
         case .unsigned: return Double(node.bits)
@@ -78,7 +79,7 @@ final class JSONDocument {
         }
     }
 
-    /// Not by way of a double, which would round twice.
+    /// Converts the text directly, because a conversion by way of `Double` would round twice.
     func float(at index: Int) throws -> Float {
         let node = self.nodes[index]
         guard node.kind.isNumber else {
@@ -88,7 +89,7 @@ final class JSONDocument {
         let (value, isZero) = self.text(node) { raw in
             (Float(String(decoding: raw, as: UTF8.self)) ?? .nan, JSONDigits(raw).mantissa == 0)
         }
-        guard value.isFinite, value != 0 || isZero else { throw self.misfit(Float.self, at: index) }
+        guard value.isFinite, value != 0 || isZero else { throw self.unrepresentable(Float.self, at: index) }
         return value
     }
 
@@ -100,7 +101,7 @@ final class JSONDocument {
 
     @inline(__always)
     func value<Value: Decodable>(_ type: Value.Type, at index: Int) throws -> Value {
-        // Each of these is the very type, and copying its bits into itself.
+        // `Value` is the type compared with, so each cast copies a value to its own type.
         if type == String.self { return unsafeBitCast(try self.string(at: index), to: Value.self) }
         if type == Int.self { return unsafeBitCast(try self.integer(Int.self, at: index), to: Value.self) }
         if type == Double.self { return unsafeBitCast(try self.double(at: index), to: Value.self) }
@@ -133,7 +134,7 @@ final class JSONDocument {
         let decoder = NodeDecoder(document: self, index: index)
         let identifier = ObjectIdentifier(type)
         if identifier != self.plainType {
-            if let foreign = FoundationType(type) { return try self.foreign(foreign, type, at: index) }
+            if let foundationType = FoundationType(type) { return try self.value(foundationType, type, at: index) }
             if let tree = self.tree(at: index, as: type) { return tree }
             self.plainType = identifier
         }
@@ -149,61 +150,63 @@ final class JSONDocument {
 
     // MARK: Errors
 
+    /// The coding path of a node.
     func path(to index: Int) -> [any CodingKey] {
         var path = self.basePath
         var current = 0
         while current != index, current < self.nodes.count {
             let node = self.nodes[current]
             var child = current + 1
-            var place = 0
+            var position = 0
             while child < Int(node.end) {
                 let value = node.kind == .object ? child + 1 : child
                 if index < Int(self.nodes[value].end) {
-                    path.append(node.kind == .object ? ValueKey(self.key(at: child)) : ValueKey(index: place))
+                    path.append(node.kind == .object ? ValueKey(self.key(at: child)) : ValueKey(index: position))
                     current = value
                     break
                 }
                 child = Int(self.nodes[value].end)
-                place += 1
+                position += 1
             }
             if child >= Int(node.end) { break }
         }
         return path
     }
 
-    /// A member's name as the document has it.
+    /// A member's name as it is in the document.
     func rawKey(at index: Int) -> String {
         self.bytes.withUnsafeBytes { JSONTape.string(self.nodes[index], $0) }
     }
 
+    /// A member's name, converted as the settings require.
     func key(at index: Int) -> String {
         let key = self.rawKey(at: index)
         return self.settings.keys == .convertFromSnakeCase ? KeyNames.fromSnakeCase(key) : key
     }
 
-    func context(_ what: String, at index: Int) -> DecodingError.Context {
+    func context(_ message: String, at index: Int) -> DecodingError.Context {
         let node = self.nodes[index]
-        let place =
+        let position =
             switch node.kind {
             case .signed, .unsigned, .float: ""
             default: " (at byte \(node.offset))"
             }
-        return DecodingError.Context(codingPath: self.path(to: index), debugDescription: what + place)
+        return DecodingError.Context(codingPath: self.path(to: index), debugDescription: message + position)
     }
 
-    func corrupted(_ what: String, at index: Int) -> DecodingError {
-        .dataCorrupted(self.context(what, at: index))
+    func corrupted(_ message: String, at index: Int) -> DecodingError {
+        .dataCorrupted(self.context(message, at: index))
     }
 
-    func misfit(_ type: Any.Type, at index: Int) -> DecodingError {
-        self.corrupted("The number does not fit in \(type).", at: index)
+    func unrepresentable(_ type: Any.Type, at index: Int) -> DecodingError {
+        self.corrupted("The number cannot be represented as \(type).", at: index)
     }
 
     func mismatch(_ type: Any.Type, at index: Int) -> DecodingError {
         let found =
             switch self.nodes[index].kind {
             case .missing, .null: "null"
-            case .true, .false: "a truth value"
+            case .true, .false: "a Boolean value"
             case .integer, .number, .signed, .unsigned, .float: "a number"
             case .string, .escapedString: "a string"
             case .array: "an array"
@@ -214,7 +217,7 @@ final class JSONDocument {
     }
 }
 
-/// A coding key of any name or place.
+/// A coding key with any name or index.
 struct ValueKey: CodingKey {
     let stringValue: String
     let intValue: Int?
@@ -241,6 +244,6 @@ struct ValueKey: CodingKey {
     }
 }
 
-/// Dictionaries whose keys are data and not names of properties.
+/// A dictionary whose keys are data rather than property names.
 private protocol StringKeyed {}
 extension Dictionary: StringKeyed where Key == String {}

@@ -1,77 +1,110 @@
-/// Decodes `Decodable` values from JSON, without Foundation and several times faster than its `JSONDecoder`.
+/// A JSON decoder that, unlike `JSONDecoder`, needs no Foundation, enforces limits on its input, and is several times faster.
 ///
-/// It behaves like a `JSONDecoder` with its defaults, also for `Date`, `Data`, `URL` and `Decimal`. What differs:
-/// - Of a member that is there twice the last one counts, as in most parsers; `JSONDecoder` takes the first.
-/// - Text that is not JSON throws ``JSONError``, which knows the offset, and not `DecodingError`. A trailing comma in an array,
-///   a byte order mark and UTF-16 are refused; half a surrogate pair becomes U+FFFD unless ``refusesLoneSurrogates`` is set.
-/// - `.iso8601` takes the whole format and nothing else: no garbage behind the date, no 30th of February.
+/// ```swift
+/// let decoder = JSONValueDecoder()
+/// let price = try decoder.decode(Price.self, from: #"{"symbol":"ABC","value":12.5}"#)
+/// ```
+///
+/// The decoder's defaults are those of `JSONDecoder`, also for `Date`, `Data`, `URL` and `Decimal`. It differs in these cases:
+/// - If an object repeats a key, the last value is used, as in most parsers. `JSONDecoder` uses the first.
+/// - Text that is not JSON throws a ``JSONError``, which contains the byte offset, instead of a `DecodingError`.
+/// - Trailing commas, byte order marks and UTF-16 are rejected.
+/// - A lone surrogate is replaced by U+FFFD, unless ``rejectsLoneSurrogates`` is set.
+/// - ``DateStrategy/iso8601`` rejects dates that do not exist, and text after the date.
 public struct JSONValueDecoder: Sendable {
-    /// How a `Date` is written.
+    /// The JSON form of a `Date`.
     public enum DateStrategy: Hashable, Sendable {
-        /// Seconds since 2001, what `Date` itself does.
+        /// Seconds since the start of 2001 in UTC, the encoding of `Date` itself.
         case deferredToDate
-        /// Seconds since 1970.
+        /// Seconds since the start of 1970 in UTC.
         case secondsSince1970
-        /// Milliseconds since 1970.
+        /// Milliseconds since the start of 1970 in UTC.
         case millisecondsSince1970
-        /// Text such as `2026-01-31T12:00:00Z`, also with a fraction of a second or another offset.
+        /// A string such as `2026-01-31T12:00:00Z`, optionally with a fraction of a second or another offset from UTC.
         case iso8601
     }
 
-    /// How a `Data` is written.
+    /// The JSON form of a `Data`.
     public enum DataStrategy: Hashable, Sendable {
-        /// Text in Base64.
+        /// A Base64 string.
         case base64
-        /// An array of numbers, what `Data` itself does.
+        /// An array of numbers, the encoding of `Data` itself.
         case deferredToData
     }
 
-    /// How the names of members become the names of properties.
+    /// The conversion of JSON keys to coding keys.
     public enum KeyStrategy: Hashable, Sendable {
-        /// As they are.
+        /// Keys are not converted.
         case useDefaultKeys
-        /// `one_two` becomes `oneTwo`. The keys of a dictionary stay as they are.
+        /// Snake case is converted to camel case: `one_two` becomes `oneTwo`. The keys of dictionaries are not converted.
         case convertFromSnakeCase
     }
 
-    /// How a `Date` is written; `.deferredToDate` by default.
+    /// The form of dates. The default is ``DateStrategy/deferredToDate``.
     public var dates = DateStrategy.deferredToDate
-    /// How a `Data` is written; `.base64` by default.
+    /// The form of binary data. The default is ``DataStrategy/base64``.
     public var data = DataStrategy.base64
-    /// How the names of members become the names of properties; as they are by default.
+    /// The conversion of keys. The default is ``KeyStrategy/useDefaultKeys``.
     public var keys = KeyStrategy.useDefaultKeys
-    /// Whether a string with half a surrogate pair throws instead of becoming U+FFFD; `false` by default.
-    public var refusesLoneSurrogates = false
-    /// How deep and how long a text may be.
+    /// Whether a string with a lone surrogate is an error. The default is `false`: the surrogate is replaced by U+FFFD.
+    public var rejectsLoneSurrogates = false
+    /// The limits on the size and depth of the input.
     public var limits = JSONLimits()
-    /// What the types that are decoded find in their decoder's `userInfo`.
+    /// Values for the types that are decoded, which find them in their decoder's `userInfo`.
     public var userInfo: [CodingUserInfoKey: any Sendable] = [:]
 
-    /// A decoder with the defaults.
+    /// Creates a decoder with the default settings.
     public init() {}
 
-    /// Decodes one JSON text in UTF-8. Throws ``JSONError`` for text that is not JSON, `DecodingError` where it does not fit the type,
-    /// and whatever the type's own `init(from:)` throws.
+    /// Decodes a value from JSON in UTF-8.
+    ///
+    /// - Parameters:
+    ///   - type: The type to decode.
+    ///   - bytes: One JSON value, in UTF-8.
+    /// - Returns: The decoded value.
+    /// - Throws: ``JSONError`` if the input is not JSON or exceeds the limits, `DecodingError` if it does not match the type, or an error
+    ///   thrown by the type's own `init(from:)`.
     public func decode<Value: Decodable>(_ type: Value.Type, from bytes: [UInt8]) throws -> Value {
         try self.document(bytes, isUTF8: false).value(type, at: 0)
     }
 
-    /// Decodes one JSON text in the same way.
+    /// Decodes a value from JSON in UTF-8.
+    ///
+    /// - Parameters:
+    ///   - type: The type to decode.
+    ///   - bytes: One JSON value, in UTF-8.
+    /// - Returns: The decoded value.
+    /// - Throws: ``JSONError`` if the input is not JSON or exceeds the limits, `DecodingError` if it does not match the type, or an error
+    ///   thrown by the type's own `init(from:)`.
     public func decode<Value: Decodable>(_ type: Value.Type, from bytes: ArraySlice<UInt8>) throws -> Value {
         try self.document(Array(bytes), isUTF8: false).value(type, at: 0)
     }
 
-    /// Decodes one JSON text in the same way.
+    /// Decodes a value from a JSON string.
+    ///
+    /// - Parameters:
+    ///   - type: The type to decode.
+    ///   - text: One JSON value.
+    /// - Returns: The decoded value.
+    /// - Throws: ``JSONError`` if the input is not JSON or exceeds the limits, `DecodingError` if it does not match the type, or an error
+    ///   thrown by the type's own `init(from:)`.
     public func decode<Value: Decodable>(_ type: Value.Type, from text: String) throws -> Value {
         try self.document(Array(text.utf8), isUTF8: true).value(type, at: 0)
     }
 
-    /// Decodes a value that was parsed before. Offsets in errors count in its compact form.
+    /// Decodes a value from parsed JSON.
+    ///
+    /// - Parameters:
+    ///   - type: The type to decode.
+    ///   - value: The JSON value. Byte offsets in errors refer to its compact form.
+    /// - Returns: The decoded value.
+    /// - Throws: ``JSONError`` if the input exceeds the limits, `DecodingError` if it does not match the type, or an error thrown by the
+    ///   type's own `init(from:)`.
     public func decode<Value: Decodable>(_ type: Value.Type, from value: JSONValue) throws -> Value {
         try self.document(value.bytes, isUTF8: true).value(type, at: 0)
     }
 
-    /// Decodes one JSON text that is known to be UTF-8.
+    /// Decodes a value from JSON that is known to be valid UTF-8, without validating that again.
     package func decode<Value: Decodable>(_ type: Value.Type, fromUTF8 bytes: [UInt8]) throws -> Value {
         try self.document(bytes, isUTF8: true).value(type, at: 0)
     }

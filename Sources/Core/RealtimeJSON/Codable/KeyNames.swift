@@ -1,6 +1,6 @@
-/// Names of members to names of properties and back, by the rules of Foundation's coders.
+/// Conversion between the names of JSON members and Swift properties, by the rules of Foundation's coders.
 enum KeyNames {
-    /// `one_two` to `oneTwo`. Underscores in front and behind stay.
+    /// Converts `one_two` to `oneTwo`. Leading and trailing underscores are kept.
     static func fromSnakeCase(_ name: String) -> String {
         guard name.contains("_"), let first = name.firstIndex(where: { $0 != "_" }), let last = name.lastIndex(where: { $0 != "_" }) else {
             return name
@@ -10,8 +10,8 @@ enum KeyNames {
         return name[..<first] + words[0].lowercased() + words[1...].map(self.capitalized).joined() + name[name.index(after: last)...]
     }
 
-    /// The first letter of each word is raised, the others are lowered. Anything but a letter ends a word, except for an
-    /// apostrophe between letters.
+    /// Capitalizes the first letter of each word and lowercases the others. Any character other than a letter ends a word, except for
+    /// an apostrophe between letters.
     private static func capitalized(_ word: Substring) -> String {
         var result = ""
         var isInside = false
@@ -30,7 +30,7 @@ enum KeyNames {
         return result
     }
 
-    /// `oneTwo` to `one_two`, `oneURLTwo` to `one_url_two`.
+    /// Converts `oneTwo` to `one_two`, and `oneURLTwo` to `one_url_two`.
     static func toSnakeCase(_ name: String) -> String {
         let letters = Array(name)
         guard letters.count > 1 else { return name.lowercased() }
@@ -44,7 +44,7 @@ enum KeyNames {
         while let upper = letters[index...].firstIndex(where: \.isUppercase) {
             cut(at: upper)
             guard let lower = letters[upper...].firstIndex(where: \.isLowercase) else { break }
-            // The last of several capitals begins the next word.
+            // The last of several capital letters begins the next word.
             if lower > upper + 1 { cut(at: lower - 1) }
             index = lower + 1
         }

@@ -1,8 +1,8 @@
-/// The decoder that a value's `init(from:)` sees: a document and a place in it.
+/// The decoder that is passed to a value's `init(from:)`: a document and the index of a node in it.
 struct NodeDecoder: Decoder, SingleValueDecodingContainer {
     let document: JSONDocument
     let index: Int
-    /// The names of the members are a dictionary's keys and are not converted.
+    /// Whether the members' names are the keys of a dictionary, which are not converted.
     var keepsKeys = false
 
     var codingPath: [any CodingKey] { self.document.path(to: self.index) }

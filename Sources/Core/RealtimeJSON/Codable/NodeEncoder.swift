@@ -1,4 +1,4 @@
-/// The encoder that a value's `encode(to:)` sees: a buffer and the unfinished value in it.
+/// The encoder that is passed to a value's `encode(to:)`: a buffer and the frame of the value in it.
 struct NodeEncoder: Encoder, SingleValueEncodingContainer {
     let buffer: EncodingBuffer
     let frame: Int
@@ -25,22 +25,22 @@ struct NodeEncoder: Encoder, SingleValueEncodingContainer {
 
     func singleValueContainer() -> any SingleValueEncodingContainer { self }
 
-    /// Lets `body` write the value, which then is finished.
+    /// Calls `body` to write the complete value.
     @inline(__always)
     private func single(_ body: () throws -> Void) throws {
         let mark = self.buffer.bytes.count
-        try self.buffer.claim(self.frame, self.number)
+        try self.buffer.beginSingleValue(self.frame, self.number)
         do {
             try body()
         } catch {
-            self.buffer.unclaim(self.frame, mark)
+            self.buffer.rollBackSingleValue(self.frame, mark)
             throw error
         }
     }
 
     func write(_ value: JSONValue) throws { try self.single { self.buffer.append(value) } }
 
-    func encodeNil() throws { try self.single { self.buffer.word("null") } }
+    func encodeNil() throws { try self.single { self.buffer.append(literal: "null") } }
     func encode(_ value: Bool) throws { try self.single { self.buffer.append(value) } }
     func encode(_ value: String) throws { try self.single { self.buffer.append(value) } }
     func encode(_ value: Double) throws { try self.single { try self.buffer.append(value, nil) } }

@@ -1,10 +1,11 @@
-/// The members of an object, found by name.
+/// The decoding container for the members of an object.
 struct NodeKeyedContainer<Key: CodingKey>: KeyedDecodingContainerProtocol {
     private let document: JSONDocument
     private let index: Int
-    /// Where the values are, by name: only for large objects and converted names. Others are looked through each time, which is
-    /// faster than a table and finds the last of several that have the same name.
-    private let places: [String: Int]?
+    /// The indexes of the values by name, for large objects and converted names.
+    ///
+    /// Small objects are searched for each key, which is faster than building a table. If a name is repeated, both find the last value.
+    private let indexes: [String: Int]?
 
     init(_ decoder: NodeDecoder) throws {
         let document = decoder.document
@@ -13,38 +14,38 @@ struct NodeKeyedContainer<Key: CodingKey>: KeyedDecodingContainerProtocol {
         self.document = document
         self.index = decoder.index
         let convertsKeys = document.settings.keys != .useDefaultKeys && !decoder.keepsKeys
-        self.places = node.length > 16 || convertsKeys ? Self.places(document, decoder.index, convertsKeys: convertsKeys) : nil
+        self.indexes = node.length > 16 || convertsKeys ? Self.indexes(document, decoder.index, convertsKeys: convertsKeys) : nil
     }
 
-    private static func places(_ document: JSONDocument, _ index: Int, convertsKeys: Bool) -> [String: Int] {
+    private static func indexes(_ document: JSONDocument, _ index: Int, convertsKeys: Bool) -> [String: Int] {
         let node = document.nodes[index]
-        var places: [String: Int] = [:]
-        places.reserveCapacity(Int(node.length))
+        var indexes: [String: Int] = [:]
+        indexes.reserveCapacity(Int(node.length))
         var child = index + 1
         while child < Int(node.end) {
-            places[convertsKeys ? document.key(at: child) : document.rawKey(at: child)] = child + 1
+            indexes[convertsKeys ? document.key(at: child) : document.rawKey(at: child)] = child + 1
             child = Int(document.nodes[child + 1].end)
         }
-        return places
+        return indexes
     }
 
     private func find(_ key: Key) -> Int? {
         var name = key.stringValue
-        if let places = self.places { return places[name] }
+        if let indexes = self.indexes { return indexes[name] }
         return name.withUTF8 { name in self.document.find(name, in: self.index) }
     }
 
     @inline(__always)
-    private func place(_ key: Key) throws -> Int {
-        if let place = self.find(key) { return place }
-        let context = self.document.context("There is no member \"\(key.stringValue)\" in the object.", at: self.index)
+    private func index(of key: Key) throws -> Int {
+        if let index = self.find(key) { return index }
+        let context = self.document.context("The object has no member \"\(key.stringValue)\".", at: self.index)
         throw DecodingError.keyNotFound(key, context)
     }
 
     var codingPath: [any CodingKey] { self.document.path(to: self.index) }
 
     var allKeys: [Key] {
-        if let places = self.places { return places.sorted { $0.value < $1.value }.compactMap { Key(stringValue: $0.key) } }
+        if let indexes = self.indexes { return indexes.sorted { $0.value < $1.value }.compactMap { Key(stringValue: $0.key) } }
         var names: [String] = []
         let node = self.document.nodes[self.index]
         var child = self.index + 1
@@ -57,30 +58,32 @@ struct NodeKeyedContainer<Key: CodingKey>: KeyedDecodingContainerProtocol {
     }
 
     func contains(_ key: Key) -> Bool { self.find(key) != nil }
-    func decodeNil(forKey key: Key) throws -> Bool { self.document.isNull(at: try self.place(key)) }
-    func decode(_ type: Bool.Type, forKey key: Key) throws -> Bool { try self.document.bool(at: self.place(key)) }
-    func decode(_ type: String.Type, forKey key: Key) throws -> String { try self.document.string(at: self.place(key)) }
-    func decode(_ type: Double.Type, forKey key: Key) throws -> Double { try self.document.double(at: self.place(key)) }
-    func decode(_ type: Float.Type, forKey key: Key) throws -> Float { try self.document.float(at: self.place(key)) }
-    func decode(_ type: Int.Type, forKey key: Key) throws -> Int { try self.document.integer(type, at: self.place(key)) }
-    func decode(_ type: Int8.Type, forKey key: Key) throws -> Int8 { try self.document.integer(type, at: self.place(key)) }
-    func decode(_ type: Int16.Type, forKey key: Key) throws -> Int16 { try self.document.integer(type, at: self.place(key)) }
-    func decode(_ type: Int32.Type, forKey key: Key) throws -> Int32 { try self.document.integer(type, at: self.place(key)) }
-    func decode(_ type: Int64.Type, forKey key: Key) throws -> Int64 { try self.document.integer(type, at: self.place(key)) }
-    func decode(_ type: UInt.Type, forKey key: Key) throws -> UInt { try self.document.integer(type, at: self.place(key)) }
-    func decode(_ type: UInt8.Type, forKey key: Key) throws -> UInt8 { try self.document.integer(type, at: self.place(key)) }
-    func decode(_ type: UInt16.Type, forKey key: Key) throws -> UInt16 { try self.document.integer(type, at: self.place(key)) }
-    func decode(_ type: UInt32.Type, forKey key: Key) throws -> UInt32 { try self.document.integer(type, at: self.place(key)) }
-    func decode(_ type: UInt64.Type, forKey key: Key) throws -> UInt64 { try self.document.integer(type, at: self.place(key)) }
+    func decodeNil(forKey key: Key) throws -> Bool { self.document.isNull(at: try self.index(of: key)) }
+    func decode(_ type: Bool.Type, forKey key: Key) throws -> Bool { try self.document.bool(at: self.index(of: key)) }
+    func decode(_ type: String.Type, forKey key: Key) throws -> String { try self.document.string(at: self.index(of: key)) }
+    func decode(_ type: Double.Type, forKey key: Key) throws -> Double { try self.document.double(at: self.index(of: key)) }
+    func decode(_ type: Float.Type, forKey key: Key) throws -> Float { try self.document.float(at: self.index(of: key)) }
+    func decode(_ type: Int.Type, forKey key: Key) throws -> Int { try self.document.integer(type, at: self.index(of: key)) }
+    func decode(_ type: Int8.Type, forKey key: Key) throws -> Int8 { try self.document.integer(type, at: self.index(of: key)) }
+    func decode(_ type: Int16.Type, forKey key: Key) throws -> Int16 { try self.document.integer(type, at: self.index(of: key)) }
+    func decode(_ type: Int32.Type, forKey key: Key) throws -> Int32 { try self.document.integer(type, at: self.index(of: key)) }
+    func decode(_ type: Int64.Type, forKey key: Key) throws -> Int64 { try self.document.integer(type, at: self.index(of: key)) }
+    func decode(_ type: UInt.Type, forKey key: Key) throws -> UInt { try self.document.integer(type, at: self.index(of: key)) }
+    func decode(_ type: UInt8.Type, forKey key: Key) throws -> UInt8 { try self.document.integer(type, at: self.index(of: key)) }
+    func decode(_ type: UInt16.Type, forKey key: Key) throws -> UInt16 { try self.document.integer(type, at: self.index(of: key)) }
+    func decode(_ type: UInt32.Type, forKey key: Key) throws -> UInt32 { try self.document.integer(type, at: self.index(of: key)) }
+    func decode(_ type: UInt64.Type, forKey key: Key) throws -> UInt64 { try self.document.integer(type, at: self.index(of: key)) }
     func decode<Value: Decodable>(_ type: Value.Type, forKey key: Key) throws -> Value {
-        try self.document.value(type, at: self.place(key))
+        try self.document.value(type, at: self.index(of: key))
     }
 
-    /// Where a value is that is neither missing nor `null`: once, and not three times as the standard's own way would look.
+    /// The index of a value that is neither missing nor `null`.
+    ///
+    /// The default implementations of `decodeIfPresent` would search the object three times.
     @inline(__always)
     private func present(_ key: Key) -> Int? {
-        guard let place = self.find(key), !self.document.isNull(at: place) else { return nil }
-        return place
+        guard let index = self.find(key), !self.document.isNull(at: index) else { return nil }
+        return index
     }
 
     func decodeIfPresent(_ type: Bool.Type, forKey key: Key) throws -> Bool? {
@@ -130,25 +133,25 @@ struct NodeKeyedContainer<Key: CodingKey>: KeyedDecodingContainerProtocol {
     }
 
     func nestedContainer<Nested: CodingKey>(keyedBy type: Nested.Type, forKey key: Key) throws -> KeyedDecodingContainer<Nested> {
-        try NodeDecoder(document: self.document, index: self.place(key)).container(keyedBy: type)
+        try NodeDecoder(document: self.document, index: self.index(of: key)).container(keyedBy: type)
     }
 
     func nestedUnkeyedContainer(forKey key: Key) throws -> any UnkeyedDecodingContainer {
-        try NodeUnkeyedContainer(self.document, self.place(key))
+        try NodeUnkeyedContainer(self.document, self.index(of: key))
     }
 
     func superDecoder() throws -> any Decoder {
-        let place = self.places.map { $0["super"] } ?? self.document.find("super", in: self.index)
-        return self.decoder(at: place, ValueKey.super)
+        let index = self.indexes.map { $0["super"] } ?? self.document.find("super", in: self.index)
+        return self.decoder(at: index, ValueKey.super)
     }
 
     func superDecoder(forKey key: Key) throws -> any Decoder {
         self.decoder(at: self.find(key), key)
     }
 
-    /// Where there is no such member its decoder holds a `null`.
-    private func decoder(at place: Int?, _ key: any CodingKey) -> any Decoder {
-        if let place { return NodeDecoder(document: self.document, index: place) }
+    /// Returns a decoder for a member, or for `null` if there is no such member.
+    private func decoder(at index: Int?, _ key: any CodingKey) -> any Decoder {
+        if let index { return NodeDecoder(document: self.document, index: index) }
         let null = JSONNode(kind: .null, offset: self.document.nodes[self.index].offset, length: 0, end: 1)
         let document = JSONDocument(bytes: [], nodes: [null], settings: self.document.settings, basePath: self.codingPath + [key])
         return NodeDecoder(document: document, index: 0)
@@ -160,7 +163,7 @@ extension JSONDocument {
         name.withUTF8Buffer { self.find($0, in: index) }
     }
 
-    /// The place of the value of the last member of this name.
+    /// The index of the value of the last member with this name, or `nil` if there is none.
     func find(_ name: UnsafeBufferPointer<UInt8>, in index: Int) -> Int? {
         self.nodes.withUnsafeBufferPointer { nodes in
             self.bytes.withUnsafeBytes { bytes in

@@ -1,4 +1,5 @@
-/// The members of an object, written as they come. A name that is encoded twice is there twice.
+/// The encoding container for the members of an object, which are written in the order of the calls. A key that is encoded twice is
+/// written twice.
 struct NodeKeyedEncodingContainer<Key: CodingKey>: KeyedEncodingContainerProtocol {
     let encoder: NodeEncoder
 
@@ -8,10 +9,10 @@ struct NodeKeyedEncodingContainer<Key: CodingKey>: KeyedEncodingContainerProtoco
     @inline(__always)
     private func member(_ key: Key, _ body: (EncodingBuffer) throws -> Void) throws {
         let buffer = self.encoder.buffer
-        try buffer.place(in: self.encoder.frame, self.encoder.number, key.stringValue, key: key) { try body(buffer) }
+        try buffer.appendEntry(in: self.encoder.frame, self.encoder.number, key.stringValue, key: key) { try body(buffer) }
     }
 
-    func encodeNil(forKey key: Key) throws { try self.member(key) { $0.word("null") } }
+    func encodeNil(forKey key: Key) throws { try self.member(key) { $0.append(literal: "null") } }
     func encode(_ value: Bool, forKey key: Key) throws { try self.member(key) { $0.append(value) } }
     func encode(_ value: String, forKey key: Key) throws { try self.member(key) { $0.append(value) } }
     func encode(_ value: Double, forKey key: Key) throws { try self.member(key) { try $0.append(value, key) } }
@@ -45,15 +46,17 @@ struct NodeKeyedEncodingContainer<Key: CodingKey>: KeyedEncodingContainerProtoco
 }
 
 extension NodeEncoder {
-    /// Something that is written to at any time from now on. The call cannot throw: out of its turn it leads nowhere.
+    /// Returns an encoder that can be written to at any time.
+    ///
+    /// The protocols do not let this call throw. If the container is not the innermost one, the encoder's output is discarded.
     func nested(_ shape: EncodingBuffer.Shape, _ name: String?, _ key: any CodingKey) -> NodeEncoder {
         let path = self.codingPath + [key]
         var inner: EncodingBuffer?
-        try? self.buffer.place(in: self.frame, self.number, name, key: key) { inner = self.buffer.insert(shape, path: path) }
+        try? self.buffer.appendEntry(in: self.frame, self.number, name, key: key) { inner = self.buffer.insert(shape, path: path) }
         if let inner { return inner.outermostEncoder }
-        let lost = EncodingBuffer(settings: self.buffer.settings, basePath: path)
-        lost.start(shape)
-        return lost.outermostEncoder
+        let discarded = EncodingBuffer(settings: self.buffer.settings, basePath: path)
+        discarded.start(shape)
+        return discarded.outermostEncoder
     }
 }
 

@@ -1,4 +1,4 @@
-/// The elements of an array, written as they come.
+/// The encoding container for the elements of an array, which are written in the order of the calls.
 struct NodeUnkeyedEncodingContainer: UnkeyedEncodingContainer {
     let encoder: NodeEncoder
 
@@ -10,10 +10,10 @@ struct NodeUnkeyedEncodingContainer: UnkeyedEncodingContainer {
     @inline(__always)
     private func element(_ body: (EncodingBuffer) throws -> Void) throws {
         let buffer = self.encoder.buffer
-        try buffer.place(in: self.encoder.frame, self.encoder.number, nil, key: self.key) { try body(buffer) }
+        try buffer.appendEntry(in: self.encoder.frame, self.encoder.number, nil, key: self.key) { try body(buffer) }
     }
 
-    func encodeNil() throws { try self.element { $0.word("null") } }
+    func encodeNil() throws { try self.element { $0.append(literal: "null") } }
     func encode(_ value: Bool) throws { try self.element { $0.append(value) } }
     func encode(_ value: String) throws { try self.element { $0.append(value) } }
     func encode(_ value: Double) throws { try self.element { try $0.append(value, value.isFinite ? nil : self.key) } }

@@ -1,31 +1,37 @@
-/// Steps of eight bytes at a time. Where a mask is not zero its lowest bit tells the first match exactly; bits above may be wrong,
-/// since a borrow wanders up.
+/// Operations on eight bytes at a time.
+///
+/// They return masks with the highest bit of each matching byte set. Only the lowest set bit is reliable, because a borrow can carry
+/// into the bytes above the first match.
 enum JSONBytes {
     private static var ones: UInt64 { 0x0101_0101_0101_0101 }
     private static var highs: UInt64 { 0x8080_8080_8080_8080 }
 
+    /// Loads eight bytes, with the first one in the lowest bits.
     @inline(__always)
     static func load(_ pointer: UnsafePointer<UInt8>) -> UInt64 {
         UInt64(littleEndian: UnsafeRawPointer(pointer).loadUnaligned(as: UInt64.self))
     }
 
+    /// A mask of the bytes equal to `byte`.
     @inline(__always)
     static func matches(_ word: UInt64, _ byte: UInt8) -> UInt64 {
         let difference = word ^ (self.ones &* UInt64(byte))
         return (difference &- self.ones) & ~difference & self.highs
     }
 
-    /// Quotes, backslashes and control characters, and with `beyondASCII` whatever is not ASCII.
+    /// A mask of the bytes that interrupt the copying of a string: quotes, backslashes and control characters, and optionally all bytes
+    /// that are not ASCII.
     @inline(__always)
-    static func stops(_ word: UInt64, beyondASCII: Bool) -> UInt64 {
+    static func stops(_ word: UInt64, includingNonASCII: Bool) -> UInt64 {
         let quotes = (word ^ (self.ones &* UInt64(UInt8(ascii: "\"")))) &- self.ones
         let backslashes = (word ^ (self.ones &* UInt64(UInt8(ascii: "\\")))) &- self.ones
         let controls = word &- (self.ones &* 0x20)
-        // None of the three is beyond ASCII, so the highest bit of a byte alone rules them out.
+        // All three are ASCII, so a byte with the highest bit set is not one of them.
         let found = quotes | backslashes | controls
-        return (beyondASCII ? found | word : found & ~word) & self.highs
+        return (includingNonASCII ? found | word : found & ~word) & self.highs
     }
 
+    /// Whether two sequences of `count` bytes are equal.
     @inline(__always)
     static func equal(_ left: UnsafePointer<UInt8>, _ right: UnsafePointer<UInt8>, _ count: Int) -> Bool {
         var index = 0
@@ -40,7 +46,7 @@ enum JSONBytes {
         return true
     }
 
-    /// The length of the UTF-8 sequence at `index`, whose first byte is not ASCII; 0 when it is none (RFC 3629 section 4).
+    /// The length of the UTF-8 sequence at `index`, whose first byte is not ASCII, or 0 if it is invalid (RFC 3629 section 4).
     static func sequenceLength(_ bytes: UnsafePointer<UInt8>, _ index: Int, _ end: Int) -> Int {
         let first = bytes[index]
         let length: Int
@@ -61,7 +67,7 @@ enum JSONBytes {
         return length
     }
 
-    /// The value of four hexadecimal digits.
+    /// The value of four hexadecimal digits, or `nil` if one of the characters is not a digit.
     @inline(__always)
     static func hexadecimal(_ bytes: UnsafePointer<UInt8>) -> UInt32? {
         var value: UInt32 = 0

@@ -1,6 +1,6 @@
-/// Text that is not JSON, or a value that JSON cannot hold.
+/// An error for text that is not valid JSON, or a value that JSON cannot represent.
 public struct JSONError: Error, Hashable, Sendable {
-    /// What kind of failure it was. More may be added, so a `switch` over it needs a `default`.
+    /// The kind of an error. Future versions may add codes, so a `switch` needs a `default`.
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Value: String, Sendable {
             case unexpectedEnd, unexpectedCharacter, invalidNumber, invalidEscape, controlCharacter, invalidUTF8, loneSurrogate,
@@ -15,38 +15,38 @@ public struct JSONError: Error, Hashable, Sendable {
 
         /// The text ends within a value.
         public static let unexpectedEnd = Code(.unexpectedEnd)
-        /// A character that may not stand there.
+        /// A character is not allowed at its position.
         public static let unexpectedCharacter = Code(.unexpectedCharacter)
-        /// A number not written as JSON wants it, such as `01` or `1.`.
+        /// A number has invalid syntax, such as `01` or `1.`.
         public static let invalidNumber = Code(.invalidNumber)
-        /// A backslash with something else behind it than JSON knows.
+        /// A string contains an escape sequence that JSON does not define.
         public static let invalidEscape = Code(.invalidEscape)
-        /// A character below U+0020 in a string, which must be written as an escape.
+        /// A string contains an unescaped control character, below U+0020.
         public static let controlCharacter = Code(.controlCharacter)
-        /// Bytes that are not UTF-8.
+        /// A string contains bytes that are not valid UTF-8.
         public static let invalidUTF8 = Code(.invalidUTF8)
-        /// Half of a surrogate pair, where such are refused.
+        /// A string contains an escaped surrogate that is not part of a pair.
         public static let loneSurrogate = Code(.loneSurrogate)
-        /// A byte order mark in front of the text.
+        /// The text begins with a byte order mark.
         public static let byteOrderMark = Code(.byteOrderMark)
-        /// Something other than white space behind the value.
+        /// The value is followed by characters other than white space.
         public static let trailingContent = Code(.trailingContent)
-        /// An object was wanted and another value is there.
+        /// The text contains another value where an object is required.
         public static let notAnObject = Code(.notAnObject)
-        /// Arrays and objects nested deeper than the limit.
+        /// Arrays and objects are nested more deeply than the limit allows.
         public static let tooDeep = Code(.tooDeep)
-        /// More bytes than the limit.
+        /// The text has more bytes than the limit allows.
         public static let tooLarge = Code(.tooLarge)
-        /// Infinity or not-a-number, which JSON cannot hold.
+        /// A number is infinite or not a number, which JSON cannot represent.
         public static let notFinite = Code(.notFinite)
 
-        /// The code's name.
+        /// The code's name, such as `unexpectedEnd`.
         public var description: String { self.value.rawValue }
     }
 
-    /// What kind of failure it was.
+    /// The kind of the error.
     public let code: Code
-    /// The offset in bytes of what was wrong, from the start of the text.
+    /// The byte offset of the error from the start of the text.
     public let offset: Int
 
     package init(_ code: Code, at offset: Int) {
@@ -54,25 +54,25 @@ public struct JSONError: Error, Hashable, Sendable {
         self.offset = offset
     }
 
-    /// What was wrong and where, in one sentence, without any of the text.
+    /// A description of the error and its position. It does not contain any of the text.
     public var message: String {
-        let what =
+        let reason =
             switch self.code {
-            case .unexpectedEnd: "the text ends within a value"
-            case .unexpectedCharacter: "a character that may not stand there"
-            case .invalidNumber: "a number that is not written as JSON wants it"
-            case .invalidEscape: "a backslash followed by something that JSON does not know"
-            case .controlCharacter: "a control character in a string, write it as an escape"
-            case .invalidUTF8: "bytes that are not UTF-8"
-            case .loneSurrogate: "an escape that is half of a surrogate pair"
-            case .byteOrderMark: "a byte order mark, leave it out"
-            case .trailingContent: "something behind the end of the value"
-            case .notAnObject: "an object was expected"
-            case .tooDeep: "arrays and objects nested deeper than the limit"
-            case .tooLarge: "more bytes than the limit"
-            default: "infinity or not-a-number, which JSON cannot hold"
+            case .unexpectedEnd: "unexpected end of the text"
+            case .unexpectedCharacter: "unexpected character"
+            case .invalidNumber: "invalid number"
+            case .invalidEscape: "invalid escape sequence"
+            case .controlCharacter: "unescaped control character in a string"
+            case .invalidUTF8: "invalid UTF-8"
+            case .loneSurrogate: "lone surrogate"
+            case .byteOrderMark: "byte order mark"
+            case .trailingContent: "unexpected content after the value"
+            case .notAnObject: "expected an object"
+            case .tooDeep: "arrays and objects are nested too deeply"
+            case .tooLarge: "the text is too large"
+            default: "the number is not finite"
             }
-        return "not valid JSON at byte \(self.offset): \(what)"
+        return "invalid JSON at byte \(self.offset): \(reason)"
     }
 }
 
@@ -81,15 +81,20 @@ extension JSONError: CustomStringConvertible {
     public var description: String { self.message }
 }
 
-/// How much a parser takes in before it refuses.
+/// Limits on the input of a parser or decoder.
 public struct JSONLimits: Hashable, Sendable {
-    /// How deep arrays and objects may be nested. The default is 512; a tree that is thousands deep can exhaust a thread's stack
-    /// when it is walked or let go.
+    /// The maximum nesting depth of arrays and objects. The default is 512.
+    ///
+    /// A ``JSONValue`` that is nested thousands of levels deep can overflow the stack when it is traversed or deallocated.
     public var depth: Int
-    /// How many bytes a text may have; at most 2 GiB, the default.
+    /// The maximum size of the text in bytes. The default is `Int32.max`, which is also the highest possible value.
     public var size: Int
 
-    /// The limits of the defaults, or others.
+    /// Creates limits.
+    ///
+    /// - Parameters:
+    ///   - depth: The maximum nesting depth of arrays and objects.
+    ///   - size: The maximum size of the text in bytes. Values above `Int32.max` are reduced to it.
     public init(depth: Int = 512, size: Int = Int(Int32.max)) {
         self.depth = depth
         self.size = min(size, Int(Int32.max))

@@ -1,21 +1,24 @@
-/// A number of JSON, without loss: one that neither `Int64`, `UInt64` nor `Double` holds keeps its digits.
+/// A JSON number, without loss of precision.
 ///
-/// Each value has one form, so `1`, `1.0` and `1e0` are equal. The exceptions: beyond 2^53 a number written with a fraction or an
-/// exponent is not equal to the same one written as an integer, `-0` is not equal to `0`, and numbers that are kept as digits are
-/// equal when their text is.
+/// A number that `Int64`, `UInt64` and `Double` cannot represent exactly keeps its digits.
+///
+/// Numbers are equal if their values are: `1`, `1.0` and `1e0` are equal. There are three exceptions:
+/// - `-0` is not equal to `0`.
+/// - Above 2^53, a number with a fraction or an exponent is not equal to the same number written as an integer.
+/// - Numbers that keep their digits are equal only if their texts are.
 public struct JSONNumber: Hashable, Sendable {
     private enum Storage: Hashable {
         case signed(Int64)
         /// Only above `Int64.max`.
         case unsigned(UInt64)
-        /// Never whole up to 2^53, except for `-0`.
+        /// A fraction, a whole number above 2^53, or `-0`.
         case float(Double)
         case text(String)
     }
 
     private let storage: Storage
 
-    /// An integer, exactly.
+    /// Creates a number from an integer, exactly.
     public init(_ value: some FixedWidthInteger) {
         if let signed = Int64(exactly: value) {
             self.storage = .signed(signed)
@@ -27,7 +30,7 @@ public struct JSONNumber: Hashable, Sendable {
         }
     }
 
-    /// A double, exactly; `nil` for infinity and not-a-number, which JSON cannot hold.
+    /// Creates a number from a double, exactly, or `nil` if it is infinite or not a number.
     public init?(_ value: Double) {
         guard value.isFinite else { return nil }
         if value.magnitude <= 0x1p53, let whole = Int64(exactly: value), whole != 0 || value.sign == .plus {
@@ -41,7 +44,7 @@ public struct JSONNumber: Hashable, Sendable {
         self.storage = .text(text)
     }
 
-    /// Only for text that the scanner has checked.
+    /// Creates a number from text that the scanner has validated.
     init(_ raw: UnsafeRawBufferPointer, _ kind: JSONKind) {
         if kind == .integer {
             let isMinusZero = raw.count == 2 && raw[0] == UInt8(ascii: "-") && raw[1] == UInt8(ascii: "0")
@@ -60,29 +63,29 @@ public struct JSONNumber: Hashable, Sendable {
             self.storage = digits.isNegative ? .float(-0.0) : .signed(0)
         } else if let whole = digits.whole, whole <= 1 << 53 {
             self.storage = .signed(digits.isNegative ? -Int64(whole) : Int64(whole))
-        } else if double.isFinite, double != 0, Self.holds(double, digits) {
+        } else if double.isFinite, double != 0, Self.isLossless(double, digits) {
             self.storage = .float(double)
         } else {
             self.storage = .text(String(decoding: raw, as: UTF8.self))
         }
     }
 
-    /// Whether the shortest text of the double has just these digits, so that none is lost. Up to fifteen always survive the way
-    /// through a normal double.
-    private static func holds(_ double: Double, _ digits: JSONDigits) -> Bool {
-        if digits.isCut { return false }
+    /// Whether the shortest text of the double has exactly these digits. Up to fifteen digits always survive the conversion to a normal
+    /// double.
+    private static func isLossless(_ double: Double, _ digits: JSONDigits) -> Bool {
+        if digits.isTruncated { return false }
         if digits.mantissa < 1_000_000_000_000_000, double.isNormal { return true }
         var text = double.description
-        return text.withUTF8 { JSONDigits(UnsafeRawBufferPointer($0)).shortened == digits.shortened }
+        return text.withUTF8 { JSONDigits(UnsafeRawBufferPointer($0)).normalized == digits.normalized }
     }
 
-    /// The number as an integer, if it is whole and fits.
+    /// The number as an `Int64`, or `nil` if it is not whole or does not fit.
     public var int64: Int64? { self.integer(as: Int64.self) }
 
-    /// The number as an integer, if it is whole and fits.
+    /// The number as a `UInt64`, or `nil` if it is not whole or does not fit.
     public var uint64: UInt64? { self.integer(as: UInt64.self) }
 
-    /// The nearest double; infinite where the number is larger than any.
+    /// The nearest double, which is infinite if the number is out of range.
     public var double: Double {
         switch self.storage {
         case .signed(let value): Double(value)
@@ -92,13 +95,16 @@ public struct JSONNumber: Hashable, Sendable {
         }
     }
 
-    /// The number as an integer of this type, if it is whole and fits.
+    /// Converts the number to an integer.
+    ///
+    /// - Parameter type: The type of the integer.
+    /// - Returns: The integer, or `nil` if the number is not whole or does not fit.
     public func integer<Integer: FixedWidthInteger>(as type: Integer.Type) -> Integer? {
         switch self.storage {
         case .signed(let value): return Integer(exactly: value)
         case .unsigned(let value): return Integer(exactly: value)
         case .float(let value):
-            // Kept as a double it has the value of its digits, of which the double itself may differ.
+            // The number's value is that of its shortest digits, from which the exact value of the double can differ.
             if value == 0 { return 0 }
             var text = value.description
             return text.withUTF8 { JSONText.integer(UnsafeRawBufferPointer($0), .number, as: type) }
@@ -118,7 +124,7 @@ public struct JSONNumber: Hashable, Sendable {
 }
 
 extension JSONNumber: CustomStringConvertible {
-    /// The number as JSON writes it.
+    /// The number as JSON text.
     public var description: String {
         var output: [UInt8] = []
         self.write(to: &output)
@@ -127,14 +133,14 @@ extension JSONNumber: CustomStringConvertible {
 }
 
 extension JSONNumber: ExpressibleByIntegerLiteral, ExpressibleByFloatLiteral {
-    /// An integer.
+    /// Creates a number from an integer literal.
     public init(integerLiteral value: Int64) {
         self.init(value)
     }
 
-    /// A number, which must be finite.
+    /// Creates a number from a floating-point literal, which must be finite.
     public init(floatLiteral value: Double) {
-        guard let number = Self(value) else { preconditionFailure("JSON holds no infinite number") }
+        guard let number = Self(value) else { preconditionFailure("A JSON number must be finite.") }
         self = number
     }
 }

@@ -1,26 +1,28 @@
-/// An object's members in their order, found by name.
+/// A JSON object: an ordered collection of members with unique keys.
 ///
-/// A name is there once: of names that come twice the last value counts, in the first one's place. Two objects are equal when
-/// they have the same members, in whatever order.
+/// If an input repeats a key, its last value is kept, at the position of the first. Objects are equal if they have the same members,
+/// in any order.
 public struct JSONObject: Sendable {
-    /// A member.
+    /// A member of the object.
     public typealias Element = (key: String, value: JSONValue)
 
     private var members: [Element]
-    /// Only from ``indexed`` members on: below that, looking through them is faster.
-    private var places: [String: Int]?
+    /// The positions of the keys, if there are at least ``indexThreshold`` members. With fewer, a linear search is faster.
+    private var positions: [String: Int]?
 
-    private static var indexed: Int { 16 }
+    private static var indexThreshold: Int { 16 }
 
-    /// No members.
+    /// Creates an empty object.
     public init() {
         self.members = []
     }
 
-    /// Members in this order; of a name that comes twice the last value counts. Names are the same when their strings are equal.
+    /// Creates an object with the given members.
+    ///
+    /// - Parameter members: The members, in order. If a key is repeated, the last value is kept, at the position of the first.
     public init(_ members: some Sequence<Element>) {
         let members = Array(members)
-        if members.count < Self.indexed, !Self.hasTwins(members) {
+        if members.count < Self.indexThreshold, !Self.hasDuplicates(members) {
             self.members = members
             return
         }
@@ -30,26 +32,28 @@ public struct JSONObject: Sendable {
         self = unique
     }
 
-    private static func hasTwins(_ members: [Element]) -> Bool {
+    private static func hasDuplicates(_ members: [Element]) -> Bool {
         for index in members.indices.dropFirst() where members[..<index].contains(where: { $0.key == members[index].key }) { return true }
         return false
     }
 
-    /// The value of the member of this name. Setting `nil` removes the member; a new one goes to the end.
+    /// The value for a key, or `nil` if there is none.
+    ///
+    /// Setting a value replaces it or appends a member. Setting `nil` removes the member.
     public subscript(key: String) -> JSONValue? {
-        get { self.place(key).map { self.members[$0].value } }
+        get { self.position(of: key).map { self.members[$0].value } }
         set {
-            let place = self.place(key)
-            switch (place, newValue) {
-            case (let place?, let value?): self.members[place].value = value
-            case (let place?, nil):
-                self.members.remove(at: place)
+            let position = self.position(of: key)
+            switch (position, newValue) {
+            case (let position?, let value?): self.members[position].value = value
+            case (let position?, nil):
+                self.members.remove(at: position)
                 self.reindex()
             case (nil, let value?):
                 self.members.append((key, value))
-                if self.places != nil {
-                    self.places?[key] = self.members.count - 1
-                } else if self.members.count >= Self.indexed {
+                if self.positions != nil {
+                    self.positions?[key] = self.members.count - 1
+                } else if self.members.count >= Self.indexThreshold {
                     self.reindex()
                 }
             case (nil, nil): break
@@ -57,54 +61,54 @@ public struct JSONObject: Sendable {
         }
     }
 
-    /// The names, in their order.
+    /// The keys, in order.
     public var keys: [String] { self.members.map(\.key) }
 
-    private func place(_ key: String) -> Int? {
-        if let places = self.places { return places[key] }
+    private func position(of key: String) -> Int? {
+        if let positions = self.positions { return positions[key] }
         return self.members.firstIndex { $0.key == key }
     }
 
     private mutating func reindex() {
-        guard self.members.count >= Self.indexed else {
-            self.places = nil
+        guard self.members.count >= Self.indexThreshold else {
+            self.positions = nil
             return
         }
-        self.places = Dictionary(uniqueKeysWithValues: self.members.enumerated().map { ($0.element.key, $0.offset) })
+        self.positions = Dictionary(uniqueKeysWithValues: self.members.enumerated().map { ($0.element.key, $0.offset) })
     }
 }
 
 extension JSONObject: RandomAccessCollection {
-    /// Zero.
+    /// The position of the first member, which is always zero.
     public var startIndex: Int { 0 }
-    /// How many members there are.
+    /// The position after the last member.
     public var endIndex: Int { self.members.count }
 
-    /// The member at this place.
+    /// The member at a position.
     public subscript(position: Int) -> Element { self.members[position] }
 }
 
 extension JSONObject: Hashable {
-    /// Whether both have the same members, in whatever order.
+    /// Whether two objects have the same members, in any order.
     public static func == (lhs: Self, rhs: Self) -> Bool {
         lhs.count == rhs.count && lhs.allSatisfy { rhs[$0.key] == $0.value }
     }
 
-    /// Hashes the members, in whatever order.
+    /// Hashes the members independently of their order.
     public func hash(into hasher: inout Hasher) {
         var sum = 0
         for member in self.members {
-            var own = Hasher()
-            own.combine(member.key)
-            own.combine(member.value)
-            sum &+= own.finalize()
+            var memberHasher = Hasher()
+            memberHasher.combine(member.key)
+            memberHasher.combine(member.value)
+            sum &+= memberHasher.finalize()
         }
         hasher.combine(sum)
     }
 }
 
 extension JSONObject: ExpressibleByDictionaryLiteral {
-    /// Members in this order.
+    /// Creates an object from a dictionary literal, in order. If a key is repeated, the last value is kept.
     public init(dictionaryLiteral elements: (String, JSONValue)...) {
         self.init(elements.map { (key: $0.0, value: $0.1) })
     }

@@ -1,7 +1,7 @@
-/// The members that a scan looks for: at most eight, made once and kept.
+/// The keys that a ``JSONObjectScan`` searches for: at most eight. Create the value once and keep it.
 package struct JSONKeys: Sendable {
     fileprivate struct Key: Sendable {
-        /// The first eight bytes, those behind a shorter name zero.
+        /// The first eight bytes of the name, padded with zeros.
         var word: UInt64
         var name: StaticString
     }
@@ -9,7 +9,7 @@ package struct JSONKeys: Sendable {
     fileprivate let keys: [Key]
 
     package init(_ names: StaticString...) {
-        precondition(names.count <= 8, "a scan finds at most eight members")
+        precondition(names.count <= 8, "A scan supports at most eight keys.")
         self.keys = names.map { name in
             precondition(name.hasPointerRepresentation)
             var word: UInt64 = 0
@@ -34,9 +34,9 @@ package struct JSONKeys: Sendable {
             word = bytewise
         }
         for index in 0..<self.keys.count {
-            let wanted = self.keys[index]
-            if wanted.word == word, wanted.name.utf8CodeUnitCount == key.length,
-                key.length <= 8 || JSONBytes.equal(start, wanted.name.utf8Start, key.length)
+            let candidate = self.keys[index]
+            if candidate.word == word, candidate.name.utf8CodeUnitCount == key.length,
+                key.length <= 8 || JSONBytes.equal(start, candidate.name.utf8Start, key.length)
             {
                 return index
             }
@@ -46,13 +46,13 @@ package struct JSONKeys: Sendable {
 
     private func indexOfEscaped(_ raw: UnsafeRawBufferPointer) -> Int? {
         let name = JSONText.unescapedBytes(raw)
-        return self.keys.firstIndex { wanted in
-            wanted.name.utf8CodeUnitCount == name.count && wanted.name.withUTF8Buffer { $0.elementsEqual(name) }
+        return self.keys.firstIndex { candidate in
+            candidate.name.utf8CodeUnitCount == name.count && candidate.name.withUTF8Buffer { $0.elementsEqual(name) }
         }
     }
 }
 
-/// A raw value's place. Offset and length of a string are those between its quotes.
+/// The position of a value in a text. For a string, the range between its quotes.
 package struct JSONSlice: Hashable, Sendable {
     package var kind: JSONKind
     package var offset: Int
@@ -63,27 +63,33 @@ package struct JSONSlice: Hashable, Sendable {
     package static let missing = JSONSlice(kind: .missing, offset: 0, length: 0)
 }
 
-/// Where the wanted members of one object are: a table of fixed size that is filled without allocating.
+/// The positions of an object's members for a set of keys, in a table of fixed size that needs no allocation.
 ///
-/// The whole document is checked on the way, what is skipped too. Of a member that is there twice the last one counts.
-/// It is one call that is not generic, so that the loop stays in this module.
+/// The scan validates the whole text, including the values that it skips. If a key is repeated, the last value is found.
+///
+/// The initializer is not generic, so that the loop is specialized in this module.
 package struct JSONObjectScan: Sendable {
     private var offsets = SIMD8<UInt32>()
     private var lengths = SIMD8<UInt32>()
     private var kinds = SIMD8<UInt8>()
 
+    /// Scans a JSON object.
+    ///
     /// - Parameters:
-    ///   - isUTF8: the bytes are known to be UTF-8, as WebSocket text is, and are not checked again.
-    ///   - keys: what to look for; a member's place in the table is its name's place in the list.
+    ///   - bytes: The text of the object.
+    ///   - keys: The keys to search for. A member has the same index in this table as its key in the list.
+    ///   - isUTF8: Whether the bytes are known to be valid UTF-8, as WebSocket text is. They are not validated again.
+    ///   - limits: The limits on the text.
+    /// - Throws: ``JSONError`` if the text is not JSON, not an object, or exceeds the limits.
     package init(
         _ bytes: UnsafeRawBufferPointer, keys: JSONKeys, isUTF8: Bool = false, limits: JSONLimits = JSONLimits()
     ) throws(JSONError) {
         var scanner = try JSONScanner(bytes, isUTF8: isUTF8, limits: limits)
-        guard try scanner.next() == UInt8(ascii: "{") else { throw Self.noObject(bytes, isUTF8: isUTF8, limits: limits) }
+        guard try scanner.next() == UInt8(ascii: "{") else { throw Self.notAnObject(bytes, isUTF8: isUTF8, limits: limits) }
         guard limits.depth > 0 else { throw JSONError(.tooDeep, at: scanner.position) }
-        scanner.take()
+        scanner.advance()
         if try scanner.next() == UInt8(ascii: "}") {
-            scanner.take()
+            scanner.advance()
             try scanner.finish()
             return
         }
@@ -97,17 +103,17 @@ package struct JSONObjectScan: Sendable {
             }
             let byte = try scanner.next()
             if byte == UInt8(ascii: ",") {
-                scanner.take()
+                scanner.advance()
                 continue
             }
             guard byte == UInt8(ascii: "}") else { throw scanner.unexpected() }
-            scanner.take()
+            scanner.advance()
             try scanner.finish()
             return
         }
     }
 
-    /// The member by its name's place in the list of wanted ones; of kind ``JSONKind/missing`` when it is not there.
+    /// The value for the key with this index. Its kind is ``JSONKind/missing`` if the object does not have the key.
     package subscript(index: Int) -> JSONSlice {
         JSONSlice(
             kind: JSONKind(rawValue: self.kinds[index]) ?? .missing, offset: Int(self.offsets[index]), length: Int(self.lengths[index]))
@@ -120,26 +126,26 @@ package struct JSONObjectScan: Sendable {
         let kind: JSONKind
         switch first {
         case UInt8(ascii: "\""):
-            scanner.take()
+            scanner.advance()
             let string = try scanner.string()
             return JSONSlice(kind: string.kind, offset: string.offset, length: string.length)
         case UInt8(ascii: "{"), UInt8(ascii: "["):
             kind = first == UInt8(ascii: "{") ? .object : .array
             try Self.skip(&scanner)
         case UInt8(ascii: "-"), UInt8(ascii: "0")...UInt8(ascii: "9"): kind = try scanner.number()
-        default: kind = try scanner.word(first)
+        default: kind = try scanner.literal(first)
         }
         return JSONSlice(kind: kind, offset: start, length: scanner.position &- start)
     }
 
     @inline(never)
     private static func skip(_ scanner: inout JSONScanner) throws(JSONError) {
-        var nothing = JSONNoSink()
-        try scanner.value(into: &nothing, depth: 1)
+        var sink = JSONNullSink()
+        try scanner.value(into: &sink, depth: 1)
     }
 
-    /// Text that is not JSON at all is told as such; only a sound value of another kind is "not an object".
-    private static func noObject(_ bytes: UnsafeRawBufferPointer, isUTF8: Bool, limits: JSONLimits) -> JSONError {
+    /// Returns the error for text that is not an object: the syntax error, if there is one.
+    private static func notAnObject(_ bytes: UnsafeRawBufferPointer, isUTF8: Bool, limits: JSONLimits) -> JSONError {
         do throws(JSONError) {
             try JSONText.validate(bytes, isUTF8: isUTF8, limits: limits)
             return JSONError(.notAnObject, at: 0)

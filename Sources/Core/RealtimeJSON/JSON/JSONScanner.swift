@@ -1,25 +1,25 @@
-/// What a raw value is.
+/// The kind of a value in a text.
 package enum JSONKind: UInt8, Hashable, Sendable {
-    /// There is no such member.
+    /// The object does not have the key.
     case missing
     case null, `false`, `true`
-    /// A number without fraction and exponent.
+    /// A number without a fraction or an exponent.
     case integer
     /// A number with a fraction or an exponent.
     case number
-    /// A string whose bytes are its value.
+    /// A string without escape sequences, whose bytes are its value.
     case string
-    /// A string with at least one backslash.
+    /// A string with at least one escape sequence.
     case escapedString
     case array, object
-    /// Numbers that stand in a tape's entry itself, as 64 bits, for values that were never text.
+    /// Numbers that are stored in a node of a tape as 64 bits, for values that were never text.
     case signed, unsigned, float
 
     package var isString: Bool { self == .string || self == .escapedString }
     package var isNumber: Bool { self == .integer || self == .number }
 }
 
-/// Receives a document's pieces in their order. Offsets and lengths of strings are those between the quotes.
+/// A consumer of the parts of a document, in order. The offset and length of a string exclude its quotes.
 protocol JSONSink {
     mutating func scalar(_ kind: JSONKind, _ offset: Int, _ length: Int)
     mutating func key(_ kind: JSONKind, _ offset: Int, _ length: Int)
@@ -27,10 +27,10 @@ protocol JSONSink {
     mutating func close()
 }
 
-/// The sink of whoever only wants to know whether it is JSON.
-struct JSONNoSink: JSONSink {
-    /// So that it has an address of its own: ThreadSanitizer takes that of a value without size for its neighbour's.
-    private let place: UInt8 = 0
+/// A sink that ignores its input, for validation.
+struct JSONNullSink: JSONSink {
+    /// Gives the value a size. ThreadSanitizer reports false conflicts for a value of size zero, which shares an adjacent address.
+    private let padding: UInt8 = 0
 
     @inline(__always) mutating func scalar(_ kind: JSONKind, _ offset: Int, _ length: Int) {}
     @inline(__always) mutating func key(_ kind: JSONKind, _ offset: Int, _ length: Int) {}
@@ -38,9 +38,9 @@ struct JSONNoSink: JSONSink {
     @inline(__always) mutating func close() {}
 }
 
-/// The grammar of RFC 8259 over bytes, without recursion: depth costs a bit, not a stack frame.
+/// A scanner for JSON text (RFC 8259). It does not recurse: each level of nesting takes one bit instead of a stack frame.
 ///
-/// Everything that reads JSON here goes through this one walk, so that scanner, tape and tree agree on what is JSON.
+/// All readers of JSON use this scanner, so that they accept the same texts.
 struct JSONScanner {
     private let base: UnsafePointer<UInt8>
     private let end: Int
@@ -48,7 +48,12 @@ struct JSONScanner {
     private let depthLimit: Int
     private(set) var position = 0
 
-    /// - Parameter isUTF8: the bytes are known to be UTF-8, as WebSocket text is, and are not checked again.
+    /// Creates a scanner at the start of a text.
+    ///
+    /// - Parameters:
+    ///   - bytes: The text.
+    ///   - isUTF8: Whether the bytes are known to be valid UTF-8, as WebSocket text is. They are not validated again.
+    ///   - limits: The limits on the text.
     init(_ bytes: UnsafeRawBufferPointer, isUTF8: Bool, limits: JSONLimits) throws(JSONError) {
         guard bytes.count <= limits.size else { throw JSONError(.tooLarge, at: limits.size) }
         guard let base = bytes.baseAddress, bytes.count > 0 else { throw JSONError(.unexpectedEnd, at: 0) }
@@ -59,7 +64,7 @@ struct JSONScanner {
         if self.end >= 3, self.base[0] == 0xEF, self.base[1] == 0xBB, self.base[2] == 0xBF { throw JSONError(.byteOrderMark, at: 0) }
     }
 
-    /// The next byte that is not white space, not yet taken.
+    /// Skips white space and returns the next byte without consuming it.
     @inline(__always)
     mutating func next() throws(JSONError) -> UInt8 {
         while self.position < self.end {
@@ -72,10 +77,11 @@ struct JSONScanner {
     }
 
     @inline(__always)
-    mutating func take() {
+    mutating func advance() {
         self.position &+= 1
     }
 
+    /// Throws if anything other than white space is left.
     mutating func finish() throws(JSONError) {
         while self.position < self.end {
             switch self.base[self.position] {
@@ -85,16 +91,17 @@ struct JSONScanner {
         }
     }
 
+    /// The error for the current position.
     func unexpected() -> JSONError {
         JSONError(self.position < self.end ? .unexpectedCharacter : .unexpectedEnd, at: self.position)
     }
 
     @inline(__always)
-    private func isBehindDigits(_ index: Int) -> Bool {
-        index >= self.end || self.base[index] &- UInt8(ascii: "0") > 9
+    private func isDigit(at index: Int) -> Bool {
+        index < self.end && self.base[index] &- UInt8(ascii: "0") <= 9
     }
 
-    /// A string, from behind its opening quote to behind the closing one.
+    /// Scans a string, from after its opening quote to after its closing quote.
     @inline(__always)
     mutating func string() throws(JSONError) -> (kind: JSONKind, offset: Int, length: Int) {
         let start = self.position
@@ -103,7 +110,7 @@ struct JSONScanner {
         while true {
             while index &+ 8 <= self.end {
                 let word = JSONBytes.load(self.base + index)
-                let stops = JSONBytes.stops(word, beyondASCII: self.checksUTF8)
+                let stops = JSONBytes.stops(word, includingNonASCII: self.checksUTF8)
                 if stops != 0 {
                     index &+= stops.trailingZeroBitCount &>> 3
                     break
@@ -118,7 +125,7 @@ struct JSONScanner {
             }
             if byte == UInt8(ascii: "\\") {
                 kind = .escapedString
-                // Quotes are what is mostly escaped: JSON within JSON.
+                // The fast path for JSON within JSON, where quotes are the most frequent escape.
                 if index &+ 1 < self.end, self.base[index &+ 1] == UInt8(ascii: "\"") {
                     index &+= 2
                 } else {
@@ -138,6 +145,7 @@ struct JSONScanner {
         }
     }
 
+    /// Validates the escape sequence at `index` and returns the index after it.
     private func escape(_ index: Int) throws(JSONError) -> Int {
         guard index &+ 1 < self.end else { throw JSONError(.unexpectedEnd, at: self.end) }
         switch self.base[index &+ 1] {
@@ -158,32 +166,32 @@ struct JSONScanner {
         }
     }
 
-    /// A number, from its first character on.
+    /// Scans a number, from its first character.
     @inline(__always)
     mutating func number() throws(JSONError) -> JSONKind {
         let start = self.position
         var index = start
         if self.base[index] == UInt8(ascii: "-") { index &+= 1 }
-        guard !self.isBehindDigits(index) else { throw self.badNumber(start, index) }
+        guard self.isDigit(at: index) else { throw self.badNumber(start, index) }
         if self.base[index] == UInt8(ascii: "0") {
             index &+= 1
-            guard self.isBehindDigits(index) else { throw JSONError(.invalidNumber, at: start) }
+            guard !self.isDigit(at: index) else { throw JSONError(.invalidNumber, at: start) }
         } else {
-            repeat { index &+= 1 } while !self.isBehindDigits(index)
+            repeat { index &+= 1 } while self.isDigit(at: index)
         }
         var kind = JSONKind.integer
         if index < self.end, self.base[index] == UInt8(ascii: ".") {
             kind = .number
             index &+= 1
-            guard !self.isBehindDigits(index) else { throw self.badNumber(start, index) }
-            repeat { index &+= 1 } while !self.isBehindDigits(index)
+            guard self.isDigit(at: index) else { throw self.badNumber(start, index) }
+            repeat { index &+= 1 } while self.isDigit(at: index)
         }
         if index < self.end, self.base[index] | 0x20 == UInt8(ascii: "e") {
             kind = .number
             index &+= 1
             if index < self.end, self.base[index] == UInt8(ascii: "+") || self.base[index] == UInt8(ascii: "-") { index &+= 1 }
-            guard !self.isBehindDigits(index) else { throw self.badNumber(start, index) }
-            repeat { index &+= 1 } while !self.isBehindDigits(index)
+            guard self.isDigit(at: index) else { throw self.badNumber(start, index) }
+            repeat { index &+= 1 } while self.isDigit(at: index)
         }
         self.position = index
         return kind
@@ -193,19 +201,19 @@ struct JSONScanner {
         index < self.end ? JSONError(.invalidNumber, at: start) : JSONError(.unexpectedEnd, at: self.end)
     }
 
-    /// `null`, `true` or `false`, known by its first letter.
+    /// Scans `null`, `true` or `false`, which the first letter determines.
     @inline(__always)
-    mutating func word(_ first: UInt8) throws(JSONError) -> JSONKind {
+    mutating func literal(_ first: UInt8) throws(JSONError) -> JSONKind {
         switch first {
-        case UInt8(ascii: "t"): return try self.word("true", .true)
-        case UInt8(ascii: "f"): return try self.word("false", .false)
-        case UInt8(ascii: "n"): return try self.word("null", .null)
+        case UInt8(ascii: "t"): return try self.literal("true", .true)
+        case UInt8(ascii: "f"): return try self.literal("false", .false)
+        case UInt8(ascii: "n"): return try self.literal("null", .null)
         default: throw self.unexpected()
         }
     }
 
     @inline(__always)
-    private mutating func word(_ text: StaticString, _ kind: JSONKind) throws(JSONError) -> JSONKind {
+    private mutating func literal(_ text: StaticString, _ kind: JSONKind) throws(JSONError) -> JSONKind {
         for offset in 0..<text.utf8CodeUnitCount {
             guard self.position < self.end, self.base[self.position] == text.utf8Start[offset] else { throw self.unexpected() }
             self.position &+= 1
@@ -213,20 +221,22 @@ struct JSONScanner {
         return kind
     }
 
-    /// A member's name with its colon.
+    /// Scans a key and the colon after it.
     @inline(__always)
     mutating func key() throws(JSONError) -> (kind: JSONKind, offset: Int, length: Int) {
         guard try self.next() == UInt8(ascii: "\"") else { throw self.unexpected() }
-        self.take()
+        self.advance()
         let key = try self.string()
         guard try self.next() == UInt8(ascii: ":") else { throw self.unexpected() }
-        self.take()
+        self.advance()
         return key
     }
 
-    /// One value of any kind, with all that is in it.
+    /// Scans a value of any kind, including all nested values.
     ///
-    /// - Parameter depth: how many arrays and objects are around it already.
+    /// - Parameters:
+    ///   - sink: The consumer of the parts.
+    ///   - depth: The number of enclosing arrays and objects.
     @inline(__always)
     mutating func value<Sink: JSONSink>(into sink: inout Sink, depth: Int = 0) throws(JSONError) {
         var nesting = JSONNesting()
@@ -234,7 +244,7 @@ struct JSONScanner {
             let first = try self.next()
             switch first {
             case UInt8(ascii: "\""):
-                self.take()
+                self.advance()
                 let string = try self.string()
                 sink.scalar(string.kind, string.offset, string.length)
             case UInt8(ascii: "-"), UInt8(ascii: "0")...UInt8(ascii: "9"):
@@ -245,10 +255,10 @@ struct JSONScanner {
                 guard depth &+ nesting.depth < self.depthLimit else { throw JSONError(.tooDeep, at: self.position) }
                 let isObject = first == UInt8(ascii: "{")
                 sink.open(isObject ? .object : .array, self.position)
-                self.take()
-                // The closing bracket is the opening one's code and two.
+                self.advance()
+                // In ASCII, the code of a closing bracket is that of the opening one plus two.
                 if try self.next() == first &+ 2 {
-                    self.take()
+                    self.advance()
                     sink.close()
                     break
                 }
@@ -260,7 +270,7 @@ struct JSONScanner {
                 continue
             default:
                 let start = self.position
-                let kind = try self.word(first)
+                let kind = try self.literal(first)
                 sink.scalar(kind, start, self.position &- start)
             }
 
@@ -268,7 +278,7 @@ struct JSONScanner {
                 if nesting.depth == 0 { return }
                 let byte = try self.next()
                 if byte == UInt8(ascii: ",") {
-                    self.take()
+                    self.advance()
                     if nesting.isObject {
                         let key = try self.key()
                         sink.key(key.kind, key.offset, key.length)
@@ -276,7 +286,7 @@ struct JSONScanner {
                     break
                 }
                 guard byte == (nesting.isObject ? UInt8(ascii: "}") : UInt8(ascii: "]")) else { throw self.unexpected() }
-                self.take()
+                self.advance()
                 sink.close()
                 nesting.pop()
             }
@@ -284,7 +294,7 @@ struct JSONScanner {
     }
 }
 
-/// Whether each of the enclosing values is an object or an array: 64 of them in a word, allocating only beyond.
+/// A stack that stores whether each enclosing value is an object or an array. It allocates only above 64 levels.
 private struct JSONNesting {
     private var bits: UInt64 = 0
     private var spilled: [UInt64] = []

@@ -1,10 +1,10 @@
-/// One value, or one member's name, in a tape.
+/// A value or a key in a tape.
 struct JSONNode {
-    /// Where its text begins; of a string, where its content does.
+    /// The start of the text; for a string, the position after the opening quote.
     var offset: UInt32
-    /// How many bytes it has; of an array or object how many elements or members. With `offset` the 64 bits of a number that is no text.
+    /// The number of bytes, elements or members. For a number without text, `offset` and `length` contain its 64 bits.
     var length: UInt32
-    /// The entry behind this value and all that is in it.
+    /// The index of the node after this value and its nested values.
     var end: UInt32
     var kind: JSONKind
 
@@ -19,16 +19,16 @@ struct JSONNode {
         self.kind = kind
     }
 
-    /// A number that is no text.
+    /// Creates a number without text.
     init(kind: JSONKind, bits: UInt64, end: UInt32) {
         self.init(kind: kind, offset: UInt32(truncatingIfNeeded: bits), length: UInt32(truncatingIfNeeded: bits >> 32), end: end)
     }
 }
 
-/// A document as a flat list of its values in their order, made in one pass and one allocation.
+/// A document as a flat list of its values in order, created in one pass and one allocation.
 ///
-/// It is what the decoder reads, and the tree is built from: a value that nobody asks for costs an entry of sixteen bytes and no
-/// conversion. Its entries can hold numbers as such too, so a binary format fills the same list and needs no decoder of its own.
+/// The decoder and ``JSONValue`` read the tape. A value that is not read costs a node of sixteen bytes and no conversion. Nodes can
+/// also contain numbers themselves, so that a binary format can use the same decoder.
 struct JSONTape {
     var nodes: [JSONNode]
 
@@ -48,7 +48,7 @@ struct JSONTape {
 
     private struct Sink: JSONSink {
         var nodes: [JSONNode] = []
-        /// The innermost open array or object. Until it is closed its `end` holds the one around it.
+        /// The innermost open array or object. Until it is closed, its `end` contains the index of the enclosing one.
         var parent = UInt32.max
 
         @inline(__always)
@@ -90,7 +90,12 @@ struct JSONTape {
 }
 
 extension JSONTape {
-    /// The tree of one entry and all that is in it. `bytes` are those that the tape was made of.
+    /// Converts a node and its nested values to a ``JSONValue``.
+    ///
+    /// - Parameters:
+    ///   - nodes: The nodes of the tape.
+    ///   - index: The index of the node.
+    ///   - bytes: The text from which the tape was created.
     static func value(_ nodes: UnsafeBufferPointer<JSONNode>, _ index: Int, _ bytes: UnsafeRawBufferPointer) -> JSONValue {
         let node = nodes[index]
         switch node.kind {

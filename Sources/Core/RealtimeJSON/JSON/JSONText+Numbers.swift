@@ -1,13 +1,13 @@
-/// A number's text taken apart: `mantissa` times ten to the `exponent`.
+/// The digits of a number: `mantissa` times ten to the power of `exponent`.
 struct JSONDigits: Hashable {
     var isNegative = false
-    /// The first nineteen digits that count.
+    /// The first nineteen significant digits.
     var mantissa: UInt64 = 0
     var exponent = 0
-    /// Digits other than zero were left out of the mantissa.
-    var isCut = false
+    /// Whether digits other than zero are missing from the mantissa.
+    var isTruncated = false
 
-    /// Only for text that the scanner has checked.
+    /// Creates digits from text that the scanner has validated.
     init(_ raw: UnsafeRawBufferPointer) {
         var digits = 0
         var isFraction = false
@@ -23,7 +23,7 @@ struct JSONDigits: Hashable {
                     if self.mantissa != 0 { digits &+= 1 }
                     if isFraction { self.exponent &-= 1 }
                 } else {
-                    if byte != UInt8(ascii: "0") { self.isCut = true }
+                    if byte != UInt8(ascii: "0") { self.isTruncated = true }
                     if !isFraction { self.exponent &+= 1 }
                 }
             default:
@@ -34,7 +34,7 @@ struct JSONDigits: Hashable {
         }
     }
 
-    /// Stops growing long before it overflows: such a number is zero or beyond all limits anyway.
+    /// The value of an exponent. It saturates: the number is zero or out of range long before the exponent overflows.
     static func exponent(_ raw: UnsafeRawBufferPointer) -> Int {
         var value = 0
         for byte in raw where byte != UInt8(ascii: "+") && byte != UInt8(ascii: "-") && value < Int.max / 20 {
@@ -43,8 +43,8 @@ struct JSONDigits: Hashable {
         return raw.first == UInt8(ascii: "-") ? -value : value
     }
 
-    /// The same number with the shortest mantissa, by which two texts are compared.
-    var shortened: Self {
+    /// The same number without trailing zeros in the mantissa, for comparisons.
+    var normalized: Self {
         var digits = self
         if digits.mantissa == 0 { digits.exponent = 0 }
         while digits.mantissa != 0, digits.mantissa % 10 == 0 {
@@ -54,9 +54,9 @@ struct JSONDigits: Hashable {
         return digits
     }
 
-    /// The magnitude, if the number is whole and fits.
+    /// The magnitude, or `nil` if the number is not whole or does not fit.
     var whole: UInt64? {
-        if self.isCut { return nil }
+        if self.isTruncated { return nil }
         if self.mantissa == 0 { return 0 }
         var value = self.mantissa
         var exponent = self.exponent
@@ -76,12 +76,12 @@ struct JSONDigits: Hashable {
 }
 
 extension JSONText {
-    /// The number of a checked raw value, if it is whole and fits; `1.0` and `1e2` are whole.
+    /// Converts a validated number to an integer, or `nil` if it is not whole or does not fit. `1.0` and `1e2` are whole.
     package static func integer(_ slice: JSONSlice, in bytes: UnsafeRawBufferPointer) -> Int64? {
         self.integer(UnsafeRawBufferPointer(rebasing: bytes[slice.range]), slice.kind, as: Int64.self)
     }
 
-    /// The nearest double of a checked raw value that is a number; infinite where it is too large.
+    /// Converts a validated number to the nearest double, which is infinite if the number is out of range.
     package static func double(_ slice: JSONSlice, in bytes: UnsafeRawBufferPointer) -> Double {
         self.double(UnsafeRawBufferPointer(rebasing: bytes[slice.range]))
     }
@@ -121,10 +121,11 @@ extension JSONText {
         return (isNegative, value)
     }
 
-    /// Both the mantissa and the power of ten are exact up to these bounds, so one operation rounds once, which is correct.
+    /// Converts a number to the nearest double.
     static func double(_ raw: UnsafeRawBufferPointer) -> Double {
         let digits = JSONDigits(raw)
-        if !digits.isCut, digits.mantissa <= 1 << 53, digits.exponent >= -22, digits.exponent <= 22 {
+        // Within these bounds the mantissa and the power of ten are exact doubles, so a single operation rounds correctly.
+        if !digits.isTruncated, digits.mantissa <= 1 << 53, digits.exponent >= -22, digits.exponent <= 22 {
             let mantissa = Double(digits.mantissa)
             let power = self.powers[abs(digits.exponent)]
             let value = digits.exponent < 0 ? mantissa / power : mantissa * power

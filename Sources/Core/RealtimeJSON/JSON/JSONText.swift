@@ -1,33 +1,34 @@
-/// What is made of raw values: strings without their escapes, numbers.
+/// Validation of JSON text, and conversion of validated strings and numbers.
 package enum JSONText {
-    /// Whether it is one JSON value and nothing else.
+    /// Throws unless the text is a single JSON value.
     package static func validate(
         _ bytes: UnsafeRawBufferPointer, isUTF8: Bool = false, limits: JSONLimits = JSONLimits()
     ) throws(JSONError) {
         var scanner = try JSONScanner(bytes, isUTF8: isUTF8, limits: limits)
-        var nothing = JSONNoSink()
-        try scanner.value(into: &nothing)
+        var sink = JSONNullSink()
+        try scanner.value(into: &sink)
         try scanner.finish()
     }
 
-    /// The string of a checked raw value of a string's kind. Half a surrogate pair becomes U+FFFD.
+    /// Converts a validated string, replacing lone surrogates by U+FFFD.
     package static func string(_ slice: JSONSlice, in bytes: UnsafeRawBufferPointer) -> String {
         self.string(UnsafeRawBufferPointer(rebasing: bytes[slice.range]), isEscaped: slice.kind == .escapedString)
     }
 
+    /// Converts the bytes between the quotes of a validated string, replacing lone surrogates by U+FFFD.
     package static func string(_ raw: UnsafeRawBufferPointer, isEscaped: Bool) -> String {
         if !isEscaped { return String(decoding: raw, as: UTF8.self) }
         return String(unsafeUninitializedCapacity: raw.count) { self.unescape(raw, into: $0) }
     }
 
-    /// The bytes of a checked raw string without its escapes.
+    /// The UTF-8 bytes of a validated string, with its escape sequences replaced.
     package static func unescapedBytes(_ raw: UnsafeRawBufferPointer) -> [UInt8] {
         [UInt8](unsafeUninitializedCapacity: raw.count) { buffer, count in
             count = self.unescape(raw, into: buffer)
         }
     }
 
-    /// Where the first half of a surrogate pair stands alone in a checked raw string, for those who refuse such.
+    /// The offset of the first lone surrogate in a validated string, or `nil` if there is none.
     package static func loneSurrogate(_ raw: UnsafeRawBufferPointer) -> Int? {
         guard let base = raw.baseAddress?.assumingMemoryBound(to: UInt8.self) else { return nil }
         var index = 0
@@ -47,7 +48,10 @@ package enum JSONText {
         return nil
     }
 
-    /// The output is never longer than the input, nor ever ahead of it: words are copied whole and the surplus is overwritten.
+    /// Replaces escape sequences.
+    ///
+    /// The output is at no point longer than the consumed input. Therefore eight bytes can be copied at a time, and surplus bytes are
+    /// overwritten later.
     @inline(__always)
     private static func unescape(_ raw: UnsafeRawBufferPointer, into output: UnsafeMutableBufferPointer<UInt8>) -> Int {
         guard let input = raw.baseAddress?.assumingMemoryBound(to: UInt8.self), let start = output.baseAddress else { return 0 }
@@ -90,7 +94,7 @@ package enum JSONText {
         return count
     }
 
-    /// The scalar of one `\u` escape, or of two that are a pair; `nil` for half of one.
+    /// The scalar of a `\u` escape, or of two that form a surrogate pair, and their length. The scalar of a lone surrogate is `nil`.
     private static func scalar(_ input: UnsafePointer<UInt8>, _ index: Int, _ end: Int) -> (scalar: UInt32?, length: Int) {
         let unit = JSONBytes.hexadecimal(input + index + 2) ?? 0xFFFD
         guard unit & 0xF800 == 0xD800 else { return (unit, 6) }
@@ -100,6 +104,7 @@ package enum JSONText {
         return (0x10000 + (unit & 0x3FF) << 10 + low & 0x3FF, 12)
     }
 
+    /// Writes a scalar as UTF-8 and returns the number of bytes.
     private static func write(_ scalar: UInt32, _ output: UnsafeMutablePointer<UInt8>) -> Int {
         switch scalar {
         case 0..<0x80:

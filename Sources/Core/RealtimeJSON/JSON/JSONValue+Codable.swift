@@ -1,8 +1,13 @@
 extension JSONValue: Codable {
-    /// Takes whatever value is there. From a decoder other than ``JSONValueDecoder`` numbers come without digits that `Double` does not hold.
+    /// Decodes any value.
+    ///
+    /// With a decoder other than ``JSONValueDecoder``, numbers have the precision of `Int64`, `UInt64` or `Double`.
+    ///
+    /// - Parameter decoder: The decoder to read from.
+    /// - Throws: `DecodingError` if the value cannot be represented in JSON.
     public init(from decoder: any Decoder) throws {
-        if let own = decoder as? NodeDecoder {
-            self = own.document.tree(at: own.index)
+        if let decoder = decoder as? NodeDecoder {
+            self = decoder.document.tree(at: decoder.index)
             return
         }
         if let container = try? decoder.container(keyedBy: ValueKey.self) {
@@ -31,9 +36,14 @@ extension JSONValue: Codable {
         }
     }
 
-    /// Writes the value as it is. To an encoder other than ``JSONValueEncoder`` numbers go as `Int64`, `UInt64` or `Double`.
+    /// Encodes the value.
+    ///
+    /// With an encoder other than ``JSONValueEncoder``, numbers are encoded as `Int64`, `UInt64` or `Double`.
+    ///
+    /// - Parameter encoder: The encoder to write to.
+    /// - Throws: An error of the encoder.
     public func encode(to encoder: any Encoder) throws {
-        if let own = encoder as? NodeEncoder { return try own.write(self) }
+        if let encoder = encoder as? NodeEncoder { return try encoder.write(self) }
         switch self {
         case .array(let elements):
             var container = encoder.unkeyedContainer()

@@ -1,26 +1,45 @@
-/// Any value of JSON.
+/// A JSON value of any kind.
+///
+/// ```swift
+/// let event = try JSONValue(parsing: #"{"name":"price","values":[12.5,13]}"#)
+/// let first = event["values"]?[0]?.double
+/// ```
 public enum JSONValue: Hashable, Sendable {
     /// `null`.
     case null
     /// `true` or `false`.
     case bool(Bool)
-    /// A number, without loss.
+    /// A number, without loss of precision.
     case number(JSONNumber)
     /// A string.
     case string(String)
-    /// The elements of an array.
+    /// An array.
     case array([JSONValue])
-    /// The members of an object.
+    /// An object.
     case object(JSONObject)
 
-    /// Parses one JSON text as RFC 8259 has it: no comments, no trailing commas, nothing behind the value, no byte order mark.
+    /// Parses a JSON string.
     ///
-    /// Half a surrogate pair, written as an escape, becomes U+FFFD. Of a member that is there twice the last one counts.
+    /// The parser accepts exactly the grammar of RFC 8259, without comments, trailing commas or a byte order mark. If an object repeats a
+    /// key, the last value is used. An escaped lone surrogate is replaced by U+FFFD.
+    ///
+    /// - Parameters:
+    ///   - text: One JSON value.
+    ///   - limits: The limits on the size and depth of the text.
+    /// - Throws: ``JSONError`` if the text is not JSON or exceeds the limits.
     public init(parsing text: String, limits: JSONLimits = JSONLimits()) throws(JSONError) {
         try self.init(parsing: Array(text.utf8), isUTF8: true, limits: limits)
     }
 
-    /// Parses one JSON text, which must be UTF-8, in the same way.
+    /// Parses JSON in UTF-8.
+    ///
+    /// The parser accepts exactly the grammar of RFC 8259, without comments, trailing commas or a byte order mark. If an object repeats a
+    /// key, the last value is used. An escaped lone surrogate is replaced by U+FFFD.
+    ///
+    /// - Parameters:
+    ///   - bytes: One JSON value, in UTF-8.
+    ///   - limits: The limits on the size and depth of the text.
+    /// - Throws: ``JSONError`` if the text is not JSON or exceeds the limits.
     public init(parsing bytes: [UInt8], limits: JSONLimits = JSONLimits()) throws(JSONError) {
         try self.init(parsing: bytes, isUTF8: false, limits: limits)
     }
@@ -31,52 +50,53 @@ public enum JSONValue: Hashable, Sendable {
         }
     }
 
-    /// Parses one JSON text, which is not checked to be UTF-8 when `isUTF8` says so.
+    /// Parses JSON, optionally without validating that the bytes are UTF-8.
     package init(parsing bytes: UnsafeRawBufferPointer, isUTF8: Bool, limits: JSONLimits = JSONLimits()) throws(JSONError) {
         let tape = try JSONTape(bytes, isUTF8: isUTF8, limits: limits)
         self = tape.nodes.withUnsafeBufferPointer { JSONTape.value($0, 0, bytes) }
     }
 
-    /// The string, if it is one.
+    /// The string, or `nil` if the value is of another kind.
     public var string: String? {
         if case .string(let value) = self { value } else { nil }
     }
 
-    /// The number, if it is a whole one that fits.
+    /// The number as an `Int`, or `nil` if it is not whole or does not fit, or the value is of another kind.
     public var int: Int? {
         if case .number(let value) = self { value.integer(as: Int.self) } else { nil }
     }
 
-    /// The nearest double, if it is a number.
+    /// The number as the nearest double, or `nil` if the value is of another kind.
     public var double: Double? {
         if case .number(let value) = self { value.double } else { nil }
     }
 
-    /// The number with all its digits, if it is one.
+    /// The number, or `nil` if the value is of another kind.
     public var number: JSONNumber? {
         if case .number(let value) = self { value } else { nil }
     }
 
-    /// The truth value, if it is one.
+    /// The Boolean value, or `nil` if the value is of another kind.
     public var bool: Bool? {
         if case .bool(let value) = self { value } else { nil }
     }
 
-    /// The elements, if it is an array.
+    /// The elements of an array, or `nil` if the value is of another kind.
     public var array: [JSONValue]? {
         if case .array(let value) = self { value } else { nil }
     }
 
-    /// The members, if it is an object.
+    /// The members of an object, or `nil` if the value is of another kind.
     public var object: JSONObject? {
         if case .object(let value) = self { value } else { nil }
     }
 
-    /// Whether it is `null`.
+    /// Whether the value is `null`.
     public var isNull: Bool { self == .null }
 
-    /// The member of this name; `nil` if there is none or this is no object. Setting it makes an object of a `null`, and does
-    /// nothing to other kinds of value.
+    /// The value for a key of an object, or `nil` if there is none or the value is of another kind.
+    ///
+    /// Setting a value turns `null` into an object, and has no effect on other kinds of values. Setting `nil` removes the member.
     public subscript(key: String) -> JSONValue? {
         get { self.object?[key] }
         set {
@@ -93,7 +113,7 @@ public enum JSONValue: Hashable, Sendable {
         }
     }
 
-    /// The element at this place; `nil` if there is none or this is no array.
+    /// The element at an index of an array, or `nil` if the index is out of range or the value is of another kind.
     public subscript(index: Int) -> JSONValue? {
         guard case .array(let elements) = self, elements.indices.contains(index) else { return nil }
         return elements[index]
@@ -106,10 +126,11 @@ public enum JSONValue: Hashable, Sendable {
         return output
     }
 
+    /// Appends the value as compact JSON in UTF-8.
     package func write(to output: inout [UInt8]) {
         switch self {
-        case .null: JSONWriter.append(word: "null", to: &output)
-        case .bool(let value): JSONWriter.append(word: value ? "true" : "false", to: &output)
+        case .null: JSONWriter.append(literal: "null", to: &output)
+        case .bool(let value): JSONWriter.append(literal: value ? "true" : "false", to: &output)
         case .number(let value): value.write(to: &output)
         case .string(let value): JSONWriter.append(value, to: &output)
         case .array(let elements):
@@ -140,37 +161,37 @@ extension JSONValue: CustomStringConvertible {
 extension JSONValue: ExpressibleByNilLiteral, ExpressibleByBooleanLiteral, ExpressibleByIntegerLiteral, ExpressibleByFloatLiteral,
     ExpressibleByStringLiteral, ExpressibleByStringInterpolation, ExpressibleByArrayLiteral, ExpressibleByDictionaryLiteral
 {
-    /// `null`.
+    /// Creates `null` from a `nil` literal.
     public init(nilLiteral: ()) {
         self = .null
     }
 
-    /// `true` or `false`.
+    /// Creates `true` or `false` from a Boolean literal.
     public init(booleanLiteral value: Bool) {
         self = .bool(value)
     }
 
-    /// A number.
+    /// Creates a number from an integer literal.
     public init(integerLiteral value: Int64) {
         self = .number(JSONNumber(value))
     }
 
-    /// A number, which must be finite.
+    /// Creates a number from a floating-point literal, which must be finite.
     public init(floatLiteral value: Double) {
         self = .number(JSONNumber(floatLiteral: value))
     }
 
-    /// A string.
+    /// Creates a string from a string literal.
     public init(stringLiteral value: String) {
         self = .string(value)
     }
 
-    /// An array.
+    /// Creates an array from an array literal.
     public init(arrayLiteral elements: JSONValue...) {
         self = .array(elements)
     }
 
-    /// An object with its members in this order.
+    /// Creates an object from a dictionary literal, in order. If a key is repeated, the last value is kept.
     public init(dictionaryLiteral elements: (String, JSONValue)...) {
         self = .object(JSONObject(elements.map { (key: $0.0, value: $0.1) }))
     }

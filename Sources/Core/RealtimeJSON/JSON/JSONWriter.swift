@@ -1,9 +1,11 @@
-/// Appends compact JSON to bytes. It puts the commas; whoever calls it sees to names within objects and that what is opened is closed.
+/// Writes compact JSON to an array of bytes.
+///
+/// The writer inserts commas. The caller must write a key before each value in an object, and close the objects and arrays it opens.
 package struct JSONWriter {
     package var bytes: [UInt8]
     private var needsComma = false
 
-    /// - Parameter bytes: what is there already and stays in front, such as an array kept for its capacity.
+    /// Creates a writer that appends to `bytes`, such as an array that is reused for its capacity.
     package init(_ bytes: [UInt8] = []) {
         self.bytes = bytes
     }
@@ -36,7 +38,7 @@ package struct JSONWriter {
         self.needsComma = true
     }
 
-    /// A member's name, with its colon.
+    /// Writes a key.
     package mutating func key(_ name: String) {
         self.separate()
         Self.append(name, to: &self.bytes)
@@ -44,11 +46,11 @@ package struct JSONWriter {
         self.needsComma = false
     }
 
-    /// A member's name that needs no escapes.
+    /// Writes a key that contains no characters to escape.
     package mutating func key(_ name: StaticString) {
         self.separate()
         self.bytes.append(UInt8(ascii: "\""))
-        Self.append(word: name, to: &self.bytes)
+        Self.append(literal: name, to: &self.bytes)
         self.bytes.append(UInt8(ascii: "\""))
         self.bytes.append(UInt8(ascii: ":"))
         self.needsComma = false
@@ -56,12 +58,12 @@ package struct JSONWriter {
 
     package mutating func null() {
         self.separate()
-        Self.append(word: "null", to: &self.bytes)
+        Self.append(literal: "null", to: &self.bytes)
     }
 
     package mutating func value(_ value: Bool) {
         self.separate()
-        Self.append(word: value ? "true" : "false", to: &self.bytes)
+        Self.append(literal: value ? "true" : "false", to: &self.bytes)
     }
 
     package mutating func value(_ value: String) {
@@ -69,7 +71,7 @@ package struct JSONWriter {
         Self.append(value, to: &self.bytes)
     }
 
-    /// A string given as UTF-8.
+    /// Writes a string from UTF-8.
     package mutating func string(_ utf8: UnsafeRawBufferPointer) {
         self.separate()
         Self.append(utf8, to: &self.bytes)
@@ -90,6 +92,7 @@ package struct JSONWriter {
         Self.append(value, to: &self.bytes)
     }
 
+    /// Writes a number, or throws ``JSONError/Code/notFinite``.
     package mutating func value(_ value: Double) throws(JSONError) {
         guard value.isFinite else { throw JSONError(.notFinite, at: self.bytes.count) }
         self.separate()
@@ -101,13 +104,13 @@ package struct JSONWriter {
         value.write(to: &self.bytes)
     }
 
-    /// A value that is JSON already. It is not checked.
+    /// Writes a value that is JSON already, without validating it.
     package mutating func raw(_ json: UnsafeRawBufferPointer) {
         self.separate()
         self.bytes.append(contentsOf: json)
     }
 
-    /// A value that is JSON already. It is not checked.
+    /// Writes a value that is JSON already, without validating it.
     package mutating func raw(_ json: [UInt8]) {
         self.separate()
         self.bytes.append(contentsOf: json)
@@ -115,18 +118,18 @@ package struct JSONWriter {
 }
 
 extension JSONWriter {
-    /// Bytes as they are.
-    package static func append(word: StaticString, to output: inout [UInt8]) {
-        output.append(contentsOf: UnsafeBufferPointer(start: word.utf8Start, count: word.utf8CodeUnitCount))
+    /// Appends text without quotes or escaping.
+    package static func append(literal: StaticString, to output: inout [UInt8]) {
+        output.append(contentsOf: UnsafeBufferPointer(start: literal.utf8Start, count: literal.utf8CodeUnitCount))
     }
 
-    /// A string with its quotes.
+    /// Appends a string with quotes and escape sequences.
     package static func append(_ value: String, to output: inout [UInt8]) {
         var value = value
         value.withUTF8 { self.append(UnsafeRawBufferPointer($0), to: &output) }
     }
 
-    /// A string with its quotes.
+    /// Appends a string with quotes and escape sequences.
     static func append(_ utf8: UnsafeRawBufferPointer, to output: inout [UInt8]) {
         var copied = 0
         output.append(addingCapacity: utf8.count &+ 2) { span in
@@ -140,10 +143,10 @@ extension JSONWriter {
                 initialized &+= 1
             }
         }
-        if copied < utf8.count { self.append(restOf: utf8, from: copied, to: &output) }
+        if copied < utf8.count { self.append(remainderOf: utf8, from: copied, to: &output) }
     }
 
-    /// Copies up to the first byte that has to be escaped, and returns how many that were. There is room for all of them.
+    /// Copies the bytes before the first one that must be escaped, and returns their number. The target must have capacity for all bytes.
     @inline(__always)
     private static func copyPlain(_ utf8: UnsafeRawBufferPointer, to target: UnsafeMutableRawPointer) -> Int {
         guard let base = utf8.baseAddress?.assumingMemoryBound(to: UInt8.self) else { return 0 }
@@ -151,7 +154,7 @@ extension JSONWriter {
         var index = 0
         while index &+ 8 <= end {
             let word = JSONBytes.load(base + index)
-            let stops = JSONBytes.stops(word, beyondASCII: false)
+            let stops = JSONBytes.stops(word, includingNonASCII: false)
             target.storeBytes(of: word.littleEndian, toByteOffset: index, as: UInt64.self)
             guard stops == 0 else { return index &+ stops.trailingZeroBitCount &>> 3 }
             index &+= 8
@@ -163,15 +166,15 @@ extension JSONWriter {
         return index
     }
 
-    /// The rest of a string, from a byte that has to be escaped, and the quote behind it.
-    private static func append(restOf utf8: UnsafeRawBufferPointer, from first: Int, to output: inout [UInt8]) {
+    /// Appends the remainder of a string, from the first byte that must be escaped, and the closing quote.
+    private static func append(remainderOf utf8: UnsafeRawBufferPointer, from first: Int, to output: inout [UInt8]) {
         guard let base = utf8.baseAddress?.assumingMemoryBound(to: UInt8.self) else { return }
         let end = utf8.count
         var start = first
         var index = first
         while index < end {
             if index &+ 8 <= end {
-                let stops = JSONBytes.stops(JSONBytes.load(base + index), beyondASCII: false)
+                let stops = JSONBytes.stops(JSONBytes.load(base + index), includingNonASCII: false)
                 guard stops != 0 else {
                     index &+= 8
                     continue
@@ -200,7 +203,7 @@ extension JSONWriter {
         case 0x08: output.append(UInt8(ascii: "b"))
         case 0x0C: output.append(UInt8(ascii: "f"))
         default:
-            self.append(word: byte < 0x10 ? "u000" : "u001", to: &output)
+            self.append(literal: byte < 0x10 ? "u000" : "u001", to: &output)
             let digit = byte & 0xF
             output.append(digit < 10 ? UInt8(ascii: "0") + digit : UInt8(ascii: "a") + digit - 10)
         }
@@ -212,24 +215,25 @@ extension JSONWriter {
     }
 
     static func append(_ value: UInt64, to output: inout [UInt8]) {
-        var rest = value
+        var remainder = value
         withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 20) { digits in
             var start = 20
             repeat {
                 start &-= 1
-                let (quotient, digit) = rest.quotientAndRemainder(dividingBy: 10)
+                let (quotient, digit) = remainder.quotientAndRemainder(dividingBy: 10)
                 digits[start] = UInt8(ascii: "0") &+ UInt8(truncatingIfNeeded: digit)
-                rest = quotient
-            } while rest != 0
+                remainder = quotient
+            } while remainder != 0
             output.append(contentsOf: UnsafeBufferPointer(rebasing: digits[start...]))
         }
     }
 
-    /// The shortest digits that read back as the same double. Whole numbers go without the `.0`.
+    /// Appends the shortest digits that read back as the same double, without a trailing `.0`.
     static func append(finite value: Double, to output: inout [UInt8]) {
         self.append(number: value.description, to: &output)
     }
 
+    /// Appends the description of a floating-point number without a trailing `.0`.
     static func append(number description: String, to output: inout [UInt8]) {
         var text = description
         text.withUTF8 { text in
