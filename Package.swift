@@ -104,7 +104,10 @@ let commandLine: [Target] = [
         ["realtime", "CommandLineSupport", "RealtimeBenchmarks", "PusherServer", "RealtimeCore", "Processes", "TestSupport"]),
     tests(
         "SnippetTests", in: "Documentation",
-        ["PusherChannels", "PusherServer", "RealtimeTesting", "RealtimeSockets", "RealtimeCore", "RealtimeJSON", "CommonNames", "TestSupport"]),
+        [
+            "PusherChannels", "PusherServer", "RealtimeTesting", "RealtimeSockets", "RealtimeCore", "RealtimeJSON", "CommonNames",
+            "TestSupport",
+        ]),
 ]
 
 let fuzzers: [Target] = [

@@ -1,5 +1,6 @@
 import RealtimeJSON
 import Foundation
+import RealtimeCore
 import TestSupport
 import Testing
 

@@ -79,7 +79,7 @@ final class HTTPClientExchange: StreamEvents, TimerClient {
             throw TransportError(.unsupported, "A request cannot have the method CONNECT: proxies are not spoken to.")
         }
         var bytes: [UInt8] = []
-        try HTTPEncoder.append(self.request, keepAlive: false, to: &bytes)
+        try HTTPEncoder.append(self.request, to: &bytes)
         let options = try connector.options(for: endpoint, timeout: self.request.connectTimeout)
         let stream = SocketStream(loop: self.loop, events: self)
         stream.enqueue { output in

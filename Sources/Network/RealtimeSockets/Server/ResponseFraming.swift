@@ -1,3 +1,4 @@
+internal import RealtimeSystem
 internal import RealtimeCore
 
 /// How an answer goes over the wire: which fields are the server's own, and how a client knows where the body ends.
@@ -61,5 +62,18 @@ extension HTTPResponse {
     /// One line of text.
     static func line(_ status: Int, _ text: String) -> HTTPResponse {
         HTTPResponse(status: status, headers: ["Content-Type": "text/plain; charset=utf-8"], text: text + "\n")
+    }
+}
+
+extension HTTPDate {
+    private static let latest = Lock((second: time_t(0), text: ""))
+
+    /// The current time. The text is created once per second.
+    static var now: String {
+        let second = time(nil)
+        return self.latest.withLock { latest in
+            if latest.second != second { latest = (second, Self.text(Int(second))) }
+            return latest.text
+        }
     }
 }

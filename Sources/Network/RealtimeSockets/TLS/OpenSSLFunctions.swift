@@ -1,16 +1,11 @@
 import RealtimeSystem
 import RealtimeCore
 
-/// The functions of OpenSSL in use, by their C names; every one is in 3.x and in 1.1.1 with this type.
+/// The OpenSSL functions that are used, by their C names. All exist with this type in 3.x and 1.1.1.
 ///
-/// `unsigned long` of 1.1.1 stands where 3.x has 64 bits (the options): equal wherever Swift runs on Linux with OpenSSL.
+/// Options are `unsigned long` in 1.1.1 and 64 bits in 3.x, which are equal on all platforms that Swift supports with OpenSSL.
 struct OpenSSLFunctions: Sendable {
     typealias VerifyCallback = @convention(c) (Int32, OpaquePointer?) -> Int32
-    typealias SelectProtocolCallback =
-        @convention(c) (
-            OpaquePointer?, UnsafeMutablePointer<UnsafePointer<UInt8>?>?, UnsafeMutablePointer<UInt8>?, UnsafePointer<UInt8>?, UInt32,
-            UnsafeMutableRawPointer?
-        ) -> Int32
     typealias BIOReadCallback = @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?, Int32) -> Int32
     typealias BIOWriteCallback = @convention(c) (OpaquePointer?, UnsafeRawPointer?, Int32) -> Int32
     typealias BIOControlCallback = @convention(c) (OpaquePointer?, Int32, Int, UnsafeMutableRawPointer?) -> Int
@@ -30,7 +25,6 @@ struct OpenSSLFunctions: Sendable {
     let SSL_CTX_free: @convention(c) @Sendable (OpaquePointer?) -> Void
     let SSL_CTX_ctrl: @convention(c) @Sendable (OpaquePointer?, Int32, Int, UnsafeMutableRawPointer?) -> Int
     let SSL_CTX_set_options: @convention(c) @Sendable (OpaquePointer?, UInt64) -> UInt64
-    let SSL_CTX_set_security_level: @convention(c) @Sendable (OpaquePointer?, Int32) -> Void
     let SSL_CTX_set_verify: @convention(c) @Sendable (OpaquePointer?, Int32, VerifyCallback?) -> Void
     let SSL_CTX_set_default_verify_paths: @convention(c) @Sendable (OpaquePointer?) -> Int32
     let SSL_CTX_load_verify_locations: @convention(c) @Sendable (OpaquePointer?, UnsafePointer<CChar>?, UnsafePointer<CChar>?) -> Int32
@@ -39,8 +33,6 @@ struct OpenSSLFunctions: Sendable {
     let SSL_CTX_use_PrivateKey: @convention(c) @Sendable (OpaquePointer?, OpaquePointer?) -> Int32
     let SSL_CTX_add_client_CA: @convention(c) @Sendable (OpaquePointer?, OpaquePointer?) -> Int32
     let SSL_CTX_set_session_id_context: @convention(c) @Sendable (OpaquePointer?, UnsafePointer<UInt8>?, UInt32) -> Int32
-    let SSL_CTX_set_alpn_protos: @convention(c) @Sendable (OpaquePointer?, UnsafePointer<UInt8>?, UInt32) -> Int32
-    let SSL_CTX_set_alpn_select_cb: @convention(c) @Sendable (OpaquePointer?, SelectProtocolCallback?, UnsafeMutableRawPointer?) -> Void
 
     // Connections.
     let SSL_new: @convention(c) @Sendable (OpaquePointer?) -> OpaquePointer?
@@ -63,11 +55,6 @@ struct OpenSSLFunctions: Sendable {
     let SSL_has_pending: @convention(c) @Sendable (OpaquePointer?) -> Int32
     let SSL_get_error: @convention(c) @Sendable (OpaquePointer?, Int32) -> Int32
     let SSL_get_version: @convention(c) @Sendable (OpaquePointer?) -> UnsafePointer<CChar>?
-    let SSL_get_servername: @convention(c) @Sendable (OpaquePointer?, Int32) -> UnsafePointer<CChar>?
-    let SSL_get0_alpn_selected:
-        @convention(c) @Sendable (
-            OpaquePointer?, UnsafeMutablePointer<UnsafePointer<UInt8>?>?, UnsafeMutablePointer<UInt32>?
-        ) -> Void
 
     // Bytes in and out.
     let BIO_get_new_index: @convention(c) @Sendable () -> Int32
@@ -134,7 +121,6 @@ struct OpenSSLFunctions: Sendable {
         self.SSL_CTX_free = try library.find("SSL_CTX_free")
         self.SSL_CTX_ctrl = try library.find("SSL_CTX_ctrl")
         self.SSL_CTX_set_options = try library.find("SSL_CTX_set_options")
-        self.SSL_CTX_set_security_level = try library.find("SSL_CTX_set_security_level")
         self.SSL_CTX_set_verify = try library.find("SSL_CTX_set_verify")
         self.SSL_CTX_set_default_verify_paths = try library.find("SSL_CTX_set_default_verify_paths")
         self.SSL_CTX_load_verify_locations = try library.find("SSL_CTX_load_verify_locations")
@@ -143,8 +129,6 @@ struct OpenSSLFunctions: Sendable {
         self.SSL_CTX_use_PrivateKey = try library.find("SSL_CTX_use_PrivateKey")
         self.SSL_CTX_add_client_CA = try library.find("SSL_CTX_add_client_CA")
         self.SSL_CTX_set_session_id_context = try library.find("SSL_CTX_set_session_id_context")
-        self.SSL_CTX_set_alpn_protos = try library.find("SSL_CTX_set_alpn_protos")
-        self.SSL_CTX_set_alpn_select_cb = try library.find("SSL_CTX_set_alpn_select_cb")
         self.SSL_new = try library.find("SSL_new")
         self.SSL_free = try library.find("SSL_free")
         self.SSL_ctrl = try library.find("SSL_ctrl")
@@ -165,8 +149,6 @@ struct OpenSSLFunctions: Sendable {
         self.SSL_has_pending = try library.find("SSL_has_pending")
         self.SSL_get_error = try library.find("SSL_get_error")
         self.SSL_get_version = try library.find("SSL_get_version")
-        self.SSL_get_servername = try library.find("SSL_get_servername")
-        self.SSL_get0_alpn_selected = try library.find("SSL_get0_alpn_selected")
         self.BIO_get_new_index = try library.find("BIO_get_new_index")
         self.BIO_meth_new = try library.find("BIO_meth_new")
         self.BIO_meth_set_read = try library.find("BIO_meth_set_read")
@@ -207,5 +189,64 @@ struct OpenSSLFunctions: Sendable {
         self.GENERAL_NAMES_free = try library.find("GENERAL_NAMES_free")
         self.ASN1_STRING_get0_data = try library.find("ASN1_STRING_get0_data")
         self.ASN1_STRING_length = try library.find("ASN1_STRING_length")
+    }
+}
+
+/// The constants of OpenSSL's headers that are used. They are equal in 3.x and 1.1.1.
+enum OpenSSLConstant {
+    /// OPENSSL_INIT_NO_ATEXIT
+    static let initWithoutExitHandler: UInt64 = 0x0008_0000
+
+    // SSL_MODE_…
+    static let partialWrite = 0x01, movingWriteBuffer = 0x02, autoRetry = 0x04, releaseBuffers = 0x10
+    // SSL_OP_NO_…
+    static let noCompression: UInt64 = 1 << 17, noRenegotiation: UInt64 = 1 << 30
+    // SSL_VERIFY_…
+    static let verifyNone: Int32 = 0, verifyPeer: Int32 = 1, verifyFailWithoutCertificate: Int32 = 2
+
+    /// SSL_CTRL_…
+    enum Control {
+        static let mode: Int32 = 33, readAhead: Int32 = 41, sessionCacheMode: Int32 = 44, hostName: Int32 = 55
+        static let chainCertificate: Int32 = 89, minimumVersion: Int32 = 123, maximumVersion: Int32 = 124
+    }
+
+    /// SSL_ERROR_…
+    enum Failure {
+        static let wantRead: Int32 = 2, wantWrite: Int32 = 3, zeroReturn: Int32 = 6
+    }
+
+    /// BIO_…
+    enum BIO {
+        static let sourceSink: Int32 = 0x0400
+        static let shouldRead: Int32 = 0x01, shouldWrite: Int32 = 0x02, shouldRetry: Int32 = 0x08, allRetryFlags: Int32 = 0x0f
+        static let controlInfo: Int32 = 3, controlFlush: Int32 = 11
+    }
+
+    /// X509_CHECK_FLAG_…: `w*.example` is not a wildcard, and a common name is not a host name (RFC 9525 section 2).
+    static let noPartialWildcards: UInt32 = 0x04, neverCheckSubject: UInt32 = 0x20
+    /// X509_V_FLAG_PARTIAL_CHAIN
+    static let partialChain: UInt = 0x80000
+    /// XN_FLAG_ONELINE without ASN1_STRFLGS_ESC_MSB: control characters are escaped, but UTF-8 is not.
+    static let nameOnOneLine: UInt = 0x1 | 0x2 | 0x8 | 0x10 | 0x100 | 0x200 | (2 << 16) | (1 << 23)
+    /// NID_subject_alt_name
+    static let subjectAlternativeName: Int32 = 85
+    // GEN_…
+    static let nameIsDNS: Int32 = 2, nameIsAddress: Int32 = 7
+
+    /// X509_V_ERR_…
+    enum Verify {
+        static let noIssuer: Int32 = 2, notYetValid: Int32 = 9, expired: Int32 = 10, selfSigned: Int32 = 18, selfSignedInChain: Int32 = 19
+        static let noLocalIssuer: Int32 = 20, leafUnverified: Int32 = 21, wrongHost: Int32 = 62, wrongAddress: Int32 = 64
+    }
+
+    /// SSL_R_…; values from 1000 are alerts from the peer.
+    enum Reason {
+        static let httpRequest: UInt = 156, noCertificate: UInt = 199, unsupportedProtocol: UInt = 258, wrongVersionNumber: UInt = 267
+        static let packetTooLong: UInt = 198, unexpectedMessage: UInt = 244, noSharedCipher: UInt = 193
+        static let unexpectedEnd: UInt = 294, unsupportedVersion: UInt = 259, badRecordType: UInt = 443, versionTooLow: UInt = 396
+        static let handshakeFailureAlert: UInt = 1040, badCertificateAlert: UInt = 1042, certificateExpiredAlert: UInt = 1045
+        static let certificateUnknownAlert: UInt = 1046, unknownAuthorityAlert: UInt = 1048
+        static let protocolVersionAlert: UInt = 1070, unrecognizedNameAlert: UInt = 1112
+        static let certificateRequiredAlert: UInt = 1116
     }
 }

@@ -1,10 +1,12 @@
 import RealtimeSystem
 
-/// How OpenSSL reaches the socket. Its own way writes with `write`, which raises SIGPIPE when the peer has gone and so
-/// ends a process that has not ignored that signal.
+/// OpenSSL's access to a socket.
+///
+/// OpenSSL's own implementation calls `write`, which raises SIGPIPE if the peer has closed the connection. That would terminate a
+/// process that does not ignore the signal.
 enum SocketBIO {
     static func makeMethod(_ functions: OpenSSLFunctions) -> OpaquePointer? {
-        let type = functions.BIO_get_new_index() | OpenSSLNumber.BIO.sourceSink
+        let type = functions.BIO_get_new_index() | OpenSSLConstant.BIO.sourceSink
         guard let method = functions.BIO_meth_new(type, "socket without SIGPIPE"),
             functions.BIO_meth_set_read(method, { SocketBIO.read($0, $1, $2) }) == 1,
             functions.BIO_meth_set_write(method, { SocketBIO.write($0, $1, $2) }) == 1,
@@ -21,7 +23,7 @@ enum SocketBIO {
         guard let functions = OpenSSL.current?.functions, let session = Self.session(bio, functions), let buffer, count > 0 else {
             return -1
         }
-        functions.BIO_clear_flags(bio, OpenSSLNumber.BIO.allRetryFlags)
+        functions.BIO_clear_flags(bio, OpenSSLConstant.BIO.allRetryFlags)
         while true {
             let received = recv(session.descriptor, buffer, Int(count), 0)
             if received > 0 { return Int32(received) }
@@ -32,7 +34,7 @@ enum SocketBIO {
             let error = errno
             if error == EINTR { continue }
             if error == EAGAIN || error == EWOULDBLOCK {
-                functions.BIO_set_flags(bio, OpenSSLNumber.BIO.shouldRead | OpenSSLNumber.BIO.shouldRetry)
+                functions.BIO_set_flags(bio, OpenSSLConstant.BIO.shouldRead | OpenSSLConstant.BIO.shouldRetry)
             } else {
                 session.socketError = error
             }
@@ -44,14 +46,14 @@ enum SocketBIO {
         guard let functions = OpenSSL.current?.functions, let session = Self.session(bio, functions), let bytes, count > 0 else {
             return -1
         }
-        functions.BIO_clear_flags(bio, OpenSSLNumber.BIO.allRetryFlags)
+        functions.BIO_clear_flags(bio, OpenSSLConstant.BIO.allRetryFlags)
         while true {
-            let sent = send(session.descriptor, bytes, Int(count), Self.sendFlags)
+            let sent = send(session.descriptor, bytes, Int(count), SystemSocket.sendFlags)
             if sent >= 0 { return Int32(sent) }
             let error = errno
             if error == EINTR { continue }
             if error == EAGAIN || error == EWOULDBLOCK {
-                functions.BIO_set_flags(bio, OpenSSLNumber.BIO.shouldWrite | OpenSSLNumber.BIO.shouldRetry)
+                functions.BIO_set_flags(bio, OpenSSLConstant.BIO.shouldWrite | OpenSSLConstant.BIO.shouldRetry)
             } else {
                 session.socketError = error
             }
@@ -61,22 +63,15 @@ enum SocketBIO {
 
     private static func control(_ bio: OpaquePointer?, _ command: Int32) -> Int {
         switch command {
-        case OpenSSLNumber.BIO.controlFlush: 1
+        case OpenSSLConstant.BIO.controlFlush: 1
         default: 0
         }
     }
 
-    #if canImport(Darwin)
-    private static let sendFlags: Int32 = 0
-
-    /// Darwin has no flag for one call.
+    /// Disables SIGPIPE for the socket on Darwin, where `send` has no flag for it.
     static func prepare(_ descriptor: Int32) {
-        var on: Int32 = 1
-        _ = setsockopt(descriptor, SOL_SOCKET, SO_NOSIGPIPE, &on, socklen_t(MemoryLayout<Int32>.size))
+        #if canImport(Darwin)
+        SystemSocket.set(descriptor, SOL_SOCKET, SO_NOSIGPIPE, 1)
+        #endif
     }
-    #else
-    private static let sendFlags = Int32(MSG_NOSIGNAL)
-
-    static func prepare(_ descriptor: Int32) {}
-    #endif
 }

@@ -1,25 +1,28 @@
 import RealtimeSystem
 
-/// Where a system keeps the authorities that it trusts.
+/// The location of the system's trusted root certificates.
 ///
-/// OpenSSL was told when it was built, but a library from another place (an own prefix, another distribution's
-/// image) may have been told of a place that is empty here.
+/// The location is compiled into OpenSSL. A library from another source, such as a custom prefix or an image of another distribution,
+/// may contain a path that does not exist on this system.
 enum SystemRoots {
     enum Source: Equatable {
-        /// OpenSSL's own places, or those that the environment names.
+        /// The paths that OpenSSL uses by default, or those in the environment.
         case library
+        /// A file with root certificates.
         case bundle(String)
+        /// No root certificates were found.
         case none
     }
 
-    struct Places {
+    /// The paths that OpenSSL uses by default.
+    struct Paths {
         var file: String?
         var directory: String?
-        /// The user named them, so nothing else is trusted in their stead.
-        var areChosen: Bool
+        /// Whether the environment sets paths, so that no others may be used instead.
+        var areFromEnvironment: Bool
     }
 
-    static let usualBundles = [
+    static let knownBundles = [
         "/etc/ssl/certs/ca-certificates.crt",  // Debian, Ubuntu, Arch, Alpine
         "/etc/pki/tls/certs/ca-bundle.crt",  // Fedora, RHEL, Amazon Linux
         "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
@@ -27,29 +30,32 @@ enum SystemRoots {
         "/etc/ssl/cert.pem",  // Alpine, macOS
     ]
 
-    static func choose(_ places: Places, bundles: [String] = Self.usualBundles) -> Source {
-        if places.areChosen || places.file.map(isFilled) == true || places.directory.map(holdsHashedCertificate) == true { return .library }
-        return bundles.first(where: isFilled).map { .bundle($0) } ?? .none
+    /// Returns OpenSSL's paths if there is a certificate, and otherwise the first bundle that exists.
+    static func choose(_ paths: Paths, bundles: [String] = Self.knownBundles) -> Source {
+        if paths.areFromEnvironment || paths.file.map(isReadableFile) == true || paths.directory.map(containsCertificate) == true {
+            return .library
+        }
+        return bundles.first(where: isReadableFile).map { .bundle($0) } ?? .none
     }
 
-    static func places(_ functions: OpenSSLFunctions) -> Places {
+    static func paths(_ functions: OpenSSLFunctions) -> Paths {
         func text(_ pointer: UnsafePointer<CChar>?) -> String? { pointer.map { String(cString: $0) } }
-        return Places(
+        return Paths(
             file: text(functions.X509_get_default_cert_file()), directory: text(functions.X509_get_default_cert_dir()),
-            areChosen: getenv("SSL_CERT_FILE") != nil || getenv("SSL_CERT_DIR") != nil)
+            areFromEnvironment: getenv("SSL_CERT_FILE") != nil || getenv("SSL_CERT_DIR") != nil)
     }
 
-    private static func isFilled(_ path: String) -> Bool {
+    private static func isReadableFile(_ path: String) -> Bool {
         var status = stat()
         return stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFREG && status.st_size > 0 && access(path, R_OK) == 0
     }
 
-    /// OpenSSL finds a certificate in a directory by the hash of its name, as in `5f15c80c.0`.
-    private static func holdsHashedCertificate(_ path: String) -> Bool {
+    /// Whether the directory contains a certificate under the hash of its subject, such as `5f15c80c.0`, by which OpenSSL finds it.
+    private static func containsCertificate(_ path: String) -> Bool {
         guard let directory = opendir(path) else { return false }
         defer { closedir(directory) }
         while let entry = readdir(directory) {
-            // The name in place: an entry is only as long as its name, and a copy of the whole field would read past it.
+            // The name must not be copied: an entry is only as long as its name, so a copy of the whole field would read past its end.
             guard let offset = MemoryLayout<dirent>.offset(of: \dirent.d_name) else { return false }
             let name = UnsafeRawPointer(entry).advanced(by: offset).assumingMemoryBound(to: CChar.self)
             let bytes = UnsafeRawBufferPointer(start: name, count: strlen(name))

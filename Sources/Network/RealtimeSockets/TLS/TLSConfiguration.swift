@@ -1,100 +1,142 @@
-/// How a client speaks TLS.
+/// The TLS settings of a client.
 ///
-/// The default asks for TLS 1.2 or newer and for a certificate that names the host and that the system trusts.
+/// By default, a client requires TLS 1.2 or newer and a certificate for the host that the system trusts.
 ///
 /// ```swift
 /// var tls = TLSConfiguration()
 /// tls.trustRoots = .only([.file("/etc/myservice/root.pem")])
 /// ```
 public struct TLSConfiguration: Hashable, Sendable {
-    /// Which authorities may vouch for a server.
+    /// The root certificates that a client trusts.
     public enum TrustRoots: Hashable, Sendable {
-        /// Those of the system. `SSL_CERT_FILE` and `SSL_CERT_DIR` in the environment replace them.
+        /// The root certificates of the system. The environment variables `SSL_CERT_FILE` and `SSL_CERT_DIR` override their location.
         case system
-        /// These and no other. A certificate in the list is trusted even when another authority signed it,
-        /// so a server's own certificate will do.
+        /// Only the given certificates. They are trusted even if another authority signed them, so a server's own certificate can be
+        /// used.
         case only([PEM])
-        /// Those of the system and these.
+        /// The root certificates of the system and the given certificates.
         case systemAnd([PEM])
     }
 
-    /// What is asked of the server's certificate.
+    /// The verification of a server's certificate.
     public enum Verification: Hashable, Sendable {
-        /// It has to be valid now, lead to one of ``TLSConfiguration/trustRoots`` and name the host.
+        /// The certificate must be valid at present, chain to one of ``TLSConfiguration/trustRoots``, and match the host.
         case full
-        /// Nothing: whoever is on the way to the server can read and change everything. Only for an experiment.
+        /// Certificates are not verified, so that an attacker on the network can read and modify all data. Use it only for experiments.
         case dangerouslyAcceptAnyCertificate
     }
 
-    /// Which authorities may vouch for a server.
+    /// The trusted root certificates. The default is those of the system.
     public var trustRoots: TrustRoots = .system
-    /// What is asked of the server's certificate.
+    /// The verification of the server's certificate. The default is ``Verification/full``.
     public var verification: Verification = .full
-    /// The oldest version that is spoken. A server that only speaks older ones is refused.
+    /// The oldest version that the client accepts. The default is TLS 1.2.
     public var minimumVersion: TLSVersion = .tls12
-    /// The name that the server is asked for and that its certificate has to have, in place of the endpoint's host.
+    /// The name that is sent to the server and that its certificate must match. The default, `nil`, is the endpoint's host.
     public var serverName: String?
-    /// The client's own certificate, for servers that ask for one.
+    /// The client's own certificate, for servers that require one. The default is `nil`.
     public var identity: TLSIdentity?
-    /// What is offered by ALPN, the favourite first; nothing when empty. A server may pick none.
-    public var applicationProtocols: [String] = []
 
     package var maximumVersion: TLSVersion?
     package var library: TLSLibrary = .system
 
-    /// The default; change what you need.
+    /// Creates the default configuration.
     public init() {}
 }
 
-/// How a server speaks TLS.
+/// The TLS settings of a server.
 public struct TLSServerConfiguration: Hashable, Sendable {
-    /// What clients are asked for.
+    /// Whether clients must have a certificate.
     public enum ClientCertificates: Hashable, Sendable {
-        /// No certificate.
-        case notAsked
-        /// A certificate that leads to one of these; a client without one is refused.
+        /// The server does not request certificates.
+        case notRequested
+        /// Clients must have a certificate that chains to one of the given roots.
         case required(roots: [PEM])
     }
 
     /// The server's certificate and key.
     public var identity: TLSIdentity
-    /// The oldest version that is spoken. A client that only speaks older ones is refused.
+    /// The oldest version that the server accepts. The default is TLS 1.2.
     public var minimumVersion: TLSVersion = .tls12
-    /// Whether clients need a certificate.
-    public var clientCertificates: ClientCertificates = .notAsked
-    /// What may be picked by ALPN, the favourite first; when empty, the client's wishes are not looked at. A client
-    /// that wishes for none of these is refused, one that has no wish is not.
-    public var applicationProtocols: [String] = []
+    /// Whether clients must have a certificate. The default is ``ClientCertificates/notRequested``.
+    public var clientCertificates: ClientCertificates = .notRequested
 
     package var maximumVersion: TLSVersion?
     package var library: TLSLibrary = .system
 
-    /// A server with this certificate; change what else you need.
+    /// Creates a configuration with default settings.
+    ///
+    /// - Parameter identity: The server's certificate and key.
     public init(_ identity: TLSIdentity) {
         self.identity = identity
     }
 }
 
-/// A version of TLS.
+/// A version of the TLS protocol.
 public struct TLSVersion: Hashable, Sendable, Comparable, CustomStringConvertible {
-    /// The number on the wire.
+    /// The version number in the protocol.
     let number: Int
 
     /// TLS 1.2 (RFC 5246).
     public static let tls12 = TLSVersion(number: 0x0303)
     /// TLS 1.3 (RFC 8446).
     public static let tls13 = TLSVersion(number: 0x0304)
-    /// No longer safe: for tests of refusing it.
-    package static let tls11 = TLSVersion(number: 0x0302)
 
-    /// Whether the left one is older.
+    /// Whether the first version is older.
     public static func < (lhs: Self, rhs: Self) -> Bool { lhs.number < rhs.number }
 
-    /// As in "TLS 1.3".
+    /// The name of the version, such as "TLS 1.3".
     public var description: String { "TLS 1.\(self.number - 0x0301)" }
 }
 
-/// Whether OpenSSL is looked for. Tests say it is absent without taking it from those that run beside them.
+/// The library to load. With `absent`, tests can simulate a missing library without affecting other tests.
 package enum TLSLibrary: Hashable, Sendable {
     case system, absent
+}
+
+/// Certificates or a private key in PEM format ("-----BEGIN …").
+///
+/// A file is read when a transport or listener first uses the configuration.
+public enum PEM: Hashable, Sendable {
+    /// The PEM text in UTF-8.
+    case bytes([UInt8])
+    /// The path of a file with the PEM text.
+    case file(String)
+
+    /// Creates a value from PEM text.
+    public static func text(_ text: String) -> PEM { .bytes(Array(text.utf8)) }
+}
+
+/// A certificate and its private key. Descriptions of the value do not contain the key.
+public struct TLSIdentity: Hashable, Sendable {
+    /// The certificate, followed by the intermediate certificates.
+    public var certificateChain: PEM
+    /// The private key of the certificate, unencrypted.
+    public var privateKey: PEM
+
+    /// Creates an identity.
+    ///
+    /// - Parameters:
+    ///   - certificateChain: The certificate, followed by the intermediate certificates.
+    ///   - privateKey: The private key of the certificate, unencrypted.
+    public init(certificateChain: PEM, privateKey: PEM) {
+        self.certificateChain = certificateChain
+        self.privateKey = privateKey
+    }
+}
+
+extension PEM: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+    /// The path or the number of bytes. The text is omitted because it can be a key.
+    public var description: String {
+        switch self {
+        case .bytes(let bytes): "PEM of \(bytes.count) bytes"
+        case .file(let path): "PEM in \(path)"
+        }
+    }
+
+    /// The same as ``description``.
+    public var debugDescription: String { self.description }
+
+    /// An empty mirror, because the text can be a key.
+    public var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -1,20 +1,20 @@
 import RealtimeSystem
 package import RealtimeCore
 
-/// TLS on one connected, non-blocking socket. It does not own the socket: whoever closes it lets go of this first.
+/// A TLS session on a connected, non-blocking socket. It does not own the socket, and must be released before the socket is closed.
 ///
-/// `@unchecked Sendable`: an `SSL` object bears one call at a time, and ``SecurityGate``, the only one who calls it, puts
-/// its calls in order. The thread may be another each time, since nothing is left behind in OpenSSL's data of a thread.
+/// `@unchecked Sendable`: an `SSL` object must not be used concurrently, and its only user, `SecurityGate`, serializes the calls.
+/// They can come from different threads, because no state remains in OpenSSL's thread-local data between calls.
 package final class TLSSession: StreamSecurity, @unchecked Sendable {
     let context: TLSContext
     let descriptor: Int32
-    /// Whom to name in messages.
+    /// The name of the peer in error messages.
     let peer: String
-    /// The name or address that the certificate has to have.
+    /// The name or address that the certificate must match.
     let expectedHost: String
     private let ssl: OpaquePointer
 
-    // Set by the callbacks, which run within a call of this object.
+    // Set by callbacks during calls of this object's methods.
     var socketError: Int32 = 0
     var socketEnded = false
     var rejection: TransportError?
@@ -26,20 +26,29 @@ package final class TLSSession: StreamSecurity, @unchecked Sendable {
 
     private var functions: OpenSSLFunctions { _read { yield self.context.openSSL.functions } }
 
-    /// The client's end.
+    /// Creates the session of a client.
     ///
-    /// - Parameter host: the endpoint's name or address: the name is sent to the server, and its certificate has to have it.
+    /// - Parameters:
+    ///   - context: A context for clients.
+    ///   - descriptor: The socket.
+    ///   - host: The host name or address of the server, which its certificate must match. A name is sent to the server.
+    /// - Throws: `TransportError` if the host is invalid or memory is exhausted.
     package convenience init(client context: TLSContext, descriptor: Int32, host: String) throws(TransportError) {
-        guard case .client(let configuration) = context.role else { preconditionFailure("a server's context for a client") }
-        let host = try hostWithoutAdornment(configuration.serverName ?? host)
+        guard case .client(let configuration) = context.role else { preconditionFailure("A client requires a client's context.") }
+        let host = try certificateHost(configuration.serverName ?? host)
         try self.init(context, descriptor, peer: host, expectedHost: host)
         try self.expect(host, isChecked: configuration.verification == .full)
         self.functions.SSL_set_connect_state(self.ssl)
     }
 
-    /// The server's end.
+    /// Creates the session of a server.
+    ///
+    /// - Parameters:
+    ///   - context: A context for servers.
+    ///   - descriptor: The socket.
+    /// - Throws: `TransportError` if memory is exhausted.
     package convenience init(server context: TLSContext, descriptor: Int32) throws(TransportError) {
-        guard case .server = context.role else { preconditionFailure("a client's context for a server") }
+        guard case .server = context.role else { preconditionFailure("A server requires a server's context.") }
         try self.init(context, descriptor, peer: "the client", expectedHost: "")
         self.functions.SSL_set_accept_state(self.ssl)
     }
@@ -53,7 +62,7 @@ package final class TLSSession: StreamSecurity, @unchecked Sendable {
         self.peer = peer
         self.expectedHost = expectedHost
         guard let bio = functions.BIO_new(context.openSSL.socketMethod) else { throw .noMemoryForTLS }
-        // Both are freed in deinit, so their pointers to this object are never followed after its end.
+        // Both are freed in `deinit`, so their unowned pointers to this object are always valid.
         let unowned = Unmanaged.passUnretained(self).toOpaque()
         functions.BIO_set_data(bio, unowned)
         functions.SSL_set_bio(ssl, bio, bio)
@@ -65,157 +74,142 @@ package final class TLSSession: StreamSecurity, @unchecked Sendable {
         self.functions.SSL_free(self.ssl)
     }
 
-    /// Server name indication is for names alone (RFC 6066 section 3).
+    /// Sets the host that is sent to the server and that its certificate must match. Server name indication excludes IP addresses (RFC
+    /// 6066 section 3).
     private func expect(_ host: String, isChecked: Bool) throws(TransportError) {
         let functions = self.functions
-        self.context.openSSL.forgetErrors()
+        self.context.openSSL.clearErrors()
         var accepted = true
         if isAddress(host) {
             if isChecked { accepted = functions.X509_VERIFY_PARAM_set1_ip_asc(functions.SSL_get0_param(self.ssl), host) == 1 }
         } else {
             accepted = host.withCString {
-                functions.SSL_ctrl(self.ssl, OpenSSLNumber.Control.hostName, 0, UnsafeMutableRawPointer(mutating: $0)) == 1
+                functions.SSL_ctrl(self.ssl, OpenSSLConstant.Control.hostName, 0, UnsafeMutableRawPointer(mutating: $0)) == 1
             }
             if isChecked, accepted {
-                functions.SSL_set_hostflags(self.ssl, OpenSSLNumber.noPartialWildcards | OpenSSLNumber.neverCheckSubject)
+                functions.SSL_set_hostflags(self.ssl, OpenSSLConstant.noPartialWildcards | OpenSSLConstant.neverCheckSubject)
                 accepted = functions.SSL_set1_host(self.ssl, host) == 1
             }
         }
         guard accepted else {
-            let words = self.context.openSSL.takeReason()?.words ?? "too long"
-            throw TransportError(.invalidURL, "\"\(host)\" cannot be a host's name: \(words).")
+            let reason = self.context.openSSL.takeReason()?.text ?? "too long"
+            throw TransportError(.invalidURL, "Invalid host name \"\(host)\": \(reason).")
         }
     }
 
-    /// Goes on with the handshake. `.done(0)` is its end; reading and writing come after it.
+    /// Continues the handshake. It is complete when this returns `.done(0)`; before that, the session must not be read or written.
     package func handshake() -> IOResult {
         if let failure = self.readFailure { return .failed(failure) }
         if self.isEstablished { return .done(0) }
-        self.forgetErrors()
-        let result = self.functions.SSL_do_handshake(self.ssl)
-        if result == 1 {
+        self.clearErrors()
+        let code = self.functions.SSL_do_handshake(self.ssl)
+        if code == 1 {
             self.isEstablished = true
             return .done(0)
         }
-        let outcome = self.outcome(result, .handshake)
-        if case .failed(let failure) = outcome {
+        let result = self.result(code, .handshake)
+        if case .failed(let failure) = result {
             self.readFailure = failure
             self.writeFailure = failure
         }
-        return outcome
+        return result
     }
 
-    /// Reads what is there, up to the buffer's size.
+    /// Reads the available bytes, up to the size of the buffer.
     ///
-    /// Fewer bytes than the buffer has room for mean that nothing readable is left within, so that the socket's
-    /// readiness tells when to read on. When the buffer was filled, see ``hasBufferedInput``.
+    /// If the buffer is not filled, no more bytes are available until the socket is readable. If it is filled, more bytes may be buffered
+    /// in the session, so call the method again before waiting for the socket.
     package func read(into buffer: UnsafeMutableRawBufferPointer) -> IOResult {
         if let failure = self.readFailure { return .failed(failure) }
         guard let start = buffer.baseAddress, !buffer.isEmpty else { return .done(0) }
         let functions = self.functions
         var count = 0
         repeat {
-            self.forgetErrors()
-            let result = functions.SSL_read(self.ssl, start + count, Int32(clamping: buffer.count - count))
-            if result <= 0 {
-                let outcome = self.outcome(result, .reading)
-                if case .failed(let failure) = outcome { self.readFailure = failure }
-                // What came before the end is handed over first; the end is told by the next call.
-                return count > 0 ? .done(count) : outcome
+            self.clearErrors()
+            let code = functions.SSL_read(self.ssl, start + count, Int32(clamping: buffer.count - count))
+            if code <= 0 {
+                let result = self.result(code, .reading)
+                if case .failed(let failure) = result { self.readFailure = failure }
+                // Bytes before the end are returned first. The next call returns the end.
+                return count > 0 ? .done(count) : result
             }
-            count += Int(result)
+            count += Int(code)
         } while count < buffer.count && functions.SSL_has_pending(self.ssl) == 1
         return .done(count)
     }
 
-    /// Whether bytes have left the socket and were not read yet: its readiness does not tell of them.
-    package var hasBufferedInput: Bool {
-        self.readFailure != nil || self.functions.SSL_has_pending(self.ssl) == 1
-    }
-
-    /// Writes as much as the socket takes.
+    /// Writes as many bytes as the socket accepts.
     ///
-    /// When that is less than all, the next call starts with the bytes that were left, and has at least as many,
-    /// as a first-in-first-out buffer does by itself: a part of them may already be encrypted.
+    /// If these are not all bytes, the next call must start with the remaining bytes, and must not contain fewer, because a part of them
+    /// may already be encrypted. A first-in, first-out buffer satisfies this.
     package func write(_ bytes: UnsafeRawBufferPointer) -> IOResult {
         if let failure = self.writeFailure { return .failed(failure) }
         guard let start = bytes.baseAddress, !bytes.isEmpty else { return .done(0) }
         var count = 0
         while count < bytes.count {
-            self.forgetErrors()
-            let result = self.functions.SSL_write(self.ssl, start + count, Int32(clamping: bytes.count - count))
-            if result > 0 {
-                count += Int(result)
+            self.clearErrors()
+            let code = self.functions.SSL_write(self.ssl, start + count, Int32(clamping: bytes.count - count))
+            if code > 0 {
+                count += Int(code)
                 self.isWritePending = false
                 continue
             }
-            let outcome = self.outcome(result, .writing)
-            if case .failed(let failure) = outcome {
+            let result = self.result(code, .writing)
+            if case .failed(let failure) = result {
                 self.writeFailure = failure
-                return outcome
+                return result
             }
             self.isWritePending = true
-            return count > 0 ? .done(count) : outcome
+            return count > 0 ? .done(count) : result
         }
         return .done(count)
     }
 
-    /// Says that nothing more is sent (`close_notify`); reading goes on. `.done(0)`: said, or there is nobody to say it
-    /// to. `.closed`: said, and the peer has said it too. `.wantWrite`: write what is left first, or call again.
+    /// Sends a `close_notify` alert, which ends the output of this side. Reading remains possible.
+    ///
+    /// - Returns: `.done(0)` if the alert was sent or the connection has failed, `.closed` if it was sent and the peer's has been
+    ///   received, `.wantWrite` if pending bytes must be written first or the socket is full.
     package func shutdown() -> IOResult {
         guard self.isEstablished, self.writeFailure == nil, self.readFailure == nil else { return .done(0) }
         if self.isWritePending { return .wantWrite }
-        self.forgetErrors()
-        let result = self.functions.SSL_shutdown(self.ssl)
-        if result >= 0 { return result == 0 ? .done(0) : .closed }
-        let outcome = self.outcome(result, .writing)
-        if case .failed(let failure) = outcome { self.writeFailure = failure }
-        return outcome
+        self.clearErrors()
+        let code = self.functions.SSL_shutdown(self.ssl)
+        if code >= 0 { return code == 0 ? .done(0) : .closed }
+        let result = self.result(code, .writing)
+        if case .failed(let failure) = result { self.writeFailure = failure }
+        return result
     }
 
-    /// The version in use, as in "TLSv1.3".
+    /// The version that was negotiated, such as "TLSv1.3".
     package var version: String {
         self.functions.SSL_get_version(self.ssl).map { String(cString: $0) } ?? "unknown"
     }
 
-    /// On a server, the name that the client asked for.
-    package var requestedServerName: String? {
-        self.functions.SSL_get_servername(self.ssl, 0).map { String(cString: $0) }
-    }
-
-    /// What was agreed on by ALPN.
-    package var applicationProtocol: String? {
-        var start: UnsafePointer<UInt8>?
-        var count: UInt32 = 0
-        self.functions.SSL_get0_alpn_selected(self.ssl, &start, &count)
-        guard let start, count > 0 else { return nil }
-        return String(decoding: UnsafeBufferPointer(start: start, count: Int(count)), as: UTF8.self)
-    }
-
     @inline(__always)
-    private func forgetErrors() {
-        self.context.openSSL.forgetErrors()
+    private func clearErrors() {
+        self.context.openSSL.clearErrors()
         self.socketError = 0
     }
 
-    private func outcome(_ result: Int32, _ stage: TLSStage) -> IOResult {
-        switch self.functions.SSL_get_error(self.ssl, result) {
-        case OpenSSLNumber.Failure.wantRead: .wantRead
-        case OpenSSLNumber.Failure.wantWrite: .wantWrite
-        case OpenSSLNumber.Failure.zeroReturn where stage != .handshake: .closed
-        default: .failed(self.failure(stage))
+    private func result(_ code: Int32, _ operation: TLSOperation) -> IOResult {
+        switch self.functions.SSL_get_error(self.ssl, code) {
+        case OpenSSLConstant.Failure.wantRead: .wantRead
+        case OpenSSLConstant.Failure.wantWrite: .wantWrite
+        case OpenSSLConstant.Failure.zeroReturn where operation != .handshake: .closed
+        default: .failed(self.failure(operation))
         }
     }
 }
 
-/// Without the dot of a fully qualified name and the zone of a link-local address: neither is in a certificate.
-private func hostWithoutAdornment(_ given: String) throws(TransportError) -> String {
-    var host = given[...]
+/// The host as it appears in a certificate: without the trailing dot of a fully qualified name and the zone of a link-local address.
+private func certificateHost(_ endpointHost: String) throws(TransportError) -> String {
+    var host = endpointHost[...]
     if host.hasSuffix(".") { host.removeLast() }
     if host.utf8.contains(UInt8(ascii: ":")), let percent = host.firstIndex(of: "%") { host = host[..<percent] }
-    // An empty name would mean "any" to OpenSSL, and a zero byte would end the name.
+    // OpenSSL accepts any certificate for an empty name, and ends a name at a zero byte.
     guard !host.isEmpty, !host.utf8.contains(0) else {
-        throw TransportError(.invalidURL, "TLS needs the server's name or address, and \"\(given.filter { $0 != "\0" })\" is none.")
+        let name = endpointHost.filter { $0 != "\0" }
+        throw TransportError(.invalidURL, "Invalid host name \"\(name)\": TLS requires the server's host name or IP address.")
     }
     return String(host)
 }

@@ -2,11 +2,11 @@ import RealtimeEncoding
 private import RealtimeCrypto
 package import RealtimeCore
 
-/// Takes a body's bytes out of what arrives.
+/// An incremental decoder for the body of a message.
 package struct HTTPBodyDecoder: Sendable {
-    /// What comes next of a body.
+    /// The next part of a body.
     package enum Piece {
-        /// A part of the input: valid as long as that is.
+        /// Bytes of the body: a part of the input, valid as long as the input.
         case bytes(UnsafeRawBufferPointer)
         case needsMore
         case end
@@ -37,7 +37,11 @@ package struct HTTPBodyDecoder: Sendable {
             }
     }
 
-    /// The next piece. What it used is taken off `input`; after the end it takes nothing more.
+    /// Decodes the next piece and removes the consumed bytes from `input`. After the end it consumes nothing.
+    ///
+    /// - Parameter input: The bytes that were received and not yet consumed.
+    /// - Returns: The next piece.
+    /// - Throws: `TransportError` if the body is malformed or exceeds the limits.
     package mutating func next(_ input: inout UnsafeRawBufferPointer) throws(TransportError) -> Piece {
         while true {
             switch self.state {
@@ -56,8 +60,8 @@ package struct HTTPBodyDecoder: Sendable {
                 self.state = piece.count == remaining ? .chunkEnd : .chunk(remaining - piece.count)
                 return .bytes(piece)
             case .chunkEnd:
-                let wrong = TransportError.malformed("The peer sent a chunk that is longer than it said.")
-                guard try self.lines.next(&input, limit: 0, tooLong: wrong) != nil else { return .needsMore }
+                let error = TransportError.malformed("The peer sent a chunk that is longer than its announced size.")
+                guard try self.lines.next(&input, limit: 0, tooLong: error) != nil else { return .needsMore }
                 self.state = .chunkSize
             case .chunkSize:
                 guard let line = try self.lines.next(&input, limit: self.limits.chunkLineBytes, tooLong: Self.chunkLineTooLong) else {
@@ -72,7 +76,7 @@ package struct HTTPBodyDecoder: Sendable {
                     self.state = .ended
                     return .end
                 }
-                // Nothing here has a use for them; they are read to know where the body ends.
+                // Trailer fields are validated to find the end of the body, and ignored.
                 _ = try HTTPHeadParser.readField(line)
                 guard fields < self.limits.fields, bytes + line.count + 2 <= self.limits.headBytes else {
                     throw Self.trailersTooLong
@@ -82,15 +86,17 @@ package struct HTTPBodyDecoder: Sendable {
         }
     }
 
-    /// The peer has ended the connection. It is fine for a body that ends with it, and for one that has ended.
+    /// Handles the end of the connection.
+    ///
+    /// - Throws: `TransportError` with the code `closed` if the body is incomplete.
     package mutating func endOfStream() throws(TransportError) {
         switch self.state {
         case .ended: return
         case .untilClose: self.state = .ended
         case .bytes(let remaining):
-            throw TransportError(.closed, "The peer ended the connection \(remaining) bytes before the end of the body.")
+            throw TransportError(.closed, "The peer closed the connection \(remaining) bytes before the end of the body.")
         case .chunkSize, .chunk, .chunkEnd, .trailers:
-            throw TransportError(.closed, "The peer ended the connection before the last chunk of the body.")
+            throw TransportError(.closed, "The peer closed the connection before the last chunk of the body.")
         }
     }
 
@@ -101,25 +107,25 @@ package struct HTTPBodyDecoder: Sendable {
     }
 
     private static var chunkLineTooLong: TransportError {
-        TransportError(.tooLarge, "The peer sent a chunk with too long a line before it.", status: 431)
+        TransportError(.tooLarge, "The peer sent a chunk size line that is too long.", status: 431)
     }
 
     private static var trailersTooLong: TransportError {
-        TransportError(.tooLarge, "The peer sent too many trailer fields after its body.", status: 431)
+        TransportError(.tooLarge, "The peer sent trailer fields that are too large.", status: 431)
     }
 
-    /// Hexadecimal digits, then maybe extensions after a semicolon (RFC 9112 section 7.1).
+    /// Parses hexadecimal digits, optionally followed by a semicolon and extensions (RFC 9112 section 7.1).
     private static func chunkSize(_ line: [UInt8]) throws(TransportError) -> Int {
         let digits = line.prefix { Hex.value($0) != nil }
         var size = 0
         for digit in digits {
             let (shifted, overflow) = size.multipliedReportingOverflow(by: 16)
-            guard !overflow else { throw .malformed("The peer sent a chunk size that is no number that fits.") }
+            guard !overflow else { throw .malformed("The peer sent a chunk size that is too large.") }
             size = shifted | Int(Hex.value(digit) ?? 0)
         }
         let rest = line[digits.endIndex...].drop(while: HTTPCharacters.isBlank)
         guard !digits.isEmpty, rest.isEmpty || rest.first == UInt8(ascii: ";"), HTTPCharacters.isFieldValue(rest) else {
-            throw .malformed("The peer sent a chunk whose size cannot be read.")
+            throw .malformed("The peer sent an invalid chunk size.")
         }
         return size
     }

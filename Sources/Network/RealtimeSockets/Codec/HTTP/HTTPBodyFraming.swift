@@ -1,16 +1,21 @@
 package import RealtimeCore
 
-/// How the end of a body is known (RFC 9112 section 6.3).
+/// How the length of a body is determined (RFC 9112 section 6.3).
 package enum HTTPBodyFraming: Sendable, Hashable {
     case none
     case length(Int)
     case chunked
     case untilClose
 
-    /// The body of a request: without a length there is none.
+    /// The framing of a request's body. A request without a length has no body.
     ///
-    /// Whatever two servers in a row could understand in two ways is refused: both kinds of length at once, a coding
-    /// other than `chunked`, and `chunked` from a client that speaks HTTP/1.0.
+    /// Requests that two servers in a chain could interpret differently are rejected, to prevent request smuggling: both kinds of
+    /// length, a transfer coding other than `chunked`, and `chunked` with HTTP/1.0.
+    ///
+    /// - Parameters:
+    ///   - headers: The header fields of the request.
+    ///   - minorVersion: The minor version of HTTP/1.
+    /// - Throws: `TransportError` if the length is invalid or ambiguous.
     package static func ofRequest(_ headers: HTTPHeaders, minorVersion: Int) throws(TransportError) -> HTTPBodyFraming {
         let codings = headers.values("Transfer-Encoding")
         let length = try Self.contentLength(headers)
@@ -21,15 +26,18 @@ package enum HTTPBodyFraming: Sendable, Hashable {
         return .chunked
     }
 
-    /// The body of an answer.
+    /// The framing of a response's body.
     ///
-    /// - Parameter method: of the request. An answer to `HEAD` has the fields of a body and no body.
+    /// - Parameters:
+    ///   - status: The status code.
+    ///   - headers: The header fields of the response.
+    ///   - method: The method of the request. A response to `HEAD` has no body, although its header fields describe one.
+    /// - Throws: `TransportError` if the length is invalid.
     package static func ofResponse(_ status: Int, _ headers: HTTPHeaders, method: String) throws(TransportError) -> HTTPBodyFraming {
         if method == "HEAD" || status < 200 || status == 204 || status == 304 { return .none }
-        if method == "CONNECT", status < 300 { return .none }
         let codings = headers.values("Transfer-Encoding")
         guard codings.isEmpty else {
-            // Both lengths at once happen; the coding counts, and the connection is not used again.
+            // If a server sends both kinds of length, the transfer coding is used, and the connection is not reused.
             guard Self.isChunkedAlone(codings) else { throw .malformed("The server used a transfer coding other than chunked.") }
             return .chunked
         }
@@ -41,7 +49,7 @@ package enum HTTPBodyFraming: Sendable, Hashable {
         codings.count == 1 && codings[0].utf8.elementsEqual("chunked".utf8) { $0 | 0x20 == $1 }
     }
 
-    /// Digits alone. A length that is repeated has to be the same each time (RFC 9110 section 8.6).
+    /// Parses the Content-Length, which consists of digits only. Repeated values must be equal (RFC 9110 section 8.6).
     private static func contentLength(_ headers: HTTPHeaders) throws(TransportError) -> Int? {
         var found: Int?
         for value in headers.values("Content-Length") {
@@ -49,9 +57,9 @@ package enum HTTPBodyFraming: Sendable, Hashable {
                 let digits = HTTPCharacters.trimmed(Array(part)[...])
                 guard !digits.isEmpty, digits.allSatisfy(HTTPCharacters.isDigit), let length = Int(String(decoding: digits, as: UTF8.self))
                 else {
-                    throw .malformed("The peer sent a Content-Length that is no number of bytes.")
+                    throw .malformed("The peer sent an invalid Content-Length.")
                 }
-                guard found == nil || found == length else { throw .malformed("The peer sent two lengths that contradict each other.") }
+                guard found == nil || found == length else { throw .malformed("The peer sent conflicting Content-Length values.") }
                 found = length
             }
         }

@@ -1,25 +1,26 @@
-/// What may stand where in a head (RFC 9110 section 5).
+/// The characters that are allowed in each part of a message head (RFC 9110 section 5).
 enum HTTPCharacters {
-    /// A method, or the name of a field.
+    /// Whether the bytes are a token, such as a method or a field name.
     static func isToken(_ bytes: some Collection<UInt8>) -> Bool {
         !bytes.isEmpty && bytes.allSatisfy(Self.isTokenByte)
     }
 
-    /// A field's value: no control character but the tab. Bytes above ASCII are let through, since servers send them.
+    /// Whether the bytes are a field value: no control characters except tab. Bytes outside ASCII are allowed, because servers send them.
     static func isFieldValue(_ bytes: some Sequence<UInt8>) -> Bool {
         bytes.allSatisfy { $0 >= 0x20 && $0 != 0x7F || $0 == 0x09 }
     }
 
-    /// The target of a request: visible ASCII, and some of it.
+    /// Whether the bytes are a request target: at least one byte, and only visible ASCII characters.
     static func isTarget(_ bytes: some Collection<UInt8>) -> Bool {
         !bytes.isEmpty && bytes.allSatisfy { (0x21...0x7E).contains($0) }
     }
 
     static func isDigit(_ byte: UInt8) -> Bool { (0x30...0x39).contains(byte) }
 
+    /// Whether the byte is a space or a tab.
     static func isBlank(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x09 }
 
-    /// Without the blanks around it.
+    /// Removes leading and trailing spaces and tabs.
     static func trimmed(_ bytes: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
         guard let first = bytes.firstIndex(where: { !Self.isBlank($0) }), let last = bytes.lastIndex(where: { !Self.isBlank($0) }) else {
             return bytes.prefix(0)
@@ -27,7 +28,7 @@ enum HTTPCharacters {
         return bytes[first...last]
     }
 
-    /// UTF-8 when it is that, and Latin-1, which was the rule once, when it is not.
+    /// Decodes text as UTF-8 if it is valid UTF-8, and otherwise as Latin-1, the encoding of earlier versions of HTTP.
     static func text(_ bytes: ArraySlice<UInt8>) -> String {
         if bytes.withUnsafeBytes(UTF8Validator.isValid) { return String(decoding: bytes, as: UTF8.self) }
         var text = ""

@@ -1,52 +1,63 @@
 package import RealtimeCore
 
-/// Writes heads and chunks.
+/// Encodes message heads and chunks.
 ///
-/// What could end a line early, and so smuggle in a field or a request, is an error: nothing is dropped or replaced silently.
-/// After an error nothing was added.
+/// To prevent injection of header fields and requests, characters that are not allowed are an error, and not removed or replaced. If
+/// a function throws, the output is unchanged.
 package enum HTTPEncoder {
+    /// Appends the head of a request as it is.
+    ///
+    /// - Throws: `TransportError` if the head contains invalid characters.
     package static func append(_ head: HTTPRequestHead, to output: inout [UInt8]) throws(TransportError) {
         guard HTTPCharacters.isToken(head.method.utf8) else {
-            throw TransportError(.unsupported, "The method of a request is no word of letters; use GET, POST and the like.")
+            throw TransportError(.unsupported, "Invalid HTTP method. Use a method such as GET or POST.")
         }
         guard HTTPCharacters.isTarget(head.target.utf8) else {
             throw TransportError(
-                .invalidURL, "The path of a request has a space, a control character or a letter outside ASCII; percent-encode it.")
+                .invalidURL, "Invalid request target: it is empty or contains invalid characters. Percent-encode the path and query.")
         }
         try Self.check(head.headers)
         output.append(contentsOf: "\(head.method) \(head.target) HTTP/1.1\r\n".utf8)
         Self.append(head.headers, to: &output)
     }
 
+    /// Appends the head of a response, with a standard reason phrase if it has none.
+    ///
+    /// - Throws: `TransportError` if the status code is invalid or the head contains invalid characters.
     package static func append(_ head: HTTPResponseHead, to output: inout [UInt8]) throws(TransportError) {
         guard (100...999).contains(head.status) else {
-            throw TransportError(.unsupported, "\(head.status) is no status; they have three digits.")
+            throw TransportError(.unsupported, "Invalid HTTP status code \(head.status): it must be between 100 and 999.")
         }
         guard HTTPCharacters.isFieldValue(head.reason.utf8) else {
-            throw TransportError(.unsupported, "The words after the status \(head.status) have a line break or another control character.")
+            throw TransportError(.unsupported, "Invalid reason phrase for status \(head.status): it contains a control character.")
         }
         try Self.check(head.headers)
-        let reason = head.reason.isEmpty ? Self.reason(head.status) : head.reason
+        let reason = head.reason.isEmpty ? Self.reasons[head.status] ?? "" : head.reason
         output.append(contentsOf: "HTTP/1.1 \(head.status) \(reason)\r\n".utf8)
         Self.append(head.headers, to: &output)
     }
 
-    /// The head of a client's request, with the fields that are the transport's own: they replace the user's.
-    package static func append(_ request: HTTPRequest, keepAlive: Bool, to output: inout [UInt8]) throws(TransportError) {
+    /// Appends the head of a client's request.
+    ///
+    /// The transport's own fields `Host`, `Content-Length` and `Connection` replace those of the request. The server is asked to close
+    /// the connection after the response.
+    ///
+    /// - Throws: `TransportError` if the head contains invalid characters or a `Transfer-Encoding` field.
+    package static func append(_ request: HTTPRequest, to output: inout [UInt8]) throws(TransportError) {
         guard request.headers["Transfer-Encoding"] == nil else {
-            throw TransportError(.unsupported, "A request cannot have a Transfer-Encoding field: its body is sent with Content-Length.")
+            throw TransportError(.unsupported, "Transfer-Encoding is not supported in requests. Remove the field; the body has a Content-Length.")
         }
         var headers = HTTPHeaders()
         headers.add("Host", request.endpoint.authority)
-        for field in request.headers where !Self.isOwn(field.name) { headers.add(field.name, field.value) }
-        if !request.body.isEmpty || !["GET", "HEAD", "OPTIONS", "DELETE", "TRACE", "CONNECT"].contains(request.method) {
+        for field in request.headers where !Self.isTransportField(field.name) { headers.add(field.name, field.value) }
+        if !request.body.isEmpty || !["GET", "HEAD", "OPTIONS", "DELETE", "TRACE"].contains(request.method) {
             headers.add("Content-Length", "\(request.body.count)")
         }
-        headers.add("Connection", keepAlive ? "keep-alive" : "close")
+        headers.add("Connection", "close")
         try Self.append(HTTPRequestHead(method: request.method, target: request.endpoint.target, headers: headers), to: &output)
     }
 
-    /// One chunk. None for no bytes, since an empty chunk ends the body.
+    /// Appends a chunk, or nothing if `bytes` is empty, because an empty chunk would end the body.
     package static func appendChunk(_ bytes: [UInt8], to output: inout [UInt8]) {
         guard !bytes.isEmpty else { return }
         output.append(contentsOf: String(bytes.count, radix: 16).utf8)
@@ -55,22 +66,22 @@ package enum HTTPEncoder {
         output.append(contentsOf: "\r\n".utf8)
     }
 
+    /// Appends the last chunk, which ends the body.
     package static func appendLastChunk(to output: inout [UInt8]) {
         output.append(contentsOf: "0\r\n\r\n".utf8)
     }
 
-    private static func isOwn(_ name: String) -> Bool {
+    private static func isTransportField(_ name: String) -> Bool {
         ["host", "content-length", "connection"].contains(name.lowercased())
     }
 
     private static func check(_ headers: HTTPHeaders) throws(TransportError) {
         for field in headers {
             guard HTTPCharacters.isToken(field.name.utf8) else {
-                throw TransportError(.unsupported, "The name of a header field is empty or has a character that is not allowed there.")
+                throw TransportError(.unsupported, "Invalid header field name: it is empty or contains invalid characters.")
             }
             guard HTTPCharacters.isFieldValue(field.value.utf8) else {
-                throw TransportError(
-                    .unsupported, "The value of the header field \(field.name) has a line break or another control character.")
+                throw TransportError(.unsupported, "Invalid value of the header field \(field.name): it contains a control character.")
             }
         }
     }
@@ -85,9 +96,7 @@ package enum HTTPEncoder {
         output.append(contentsOf: "\r\n".utf8)
     }
 
-    private static func reason(_ status: Int) -> String { Self.reasons[status] ?? "" }
-
-    /// The words for the statuses that this library and its users send. No words are fine too.
+    /// The reason phrases of common status codes. A response may have none.
     private static let reasons = [
         100: "Continue", 101: "Switching Protocols", 200: "OK", 201: "Created", 202: "Accepted", 204: "No Content",
         301: "Moved Permanently", 302: "Found", 304: "Not Modified", 307: "Temporary Redirect", 308: "Permanent Redirect",
@@ -96,4 +105,31 @@ package enum HTTPEncoder {
         429: "Too Many Requests", 431: "Request Header Fields Too Large", 500: "Internal Server Error", 501: "Not Implemented",
         502: "Bad Gateway", 503: "Service Unavailable", 505: "HTTP Version Not Supported",
     ]
+}
+
+/// The format of the `Date` field (RFC 9110 section 5.6.7).
+enum HTTPDate {
+    /// Formats a time such as `Sun, 06 Nov 1994 08:49:37 GMT`.
+    ///
+    /// - Parameter second: The seconds since the start of 1970 in UTC, which must not be negative.
+    static func text(_ second: Int) -> String {
+        func isLeap(_ year: Int) -> Bool { year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) }
+        func padded(_ number: Int) -> String { number < 10 ? "0\(number)" : "\(number)" }
+        let days = second / 86_400
+        var (year, month, day) = (1970, 0, days)
+        while day >= (isLeap(year) ? 366 : 365) {
+            day -= isLeap(year) ? 366 : 365
+            year += 1
+        }
+        let lengths = [31, isLeap(year) ? 29 : 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
+        while day >= lengths[month] {
+            day -= lengths[month]
+            month += 1
+        }
+        // The first day of 1970 was a Thursday.
+        let weekday = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"][days % 7]
+        let name = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"][month]
+        let time = "\(padded(second / 3600 % 24)):\(padded(second / 60 % 60)):\(padded(second % 60))"
+        return "\(weekday), \(padded(day + 1)) \(name) \(year) \(time) GMT"
+    }
 }

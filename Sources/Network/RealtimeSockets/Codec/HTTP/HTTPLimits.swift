@@ -1,15 +1,16 @@
 import RealtimeCore
 
-/// How much of a head is read before the peer is taken for hostile.
+/// Limits on the size of a message head. A peer that exceeds them is assumed to be hostile.
 package struct HTTPLimits: Sendable, Hashable {
-    /// Of the request line, the status line and each field.
+    /// The maximum number of bytes in a request line, status line or field line.
     package var lineBytes: Int
-    /// Of the whole head, and of the trailers of a chunked body.
+    /// The maximum number of bytes in a head, or in the trailers of a chunked body.
     package var headBytes: Int
+    /// The maximum number of fields in a head, or in the trailers of a chunked body.
     package var fields: Int
-    /// Of the line before each chunk: the size and its extensions, which nobody uses.
+    /// The maximum number of bytes in the line before a chunk, which contains its size and extensions.
     package var chunkLineBytes: Int
-    /// Of answers with 1xx before the one that counts.
+    /// The maximum number of 1xx responses before the final response.
     package var informational: Int
 
     package init(
@@ -22,14 +23,18 @@ package struct HTTPLimits: Sendable, Hashable {
         self.informational = informational
     }
 
-    /// For the answers of a server that was chosen.
+    /// The limits for the responses of a server.
     package static let client = HTTPLimits()
-    /// For the requests of anybody.
+    /// The limits for the requests of clients, which are not trusted.
     package static let server = HTTPLimits(lineBytes: 16 << 10, headBytes: 64 << 10, fields: 256)
 }
 
 extension TransportError {
-    /// What is not HTTP. The status is what a server answers with.
+    /// An error for a message that violates the protocol.
+    ///
+    /// - Parameters:
+    ///   - message: The description of the error.
+    ///   - status: The status code of a server's response to such a message.
     static func malformed(_ message: String, status: Int = 400) -> TransportError {
         TransportError(.protocolViolation, message, status: status)
     }

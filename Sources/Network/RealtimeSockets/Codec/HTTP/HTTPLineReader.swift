@@ -1,46 +1,49 @@
 import RealtimeCore
 
-/// Cuts lines out of what arrives, and keeps the beginning of the one that a read cut off.
+/// Splits input into lines, and buffers a line that is not complete.
 ///
-/// A line ends with CR LF and nothing else (RFC 9112 section 2.2 would allow a bare LF): where two parsers see different
-/// lines, requests can be smuggled. For the same reason a CR anywhere else is refused.
+/// A line must end with CR LF, although RFC 9112 section 2.2 permits a single LF, and must not contain other CRs. If two parsers could
+/// find different lines, requests could be smuggled.
 struct HTTPLineReader: Sendable {
-    private var kept: [UInt8] = []
+    private var partial: [UInt8] = []
 
     init() {}
 
-    var isEmpty: Bool { self.kept.isEmpty }
+    var isEmpty: Bool { self.partial.isEmpty }
 
-    /// The next line without its end, or `nil` when it is not whole. What was read is taken off `input`.
+    /// Reads the next line and removes it from `input`.
     ///
-    /// The first bad byte decides, so that the outcome does not depend on how the bytes were cut.
+    /// The first invalid byte determines the error, so that the result does not depend on how the input is split.
     ///
     /// - Parameters:
-    ///   - limit: the most bytes that the line may have.
-    ///   - tooLong: thrown when it has more.
+    ///   - input: The bytes that were received and not yet consumed.
+    ///   - limit: The maximum number of bytes in the line, without CR LF.
+    ///   - tooLong: The error to throw if the line is longer.
+    /// - Returns: The line without CR LF, or `nil` if it is not complete.
+    /// - Throws: `tooLong`, or another `TransportError` if the line is malformed.
     mutating func next(
         _ input: inout UnsafeRawBufferPointer, limit: Int, tooLong: @autoclosure () -> TransportError
     ) throws(TransportError) -> [UInt8]? {
-        var count = self.kept.count
-        var follows = self.kept.last == 0x0D
+        var count = self.partial.count
+        var isAfterCR = self.partial.last == 0x0D
         for (offset, byte) in input.enumerated() {
             if byte == 0x0A {
-                guard follows else {
-                    throw .malformed("The peer ended a line with a line feed alone; a carriage return has to come before it.")
+                guard isAfterCR else {
+                    throw .malformed("The peer sent a line feed without a carriage return.")
                 }
-                var line = self.kept
-                self.kept = []
+                var line = self.partial
+                self.partial = []
                 line.append(contentsOf: input[..<offset])
                 line.removeLast()
                 input = UnsafeRawBufferPointer(rebasing: input[(offset + 1)...])
                 return line
             }
-            if follows { throw .malformed("The peer sent a carriage return within a line.") }
-            follows = byte == 0x0D
+            if isAfterCR { throw .malformed("The peer sent a carriage return within a line.") }
+            isAfterCR = byte == 0x0D
             count += 1
-            if count > limit, !(follows && count == limit + 1) { throw tooLong() }
+            if count > limit, !(isAfterCR && count == limit + 1) { throw tooLong() }
         }
-        self.kept.append(contentsOf: input)
+        self.partial.append(contentsOf: input)
         input = UnsafeRawBufferPointer(rebasing: input.suffix(0))
         return nil
     }

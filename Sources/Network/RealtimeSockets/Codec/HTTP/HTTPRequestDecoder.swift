@@ -1,27 +1,29 @@
 package import RealtimeCore
 
-/// Reads one request after the other from a client's connection.
+/// An incremental decoder for the requests of a client's connection.
 ///
-/// After `end` it waits: call ``next(_:)`` again when the request was answered. Requests that came early stay in the caller's input.
-/// Each error has the status to answer with.
+/// After ``Event/end``, call ``next(_:)`` again when the response to the request has been sent. Pipelined requests stay in the caller's
+/// input until then. Each error contains the status code of the response.
 package struct HTTPRequestDecoder: Sendable {
-    /// What comes next of a request.
+    /// The next part of a request.
     package enum Event {
         case head(Request)
-        /// A part of the input: valid as long as that is.
+        /// Bytes of the body: a part of the input, valid as long as the input.
         case body(UnsafeRawBufferPointer)
+        /// The end of the request.
         case end
+        /// The request is not complete, and all of the input has been consumed.
         case needsMore
     }
 
-    /// A request whose body is still to come.
+    /// A request whose body has not been decoded.
     package struct Request: Sendable {
         package var head: HTTPRequestHead
-        /// Whether the client will wait for `100 Continue` before it sends the body.
+        /// Whether the client waits for `100 Continue` before it sends the body.
         package var expectsContinue: Bool
-        /// Whether more requests may follow. When not, the answer says `Connection: close`.
+        /// Whether the client keeps the connection open for more requests. Otherwise, the response must contain `Connection: close`.
         package var keepsAlive: Bool
-        /// Whether the client knows HTTP/1.1: if not, an answer without a length ends with the connection.
+        /// Whether the client supports HTTP/1.1. Otherwise, a response without a length ends when the connection is closed.
         package var isHTTP11: Bool
         package var hasBody: Bool
     }
@@ -45,13 +47,17 @@ package struct HTTPRequestDecoder: Sendable {
         self.body = HTTPBodyDecoder(.none, limits: limits)
     }
 
-    /// Whether the connection is between two requests, where it may be closed without loss.
+    /// Whether the connection is between two requests, so that closing it loses nothing.
     package var isIdle: Bool {
         guard case .head = self.stage else { return false }
         return !self.parser.hasStarted
     }
 
-    /// The next event. What it used is taken off `input`. After an error it throws the same one again.
+    /// Decodes the next event and removes the consumed bytes from `input`.
+    ///
+    /// - Parameter input: The bytes that were received and not yet consumed.
+    /// - Returns: The next event.
+    /// - Throws: `TransportError` if the request is malformed or exceeds the limits. Further calls throw the same error.
     package mutating func next(_ input: inout UnsafeRawBufferPointer) throws(TransportError) -> Event {
         do throws(TransportError) {
             switch self.stage {
@@ -80,18 +86,20 @@ package struct HTTPRequestDecoder: Sendable {
         }
     }
 
-    /// The client has ended its side of the connection. It returns when that cut nothing off.
+    /// Handles the end of the client's side of the connection.
+    ///
+    /// - Throws: `TransportError` with the code `closed` if a request is incomplete.
     package func endOfStream() throws(TransportError) {
         switch self.stage {
         case .head where !self.parser.hasStarted: return
-        case .head: throw TransportError(.closed, "The client ended the connection within the head of a request.")
-        case .body: throw TransportError(.closed, "The client ended the connection within the body of a request.")
+        case .head: throw TransportError(.closed, "The client closed the connection within the head of a request.")
+        case .body: throw TransportError(.closed, "The client closed the connection within the body of a request.")
         case .failed(let error): throw error
         }
     }
 
     private mutating func begin(_ head: HTTPRequestHead, _ minorVersion: Int) throws(TransportError) -> Request {
-        // RFC 9112 section 3.2: exactly one, and HTTP/1.0 may do without.
+        // RFC 9112 section 3.2: exactly one Host field is required, and none is allowed with HTTP/1.0.
         let hosts = head.headers.values("Host").count
         guard hosts == 1 || hosts == 0 && minorVersion == 0 else {
             throw .malformed("The client sent \(hosts == 0 ? "no Host field" : "more than one Host field").")
@@ -100,9 +108,9 @@ package struct HTTPRequestDecoder: Sendable {
         if case .length(let length) = framing, length > self.bodyLimit { throw self.bodyTooLarge }
         let expectations = head.headers.values("Expect")
         let isContinue = head.headers.contains("Expect", token: "100-continue")
-        // RFC 9110 section 10.1.1: there is no other expectation, and one from HTTP/1.0 is to be ignored.
+        // RFC 9110 section 10.1.1: no other expectation is defined, and expectations are ignored with HTTP/1.0.
         guard expectations.isEmpty || minorVersion == 0 || isContinue && expectations.count == 1 else {
-            throw .malformed("The client expects something that is not known here.", status: 417)
+            throw .malformed("The client sent an unsupported Expect field; only 100-continue is supported.", status: 417)
         }
         self.body = HTTPBodyDecoder(framing, limits: self.limits)
         self.received = 0

@@ -1,18 +1,19 @@
 package import RealtimeCore
 
-/// Reads one answer from a connection: head, body, end. Make another for the next request.
+/// An incremental decoder for one response: its head, body and end. Create a new decoder for each request.
 package struct HTTPResponseDecoder: Sendable {
-    /// What comes next of an answer.
+    /// The next part of a response.
     package enum Event {
-        /// The answer that counts. Those with 1xx before it were skipped.
+        /// The head of the final response. Responses with status 1xx before it have been skipped.
         case head(HTTPResponseHead)
-        /// A part of the input: valid as long as that is.
+        /// Bytes of the body: a part of the input, valid as long as the input.
         case body(UnsafeRawBufferPointer)
-        /// What is left of the input does not belong to this answer.
+        /// The end of the response. The remaining input does not belong to it.
         case end
-        /// The connection speaks another protocol from here on, and what is left of the input belongs to that:
-        /// `101`, or a tunnel. Who did not ask for it takes it for an error.
+        /// The server has switched to another protocol (status 101), to which the remaining input belongs. It is an error if the request
+        /// was not an upgrade.
         case switchedProtocol(HTTPResponseHead)
+        /// The response is not complete, and all of the input has been consumed.
         case needsMore
     }
 
@@ -28,13 +29,17 @@ package struct HTTPResponseDecoder: Sendable {
     private var body: HTTPBodyDecoder
     private var informational = 0
 
-    /// Whether anything of an answer has come. While it has not, a request on a connection that was kept open may be sent again.
+    /// Whether a part of the response has been received. Until then, a request on a reused connection can be repeated on another one.
     package private(set) var hasStarted = false
 
-    /// Whether another request may go over the same connection, once the answer has ended and nothing was left over.
+    /// Whether the connection can be reused for another request, if the response has ended and no input remains.
     package private(set) var mayReuseConnection = false
 
-    /// - Parameter method: of the request, since it decides whether an answer has a body.
+    /// Creates a decoder.
+    ///
+    /// - Parameters:
+    ///   - method: The method of the request, which determines whether the response has a body.
+    ///   - limits: The limits on the size of the head.
     package init(method: String, limits: HTTPLimits = .client) {
         self.method = method
         self.limits = limits
@@ -42,8 +47,13 @@ package struct HTTPResponseDecoder: Sendable {
         self.body = HTTPBodyDecoder(.none, limits: limits)
     }
 
-    /// Call it until it says `needsMore` or the answer has ended. What it used is taken off `input`.
-    /// After an error it throws the same one again.
+    /// Decodes the next event and removes the consumed bytes from `input`.
+    ///
+    /// Call it repeatedly until it returns ``Event/needsMore`` or the response has ended.
+    ///
+    /// - Parameter input: The bytes that were received and not yet consumed.
+    /// - Returns: The next event.
+    /// - Throws: `TransportError` if the response is malformed or exceeds the limits. Further calls throw the same error.
     package mutating func next(_ input: inout UnsafeRawBufferPointer) throws(TransportError) -> Event {
         if !input.isEmpty { self.hasStarted = true }
         do throws(TransportError) {
@@ -72,14 +82,14 @@ package struct HTTPResponseDecoder: Sendable {
     private mutating func begin(_ head: HTTPHeadParser.Head) throws(TransportError) -> Event? {
         guard case .response(let status, let reason, let minorVersion) = head.start else { return nil }
         let response = HTTPResponseHead(status: status, reason: reason, headers: head.headers)
-        if status == 101 || (self.method == "CONNECT" && (200..<300).contains(status)) {
+        if status == 101 {
             self.stage = .ended
             return .switchedProtocol(response)
         }
         guard status >= 200 else {
             self.informational += 1
             guard self.informational <= self.limits.informational else {
-                throw .malformed("The server sent more than \(self.limits.informational) answers with 1xx.")
+                throw .malformed("The server sent more than \(self.limits.informational) responses with status 1xx.")
             }
             return nil
         }
@@ -87,22 +97,24 @@ package struct HTTPResponseDecoder: Sendable {
         let isPersistent =
             minorVersion >= 1
             ? !head.headers.contains("Connection", token: "close") : head.headers.contains("Connection", token: "keep-alive")
-        // RFC 9112 section 6.3: a coding together with a length, or with HTTP/1.0, may be somebody's trick.
-        let isClear = head.headers["Transfer-Encoding"] == nil || (head.headers["Content-Length"] == nil && minorVersion >= 1)
-        self.mayReuseConnection = isPersistent && isClear && framing != .untilClose
+        // RFC 9112 section 6.3: a transfer coding together with a length, or with HTTP/1.0, can be an attempt at response smuggling.
+        let isUnambiguous = head.headers["Transfer-Encoding"] == nil || (head.headers["Content-Length"] == nil && minorVersion >= 1)
+        self.mayReuseConnection = isPersistent && isUnambiguous && framing != .untilClose
         self.body = HTTPBodyDecoder(framing, limits: self.limits)
         self.stage = .body
         return .head(response)
     }
 
-    /// The server has ended the connection. It returns when the answer is whole; for a body without a length this is its end.
+    /// Handles the end of the connection, which is also the end of a body without a length.
+    ///
+    /// - Throws: `TransportError` with the code `closed` if the response is incomplete.
     package mutating func endOfStream() throws(TransportError) {
         self.mayReuseConnection = false
         do throws(TransportError) {
             switch self.stage {
             case .ended: return
             case .body: try self.body.endOfStream()
-            case .head: throw TransportError(.closed, "The server ended the connection \(self.placeInHead).")
+            case .head: throw TransportError(.closed, "The server closed the connection \(self.positionInHead).")
             case .failed(let error): throw error
             }
         } catch {
@@ -111,14 +123,14 @@ package struct HTTPResponseDecoder: Sendable {
         self.stage = .ended
     }
 
-    private var placeInHead: String {
-        if self.parser.hasStartLine { return "within the fields of its answer" }
-        if self.parser.hasStarted { return "within the first line of its answer" }
-        return self.informational > 0 ? "after an answer with 1xx, before the one that counts" : "without an answer"
+    private var positionInHead: String {
+        if self.parser.hasStartLine { return "within the header fields of its response" }
+        if self.parser.hasStarted { return "within the status line of its response" }
+        return self.informational > 0 ? "after a response with status 1xx, before the final response" : "without a response"
     }
 
     private mutating func fail(_ error: TransportError) -> TransportError {
-        // The status is meant for servers. On this side it would look like the server's own.
+        // The error's status code is for a server's response. On a client, it would look like the status of the response.
         let error = TransportError(error.code, error.message)
         self.stage = .failed(error)
         self.mayReuseConnection = false
