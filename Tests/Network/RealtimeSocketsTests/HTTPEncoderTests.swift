@@ -1,6 +1,7 @@
 import RealtimeCore
-import RealtimeSockets
 import Testing
+
+@testable import RealtimeSockets
 
 @Suite struct HTTPEncoderTests {
     private func text(_ encode: (inout [UInt8]) throws(TransportError) -> Void) throws -> String {
@@ -9,32 +10,32 @@ import Testing
         return String(decoding: output, as: UTF8.self)
     }
 
-    @Test func `a request head is written as it is`() throws {
+    @Test func `a request head is encoded as it is`() throws {
         let head = HTTPRequestHead(method: "GET", target: "/a?b=c", headers: ["Host": "[::1]:8080", "X-City": "Köln"])
         let written = try self.text { output throws(TransportError) in try HTTPEncoder.append(head, to: &output) }
         #expect(written == "GET /a?b=c HTTP/1.1\r\nHost: [::1]:8080\r\nX-City: Köln\r\n\r\n")
-        let read = requests(written).requests.first
+        let read = decodeRequests(written).requests.first
         #expect(read?.target == "/a?b=c")
         #expect(read?.headers == head.headers)
     }
 
-    @Test func `a response head is written and read again`() throws {
+    @Test func `a response head survives encoding and decoding`() throws {
         var head = HTTPResponseHead(status: 404, headers: ["Content-Length": "0", "X": ""])
         let written = try self.text { output throws(TransportError) in try HTTPEncoder.append(head, to: &output) }
         #expect(written == "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nX: \r\n\r\n")
         head.reason = "Not Found"
-        #expect(answer(written).head == head)
-        let own = try self.text { output throws(TransportError) in
+        #expect(decodeResponse(written).head == head)
+        let unknown = try self.text { output throws(TransportError) in
             try HTTPEncoder.append(HTTPResponseHead(status: 799), to: &output)
         }
-        #expect(own == "HTTP/1.1 799 \r\n\r\n")
+        #expect(unknown == "HTTP/1.1 799 \r\n\r\n")
     }
 
     @Test(arguments: [
         ("X\r\nEvil", "1"), ("X: 1\r\nEvil", "1"), ("", "1"), ("X Y", "1"), ("X:", "1"), ("Ä", "1"), ("X", "1\r\nEvil: 2"), ("X", "1\n2"),
         ("X", "1\r"), ("X", "1\0"), ("X", "\u{7F}"),
     ])
-    func `a field that would inject another is an error and nothing is written`(_ name: String, _ value: String) {
+    func `a field that would inject another one is an error and leaves the output unchanged`(_ name: String, _ value: String) {
         var headers = HTTPHeaders()
         headers.add("Fine", "1")
         headers.add(name, value)
@@ -46,7 +47,7 @@ import Testing
         #expect(output == [1])
     }
 
-    @Test func `an error about a value does not show it`() {
+    @Test func `the error for an invalid field value does not contain the value`() {
         var output: [UInt8] = []
         let error = #expect(throws: TransportError.self) {
             try HTTPEncoder.append(HTTPResponseHead(status: 200, headers: ["Authorization": "secret\n"]), to: &output)
@@ -55,7 +56,7 @@ import Testing
         #expect(error?.message.contains("secret") == false)
     }
 
-    @Test func `method target status and reason are checked too`() {
+    @Test func `the method, target, status and reason phrase are validated`() {
         var output: [UInt8] = []
         for (method, target) in [
             ("GET /", "/"), ("", "/"), ("G\r\nX", "/"), ("GET", ""), ("GET", "/a b"), ("GET", "/\r\nX: 1"), ("GET", "/ä"),
@@ -68,35 +69,45 @@ import Testing
         #expect(output.isEmpty)
     }
 
-    @Test func `a clients request has the fields of the transport`() throws {
+    @Test func `the transport's fields replace those of a client's request`() throws {
         var request = HTTPRequest(
             "POST", try Endpoint("http://[::1]:8080/auth?x=1"),
             headers: ["host": "elsewhere", "Content-length": "99", "Authorization": "Bearer t", "connection": "upgrade"],
             body: Array("hello".utf8))
-        func write(_ keepAlive: Bool) throws -> String {
-            try self.text { output throws(TransportError) in try HTTPEncoder.append(request, keepAlive: keepAlive, to: &output) }
+        func write() throws -> String {
+            try self.text { output throws(TransportError) in try HTTPEncoder.append(request, to: &output) }
         }
         #expect(
-            try write(true)
-                == "POST /auth?x=1 HTTP/1.1\r\nHost: [::1]:8080\r\nAuthorization: Bearer t\r\nContent-Length: 5\r\nConnection: keep-alive\r\n\r\n"
+            try write()
+                == "POST /auth?x=1 HTTP/1.1\r\nHost: [::1]:8080\r\nAuthorization: Bearer t\r\nContent-Length: 5\r\nConnection: close\r\n\r\n"
         )
         request = HTTPRequest("POST", try Endpoint("http://example.com"))
-        #expect(try write(false) == "POST / HTTP/1.1\r\nHost: example.com\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        #expect(try write() == "POST / HTTP/1.1\r\nHost: example.com\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
         request = HTTPRequest("GET", try Endpoint("http://example.com:8080"))
-        #expect(try write(false) == "GET / HTTP/1.1\r\nHost: example.com:8080\r\nConnection: close\r\n\r\n")
+        #expect(try write() == "GET / HTTP/1.1\r\nHost: example.com:8080\r\nConnection: close\r\n\r\n")
         request.headers = ["Transfer-Encoding": "chunked"]
-        #expect(throws: TransportError.self) { try write(false) }
+        #expect(throws: TransportError.self) { try write() }
     }
 
-    @Test func `chunks are read again`() throws {
+    @Test func `chunks survive encoding and decoding`() throws {
         var output: [UInt8] = []
         try HTTPEncoder.append(HTTPResponseHead(status: 200, headers: ["Transfer-Encoding": "chunked"]), to: &output)
         HTTPEncoder.appendChunk(Array("hello".utf8), to: &output)
         HTTPEncoder.appendChunk([], to: &output)
         HTTPEncoder.appendChunk([UInt8](repeating: 0x61, count: 300), to: &output)
         HTTPEncoder.appendLastChunk(to: &output)
-        let read = answer([output])
+        let read = decodeResponse([output])
         #expect(read.isComplete)
         #expect(read.body == Array("hello".utf8) + [UInt8](repeating: 0x61, count: 300))
+    }
+
+    @Test(arguments: [
+        (0, "Thu, 01 Jan 1970 00:00:00 GMT"), (784_111_777, "Sun, 06 Nov 1994 08:49:37 GMT"),
+        (951_782_400, "Tue, 29 Feb 2000 00:00:00 GMT"), (1_709_251_199, "Thu, 29 Feb 2024 23:59:59 GMT"),
+        (1_735_689_599, "Tue, 31 Dec 2024 23:59:59 GMT"), (4_107_542_400, "Mon, 01 Mar 2100 00:00:00 GMT"),
+        (253_402_300_799, "Fri, 31 Dec 9999 23:59:59 GMT"),
+    ])
+    func `dates have the format of the standard`(_ second: Int, _ text: String) {
+        #expect(HTTPDate.text(second) == text)
     }
 }

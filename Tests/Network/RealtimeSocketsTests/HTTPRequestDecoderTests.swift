@@ -11,30 +11,30 @@ import Testing
         "OPTIONS * HTTP/1.0\r\n\r\n",
     ]
 
-    @Test(arguments: streams) func `requests are read however they are cut`(_ stream: String) {
-        let whole = requests(stream, ends: true)
+    @Test(arguments: streams) func `requests are decoded independently of how the input is split`(_ stream: String) {
+        let whole = decodeRequests(stream, ends: true)
         #expect(whole.error == nil)
         #expect(!whole.requests.isEmpty)
         #expect(whole.requests.allSatisfy { $0.isComplete })
         for pieces in everySplit(Array(stream.utf8)) {
-            let cut = requests(pieces, ends: true)
-            #expect(cut.requests == whole.requests)
-            #expect(cut.error == nil)
+            let split = decodeRequests(pieces, ends: true)
+            #expect(split.requests == whole.requests)
+            #expect(split.error == nil)
         }
     }
 
-    @Test func `several requests come one after the other`() {
-        let found = requests(Self.streams[2]).requests
+    @Test func `pipelined requests are decoded in order`() {
+        let found = decodeRequests(Self.streams[2]).requests
         #expect(found.map(\.method) == ["POST", "GET", "DELETE"])
         #expect(found.map(\.target) == ["/a", "/b", "/c"])
         #expect(found.map { String(decoding: $0.body, as: UTF8.self) } == ["hello", "", ""])
     }
 
-    @Test func `an i pv 6 host is kept as it is`() {
-        #expect(requests(Self.streams[1]).requests.first?.headers["host"] == "[::1]:8080")
+    @Test func `an IPv6 host is kept as it is`() {
+        #expect(decodeRequests(Self.streams[1]).requests.first?.headers["host"] == "[::1]:8080")
     }
 
-    struct Bad: Sendable, CustomTestStringConvertible {
+    struct Invalid: Sendable, CustomTestStringConvertible {
         var testDescription: String
         var bytes: [UInt8]
         var status: Int
@@ -44,77 +44,84 @@ import Testing
         }
     }
 
-    static let bad = [
-        Bad("no version", "GET /\r\n\r\n"), Bad("no target", "GET  HTTP/1.1\r\n\r\n"),
-        Bad("two spaces", "GET  / HTTP/1.1\r\nHost: a\r\n\r\n"),
-        Bad("a space in the target", "GET /a b HTTP/1.1\r\nHost: a\r\n\r\n"), Bad("a tab", "GET\t/ HTTP/1.1\r\nHost: a\r\n\r\n"),
-        Bad("a space behind the version", "GET / HTTP/1.1 \r\nHost: a\r\n\r\n"),
-        Bad("a method of signs", "G(T / HTTP/1.1\r\nHost: a\r\n\r\n"),
-        Bad("letters outside ASCII in the target", "GET /ä HTTP/1.1\r\nHost: a\r\n\r\n"),
-        Bad("a NUL in the target", "GET /\0 HTTP/1.1\r\nHost: a\r\n\r\n"), Bad("HTTP/2", "GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505),
-        Bad("the preface of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505), Bad("HTTP/0.9", "GET / HTTP/0.9\r\n\r\n", 505),
-        Bad("a TLS hello", "\u{16}\u{3}\u{1}\n"), Bad("many empty lines", "\r\n\r\n\r\n\r\n\r\n"),
-        Bad("no Host", "GET / HTTP/1.1\r\n\r\n"), Bad("two Hosts", "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n"),
-        Bad("a fold", "GET / HTTP/1.1\r\nHost: a\r\nX: 1\r\n 2\r\n\r\n"), Bad("a fold at once", "GET / HTTP/1.1\r\n Host: a\r\n\r\n"),
-        Bad("a space before the colon", "GET / HTTP/1.1\r\nHost: a\r\nContent-Length : 5\r\n\r\nhello"),
-        Bad("a bare line feed", "GET / HTTP/1.1\nHost: a\n\n"), Bad("a bare carriage return", "GET / HTTP/1.1\r\nHost: a\rX: b\r\n\r\n"),
-        Bad("a NUL in a value", "GET / HTTP/1.1\r\nHost: a\0\r\n\r\n"),
-        Bad("both lengths", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
-        Bad("both lengths, the other way round", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n"),
-        Bad("two lengths", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n"),
-        Bad("a length that is none", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: five\r\n\r\n"),
-        Bad("another coding", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
-        Bad("chunked that is not last", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, gzip\r\n\r\n", 501),
-        Bad("a coding that only looks like chunked", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: \u{0B}chunked\r\n\r\n"),
-        Bad("chunked with HTTP/1.0", "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"),
-        Bad("another expectation", "POST / HTTP/1.1\r\nHost: a\r\nExpect: a-miracle\r\nContent-Length: 1\r\n\r\n", 417),
-        Bad("a large body by its length", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n", 413),
-        Bad(
-            "a large body in chunks",
+    static let invalid = [
+        Invalid("no version", "GET /\r\n\r\n"), Invalid("no target", "GET  HTTP/1.1\r\n\r\n"),
+        Invalid("two spaces", "GET  / HTTP/1.1\r\nHost: a\r\n\r\n"),
+        Invalid("a space in the target", "GET /a b HTTP/1.1\r\nHost: a\r\n\r\n"), Invalid("a tab", "GET\t/ HTTP/1.1\r\nHost: a\r\n\r\n"),
+        Invalid("a space after the version", "GET / HTTP/1.1 \r\nHost: a\r\n\r\n"),
+        Invalid("an invalid method", "G(T / HTTP/1.1\r\nHost: a\r\n\r\n"),
+        Invalid("non-ASCII characters in the target", "GET /ä HTTP/1.1\r\nHost: a\r\n\r\n"),
+        Invalid("a NUL in the target", "GET /\0 HTTP/1.1\r\nHost: a\r\n\r\n"), Invalid("HTTP/2", "GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505),
+        Invalid("the connection preface of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
+        Invalid("HTTP/0.9", "GET / HTTP/0.9\r\n\r\n", 505),
+        Invalid("a TLS ClientHello", "\u{16}\u{3}\u{1}\n"), Invalid("too many empty lines", "\r\n\r\n\r\n\r\n\r\n"),
+        Invalid("no Host", "GET / HTTP/1.1\r\n\r\n"), Invalid("two Hosts", "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n"),
+        Invalid("a folded field", "GET / HTTP/1.1\r\nHost: a\r\nX: 1\r\n 2\r\n\r\n"),
+        Invalid("a folded first field", "GET / HTTP/1.1\r\n Host: a\r\n\r\n"),
+        Invalid("a space before the colon", "GET / HTTP/1.1\r\nHost: a\r\nContent-Length : 5\r\n\r\nhello"),
+        Invalid("a bare line feed", "GET / HTTP/1.1\nHost: a\n\n"),
+        Invalid("a bare carriage return", "GET / HTTP/1.1\r\nHost: a\rX: b\r\n\r\n"),
+        Invalid("a NUL in a value", "GET / HTTP/1.1\r\nHost: a\0\r\n\r\n"),
+        Invalid(
+            "Content-Length before Transfer-Encoding",
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+        Invalid(
+            "Transfer-Encoding before Content-Length",
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n"),
+        Invalid("conflicting lengths", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n"),
+        Invalid("an invalid length", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: five\r\n\r\n"),
+        Invalid("an unsupported transfer coding", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
+        Invalid("chunked as the first of two codings", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, gzip\r\n\r\n", 501),
+        Invalid("chunked after a control character", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: \u{0B}chunked\r\n\r\n"),
+        Invalid("chunked with HTTP/1.0", "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"),
+        Invalid("an unsupported expectation", "POST / HTTP/1.1\r\nHost: a\r\nExpect: 200-ok\r\nContent-Length: 1\r\n\r\n", 417),
+        Invalid("a length above the limit", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n", 413),
+        Invalid(
+            "chunks above the limit",
             "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n40\r\n\(String(repeating: "a", count: 64))\r\n40\r\n\(String(repeating: "a", count: 64))\r\n",
             413),
-        Bad("a long line", "GET /\(String(repeating: "a", count: 300)) HTTP/1.1\r\n", 414),
-        Bad("many fields", "GET / HTTP/1.1\r\n\(String(repeating: "A: b\r\n", count: 20))\r\n", 431),
+        Invalid("a target above the limit", "GET /\(String(repeating: "a", count: 300)) HTTP/1.1\r\n", 414),
+        Invalid("too many fields", "GET / HTTP/1.1\r\n\(String(repeating: "A: b\r\n", count: 20))\r\n", 431),
     ]
 
-    @Test(arguments: bad) func `what could be read in two ways is refused`(_ bad: Bad) {
+    @Test(arguments: invalid) func `an invalid or ambiguous request is rejected`(_ invalid: Invalid) {
         let limits = HTTPLimits(lineBytes: 256, headBytes: 512, fields: 16)
-        let whole = requests([bad.bytes], limits: limits, bodyLimit: 100)
-        #expect(whole.error?.status == bad.status)
-        for pieces in everySplit(bad.bytes) {
-            let cut = requests(pieces, limits: limits, bodyLimit: 100)
-            #expect(cut.error == whole.error)
-            #expect(cut.requests.map(\.target) == whole.requests.map(\.target))
+        let whole = decodeRequests([invalid.bytes], limits: limits, bodyLimit: 100)
+        #expect(whole.error?.status == invalid.status)
+        for pieces in everySplit(invalid.bytes) {
+            let split = decodeRequests(pieces, limits: limits, bodyLimit: 100)
+            #expect(split.error == whole.error)
+            #expect(split.requests.map(\.target) == whole.requests.map(\.target))
         }
     }
 
-    @Test func `nothing is read after an error`() {
-        let found = requests("GET / HTTP/1.1\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n")
+    @Test func `no request is decoded after an error`() {
+        let found = decodeRequests("GET / HTTP/1.1\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n")
         #expect(found.requests.isEmpty)
         #expect(found.error?.status == 400)
     }
 
-    @Test func `an expectation is reported`() {
-        func ask(_ text: String) -> Asked? { requests(text).requests.first }
-        #expect(ask("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-Continue\r\nContent-Length: 1\r\n\r\n")?.expectsContinue == true)
-        #expect(ask("GET / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n")?.expectsContinue == false)
-        #expect(ask("POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n")?.expectsContinue == false)
+    @Test func `an expectation of 100 Continue is reported if there is a body`() {
+        func decode(_ text: String) -> DecodedRequest? { decodeRequests(text).requests.first }
+        #expect(decode("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-Continue\r\nContent-Length: 1\r\n\r\n")?.expectsContinue == true)
+        #expect(decode("GET / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n")?.expectsContinue == false)
+        #expect(decode("POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n")?.expectsContinue == false)
     }
 
-    @Test func `whether the connection stays is reported`() {
-        func stays(_ text: String) -> Bool? { requests(text).requests.first?.keepsAlive }
-        #expect(stays("GET / HTTP/1.1\r\nHost: a\r\n\r\n") == true)
-        #expect(stays("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") == false)
-        #expect(stays("GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\nConnection: x, CLOSE\r\n\r\n") == false)
-        #expect(stays("GET / HTTP/1.0\r\n\r\n") == false)
-        #expect(stays("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n") == true)
+    @Test func `whether the client keeps the connection open is reported`() {
+        func keepsAlive(_ text: String) -> Bool? { decodeRequests(text).requests.first?.keepsAlive }
+        #expect(keepsAlive("GET / HTTP/1.1\r\nHost: a\r\n\r\n") == true)
+        #expect(keepsAlive("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") == false)
+        #expect(keepsAlive("GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\nConnection: x, CLOSE\r\n\r\n") == false)
+        #expect(keepsAlive("GET / HTTP/1.0\r\n\r\n") == false)
+        #expect(keepsAlive("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n") == true)
     }
 
-    @Test func `the end between requests is fine and within one is not`() {
-        #expect(requests("", ends: true).error == nil)
-        #expect(requests("GET / HTTP/1.1\r\nHost: a\r\n\r\n", ends: true).error == nil)
-        #expect(requests("GET", ends: true).error?.code == .closed)
-        #expect(requests("GET / HTTP/1.1\r\n", ends: true).error?.code == .closed)
-        #expect(requests("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nx", ends: true).error?.code == .closed)
+    @Test func `the end of the connection is an error within a request but not between requests`() {
+        #expect(decodeRequests("", ends: true).error == nil)
+        #expect(decodeRequests("GET / HTTP/1.1\r\nHost: a\r\n\r\n", ends: true).error == nil)
+        #expect(decodeRequests("GET", ends: true).error?.code == .closed)
+        #expect(decodeRequests("GET / HTTP/1.1\r\n", ends: true).error?.code == .closed)
+        #expect(decodeRequests("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nx", ends: true).error?.code == .closed)
     }
 }

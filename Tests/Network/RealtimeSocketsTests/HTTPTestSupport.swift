@@ -1,8 +1,8 @@
 import RealtimeCore
 import RealtimeSockets
 
-/// What one answer, with what follows it, came to.
-struct Answer: Equatable {
+/// The result of decoding a response and the bytes after it.
+struct DecodedResponse: Equatable {
     var head: HTTPResponseHead?
     var body: [UInt8] = []
     var isComplete = false
@@ -12,16 +12,16 @@ struct Answer: Equatable {
     var mayReuse = false
 }
 
-/// Feeds the pieces, then, if asked to, the end of the connection.
-func answer(
+/// Decodes a response that arrives in pieces, optionally followed by the end of the connection.
+func decodeResponse(
     _ pieces: [[UInt8]], method: String = "GET", ends: Bool = false, limits: HTTPLimits = .client
-) -> Answer {
+) -> DecodedResponse {
     var decoder = HTTPResponseDecoder(method: method, limits: limits)
-    var answer = Answer()
+    var response = DecodedResponse()
     do {
         for piece in pieces {
-            if answer.isComplete {
-                answer.leftover += piece
+            if response.isComplete {
+                response.leftover += piece
                 continue
             }
             try piece.withUnsafeBytes { bytes in
@@ -29,13 +29,13 @@ func answer(
                 while true {
                     switch try decoder.next(&input) {
                     case .needsMore: return
-                    case .head(let head): answer.head = head
-                    case .body(let bytes): answer.body += bytes
+                    case .head(let head): response.head = head
+                    case .body(let bytes): response.body += bytes
                     case .end, .switchedProtocol:
-                        answer.isComplete = true
+                        response.isComplete = true
                     }
-                    if answer.isComplete {
-                        answer.leftover += input
+                    if response.isComplete {
+                        response.leftover += input
                         return
                     }
                 }
@@ -43,21 +43,21 @@ func answer(
         }
         if ends {
             try decoder.endOfStream()
-            answer.isComplete = true
+            response.isComplete = true
         }
     } catch {
-        answer.error = error as? TransportError
+        response.error = error as? TransportError
     }
-    answer.mayReuse = decoder.mayReuseConnection
-    return answer
+    response.mayReuse = decoder.mayReuseConnection
+    return response
 }
 
-func answer(_ text: String, method: String = "GET", ends: Bool = false, limits: HTTPLimits = .client) -> Answer {
-    answer([Array(text.utf8)], method: method, ends: ends, limits: limits)
+func decodeResponse(_ text: String, method: String = "GET", ends: Bool = false, limits: HTTPLimits = .client) -> DecodedResponse {
+    decodeResponse([Array(text.utf8)], method: method, ends: ends, limits: limits)
 }
 
-/// What one request came to.
-struct Asked: Equatable {
+/// The result of decoding a request.
+struct DecodedRequest: Equatable {
     var method: String
     var target: String
     var headers: HTTPHeaders
@@ -67,12 +67,12 @@ struct Asked: Equatable {
     var keepsAlive = true
 }
 
-/// The requests on one connection, and what stopped it.
-func requests(
+/// Decodes the requests of a connection, optionally followed by the end of the connection.
+func decodeRequests(
     _ pieces: [[UInt8]], ends: Bool = false, limits: HTTPLimits = .server, bodyLimit: Int = 1 << 20
-) -> (requests: [Asked], error: TransportError?) {
+) -> (requests: [DecodedRequest], error: TransportError?) {
     var decoder = HTTPRequestDecoder(limits: limits, bodyLimit: bodyLimit)
-    var found: [Asked] = []
+    var found: [DecodedRequest] = []
     do {
         for piece in pieces {
             try piece.withUnsafeBytes { bytes in
@@ -82,7 +82,7 @@ func requests(
                     case .needsMore: return
                     case .head(let request):
                         found.append(
-                            Asked(
+                            DecodedRequest(
                                 method: request.head.method, target: request.head.target, headers: request.head.headers,
                                 expectsContinue: request.expectsContinue, keepsAlive: request.keepsAlive))
                     case .body(let bytes): found[found.count - 1].body += bytes
@@ -98,8 +98,8 @@ func requests(
     }
 }
 
-func requests(
+func decodeRequests(
     _ text: String, ends: Bool = false, limits: HTTPLimits = .server, bodyLimit: Int = 1 << 20
-) -> (requests: [Asked], error: TransportError?) {
-    requests([Array(text.utf8)], ends: ends, limits: limits, bodyLimit: bodyLimit)
+) -> (requests: [DecodedRequest], error: TransportError?) {
+    decodeRequests([Array(text.utf8)], ends: ends, limits: limits, bodyLimit: bodyLimit)
 }

@@ -25,11 +25,11 @@ struct TCPHappyEyeballsTests {
     ]
 
     @Test(arguments: orders)
-    func `the families take turns and i pv 6 is first`(_ given: [SocketAddress], _ expected: [SocketAddress]) {
+    func `the families alternate and IPv6 is first`(_ given: [SocketAddress], _ expected: [SocketAddress]) {
         #expect(HappyEyeballs.ordered(given) == expected)
     }
 
-    @Test func `the next address is tried after a quarter of a second`() {
+    @Test func `the next attempt starts after a quarter of a second`() {
         var machine = self.machine()
         #expect(machine.nextDeadline == self.at(10_000))
         #expect(machine.resolved(.success([Self.v4[0], Self.v6[0]]), now: self.at(5)) == .connect(0, Self.v6[0]))
@@ -39,7 +39,7 @@ struct TCPHappyEyeballsTests {
         #expect(machine.nextDeadline == self.at(10_000))
     }
 
-    @Test func `a failure is followed at once`() {
+    @Test func `the next attempt starts immediately after a failure`() {
         var machine = self.machine()
         _ = machine.resolved(.success([Self.v6[0], Self.v4[0]]), now: self.at(0))
         #expect(machine.failed(0, Self.unreachable, now: self.at(1)) == .connect(1, Self.v4[0]))
@@ -47,7 +47,7 @@ struct TCPHappyEyeballsTests {
         #expect(machine.nextDeadline == nil)
     }
 
-    @Test func `only the first success counts`() {
+    @Test func `only the first connection is used`() {
         var machine = self.machine()
         _ = machine.resolved(.success([Self.v6[0], Self.v4[0]]), now: self.at(0))
         _ = machine.timeout(now: self.at(250))
@@ -57,44 +57,44 @@ struct TCPHappyEyeballsTests {
         #expect(machine.timeout(now: self.at(20_000)) == .none)
     }
 
-    @Test func `a failure while another try runs is not the end`() {
+    @Test func `the machine fails only after all attempts have failed`() {
         var machine = self.machine()
         _ = machine.resolved(.success([Self.v6[0], Self.v4[0]]), now: self.at(0))
         _ = machine.timeout(now: self.at(250))
         #expect(machine.failed(0, Self.refused, now: self.at(260)) == .none)
-        #expect(machine.failed(1, Self.unreachable, now: self.at(270)) == .giveUp(Self.refused))
+        #expect(machine.failed(1, Self.unreachable, now: self.at(270)) == .fail(Self.refused))
     }
 
-    @Test func `the error that says most is the one that is told`() {
+    @Test func `a refused connection takes precedence over an unreachable address`() {
         for (first, second) in [(Self.refused, Self.unreachable), (Self.unreachable, Self.refused)] {
             var machine = self.machine()
             _ = machine.resolved(.success([Self.v6[0], Self.v4[0]]), now: self.at(0))
             _ = machine.failed(0, first, now: self.at(1))
-            #expect(machine.failed(1, second, now: self.at(2)) == .giveUp(Self.refused))
+            #expect(machine.failed(1, second, now: self.at(2)) == .fail(Self.refused))
         }
     }
 
-    @Test func `the time limit covers the look up`() throws {
+    @Test func `the time limit includes the lookup`() throws {
         var machine = self.machine()
-        guard case .giveUp(let error) = machine.timeout(now: self.at(10_000)) else { throw Missing() }
+        guard case .fail(let error) = machine.timeout(now: self.at(10_000)) else { throw Missing() }
         #expect(error.code == .timedOut && error.message.contains("host:80"))
         #expect(machine.resolved(.success([Self.v4[0]]), now: self.at(10_001)) == .none)
     }
 
-    @Test func `the time limit covers the tries`() throws {
+    @Test func `the time limit includes the attempts`() throws {
         var machine = self.machine()
         _ = machine.resolved(.success([Self.v4[0]]), now: self.at(9_999))
         #expect(machine.nextDeadline == self.at(10_000))
-        guard case .giveUp(let error) = machine.timeout(now: self.at(10_000)) else { throw Missing() }
+        guard case .fail(let error) = machine.timeout(now: self.at(10_000)) else { throw Missing() }
         #expect(error.code == .timedOut)
         #expect(machine.connected(0) == .discard)
     }
 
-    @Test func `a failed look up and an empty one are the end`() throws {
+    @Test func `a lookup that fails or returns no addresses is an error`() throws {
         var machine = self.machine()
-        #expect(machine.resolved(.failure(Self.unreachable), now: self.at(1)) == .giveUp(Self.unreachable))
+        #expect(machine.resolved(.failure(Self.unreachable), now: self.at(1)) == .fail(Self.unreachable))
         machine = self.machine()
-        guard case .giveUp(let error) = machine.resolved(.success([]), now: self.at(1)) else { throw Missing() }
+        guard case .fail(let error) = machine.resolved(.success([]), now: self.at(1)) else { throw Missing() }
         #expect(error.code == .nameNotFound)
     }
 

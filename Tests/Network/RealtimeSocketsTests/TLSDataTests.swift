@@ -10,14 +10,14 @@ import Testing
         (0..<count).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) }
     }
 
-    /// Moves all of it, reading whenever the socket is full.
+    /// Transfers all bytes, reading whenever the socket is full.
     static func transfer(_ bytes: [UInt8], from sender: TLSSession, to receiver: TLSSession, buffer: Int) throws -> [UInt8] {
-        var left = bytes[...]
+        var remaining = bytes[...]
         var received: [UInt8] = []
         while received.count < bytes.count {
             var moved = false
-            if !left.isEmpty, case .done(let count) = sender.write(left) {
-                left.removeFirst(count)
+            if !remaining.isEmpty, case .done(let count) = sender.write(remaining) {
+                remaining.removeFirst(count)
                 moved = true
             }
             while case (.done, let piece) = receiver.read(limit: buffer) {
@@ -26,19 +26,19 @@ import Testing
             }
             try #require(moved, "\(received.count) of \(bytes.count) arrived")
         }
-        #expect(left.isEmpty)
+        #expect(remaining.isEmpty)
         return received
     }
 
     @Test(arguments: Self.sizes, [1_000, 1 << 16])
-    func `bytes of any number arrive both ways`(count: Int, buffer: Int) throws {
+    func `data of any size arrives in both directions`(count: Int, buffer: Int) throws {
         let pair = try TLSPair.connected()
         let bytes = Self.bytes(count)
         #expect(try Self.transfer(bytes, from: pair.client, to: pair.server, buffer: buffer) == bytes)
         #expect(try Self.transfer(bytes, from: pair.server, to: pair.client, buffer: buffer) == bytes)
     }
 
-    @Test func `bytes arrive with the older version too`() throws {
+    @Test func `data arrives with TLS 1.2`() throws {
         var server = TLSServerConfiguration.test
         server.maximumVersion = .tls12
         let pair = try TLSPair.connected(.trustingTestRoot, server)
@@ -47,37 +47,36 @@ import Testing
         #expect(try Self.transfer(bytes, from: pair.server, to: pair.client, buffer: 1 << 16) == bytes)
     }
 
-    @Test func `nothing to read asks for a readable socket`() throws {
+    @Test func `a read without data waits for a readable socket`() throws {
         let pair = try TLSPair.connected()
-        #expect(pair.client.read().outcome == .wantRead)
-        #expect(pair.server.read().outcome == .wantRead)
+        #expect(pair.client.read().result == .wantRead)
+        #expect(pair.server.read().result == .wantRead)
     }
 
-    @Test func `no bytes are no error`() throws {
+    @Test func `empty reads and writes have no effect`() throws {
         let pair = try TLSPair.connected()
         #expect(pair.client.write([]) == .done(0))
-        #expect(pair.client.read(limit: 0).outcome == .done(0))
-        #expect(pair.server.read().outcome == .wantRead)
+        #expect(pair.client.read(limit: 0).result == .done(0))
+        #expect(pair.server.read().result == .wantRead)
     }
 
-    @Test func `one read brings many records`() throws {
+    @Test func `one read returns the data of many records`() throws {
         let pair = try TLSPair.connected()
         for number in 0..<100 { #expect(pair.server.write([UInt8(number)]) == .done(1)) }
         let read = pair.client.read()
         #expect(read.bytes == (0..<100).map(UInt8.init))
-        #expect(!pair.client.hasBufferedInput)
+        #expect(pair.client.read().result == .wantRead)
     }
 
-    @Test func `what did not fit is said to be within`() throws {
+    @Test func `a read that fills its buffer leaves the remaining data for the next read`() throws {
         let pair = try TLSPair.connected()
         #expect(pair.server.write(Self.bytes(1_000)) == .done(1_000))
         #expect(pair.client.read(limit: 400).bytes.count == 400)
-        #expect(pair.client.hasBufferedInput)
         #expect(pair.client.read(limit: 600).bytes.count == 600)
-        #expect(!pair.client.hasBufferedInput)
+        #expect(pair.client.read().result == .wantRead)
     }
 
-    @Test func `a full socket takes a part and then asks for a writable one`() throws {
+    @Test func `a write to a full socket is partial, and the next one waits for a writable socket`() throws {
         let pair = try TLSPair.connected()
         let bytes = Self.bytes(4 << 20)
         guard case .done(let count) = pair.client.write(bytes) else {
@@ -87,49 +86,48 @@ import Testing
         #expect(count > 0 && count < bytes.count)
         #expect(pair.client.write(bytes[count...]) == .wantWrite)
         #expect(pair.client.shutdown() == .wantWrite)
-        // The rest is in other memory by then, and more was added.
-        let rest = Array(bytes[count...]) + [1, 2, 3]
+        // The remaining bytes are in other memory, and followed by more.
+        let remaining = Array(bytes[count...]) + [1, 2, 3]
         var received: [UInt8] = []
         while case (.done, let piece) = pair.server.read() { received += piece }
-        received += try Self.transfer(rest, from: pair.client, to: pair.server, buffer: 1 << 16)
+        received += try Self.transfer(remaining, from: pair.client, to: pair.server, buffer: 1 << 16)
         #expect(received == bytes + [1, 2, 3])
     }
 
-    @Test func `a record in pieces is waited for`() throws {
+    @Test func `a record that arrives in pieces is read when it is complete`() throws {
         let pair = try TLSPair.connected()
-        let sealed = try Self.sealed("hello", by: pair)
-        for piece in sealed.dropLast() {
+        let record = try Self.record("hello", from: pair)
+        for piece in record.dropLast() {
             pair.sockets.sendFromSecond([piece])
-            #expect(pair.client.read().outcome == .wantRead)
+            #expect(pair.client.read().result == .wantRead)
         }
-        pair.sockets.sendFromSecond([sealed.last!])
+        pair.sockets.sendFromSecond([record.last!])
         #expect(pair.client.read().bytes == Array("hello".utf8))
     }
 
-    @Test func `a changed byte ends the connection`() throws {
+    @Test func `a record that was modified fails the connection`() throws {
         let pair = try TLSPair.connected()
-        var sealed = try Self.sealed("hello", by: pair)
-        sealed[sealed.count - 1] ^= 1
-        pair.sockets.sendFromSecond(sealed)
-        let failure = pair.client.read().outcome.failure
+        var record = try Self.record("hello", from: pair)
+        record[record.count - 1] ^= 1
+        pair.sockets.sendFromSecond(record)
+        let failure = pair.client.read().result.failure
         #expect(failure?.code == .tlsFailed)
-        #expect(pair.client.read().outcome.failure == failure)
-        #expect(pair.client.hasBufferedInput)
+        #expect(pair.client.read().result.failure == failure)
     }
 
-    @Test func `plain bytes in the middle end the connection`() throws {
+    @Test func `unencrypted bytes after the handshake fail the connection`() throws {
         let pair = try TLSPair.connected()
         pair.sockets.sendFromSecond(Array("not a record".utf8))
-        #expect(pair.client.read().outcome.failure?.code == .tlsFailed)
+        #expect(pair.client.read().result.failure?.code == .tlsFailed)
     }
 
-    /// What the server would send, taken out of the socket before the client sees it.
-    static func sealed(_ text: String, by pair: TLSPair) throws -> [UInt8] {
-        // The tickets that came with the handshake.
-        #expect(pair.client.read().outcome == .wantRead)
+    /// A record of the server, taken from the socket before the client reads it.
+    static func record(_ text: String, from pair: TLSPair) throws -> [UInt8] {
+        // Reads the session tickets that follow the handshake.
+        #expect(pair.client.read().result == .wantRead)
         #expect(pair.server.write(text.utf8) == .done(text.utf8.count))
-        let sealed = pair.sockets.receiveAtFirst()
-        try #require(sealed.count > text.utf8.count)
-        return sealed
+        let record = pair.sockets.receiveAtFirst()
+        try #require(record.count > text.utf8.count)
+        return record
     }
 }

@@ -4,20 +4,20 @@ import TestSupport
 import Testing
 
 @Suite(.usesSockets, .needsOpenSSL) struct TLSEndTests {
-    @Test func `an end that is said is closed on both sides`() throws {
+    @Test func `a shutdown closes the connection for both sides`() throws {
         let pair = try TLSPair.connected()
         #expect(pair.client.write([1, 2]) == .done(2))
         #expect(pair.client.shutdown() == .done(0))
         #expect(pair.server.read().bytes == [1, 2])
-        #expect(pair.server.read().outcome == .closed)
-        #expect(pair.server.read().outcome == .closed)
+        #expect(pair.server.read().result == .closed)
+        #expect(pair.server.read().result == .closed)
         #expect(pair.server.shutdown() == .closed)
-        #expect(pair.client.read().outcome == .closed)
+        #expect(pair.client.read().result == .closed)
         #expect(pair.client.shutdown() == .closed)
     }
 
     @Test(arguments: [TLSVersion.tls12, .tls13])
-    func `after its own end a side still reads`(version: TLSVersion) throws {
+    func `a side can read after its own shutdown`(version: TLSVersion) throws {
         var client = TLSConfiguration.trustingTestRoot
         client.maximumVersion = version
         let pair = try TLSPair.connected(client)
@@ -27,29 +27,29 @@ import Testing
         #expect(pair.client.write([1]).failure?.code == .tlsFailed)
     }
 
-    @Test func `an end that is not said is truncation`() throws {
+    @Test func `the end of the connection without a shutdown is an error`() throws {
         let pair = try TLSPair.connected()
         #expect(pair.server.write([1, 2, 3]) == .done(3))
         pair.sockets.closeSecond()
         #expect(pair.client.read().bytes == [1, 2, 3])
-        let failure = pair.client.read().outcome.failure
+        let failure = pair.client.read().result.failure
         #expect(failure?.code == .closed)
-        #expect(failure?.message.contains("without the notice that it was complete") == true, "\(String(describing: failure))")
-        #expect(pair.client.read().outcome.failure == failure)
+        #expect(failure?.message.contains("without a close_notify alert") == true, "\(String(describing: failure))")
+        #expect(pair.client.read().result.failure == failure)
         #expect(pair.client.shutdown() == .done(0))
     }
 
-    @Test func `an end within a record is truncation`() throws {
+    @Test func `the end of the connection within a record is an error`() throws {
         let pair = try TLSPair.connected()
-        let sealed = try TLSDataTests.sealed("hello", by: pair)
-        pair.sockets.sendFromSecond(sealed.dropLast(3))
+        let record = try TLSDataTests.record("hello", from: pair)
+        pair.sockets.sendFromSecond(record.dropLast(3))
         pair.sockets.closeSecond()
-        #expect(pair.client.read().outcome.failure?.code == .closed)
+        #expect(pair.client.read().result.failure?.code == .closed)
     }
 
-    @Test func `what came before the end is still read after a write failed`() throws {
+    @Test func `data received before the end can be read after a write has failed`() throws {
         let pair = try TLSPair.connected()
-        #expect(pair.client.read().outcome == .wantRead)
+        #expect(pair.client.read().result == .wantRead)
         #expect(pair.server.write([4, 2]) == .done(2))
         #expect(pair.server.shutdown() == .done(0))
         pair.sockets.closeSecond()
@@ -57,10 +57,10 @@ import Testing
         #expect(failure?.code == .reset, "\(String(describing: failure))")
         #expect(pair.client.write([1]).failure == failure)
         #expect(pair.client.read().bytes == [4, 2])
-        #expect(pair.client.read().outcome == .closed)
+        #expect(pair.client.read().result == .closed)
     }
 
-    @Test func `ending during the handshake says nothing`() throws {
+    @Test func `a shutdown during the handshake has no effect`() throws {
         let sockets = SocketPair()
         let client = try TLSSession(client: .client(.trustingTestRoot), descriptor: sockets.first, host: "localhost")
         #expect(client.shutdown() == .done(0))
@@ -68,7 +68,7 @@ import Testing
         #expect(client.shutdown() == .done(0))
     }
 
-    @Test func `a session that is dropped takes nothing with it`() throws {
+    @Test func `releasing a session does not affect others with the same context`() throws {
         let contexts = (client: try TLSContext.client(.trustingTestRoot), server: try TLSContext.server(.test))
         let first = try TLSPair(contexts: contexts)
         first.handshake()

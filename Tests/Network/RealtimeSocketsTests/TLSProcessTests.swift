@@ -5,9 +5,9 @@ import Testing
 
 @testable import RealtimeSockets
 
-/// What looks at the whole process runs in a process of its own.
+/// Tests that observe the whole process, each in a process of its own.
 @Suite(.usesSockets, .needsOpenSSL) struct TLSProcessTests {
-    @Test func `writing to a peer that has gone raises no signal`() async {
+    @Test func `a write after the peer has closed the connection does not raise SIGPIPE`() async {
         await #expect(processExitsWith: .success) {
             signal(SIGPIPE, SIG_DFL)
             let pair = try TLSPair.connected()
@@ -20,8 +20,8 @@ import Testing
         }
     }
 
-    /// The test above would notice: without the flag the signal comes.
-    @Test func `a plain write would raise the signal`() async {
+    /// Shows that the test above would detect the signal.
+    @Test func `a write without TLS raises SIGPIPE`() async {
         await #expect(processExitsWith: .signal(SIGPIPE)) {
             signal(SIGPIPE, SIG_DFL)
             let sockets = SocketPair()
@@ -30,7 +30,7 @@ import Testing
         }
     }
 
-    @Test func `the environment may name the systems roots`() async {
+    @Test func `the environment can set the system's root certificates`() async {
         await #expect(processExitsWith: .success) {
             setenv("SSL_CERT_FILE", TestCertificates.path("root"), 1)
             let pair = try TLSPair(TLSConfiguration())
@@ -38,7 +38,7 @@ import Testing
         }
     }
 
-    @Test func `the environment may name the library`() async {
+    @Test func `the environment can set the path of the library`() async {
         await #expect(processExitsWith: .success) {
             setenv("REALTIME_LIBSSL", "/nowhere/libssl.so", 1)
             let error = try #require(throws: TransportError.self) { try TLSContext.client(TLSConfiguration()) }
@@ -48,8 +48,8 @@ import Testing
     }
 
     #if os(Linux)
-    @Test(.disabled(if: ProcessUsage.hasSanitizer, "a sanitizer takes memory of its own"))
-    func `thousands of sessions leave no descriptor and no memory`() async {
+    @Test(.disabled(if: ProcessUsage.hasSanitizer, "sanitizers use additional memory"))
+    func `thousands of sessions leak no descriptors and no memory`() async {
         await #expect(processExitsWith: .success) {
             let contexts = (client: try TLSContext.client(.trustingTestRoot), server: try TLSContext.server(.test))
             func run(_ count: Int) throws {
@@ -72,15 +72,15 @@ import Testing
             let descriptors = ProcessUsage.now().descriptors
             try run(2_000)
             let growth = ProcessUsage.now().residentKiB << 10 - before
-            // A few more or less may be the test runner's.
+            // The test runner itself can open or close a few.
             let more = ProcessUsage.now().descriptors - descriptors
-            #expect(more < 10, "\(more) descriptors more are open")
-            #expect(growth < 2 << 20, "\(growth) bytes more are in use")
+            #expect(more < 10, "\(more) more descriptors are open")
+            #expect(growth < 2 << 20, "\(growth) more bytes are in use")
         }
     }
 
-    @Test(.disabled(if: ProcessUsage.hasSanitizer, "a sanitizer takes memory of its own"))
-    func `an idle connection is small`() async {
+    @Test(.disabled(if: ProcessUsage.hasSanitizer, "sanitizers use additional memory"))
+    func `an idle pair of sessions uses less than 80 KiB`() async {
         await #expect(processExitsWith: .success) {
             let contexts = (client: try TLSContext.client(.trustingTestRoot), server: try TLSContext.server(.test))
             var pairs = try (0..<20).map { _ in try TLSPair(contexts: contexts) }
@@ -95,8 +95,9 @@ import Testing
             }
             pairs += more
             let bytes = (ProcessUsage.now().residentKiB << 10 - before) / more.count
-            // OpenSSL 3.0 takes 34 KB, 3.5 with its keys for post-quantum exchange 65 KB; unreleased buffers would add 64 KB.
-            #expect(bytes < 80 << 10, "a client's and a server's end take \(bytes) bytes")
+            // OpenSSL 3.0 uses 34 KB, and 3.5 with its keys for post-quantum key exchange 65 KB. Buffers that are not released would add
+            // 64 KB.
+            #expect(bytes < 80 << 10, "a client's and a server's session use \(bytes) bytes")
         }
     }
     #endif

@@ -5,11 +5,11 @@ import Testing
 
 extension Trait where Self == ConditionTrait {
     static var needsOpenSSL: Self {
-        .enabled(if: (try? OpenSSL.shared()) != nil, "libssl could not be loaded, so TLS is not tested here")
+        .enabled(if: (try? OpenSSL.shared()) != nil, "requires OpenSSL")
     }
 }
 
-/// Two connected, non-blocking sockets in one process.
+/// Two connected, non-blocking sockets.
 final class SocketPair {
     private(set) var first: Int32
     private(set) var second: Int32
@@ -41,7 +41,8 @@ final class SocketPair {
     func receiveAtSecond() -> [UInt8] { receive(self.second) }
 }
 
-/// An exit test that starts at this moment holds a copy of the descriptor, so closing it does not end the connection.
+/// Shuts the connection down before closing the descriptor: an exit test that is just starting has a copy of it, with which the
+/// connection would stay open.
 private func end(_ descriptor: inout Int32) {
     guard descriptor >= 0 else { return }
     shutdown(descriptor, Int32(SHUT_RDWR))
@@ -61,7 +62,7 @@ private let streamType = Int32(SOCK_STREAM.rawValue)
 private let streamType = SOCK_STREAM
 #endif
 
-/// A client and a server, driven in turns by one thread.
+/// A client and a server that are run alternately by one thread.
 final class TLSPair {
     let sockets = SocketPair()
     let client: TLSSession
@@ -79,7 +80,7 @@ final class TLSPair {
         self.server = try TLSSession(server: contexts.server, descriptor: self.sockets.second)
     }
 
-    /// Both ends' last word. Neither needs more than a few turns.
+    /// Runs the handshake and returns the results of both sides. Neither needs more than a few steps.
     @discardableResult
     func handshake() -> (client: IOResult, server: IOResult) {
         var client = IOResult.wantRead
@@ -96,8 +97,8 @@ final class TLSPair {
         sourceLocation: SourceLocation = #_sourceLocation
     ) throws -> TLSPair {
         let pair = try TLSPair(client, server, host: host)
-        let outcome = pair.handshake()
-        try #require(outcome.client == .done(0) && outcome.server == .done(0), "\(outcome)", sourceLocation: sourceLocation)
+        let result = pair.handshake()
+        try #require(result.client == .done(0) && result.server == .done(0), "\(result)", sourceLocation: sourceLocation)
         return pair
     }
 }
@@ -117,10 +118,10 @@ extension TLSSession {
     }
 
     /// Reads once.
-    func read(limit: Int = 1 << 16) -> (outcome: IOResult, bytes: [UInt8]) {
+    func read(limit: Int = 1 << 16) -> (result: IOResult, bytes: [UInt8]) {
         var bytes = [UInt8](repeating: 0, count: limit)
-        let outcome = bytes.withUnsafeMutableBytes { self.read(into: $0) }
-        guard case .done(let count) = outcome else { return (outcome, []) }
-        return (outcome, Array(bytes.prefix(count)))
+        let result = bytes.withUnsafeMutableBytes { self.read(into: $0) }
+        guard case .done(let count) = result else { return (result, []) }
+        return (result, Array(bytes.prefix(count)))
     }
 }

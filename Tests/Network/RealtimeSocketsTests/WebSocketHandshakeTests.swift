@@ -59,7 +59,7 @@ import Testing
             headers: ["Authorization": "Bearer t", "Connection": "close", "Host": "other", "Sec-WebSocket-Version": "8"],
             subprotocols: ["chat.v2", "chat"])
         let sent = try self.make(request).sent
-        let read = requests(sent).requests
+        let read = decodeRequests(sent).requests
         #expect(sent.hasPrefix("GET /app/key?protocol=7 HTTP/1.1\r\nHost: [::1]:6001\r\n"))
         #expect(sent.hasSuffix("\r\n\r\n"))
         #expect(read.count == 1)
@@ -236,7 +236,7 @@ import Testing
         var keys = MaskKeys()
         let request = WebSocketRequest(try Endpoint("ws://a/b"), subprotocols: ["one", "two"])
         var client = try ClientHandshake(request, nonce: keys.bytes(16), output: &output)
-        let asked = try #require(requests([output]).requests.first)
+        let asked = try #require(decodeRequests([output]).requests.first)
         let check = ServerHandshake.check(HTTPRequestHead(method: asked.method, target: asked.target, headers: asked.headers))
         guard case .valid(let offer) = check else {
             Issue.record("the server refused its own client")

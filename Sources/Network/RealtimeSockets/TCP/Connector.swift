@@ -1,12 +1,13 @@
 internal import RealtimeSystem
 internal import RealtimeCore
 
-/// How a stream connects.
+/// Options for connecting a stream.
 package struct ConnectOptions: Sendable {
-    /// For everything until `opened`: the look-up, the connection and the TLS handshake.
+    /// The time limit for the lookup, the connection and the TLS handshake.
     package var timeout: Duration
+    /// The resolver that looks up the host.
     package var resolver: any HostResolver
-    /// Makes the TLS; `nil` stays plain.
+    /// Creates the TLS session, or `nil` for a connection without TLS.
     package var security: StreamSecurityFactory?
 
     package init(
@@ -18,20 +19,24 @@ package struct ConnectOptions: Sendable {
     }
 }
 
-/// Carries out what ``HappyEyeballs`` decides, for one stream.
+/// Connects a stream: performs the actions of ``HappyEyeballs``.
 ///
-/// It lives on the loop's thread, and ends when the stream is open, has failed or was closed.
+/// The owner creates it and calls it on the loop's thread. It ends when the stream is open, has failed or was closed.
 final class ConnectAttempt: TimerClient {
+    private struct State {
+        var stream: SocketStream?
+        var machine: HappyEyeballs
+        var attempts: [Int: AddressAttempt] = [:]
+    }
+
     private let host: String
     private let port: Int
     private let options: ConnectOptions
-    private let loop: EventLoop
     private let deadline: Instant
+    fileprivate let loop: EventLoop
 
-    // `nonisolated(unsafe)`: these belong to the loop's thread.
-    nonisolated(unsafe) private var stream: SocketStream?
-    nonisolated(unsafe) private var machine: HappyEyeballs
-    nonisolated(unsafe) private var tries: [Int: ConnectTry] = [:]
+    // `nonisolated(unsafe)` is safe because only the loop's thread accesses the state, which `LoopBound` asserts.
+    nonisolated(unsafe) private var onLoop: LoopBound<State>
 
     init(_ stream: SocketStream, _ host: String, _ port: Int, _ options: ConnectOptions) {
         let now = stream.loop.now
@@ -39,9 +44,10 @@ final class ConnectAttempt: TimerClient {
         self.port = port
         self.options = options
         self.loop = stream.loop
-        self.stream = stream
         self.deadline = now.advanced(by: options.timeout)
-        self.machine = HappyEyeballs(target: Self.target(host, port), now: now, limit: options.timeout)
+        let machine = HappyEyeballs(target: Self.target(host, port), now: now, limit: options.timeout)
+        self.onLoop = LoopBound(State(stream: stream, machine: machine))
+        self.onLoop.bind()
     }
 
     private static func target(_ host: String, _ port: Int) -> String {
@@ -49,155 +55,160 @@ final class ConnectAttempt: TimerClient {
     }
 
     func start() {
-        self.loop.schedule(self, at: self.machine.nextDeadline)
+        self.loop.schedule(self, at: self.onLoop.value.machine.nextDeadline)
         let loop = self.loop
         guard (1...65535).contains(self.port) else {
-            let error = TransportError(.invalidURL, "There is no port \(self.port): it has to be from 1 to 65535.")
-            return self.carryOut(self.machine.resolved(.failure(error), now: loop.now))
+            let error = TransportError(.invalidURL, "Invalid port \(self.port): the port must be between 1 and 65535.")
+            return self.perform(self.onLoop.value.machine.resolved(.failure(error), now: loop.now))
         }
         self.options.resolver.resolve(self.host, port: self.port) { result in
-            // Address literals are answered at once, and need no second turn.
+            // IP addresses are resolved synchronously, so the connection starts in the same turn of the loop.
             if loop.isOnLoop { return self.resolved(result) }
             loop.execute { self.resolved(result) }
         }
     }
 
     private func resolved(_ result: Result<[SocketAddress], TransportError>) {
-        guard self.stream != nil else { return }
-        self.carryOut(self.machine.resolved(result, now: self.loop.now))
+        guard self.onLoop.value.stream != nil else { return }
+        self.perform(self.onLoop.value.machine.resolved(result, now: self.loop.now))
     }
 
     func timerFired() {
-        guard let stream = self.stream else { return }
+        guard let stream = self.onLoop.value.stream else { return }
         let now = self.loop.now
-        if now >= self.deadline, self.machine.nextDeadline == nil {
+        // The machine has finished, but the stream has not ended this attempt: it is in the TLS handshake.
+        if now >= self.deadline, self.onLoop.value.machine.nextDeadline == nil {
+            let target = Self.target(self.host, self.port)
             return stream.connectFailed(
                 TransportError(
-                    .timedOut,
-                    "\(Self.target(self.host, self.port)) did not finish the TLS handshake within \(self.options.timeout): check that it speaks TLS."
-                ))
+                    .timedOut, "The TLS handshake with \(target) timed out after \(self.options.timeout). Check that the server uses TLS."))
         }
-        self.carryOut(self.machine.timeout(now: now))
+        self.perform(self.onLoop.value.machine.timeout(now: now))
     }
 
-    private func carryOut(_ first: HappyEyeballs.Action) {
+    private func perform(_ first: HappyEyeballs.Action) {
         var action = first
         while true {
             switch action {
             case .none:
-                guard self.stream != nil else { return }
-                return self.loop.schedule(self, at: self.machine.nextDeadline ?? self.deadline)
-            case .giveUp(let error):
-                self.stream?.connectFailed(error)
+                guard self.onLoop.value.stream != nil else { return }
+                return self.loop.schedule(self, at: self.onLoop.value.machine.nextDeadline ?? self.deadline)
+            case .fail(let error):
+                self.onLoop.value.stream?.connectFailed(error)
                 return
             case .connect(let number, let address):
-                switch ConnectTry.begin(self, number, address) {
-                case .success(let new):
-                    self.tries[number] = new
+                switch AddressAttempt.start(self, number, address) {
+                case .success(let attempt):
+                    self.onLoop.value.attempts[number] = attempt
                     action = .none
                 case .failure(let error):
-                    action = self.machine.failed(number, self.explain(error), now: self.loop.now)
+                    action = self.onLoop.value.machine.failed(number, self.transportError(error), now: self.loop.now)
                 }
             }
         }
     }
 
     fileprivate func ended(_ number: Int, _ result: Result<Int32, SystemError>) {
-        self.tries[number] = nil
-        guard let stream = self.stream else {
+        self.onLoop.value.attempts[number] = nil
+        guard let stream = self.onLoop.value.stream else {
             if case .success(let descriptor) = result { SystemSocket.close(descriptor) }
             return
         }
         switch result {
         case .success(let descriptor):
-            guard case .use = self.machine.connected(number) else { return SystemSocket.close(descriptor) }
-            self.closeTries()
+            guard case .use = self.onLoop.value.machine.connected(number) else { return SystemSocket.close(descriptor) }
+            self.closeAttempts()
             self.loop.schedule(self, at: self.deadline)
             stream.connected(descriptor, self.options.security)
         case .failure(let error):
-            self.carryOut(self.machine.failed(number, self.explain(error), now: self.loop.now))
+            self.perform(self.onLoop.value.machine.failed(number, self.transportError(error), now: self.loop.now))
         }
     }
 
-    /// Nothing follows.
+    /// Ends the attempt. It does not call the stream afterwards.
     func end() {
-        self.stream = nil
+        self.onLoop.value.stream = nil
         self.loop.schedule(self, at: nil)
-        self.closeTries()
+        self.closeAttempts()
     }
 
-    private func closeTries() {
-        let tries = self.tries
-        self.tries = [:]
-        for attempt in tries.values { attempt.close() }
+    private func closeAttempts() {
+        let attempts = self.onLoop.value.attempts
+        self.onLoop.value.attempts = [:]
+        for attempt in attempts.values { attempt.close() }
     }
 
-    fileprivate var residence: EventLoop { self.loop }
-
-    private func explain(_ error: SystemError) -> TransportError {
+    private func transportError(_ error: SystemError) -> TransportError {
         let target = Self.target(self.host, self.port)
         switch error.number {
         case ECONNREFUSED:
-            return TransportError(.refused, "Nothing listens at \(target): check that the server runs and that the port is right.")
+            return TransportError(
+                .refused, "\(target) refused the connection. Check that the server is running and that the port is correct.")
         case ENETUNREACH, EHOSTUNREACH, ENETDOWN, EADDRNOTAVAIL, EAFNOSUPPORT:
             return TransportError(
-                .unreachable, "There is no way to \(target) (\(TransportError.words(error.number))): check the network and the address.")
+                .unreachable, "\(target) is unreachable (\(TransportError.words(error.number))). Check the network and the address.")
         case ETIMEDOUT:
-            return TransportError(.timedOut, "\(target) did not answer: check the address, the network and any firewall.")
+            return TransportError(.timedOut, "The connection to \(target) timed out. Check the address, the network and any firewall.")
         case ECONNRESET:
-            return TransportError(.reset, "\(target) cut the connection while it was made: try again, or look at the server's log.")
+            return TransportError(
+                .reset, "\(target) reset the connection while it was being established. Retry, or check the server's log.")
         default:
             return .system(error.number, "connect to \(target)")
         }
     }
 }
 
-/// One socket on its way to one address.
-private final class ConnectTry: PollHandler {
+/// A connection attempt to one address.
+private final class AddressAttempt: PollHandler {
+    private struct State {
+        var attempt: ConnectAttempt?
+        var token: UInt64?
+    }
+
     private let number: Int
     private let descriptor: Int32
 
-    // `nonisolated(unsafe)`: these belong to the loop's thread.
-    nonisolated(unsafe) private var attempt: ConnectAttempt?
-    nonisolated(unsafe) private var token: UInt64?
+    // `nonisolated(unsafe)` is safe because only the loop's thread accesses the state, which `LoopBound` asserts.
+    nonisolated(unsafe) private var onLoop: LoopBound<State>
 
     private init(_ attempt: ConnectAttempt, _ number: Int, _ descriptor: Int32) {
-        self.attempt = attempt
         self.number = number
         self.descriptor = descriptor
+        self.onLoop = LoopBound(State(attempt: attempt))
+        self.onLoop.bind()
     }
 
-    static func begin(_ attempt: ConnectAttempt, _ number: Int, _ address: SocketAddress) -> Result<ConnectTry, SystemError> {
+    static func start(_ attempt: ConnectAttempt, _ number: Int, _ address: SocketAddress) -> Result<AddressAttempt, SystemError> {
         switch SystemSocket.makeSocket(address.systemFamily) {
         case .failure(let error): return .failure(error)
         case .success(let descriptor):
             SystemSocket.setNoDelay(descriptor)
             let failed = address.withPointer { connect(descriptor, $0, $1) } != 0
-            // Even one that is through at once is reported as writable, so there is one way only.
+            // A connection that is established immediately is reported as writable too, so all end in `ready`.
             if failed, errno != EINPROGRESS, errno != EINTR {
                 let error = SystemError.last
                 SystemSocket.close(descriptor)
                 return .failure(error)
             }
-            let new = ConnectTry(attempt, number, descriptor)
-            let token = attempt.residence.register(new)
-            guard attempt.residence.poll(descriptor, token, from: [], to: .write) else {
+            let new = AddressAttempt(attempt, number, descriptor)
+            let token = attempt.loop.register(new)
+            guard attempt.loop.poll(descriptor, token, from: [], to: .write) else {
                 let error = SystemError.last
-                attempt.residence.deregister(token)
+                attempt.loop.deregister(token)
                 SystemSocket.close(descriptor)
                 return .failure(error)
             }
-            new.token = token
+            new.onLoop.value.token = token
             return .success(new)
         }
     }
 
     func ready(_ readiness: Readiness) {
-        guard let attempt = self.leave() else { return }
+        guard let attempt = self.deregister() else { return }
         let error = SystemSocket.pendingError(self.descriptor)
-        // To a free port of its own machine, a socket may connect to itself.
-        let isOwnEcho = error == 0 && SocketAddress(localOf: self.descriptor) == SocketAddress(peerOf: self.descriptor)
-        guard error == 0, !isOwnEcho else {
+        // With a simultaneous open, a socket can connect to itself if its target is an unused ephemeral port of the same host.
+        let isConnectedToItself = error == 0 && SocketAddress(localOf: self.descriptor) == SocketAddress(peerOf: self.descriptor)
+        guard error == 0, !isConnectedToItself else {
             SystemSocket.close(self.descriptor)
             return attempt.ended(self.number, .failure(SystemError(error == 0 ? ECONNREFUSED : error)))
         }
@@ -205,19 +216,18 @@ private final class ConnectTry: PollHandler {
     }
 
     func close() {
-        guard self.leave() != nil else { return }
+        guard self.deregister() != nil else { return }
         SystemSocket.close(self.descriptor)
     }
 
-    /// The stream has a place of its own, and is told.
+    /// Closes the socket. The stream is registered separately and fails the attempt.
     func loopDidShutDown() { self.close() }
 
-    private func leave() -> ConnectAttempt? {
-        guard let attempt = self.attempt, let token = self.token else { return nil }
-        self.attempt = nil
-        self.token = nil
-        _ = attempt.residence.poll(self.descriptor, token, from: .write, to: [])
-        attempt.residence.deregister(token)
+    private func deregister() -> ConnectAttempt? {
+        guard let attempt = self.onLoop.value.attempt, let token = self.onLoop.value.token else { return nil }
+        self.onLoop.value = State()
+        _ = attempt.loop.poll(self.descriptor, token, from: .write, to: [])
+        attempt.loop.deregister(token)
         return attempt
     }
 }

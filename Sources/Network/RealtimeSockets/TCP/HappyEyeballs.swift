@@ -1,28 +1,27 @@
 package import RealtimeCore
 
-/// Which address to try when: both families raced, as in RFC 8305.
+/// The order and timing of connection attempts to the addresses of a host (Happy Eyeballs, RFC 8305).
 ///
-/// A value without sockets. The one who runs it carries out what its calls return, and calls ``timeout(now:)`` at
-/// ``nextDeadline``.
+/// This is a state machine without I/O. Its owner performs the returned actions, and calls ``timeout(now:)`` at ``nextDeadline``.
 package struct HappyEyeballs: Sendable {
     package enum Action: Equatable, Sendable {
-        /// Begin to connect; the number names this try.
+        /// Start a connection attempt with this number.
         case connect(Int, SocketAddress)
-        /// Nothing is left to try, or the time is up: stop every try.
-        case giveUp(TransportError)
+        /// All attempts have failed or the time limit has expired: stop the remaining attempts.
+        case fail(TransportError)
         case none
     }
 
     package enum ConnectedAction: Sendable {
-        /// Stop every other try.
+        /// Use the connection and stop the other attempts.
         case use
-        /// It comes too late: close it.
+        /// Close the connection: another one is used, or the machine has failed.
         case discard
     }
 
     private enum State: Sendable {
         case resolving
-        case connecting(nextTry: Instant)
+        case connecting(nextAttempt: Instant)
         case ended
     }
 
@@ -32,14 +31,17 @@ package struct HappyEyeballs: Sendable {
     private let delay: Duration
     private var state = State.resolving
     private var addresses: [SocketAddress] = []
-    private var tried = 0
+    private var started = 0
     private var running = 0
     private var error: TransportError?
 
+    /// Creates a machine that waits for the result of the lookup.
+    ///
     /// - Parameters:
-    ///   - target: host and port, for messages.
-    ///   - limit: for everything, from the look-up on.
-    ///   - delay: what the next address waits for the one before it; 250 ms is what section 5 recommends.
+    ///   - target: The host and port, for error messages.
+    ///   - now: The current time.
+    ///   - limit: The time limit for the lookup and all attempts.
+    ///   - delay: The delay between attempts. The default is 250 ms, as recommended by RFC 8305 section 5.
     package init(target: String, now: Instant, limit: Duration, delay: Duration = .milliseconds(250)) {
         self.target = target
         self.limit = limit
@@ -47,76 +49,81 @@ package struct HappyEyeballs: Sendable {
         self.delay = delay
     }
 
+    /// The time at which to call ``timeout(now:)``, or `nil` if the machine has finished.
     package var nextDeadline: Instant? {
         switch self.state {
         case .resolving: self.deadline
-        case .connecting(let nextTry): self.tried < self.addresses.count ? min(nextTry, self.deadline) : self.deadline
+        case .connecting(let nextAttempt): self.started < self.addresses.count ? min(nextAttempt, self.deadline) : self.deadline
         case .ended: nil
         }
     }
 
+    /// Handles the result of the lookup.
     package mutating func resolved(_ result: Result<[SocketAddress], TransportError>, now: Instant) -> Action {
         guard case .resolving = self.state else { return .none }
         switch result {
         case .success(let addresses):
             self.addresses = Self.ordered(addresses)
             self.error = .noAddress(self.target)
-            return self.tryNext(now)
+            return self.startNext(now)
         case .failure(let error):
             self.state = .ended
-            return .giveUp(error)
+            return .fail(error)
         }
     }
 
-    /// A try has failed: the next one does not wait.
+    /// Handles a failed attempt. The next one starts immediately.
     package mutating func failed(_ number: Int, _ error: TransportError, now: Instant) -> Action {
         guard case .connecting = self.state else { return .none }
         self.running -= 1
-        if self.tried == 1 || Self.weight(error) > Self.weight(self.error) { self.error = error }
-        return self.tryNext(now)
+        if self.started == 1 || Self.precedence(error) > Self.precedence(self.error) { self.error = error }
+        return self.startNext(now)
     }
 
-    /// A try has succeeded.
+    /// Handles a successful attempt.
     package mutating func connected(_ number: Int) -> ConnectedAction {
         guard case .connecting = self.state else { return .discard }
         self.state = .ended
         return .use
     }
 
+    /// Handles a deadline.
     package mutating func timeout(now: Instant) -> Action {
         switch self.state {
         case .ended:
             return .none
         case .resolving where now >= self.deadline:
             self.state = .ended
-            return .giveUp(
+            return .fail(
                 TransportError(
-                    .timedOut, "Looking up \(self.target) took longer than \(self.limit): check the network and its name server."))
+                    .timedOut, "The lookup of \(self.target) timed out after \(self.limit). Check the network and its name server."))
         case .connecting where now >= self.deadline:
             self.state = .ended
-            return .giveUp(
+            return .fail(
                 TransportError(
-                    .timedOut, "\(self.target) did not answer within \(self.limit): check the address, the network and any firewall."))
-        case .connecting(let nextTry) where now >= nextTry && self.tried < self.addresses.count:
-            return self.tryNext(now)
+                    .timedOut,
+                    "The connection to \(self.target) timed out after \(self.limit). Check the address, the network and any firewall."))
+        case .connecting(let nextAttempt) where now >= nextAttempt && self.started < self.addresses.count:
+            return self.startNext(now)
         case .resolving, .connecting:
             return .none
         }
     }
 
-    private mutating func tryNext(_ now: Instant) -> Action {
-        guard self.tried < self.addresses.count else {
+    private mutating func startNext(_ now: Instant) -> Action {
+        guard self.started < self.addresses.count else {
             guard self.running == 0 else { return .none }
             self.state = .ended
-            return .giveUp(self.error ?? .noAddress(self.target))
+            return .fail(self.error ?? .noAddress(self.target))
         }
-        self.state = .connecting(nextTry: now.advanced(by: self.delay))
+        self.state = .connecting(nextAttempt: now.advanced(by: self.delay))
         self.running += 1
-        defer { self.tried += 1 }
-        return .connect(self.tried, self.addresses[self.tried])
+        defer { self.started += 1 }
+        return .connect(self.started, self.addresses[self.started])
     }
 
-    /// IPv6 first and then in turn; within a family in the resolver's order (section 4).
+    /// Orders addresses so that the families alternate, starting with IPv6. Within a family, the order of the resolver is kept (RFC 8305
+    /// section 4).
     static func ordered(_ addresses: [SocketAddress]) -> [SocketAddress] {
         let (first, second) = (addresses.filter { $0.family == .v6 }, addresses.filter { $0.family == .v4 })
         return (0..<max(first.count, second.count)).flatMap { index in
@@ -124,8 +131,8 @@ package struct HappyEyeballs: Sendable {
         }
     }
 
-    /// Which of several failures says most about the service: somebody answered, nobody did, there was no way.
-    private static func weight(_ error: TransportError?) -> Int {
+    /// The precedence among the errors of several attempts: first a response of the host, then a timeout, then an unreachable host.
+    private static func precedence(_ error: TransportError?) -> Int {
         switch error?.code {
         case .refused, .reset: 3
         case .timedOut: 2

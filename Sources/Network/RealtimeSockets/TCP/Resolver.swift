@@ -1,48 +1,62 @@
 import RealtimeSystem
 package import RealtimeCore
 
-/// Finds the addresses of a host.
+/// A type that finds the addresses of a host.
 package protocol HostResolver: Sendable {
-    /// Calls `answer` once, from any thread, now or later. An answer nobody waits for any more does no harm.
-    func resolve(_ host: String, port: Int, _ answer: @escaping @Sendable (Result<[SocketAddress], TransportError>) -> Void)
+    /// Looks up the addresses of a host.
+    ///
+    /// - Parameters:
+    ///   - host: The host name or IP address.
+    ///   - port: The port of the resulting addresses.
+    ///   - completion: A closure that is called once, on any thread, before or after this method returns. It must accept a result
+    ///     that is no longer needed.
+    func resolve(_ host: String, port: Int, _ completion: @escaping @Sendable (Result<[SocketAddress], TransportError>) -> Void)
 }
 
-/// The system's own look-up. It blocks, and nobody can end it early, so each host that is looked for has a thread of
-/// its own for as long as that takes; those who ask for the same one meanwhile share it.
+/// The system's resolver.
+///
+/// Its lookups block and cannot be cancelled, so each one runs on a thread of its own. Concurrent lookups of the same host share a
+/// thread.
 package final class SystemResolver: HostResolver {
     package static let shared = SystemResolver()
 
-    private struct Question: Hashable, Sendable {
+    private struct Query: Hashable, Sendable {
         var host: String
         var port: Int
     }
 
-    private typealias Answer = @Sendable (Result<[SocketAddress], TransportError>) -> Void
+    private typealias Completion = @Sendable (Result<[SocketAddress], TransportError>) -> Void
 
-    private let waiting = Lock<[Question: [Answer]]>([:])
+    private let pending = Lock<[Query: [Completion]]>([:])
 
-    package func resolve(_ host: String, port: Int, _ answer: @escaping @Sendable (Result<[SocketAddress], TransportError>) -> Void) {
-        if let address = SocketAddress(host, port: port) { return answer(.success([address])) }
-        let question = Question(host: host, port: port)
-        let isFirst = self.waiting.withLock { waiting -> Bool in
-            waiting[question, default: []].append(answer)
-            return waiting[question]?.count == 1
+    package func resolve(_ host: String, port: Int, _ completion: @escaping @Sendable (Result<[SocketAddress], TransportError>) -> Void) {
+        if let address = SocketAddress(host, port: port) { return completion(.success([address])) }
+        let query = Query(host: host, port: port)
+        let isFirst = self.pending.withLock { pending -> Bool in
+            pending[query, default: []].append(completion)
+            return pending[query]?.count == 1
         }
         guard isFirst else { return }
         let thread = PosixThread("realtime-dns") {
-            self.answer(question, Self.lookUp(host, port, isNumeric: false))
+            self.complete(query, Self.lookUp(host, port, isNumeric: false))
         }
-        guard let thread else { return self.answer(question, .failure(.system(EAGAIN, "start a thread to look up \(host)"))) }
+        guard let thread else { return self.complete(query, .failure(.system(EAGAIN, "start a thread to look up \(host)"))) }
         thread.detach()
     }
 
-    private func answer(_ question: Question, _ result: Result<[SocketAddress], TransportError>) {
-        let answers = self.waiting.withLock { $0.removeValue(forKey: question) }
-        for answer in answers ?? [] { answer(result) }
+    private func complete(_ query: Query, _ result: Result<[SocketAddress], TransportError>) {
+        let completions = self.pending.withLock { $0.removeValue(forKey: query) }
+        for completion in completions ?? [] { completion(result) }
     }
 
+    /// Looks up a host, and blocks until the result is available.
+    ///
+    /// - Parameters:
+    ///   - host: The host name or IP address.
+    ///   - port: The port of the resulting addresses.
+    ///   - isNumeric: Whether to accept IP addresses only, which does not block.
     static func lookUp(_ host: String, _ port: Int, isNumeric: Bool) -> Result<[SocketAddress], TransportError> {
-        // The C library would look for the part before it.
+        // The C library would look up only the part before a zero byte.
         guard !host.utf8.contains(0), !host.isEmpty else { return .failure(.noAddress(host)) }
         var hints = addrinfo()
         hints.ai_socktype = SystemSocket.stream
@@ -65,13 +79,15 @@ package final class SystemResolver: HostResolver {
 
 extension TransportError {
     static func noAddress(_ host: String) -> TransportError {
-        TransportError(.nameNotFound, "The host \(host.isEmpty ? "name is empty" : "\(host) has no address"): check how it is spelled.")
+        TransportError(
+            .nameNotFound,
+            host.isEmpty ? "Invalid URL: missing host." : "The host \(host) was not found. Check the spelling of the name.")
     }
 
     fileprivate static func lookUp(_ host: String, _ code: Int32, _ number: Int32) -> TransportError {
         switch code {
         case EAI_AGAIN:
-            TransportError(.nameNotFound, "No name server answered when \(host) was looked up: check the network, and try again.")
+            TransportError(.nameNotFound, "The host \(host) could not be looked up: no name server responded. Check the network and retry.")
         case EAI_SYSTEM:
             .system(number, "look up \(host)")
         case EAI_MEMORY:

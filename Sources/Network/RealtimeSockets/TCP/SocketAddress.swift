@@ -5,19 +5,20 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
     package enum Family: Hashable, Sendable { case v4, v6 }
 
     package let family: Family
-    /// 4 or 16 bytes, as they go over the wire.
+    /// The 4 or 16 bytes of the address in network order.
     private let high: UInt64
     private let low: UInt64
     private let scope: UInt32
     package var port: Int
 
-    /// An address written in digits; `nil` for a name.
+    /// Creates an address from its numeric form, or `nil` if the text is not an IP address.
     package init?(_ text: String, port: Int) {
         let result = SystemResolver.lookUp(text, port, isNumeric: true)
         guard case .success(let addresses) = result, let first = addresses.first else { return nil }
         self = first
     }
 
+    /// Creates an address from the system's structure, or `nil` for another address family.
     init?(_ address: UnsafePointer<sockaddr>) {
         switch Int32(address.pointee.sa_family) {
         case AF_INET:
@@ -41,27 +42,28 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// Where the descriptor's peer is.
+    /// The address of a socket's peer, or `nil` if it has none.
     init?(peerOf descriptor: Int32) {
         self.init(descriptor, getpeername)
     }
 
-    /// What the descriptor is bound to.
+    /// The address to which a socket is bound, or `nil` if there is none.
     init?(localOf descriptor: Int32) {
         self.init(descriptor, getsockname)
     }
 
-    private init?(_ descriptor: Int32, _ ask: (Int32, UnsafeMutablePointer<sockaddr>, UnsafeMutablePointer<socklen_t>) -> Int32) {
+    private init?(_ descriptor: Int32, _ query: (Int32, UnsafeMutablePointer<sockaddr>, UnsafeMutablePointer<socklen_t>) -> Int32) {
         var storage = sockaddr_storage()
         var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
         let address = withUnsafeMutableBytes(of: &storage) { bytes -> SocketAddress? in
             let pointer = bytes.baseAddress!.assumingMemoryBound(to: sockaddr.self)
-            return ask(descriptor, pointer, &length) == 0 ? SocketAddress(pointer) : nil
+            return query(descriptor, pointer, &length) == 0 ? SocketAddress(pointer) : nil
         }
         guard let address else { return nil }
         self = address
     }
 
+    /// Calls `body` with the system's structure for the address, and its size.
     func withPointer<Result>(_ body: (UnsafePointer<sockaddr>, socklen_t) -> Result) -> Result {
         switch self.family {
         case .v4:
@@ -95,7 +97,7 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
 
     var systemFamily: Int32 { self.family == .v4 ? AF_INET : AF_INET6 }
 
-    /// The address in digits.
+    /// The IP address in its numeric form.
     package var host: String {
         self.withPointer { address, length in
             withUnsafeTemporaryAllocation(of: CChar.self, capacity: Int(NI_MAXHOST)) { text in
@@ -106,7 +108,7 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// As in a URL.
+    /// The address and port in the form used in URLs.
     package var description: String {
         self.family == .v4 ? "\(self.host):\(self.port)" : "[\(self.host)]:\(self.port)"
     }

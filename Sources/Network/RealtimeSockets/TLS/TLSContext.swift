@@ -125,7 +125,7 @@ package final class TLSContext: @unchecked Sendable {
         case .none: self.systemRootsAreMissing = true
         }
         self.openSSL.clearErrors()
-        }
+    }
 
     private func trust(_ roots: [PEM]) throws(TransportError) {
         let functions = self.openSSL.functions

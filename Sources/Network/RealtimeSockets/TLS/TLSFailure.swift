@@ -54,9 +54,9 @@ private func clientHint(_ reason: UInt, _ configuration: TLSConfiguration) -> St
     case Reason.unrecognizedNameAlert:
         return "the server does not recognize the host name"
     case Reason.certificateRequiredAlert:
-            return certificateRequired
-        case Reason.badCertificateAlert, Reason.certificateExpiredAlert, Reason.certificateUnknownAlert, Reason.unknownAuthorityAlert:
-            return configuration.identity == nil ? certificateRequired : "the server rejected the client certificate"
+        return certificateRequired
+    case Reason.badCertificateAlert, Reason.certificateExpiredAlert, Reason.certificateUnknownAlert, Reason.unknownAuthorityAlert:
+        return configuration.identity == nil ? certificateRequired : "the server rejected the client certificate"
     default:
         return nil
     }

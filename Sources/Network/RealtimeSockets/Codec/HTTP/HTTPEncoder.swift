@@ -45,7 +45,8 @@ package enum HTTPEncoder {
     /// - Throws: `TransportError` if the head contains invalid characters or a `Transfer-Encoding` field.
     package static func append(_ request: HTTPRequest, to output: inout [UInt8]) throws(TransportError) {
         guard request.headers["Transfer-Encoding"] == nil else {
-            throw TransportError(.unsupported, "Transfer-Encoding is not supported in requests. Remove the field; the body has a Content-Length.")
+            throw TransportError(
+                .unsupported, "Transfer-Encoding is not supported in requests. Remove the field; the body has a Content-Length.")
         }
         var headers = HTTPHeaders()
         headers.add("Host", request.endpoint.authority)

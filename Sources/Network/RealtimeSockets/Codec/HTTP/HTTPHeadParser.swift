@@ -149,7 +149,9 @@ extension HTTPHeadParser {
         guard text.count == 8, text.starts(with: "HTTP/".utf8), text[text.startIndex + 6] == UInt8(ascii: "."),
             let major = text.dropFirst(5).first, let minor = text.last, HTTPCharacters.isDigit(major), HTTPCharacters.isDigit(minor)
         else { throw .malformed("The peer does not use HTTP.") }
-        guard major == UInt8(ascii: "1") else { throw .malformed("The peer uses an unsupported version of HTTP; expected 1.1.", status: 505) }
+        guard major == UInt8(ascii: "1") else {
+            throw .malformed("The peer uses an unsupported version of HTTP; expected 1.1.", status: 505)
+        }
         return Int(minor - 0x30)
     }
 }
