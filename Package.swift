@@ -116,7 +116,7 @@ let fuzzers: [Target] = [
     fuzzer("ChunkedBody", ["RealtimeSockets", "RealtimeCore"]),
     fuzzer("WebSocketFrames", ["RealtimeSockets", "RealtimeCore"]),
     fuzzer("PusherFrames", ["PusherWire", "RealtimeCore", "RealtimeJSON"]),
-    fuzzer("PusherSession", ["PusherChannels", "PusherServer", "RealtimeCore", "RealtimeJSON", "RealtimeTesting"]),
+    fuzzer("PusherSession", ["PusherChannels", "PusherServer", "RealtimeCore", "RealtimeJSON", "RealtimeSystem", "RealtimeTesting"]),
 ]
 
 func onApple(_ name: String) -> Target.Dependency {

@@ -1,16 +1,16 @@
 import RealtimeCore
 import RealtimeSockets
 
-/// What came out, in a form that does not depend on how the bytes were cut.
-struct Outcome: Equatable {
-    var words: [String] = []
+/// The decoded messages, in a form that does not depend on how the input is split.
+struct DecodedMessages: Equatable {
+    var parts: [String] = []
     var body: [UInt8] = []
     var error: TransportError?
 }
 
-func readRequests(_ pieces: [UnsafeRawBufferPointer]) -> Outcome {
+func decodeRequests(_ pieces: [UnsafeRawBufferPointer]) -> DecodedMessages {
     var decoder = HTTPRequestDecoder(limits: HTTPLimits(lineBytes: 64, headBytes: 256, fields: 8, chunkLineBytes: 16), bodyLimit: 64)
-    var outcome = Outcome()
+    var result = DecodedMessages()
     do throws(TransportError) {
         for piece in pieces {
             var input = piece
@@ -18,26 +18,26 @@ func readRequests(_ pieces: [UnsafeRawBufferPointer]) -> Outcome {
                 switch try decoder.next(&input) {
                 case .needsMore: break reading
                 case .head(let request):
-                    outcome.words.append("\(request.head.method) \(request.head.target) \(request.keepsAlive) \(request.expectsContinue)")
-                    for field in request.head.headers { outcome.words.append("\(field.name)=\(field.value)") }
-                case .body(let bytes): outcome.body += bytes
-                case .end: outcome.words.append("end")
+                    result.parts.append("\(request.head.method) \(request.head.target) \(request.keepsAlive) \(request.expectsContinue)")
+                    for field in request.head.headers { result.parts.append("\(field.name)=\(field.value)") }
+                case .body(let bytes): result.body += bytes
+                case .end: result.parts.append("end")
                 }
             }
         }
         try decoder.endOfStream()
     } catch {
-        outcome.error = error
-        // How much of a body came before the error depends on the pieces.
-        outcome.body = []
+        result.error = error
+        // How much of a body is decoded before the error depends on the pieces.
+        result.body = []
     }
-    return outcome
+    return result
 }
 
-func readResponse(_ pieces: [UnsafeRawBufferPointer], method: String) -> Outcome {
+func decodeResponse(_ pieces: [UnsafeRawBufferPointer], method: String) -> DecodedMessages {
     var decoder = HTTPResponseDecoder(
         method: method, limits: HTTPLimits(lineBytes: 64, headBytes: 256, fields: 8, chunkLineBytes: 16, informational: 2))
-    var outcome = Outcome()
+    var result = DecodedMessages()
     do throws(TransportError) {
         for piece in pieces {
             var input = piece
@@ -45,35 +45,36 @@ func readResponse(_ pieces: [UnsafeRawBufferPointer], method: String) -> Outcome
                 switch try decoder.next(&input) {
                 case .needsMore, .end, .switchedProtocol: break reading
                 case .head(let head):
-                    outcome.words.append("\(head.status) \(head.reason)")
-                    for field in head.headers { outcome.words.append("\(field.name)=\(field.value)") }
-                case .body(let bytes): outcome.body += bytes
+                    result.parts.append("\(head.status) \(head.reason)")
+                    for field in head.headers { result.parts.append("\(field.name)=\(field.value)") }
+                case .body(let bytes): result.body += bytes
                 }
             }
         }
         try decoder.endOfStream()
     } catch {
-        outcome.error = error
-        outcome.body = []
+        result.error = error
+        result.body = []
     }
-    return outcome
+    return result
 }
 
-/// The first byte says where to cut. Whole, cut once and byte by byte have to come to the same.
+/// Decodes requests and responses as a whole, in two pieces and byte by byte, with the same result. The first byte of the input is the
+/// position of the split.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func fuzz(_ start: UnsafePointer<UInt8>, _ count: Int) -> CInt {
     guard count > 0 else { return 0 }
     let bytes = UnsafeRawBufferPointer(start: start + 1, count: count - 1)
-    let cut = bytes.isEmpty ? 0 : Int(start[0]) % bytes.count
-    let halves = [UnsafeRawBufferPointer(rebasing: bytes[..<cut]), UnsafeRawBufferPointer(rebasing: bytes[cut...])]
+    let split = bytes.isEmpty ? 0 : Int(start[0]) % bytes.count
+    let halves = [UnsafeRawBufferPointer(rebasing: bytes[..<split]), UnsafeRawBufferPointer(rebasing: bytes[split...])]
     let single = bytes.indices.map { UnsafeRawBufferPointer(rebasing: bytes[$0...$0]) }
-    let request = readRequests([bytes])
-    precondition(readRequests(halves) == request)
-    precondition(readRequests(single) == request)
+    let request = decodeRequests([bytes])
+    precondition(decodeRequests(halves) == request)
+    precondition(decodeRequests(single) == request)
     for method in ["GET", "HEAD"] {
-        let response = readResponse([bytes], method: method)
-        precondition(readResponse(halves, method: method) == response)
-        precondition(readResponse(single, method: method) == response)
+        let response = decodeResponse([bytes], method: method)
+        precondition(decodeResponse(halves, method: method) == response)
+        precondition(decodeResponse(single, method: method) == response)
     }
     return 0
 }

@@ -73,7 +73,7 @@ struct TCPConnectorTests {
         let stream = SocketStream(loop: loop, events: recorder)
         stream.connect(to: "many.test", port: listener.address.port, ConnectOptions(timeout: .seconds(600), resolver: resolver))
         await resolver.lookupStarted()
-        // There is no listener at the first two addresses. The attempts alternate between the families.
+        // The listener accepts only at the last address. The attempts alternate between the families.
         let port = listener.address.port
         let addresses = ["::1", "127.0.0.2", "127.0.0.1"].compactMap { SocketAddress($0, port: port) }
         resolver.complete("many.test", .success(addresses))

@@ -9,11 +9,11 @@ struct NodeDecoder: Decoder, SingleValueDecodingContainer {
     var userInfo: [CodingUserInfoKey: Any] { self.document.settings.userInfo }
 
     func container<Key: CodingKey>(keyedBy type: Key.Type) throws -> KeyedDecodingContainer<Key> {
-        KeyedDecodingContainer(try NodeKeyedContainer<Key>(self))
+        KeyedDecodingContainer(try NodeKeyedDecodingContainer<Key>(self))
     }
 
     func unkeyedContainer() throws -> any UnkeyedDecodingContainer {
-        try NodeUnkeyedContainer(self.document, self.index)
+        try NodeUnkeyedDecodingContainer(self.document, self.index)
     }
 
     func singleValueContainer() throws -> any SingleValueDecodingContainer { self }
@@ -34,4 +34,264 @@ struct NodeDecoder: Decoder, SingleValueDecodingContainer {
     func decode(_ type: UInt32.Type) throws -> UInt32 { try self.document.integer(type, at: self.index) }
     func decode(_ type: UInt64.Type) throws -> UInt64 { try self.document.integer(type, at: self.index) }
     func decode<Value: Decodable>(_ type: Value.Type) throws -> Value { try self.document.value(type, at: self.index) }
+}
+
+/// The decoding container for the members of an object.
+struct NodeKeyedDecodingContainer<Key: CodingKey>: KeyedDecodingContainerProtocol {
+    private let document: JSONDocument
+    private let index: Int
+    /// The indexes of the values by name, for large objects and converted names.
+    ///
+    /// Small objects are searched for each key, which is faster than building a table. If a name is repeated, both find the last value.
+    private let indexes: [String: Int]?
+
+    init(_ decoder: NodeDecoder) throws {
+        let document = decoder.document
+        let node = document.nodes[decoder.index]
+        guard node.kind == .object else { throw document.mismatch([String: Any].self, at: decoder.index) }
+        self.document = document
+        self.index = decoder.index
+        let convertsKeys = document.settings.keys != .useDefaultKeys && !decoder.keepsKeys
+        self.indexes = node.length > 16 || convertsKeys ? Self.indexes(document, decoder.index, convertsKeys: convertsKeys) : nil
+    }
+
+    private static func indexes(_ document: JSONDocument, _ index: Int, convertsKeys: Bool) -> [String: Int] {
+        let node = document.nodes[index]
+        var indexes: [String: Int] = [:]
+        indexes.reserveCapacity(Int(node.length))
+        var child = index + 1
+        while child < Int(node.end) {
+            indexes[convertsKeys ? document.key(at: child) : document.rawKey(at: child)] = child + 1
+            child = Int(document.nodes[child + 1].end)
+        }
+        return indexes
+    }
+
+    private func find(_ key: Key) -> Int? {
+        var name = key.stringValue
+        if let indexes = self.indexes { return indexes[name] }
+        return name.withUTF8 { name in self.document.find(name, in: self.index) }
+    }
+
+    @inline(__always)
+    private func index(of key: Key) throws -> Int {
+        if let index = self.find(key) { return index }
+        let context = self.document.context("The object has no member \"\(key.stringValue)\".", at: self.index)
+        throw DecodingError.keyNotFound(key, context)
+    }
+
+    var codingPath: [any CodingKey] { self.document.path(to: self.index) }
+
+    var allKeys: [Key] {
+        if let indexes = self.indexes { return indexes.sorted { $0.value < $1.value }.compactMap { Key(stringValue: $0.key) } }
+        var names: [String] = []
+        let node = self.document.nodes[self.index]
+        var child = self.index + 1
+        while child < Int(node.end) {
+            let name = self.document.rawKey(at: child)
+            if !names.contains(name) { names.append(name) }
+            child = Int(self.document.nodes[child + 1].end)
+        }
+        return names.compactMap { Key(stringValue: $0) }
+    }
+
+    func contains(_ key: Key) -> Bool { self.find(key) != nil }
+    func decodeNil(forKey key: Key) throws -> Bool { self.document.isNull(at: try self.index(of: key)) }
+    func decode(_ type: Bool.Type, forKey key: Key) throws -> Bool { try self.document.bool(at: self.index(of: key)) }
+    func decode(_ type: String.Type, forKey key: Key) throws -> String { try self.document.string(at: self.index(of: key)) }
+    func decode(_ type: Double.Type, forKey key: Key) throws -> Double { try self.document.double(at: self.index(of: key)) }
+    func decode(_ type: Float.Type, forKey key: Key) throws -> Float { try self.document.float(at: self.index(of: key)) }
+    func decode(_ type: Int.Type, forKey key: Key) throws -> Int { try self.document.integer(type, at: self.index(of: key)) }
+    func decode(_ type: Int8.Type, forKey key: Key) throws -> Int8 { try self.document.integer(type, at: self.index(of: key)) }
+    func decode(_ type: Int16.Type, forKey key: Key) throws -> Int16 { try self.document.integer(type, at: self.index(of: key)) }
+    func decode(_ type: Int32.Type, forKey key: Key) throws -> Int32 { try self.document.integer(type, at: self.index(of: key)) }
+    func decode(_ type: Int64.Type, forKey key: Key) throws -> Int64 { try self.document.integer(type, at: self.index(of: key)) }
+    func decode(_ type: UInt.Type, forKey key: Key) throws -> UInt { try self.document.integer(type, at: self.index(of: key)) }
+    func decode(_ type: UInt8.Type, forKey key: Key) throws -> UInt8 { try self.document.integer(type, at: self.index(of: key)) }
+    func decode(_ type: UInt16.Type, forKey key: Key) throws -> UInt16 { try self.document.integer(type, at: self.index(of: key)) }
+    func decode(_ type: UInt32.Type, forKey key: Key) throws -> UInt32 { try self.document.integer(type, at: self.index(of: key)) }
+    func decode(_ type: UInt64.Type, forKey key: Key) throws -> UInt64 { try self.document.integer(type, at: self.index(of: key)) }
+    func decode<Value: Decodable>(_ type: Value.Type, forKey key: Key) throws -> Value {
+        try self.document.value(type, at: self.index(of: key))
+    }
+
+    /// The index of a value that is neither missing nor `null`.
+    ///
+    /// The default implementations of `decodeIfPresent` would search the object three times.
+    @inline(__always)
+    private func present(_ key: Key) -> Int? {
+        guard let index = self.find(key), !self.document.isNull(at: index) else { return nil }
+        return index
+    }
+
+    func decodeIfPresent(_ type: Bool.Type, forKey key: Key) throws -> Bool? {
+        try self.present(key).map { try self.document.bool(at: $0) }
+    }
+    func decodeIfPresent(_ type: String.Type, forKey key: Key) throws -> String? {
+        try self.present(key).map { try self.document.string(at: $0) }
+    }
+    func decodeIfPresent(_ type: Double.Type, forKey key: Key) throws -> Double? {
+        try self.present(key).map { try self.document.double(at: $0) }
+    }
+    func decodeIfPresent(_ type: Float.Type, forKey key: Key) throws -> Float? {
+        try self.present(key).map { try self.document.float(at: $0) }
+    }
+    func decodeIfPresent(_ type: Int.Type, forKey key: Key) throws -> Int? {
+        try self.present(key).map { try self.document.integer(type, at: $0) }
+    }
+    func decodeIfPresent(_ type: Int8.Type, forKey key: Key) throws -> Int8? {
+        try self.present(key).map { try self.document.integer(type, at: $0) }
+    }
+    func decodeIfPresent(_ type: Int16.Type, forKey key: Key) throws -> Int16? {
+        try self.present(key).map { try self.document.integer(type, at: $0) }
+    }
+    func decodeIfPresent(_ type: Int32.Type, forKey key: Key) throws -> Int32? {
+        try self.present(key).map { try self.document.integer(type, at: $0) }
+    }
+    func decodeIfPresent(_ type: Int64.Type, forKey key: Key) throws -> Int64? {
+        try self.present(key).map { try self.document.integer(type, at: $0) }
+    }
+    func decodeIfPresent(_ type: UInt.Type, forKey key: Key) throws -> UInt? {
+        try self.present(key).map { try self.document.integer(type, at: $0) }
+    }
+    func decodeIfPresent(_ type: UInt8.Type, forKey key: Key) throws -> UInt8? {
+        try self.present(key).map { try self.document.integer(type, at: $0) }
+    }
+    func decodeIfPresent(_ type: UInt16.Type, forKey key: Key) throws -> UInt16? {
+        try self.present(key).map { try self.document.integer(type, at: $0) }
+    }
+    func decodeIfPresent(_ type: UInt32.Type, forKey key: Key) throws -> UInt32? {
+        try self.present(key).map { try self.document.integer(type, at: $0) }
+    }
+    func decodeIfPresent(_ type: UInt64.Type, forKey key: Key) throws -> UInt64? {
+        try self.present(key).map { try self.document.integer(type, at: $0) }
+    }
+    func decodeIfPresent<Value: Decodable>(_ type: Value.Type, forKey key: Key) throws -> Value? {
+        try self.present(key).map { try self.document.value(type, at: $0) }
+    }
+
+    func nestedContainer<Nested: CodingKey>(keyedBy type: Nested.Type, forKey key: Key) throws -> KeyedDecodingContainer<Nested> {
+        try NodeDecoder(document: self.document, index: self.index(of: key)).container(keyedBy: type)
+    }
+
+    func nestedUnkeyedContainer(forKey key: Key) throws -> any UnkeyedDecodingContainer {
+        try NodeUnkeyedDecodingContainer(self.document, self.index(of: key))
+    }
+
+    func superDecoder() throws -> any Decoder {
+        let index = self.indexes.map { $0["super"] } ?? self.document.find("super", in: self.index)
+        return self.decoder(at: index, ValueKey.super)
+    }
+
+    func superDecoder(forKey key: Key) throws -> any Decoder {
+        self.decoder(at: self.find(key), key)
+    }
+
+    /// Returns a decoder for a member, or for `null` if the object does not have it.
+    private func decoder(at index: Int?, _ key: any CodingKey) -> any Decoder {
+        if let index { return NodeDecoder(document: self.document, index: index) }
+        let null = JSONNode(kind: .null, offset: self.document.nodes[self.index].offset, length: 0, end: 1)
+        let document = JSONDocument(bytes: [], nodes: [null], settings: self.document.settings, basePath: self.codingPath + [key])
+        return NodeDecoder(document: document, index: 0)
+    }
+}
+
+extension JSONDocument {
+    func find(_ name: StaticString, in index: Int) -> Int? {
+        name.withUTF8Buffer { self.find($0, in: index) }
+    }
+
+    /// The index of the value of the last member with this name, or `nil` if there is none.
+    func find(_ name: UnsafeBufferPointer<UInt8>, in index: Int) -> Int? {
+        self.nodes.withUnsafeBufferPointer { nodes in
+            self.bytes.withUnsafeBytes { bytes in
+                var found: Int?
+                var child = index &+ 1
+                let end = Int(nodes[index].end)
+                while child < end {
+                    let key = nodes[child]
+                    if key.kind == .string {
+                        if Int(key.length) == name.count, Self.isEqual(bytes, key, name) { found = child &+ 1 }
+                    } else if JSONText.unescapedBytes(UnsafeRawBufferPointer(rebasing: bytes[key.range])).elementsEqual(name) {
+                        found = child &+ 1
+                    }
+                    child = Int(nodes[child &+ 1].end)
+                }
+                return found
+            }
+        }
+    }
+
+    @inline(__always)
+    private static func isEqual(_ bytes: UnsafeRawBufferPointer, _ key: JSONNode, _ name: UnsafeBufferPointer<UInt8>) -> Bool {
+        guard let name = name.baseAddress, let base = bytes.baseAddress else { return true }
+        return JSONBytes.equal(base.assumingMemoryBound(to: UInt8.self) + Int(key.offset), name, Int(key.length))
+    }
+}
+
+/// The decoding container for the elements of an array.
+struct NodeUnkeyedDecodingContainer: UnkeyedDecodingContainer {
+    private let document: JSONDocument
+    private let index: Int
+    private var next: Int
+    private(set) var currentIndex = 0
+
+    init(_ document: JSONDocument, _ index: Int) throws {
+        guard document.nodes[index].kind == .array else { throw document.mismatch([Any].self, at: index) }
+        self.document = document
+        self.index = index
+        self.next = index + 1
+    }
+
+    var codingPath: [any CodingKey] { self.document.path(to: self.index) }
+    var count: Int? { Int(self.document.nodes[self.index].length) }
+    var isAtEnd: Bool { self.next >= Int(self.document.nodes[self.index].end) }
+
+    /// Decodes the next element with `read`, and advances unless that throws.
+    @inline(__always)
+    private mutating func element<Value>(_ type: Value.Type, _ read: (JSONDocument, Int) throws -> Value) throws -> Value {
+        guard !self.isAtEnd else {
+            let path = self.codingPath + [ValueKey(index: self.currentIndex)]
+            let context = DecodingError.Context(codingPath: path, debugDescription: "The array has no more elements.")
+            throw DecodingError.valueNotFound(type, context)
+        }
+        let value = try read(self.document, self.next)
+        self.next = Int(self.document.nodes[self.next].end)
+        self.currentIndex += 1
+        return value
+    }
+
+    mutating func decodeNil() throws -> Bool {
+        guard !self.isAtEnd else { return try self.element(Any?.self) { _, _ in nil } == nil }
+        guard self.document.isNull(at: self.next) else { return false }
+        return try self.element(Bool.self) { _, _ in true }
+    }
+
+    mutating func decode(_ type: Bool.Type) throws -> Bool { try self.element(type) { try $0.bool(at: $1) } }
+    mutating func decode(_ type: String.Type) throws -> String { try self.element(type) { try $0.string(at: $1) } }
+    mutating func decode(_ type: Double.Type) throws -> Double { try self.element(type) { try $0.double(at: $1) } }
+    mutating func decode(_ type: Float.Type) throws -> Float { try self.element(type) { try $0.float(at: $1) } }
+    mutating func decode(_ type: Int.Type) throws -> Int { try self.element(type) { try $0.integer(type, at: $1) } }
+    mutating func decode(_ type: Int8.Type) throws -> Int8 { try self.element(type) { try $0.integer(type, at: $1) } }
+    mutating func decode(_ type: Int16.Type) throws -> Int16 { try self.element(type) { try $0.integer(type, at: $1) } }
+    mutating func decode(_ type: Int32.Type) throws -> Int32 { try self.element(type) { try $0.integer(type, at: $1) } }
+    mutating func decode(_ type: Int64.Type) throws -> Int64 { try self.element(type) { try $0.integer(type, at: $1) } }
+    mutating func decode(_ type: UInt.Type) throws -> UInt { try self.element(type) { try $0.integer(type, at: $1) } }
+    mutating func decode(_ type: UInt8.Type) throws -> UInt8 { try self.element(type) { try $0.integer(type, at: $1) } }
+    mutating func decode(_ type: UInt16.Type) throws -> UInt16 { try self.element(type) { try $0.integer(type, at: $1) } }
+    mutating func decode(_ type: UInt32.Type) throws -> UInt32 { try self.element(type) { try $0.integer(type, at: $1) } }
+    mutating func decode(_ type: UInt64.Type) throws -> UInt64 { try self.element(type) { try $0.integer(type, at: $1) } }
+    mutating func decode<Value: Decodable>(_ type: Value.Type) throws -> Value { try self.element(type) { try $0.value(type, at: $1) } }
+
+    mutating func nestedContainer<Nested: CodingKey>(keyedBy type: Nested.Type) throws -> KeyedDecodingContainer<Nested> {
+        try self.element(KeyedDecodingContainer<Nested>.self) { try NodeDecoder(document: $0, index: $1).container(keyedBy: type) }
+    }
+
+    mutating func nestedUnkeyedContainer() throws -> any UnkeyedDecodingContainer {
+        try self.element((any UnkeyedDecodingContainer).self) { try NodeUnkeyedDecodingContainer($0, $1) }
+    }
+
+    mutating func superDecoder() throws -> any Decoder {
+        try self.element((any Decoder).self) { NodeDecoder(document: $0, index: $1) }
+    }
 }

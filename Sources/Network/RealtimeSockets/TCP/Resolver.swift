@@ -8,8 +8,8 @@ package protocol HostResolver: Sendable {
     /// - Parameters:
     ///   - host: The host name or IP address.
     ///   - port: The port of the resulting addresses.
-    ///   - completion: A closure that is called once, on any thread, before or after this method returns. It must accept a result
-    ///     that is no longer needed.
+    ///   - completion: A closure that is called once, on any thread, before or after this method returns. It must ignore a result
+    ///     that arrives too late.
     func resolve(_ host: String, port: Int, _ completion: @escaping @Sendable (Result<[SocketAddress], TransportError>) -> Void)
 }
 

@@ -7,7 +7,7 @@ extension OpenSSL {
     /// - Parameters:
     ///   - pem: The certificates.
     ///   - body: A closure that receives a certificate and its index.
-    /// - Throws: `TransportError` if there is no certificate or one of them cannot be read, or an error thrown by `body`.
+    /// - Throws: `TransportError` if certificates are missing or cannot be read, or an error thrown by `body`.
     func forEachCertificate(
         in pem: PEM, _ body: (_ index: Int, _ certificate: OpaquePointer) throws(TransportError) -> Void
     ) throws(TransportError) {

@@ -50,7 +50,8 @@ private func clientHint(_ reason: UInt, _ configuration: TLSConfiguration) -> St
     case Reason.protocolVersionAlert, Reason.unsupportedProtocol, Reason.unsupportedVersion, Reason.versionTooLow:
         return "the server does not support \(configuration.minimumVersion) or newer"
     case Reason.handshakeFailureAlert, Reason.noSharedCipher:
-        return "there is no common cipher, or the server does not recognize the host name or requires a client certificate"
+        return
+            "client and server support different ciphers, or the server does not recognize the host name or requires a client certificate"
     case Reason.unrecognizedNameAlert:
         return "the server does not recognize the host name"
     case Reason.certificateRequiredAlert:
