@@ -18,7 +18,7 @@ extension BlockHash {
         self.state = state
     }
 
-    /// The hash. The value is used up by it.
+    /// Returns the digest of the whole input. The value cannot be used afterwards.
     package mutating func finalize() -> [UInt8] {
         var state = self.state
         self.blocks.finish(bigEndianLength: Self.isBigEndian) { Self.compress($0, &state) }
@@ -29,7 +29,7 @@ extension BlockHash {
     }
 }
 
-/// Bytes that come as they like, cut into blocks of 64, and a last block with a one bit, zeros and the length.
+/// Splits input of any size into blocks of 64 bytes, and pads the last one with a one bit, zeros and the input's length in bits.
 struct Blocks: Sendable {
     private var pending: [UInt8] = []
     private var length: UInt64 = 0
@@ -37,15 +37,15 @@ struct Blocks: Sendable {
     /// Calls `compress` for each complete block.
     mutating func update(_ bytes: UnsafeRawBufferPointer, compress: (UnsafeRawPointer) -> Void) {
         self.length &+= UInt64(bytes.count)
-        var rest = bytes[...]
+        var remaining = bytes[...]
         if !self.pending.isEmpty {
-            let missing = rest.prefix(64 - self.pending.count)
+            let missing = remaining.prefix(64 - self.pending.count)
             self.pending.append(contentsOf: missing)
-            rest = rest.dropFirst(missing.count)
+            remaining = remaining.dropFirst(missing.count)
             guard self.pending.count == 64 else { return }
             self.flush(compress)
         }
-        let whole = UnsafeRawBufferPointer(rebasing: rest)
+        let whole = UnsafeRawBufferPointer(rebasing: remaining)
         var offset = 0
         while whole.count - offset >= 64, let start = whole.baseAddress {
             compress(start + offset)

@@ -18,9 +18,9 @@ package struct SHA256: BlockHash {
                 words[index] = UInt32(bigEndian: block.loadUnaligned(fromByteOffset: 4 * index, as: UInt32.self))
             }
             for index in 16..<64 {
-                let (early, late) = (words[index - 15], words[index - 2])
-                let small = early.rotated(right: 7) ^ early.rotated(right: 18) ^ early &>> 3
-                let large = late.rotated(right: 17) ^ late.rotated(right: 19) ^ late &>> 10
+                let (first, second) = (words[index - 15], words[index - 2])
+                let small = first.rotated(right: 7) ^ first.rotated(right: 18) ^ first &>> 3
+                let large = second.rotated(right: 17) ^ second.rotated(right: 19) ^ second &>> 10
                 words[index] = words[index - 16] &+ small &+ words[index - 7] &+ large
             }
             var (a, b, c, d, e, f, g, h) = state

@@ -112,11 +112,11 @@ import Testing
             var random = JSONRandom(seed: seed &+ 2 << 32)
             // In an array, because Foundation rejects some top-level numbers that are followed by white space.
             let bytes = random.mutated("[" + random.document(depth: 2) + "]")
-            let verdicts = JSONGrammarTests.verdicts(bytes)
+            let errors = JSONGrammarTests.errors(bytes)
             // The scan accepts only objects.
-            if verdicts[2] != nil || verdicts[0] == nil { #expect(verdicts[0] == verdicts[2], "\(bytes), \(replay(seed))") }
-            #expect(verdicts[0] == verdicts[1], "\(bytes), \(replay(seed))")
-            let own = verdicts[0] == nil
+            if errors[2] != nil || errors[0] == nil { #expect(errors[0] == errors[2], "\(bytes), \(replay(seed))") }
+            #expect(errors[0] == errors[1], "\(bytes), \(replay(seed))")
+            let own = errors[0] == nil
             let foundation = (try? JSONDecoder().decode(Loose.self, from: Data(bytes))) != nil
             if own != foundation {
                 let text = String(decoding: bytes, as: UTF8.self)
@@ -159,7 +159,7 @@ import Testing
         let text = String(decoding: bytes.filter { ![0x20, 0x09, 0x0A, 0x0D].contains($0) }, as: UTF8.self)
         if text.contains(",]") || text.contains(",}") || bytes.prefix(4).contains(0) { return true }
         let deferred: [JSONError.Code] = [.invalidNumber, .invalidEscape, .controlCharacter, .invalidUTF8]
-        return JSONGrammarTests.verdicts(bytes)[0].map { deferred.contains($0.code) && self.hasDuplicateKeys(bytes) } ?? false
+        return JSONGrammarTests.errors(bytes)[0].map { deferred.contains($0.code) && self.hasDuplicateKeys(bytes) } ?? false
     }
 
     static func hasDuplicateKeys(_ bytes: [UInt8]) -> Bool {

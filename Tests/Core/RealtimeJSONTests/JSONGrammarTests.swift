@@ -135,8 +135,8 @@ import Testing
     ]
 
     /// The errors of the three readers.
-    static func verdicts(_ bytes: [UInt8], isUTF8: Bool = false, limits: JSONLimits = JSONLimits()) -> [JSONError?] {
-        func verdict(_ body: (UnsafeRawBufferPointer) throws -> Void) -> JSONError? {
+    static func errors(_ bytes: [UInt8], isUTF8: Bool = false, limits: JSONLimits = JSONLimits()) -> [JSONError?] {
+        func readError(_ body: (UnsafeRawBufferPointer) throws -> Void) -> JSONError? {
             do {
                 try bytes.withUnsafeBytes(body)
                 return nil
@@ -144,26 +144,26 @@ import Testing
                 return error as? JSONError
             }
         }
-        let scan = verdict { _ = try JSONObjectScan($0, keys: JSONKeys("a"), isUTF8: isUTF8, limits: limits) }
+        let scan = readError { _ = try JSONObjectScan($0, keys: JSONKeys("a"), isUTF8: isUTF8, limits: limits) }
         return [
-            verdict { try JSONText.validate($0, isUTF8: isUTF8, limits: limits) },
-            verdict { _ = try JSONValue(parsing: $0, isUTF8: isUTF8, limits: limits) },
+            readError { try JSONText.validate($0, isUTF8: isUTF8, limits: limits) },
+            readError { _ = try JSONValue(parsing: $0, isUTF8: isUTF8, limits: limits) },
             // The scan rejects valid values of other kinds with this code only.
             scan?.code == .notAnObject ? nil : scan,
         ]
     }
 
     @Test(arguments: accepted) func `valid text is accepted`(_ text: String) {
-        #expect(Self.verdicts(Array(text.utf8)) == [nil, nil, nil])
-        #expect(Self.verdicts(Array(text.utf8), isUTF8: true) == [nil, nil, nil])
+        #expect(Self.errors(Array(text.utf8)) == [nil, nil, nil])
+        #expect(Self.errors(Array(text.utf8), isUTF8: true) == [nil, nil, nil])
     }
 
     @Test func `invalid text is rejected with the offset of the error`() {
         for (text, code, offset) in Self.rejected {
             let bytes = Array(text.utf8)
             for isUTF8 in [false, true] {
-                for verdict in Self.verdicts(bytes, isUTF8: isUTF8) {
-                    #expect(verdict?.code == code && verdict?.offset == offset, "\(text.debugDescription): \(verdict as Any)")
+                for error in Self.errors(bytes, isUTF8: isUTF8) {
+                    #expect(error?.code == code && error?.offset == offset, "\(text.debugDescription): \(error as Any)")
                 }
             }
         }
@@ -178,7 +178,7 @@ import Testing
     @Test func `valid text is accepted inside arrays and objects`() {
         for text in Self.accepted {
             for wrapped in ["[\(text)]", "[0,\(text),0]", "{\"k\":\(text)}", "{\"k\":[\(text)],\"l\":\(text)}"] {
-                #expect(Self.verdicts(Array(wrapped.utf8)) == [nil, nil, nil], "\(wrapped)")
+                #expect(Self.errors(Array(wrapped.utf8)) == [nil, nil, nil], "\(wrapped)")
             }
         }
     }
@@ -187,8 +187,8 @@ import Testing
         for text in Self.accepted {
             let bytes = Array("[\(text)]".utf8)
             for length in 0..<bytes.count {
-                for verdict in Self.verdicts(Array(bytes[..<length]), isUTF8: true) {
-                    #expect(verdict?.code == .unexpectedEnd, "\(text) \(length)")
+                for error in Self.errors(Array(bytes[..<length]), isUTF8: true) {
+                    #expect(error?.code == .unexpectedEnd, "\(text) \(length)")
                 }
             }
         }
@@ -201,9 +201,9 @@ import Testing
                 for after in [[UInt8(ascii: "\"")], Array("\",12345678]".utf8)] {
                     let opening = after.count > 1 ? [UInt8(ascii: "[")] : []
                     let expected = JSONError.Code.invalidUTF8
-                    for verdict in Self.verdicts(opening + before + bytes + after) {
-                        #expect(verdict?.code == expected, "\(bytes) \(padding)")
-                        #expect(verdict?.offset == opening.count + before.count + offset, "\(bytes) \(padding)")
+                    for error in Self.errors(opening + before + bytes + after) {
+                        #expect(error?.code == expected, "\(bytes) \(padding)")
+                        #expect(error?.offset == opening.count + before.count + offset, "\(bytes) \(padding)")
                     }
                 }
             }
@@ -216,7 +216,7 @@ import Testing
                 let bytes: [UInt8] = [UInt8(first), UInt8(second)]
                 let isValid = String(validating: bytes, as: UTF8.self) != nil
                 let quoted = [UInt8(ascii: "\"")] + bytes + [UInt8(ascii: "\"")]
-                #expect(Self.verdicts(quoted).allSatisfy { ($0 == nil) == isValid })
+                #expect(Self.errors(quoted).allSatisfy { ($0 == nil) == isValid })
             }
         }
     }
@@ -236,13 +236,13 @@ import Testing
                 let count = depth / unit
                 guard count > 0 else { continue }
                 let text = Array((String(repeating: open, count: count) + inner + String(repeating: close, count: count)).utf8)
-                #expect(Self.verdicts(text, limits: JSONLimits(depth: count * unit)) == [nil, nil, nil], "\(depth) \(open)")
-                let errors = Self.verdicts(text, limits: JSONLimits(depth: count * unit - 1))
+                #expect(Self.errors(text, limits: JSONLimits(depth: count * unit)) == [nil, nil, nil], "\(depth) \(open)")
+                let errors = Self.errors(text, limits: JSONLimits(depth: count * unit - 1))
                 #expect(errors.allSatisfy { $0?.code == .tooDeep }, "\(depth) \(open)")
             }
         }
         let deep = [UInt8](repeating: UInt8(ascii: "["), count: 1_000_000)
-        #expect(Self.verdicts(deep).allSatisfy { $0 == JSONError.tooDeepAt512 })
+        #expect(Self.errors(deep).allSatisfy { $0 == JSONError.tooDeepAt512 })
     }
 
     @Test func `brackets must match at every depth`() {
@@ -250,9 +250,9 @@ import Testing
             for position in 0..<depth {
                 var text = [UInt8](repeating: UInt8(ascii: "["), count: depth) + [UInt8](repeating: UInt8(ascii: "]"), count: depth)
                 text[2 * depth - 1 - position] = UInt8(ascii: "}")
-                for verdict in Self.verdicts(text) {
-                    #expect(verdict?.code == .unexpectedCharacter)
-                    #expect(verdict?.offset == 2 * depth - 1 - position)
+                for error in Self.errors(text) {
+                    #expect(error?.code == .unexpectedCharacter)
+                    #expect(error?.offset == 2 * depth - 1 - position)
                 }
             }
         }
@@ -260,8 +260,8 @@ import Testing
 
     @Test func `text above the size limit is rejected`() {
         let text = Array("[1,2,3]".utf8)
-        #expect(Self.verdicts(text, limits: JSONLimits(size: 7)) == [nil, nil, nil])
-        for verdict in Self.verdicts(text, limits: JSONLimits(size: 6)) { #expect(verdict?.code == .tooLarge) }
+        #expect(Self.errors(text, limits: JSONLimits(size: 7)) == [nil, nil, nil])
+        for error in Self.errors(text, limits: JSONLimits(size: 6)) { #expect(error?.code == .tooLarge) }
     }
 
     @Test func `messages describe the error and its position`() {

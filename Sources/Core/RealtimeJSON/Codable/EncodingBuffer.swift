@@ -11,12 +11,12 @@ final class EncodingBuffer {
         /// Not decided yet.
         case value
         case object, array
-        /// A single value, already written.
-        /// A value that is being encoded.
-        case done
-    }
+            /// A single value, already written.
+            case done
+        }
 
-    struct Frame {
+        /// A value that is being encoded.
+        struct Frame {
         var shape: Shape
         var isEmpty = true
         /// Whether the members' names are the keys of a dictionary, which are not converted.
@@ -173,7 +173,7 @@ final class EncodingBuffer {
         }
     }
 
-    /// Removes the output behind `mark`, and all but the first `count` frames.
+    /// Removes the output after `mark`, and all but the first `count` frames.
     func rollBack(to mark: Int, frames count: Int) {
         self.frames.removeLast(self.frames.count - count)
         self.inserts.removeAll { $0.offset > mark }
@@ -267,7 +267,7 @@ final class EncodingBuffer {
 
     @inline(__always)
     func append<Value: Encodable>(_ value: Value, key: (any CodingKey)? = nil) throws {
-        // `Value` is the type compared with, so each cast copies a value to its own type.
+        // Each cast copies a value to a variable of the same type.
         if Value.self == String.self { return self.append(unsafeBitCast(value, to: String.self)) }
         if Value.self == Int.self { return self.append(unsafeBitCast(value, to: Int.self)) }
         if Value.self == Double.self { return try self.append(unsafeBitCast(value, to: Double.self), key) }

@@ -101,7 +101,7 @@ final class JSONDocument {
 
     @inline(__always)
     func value<Value: Decodable>(_ type: Value.Type, at index: Int) throws -> Value {
-        // `Value` is the type compared with, so each cast copies a value to its own type.
+        // Each cast copies a value to a variable of the same type.
         if type == String.self { return unsafeBitCast(try self.string(at: index), to: Value.self) }
         if type == Int.self { return unsafeBitCast(try self.integer(Int.self, at: index), to: Value.self) }
         if type == Double.self { return unsafeBitCast(try self.double(at: index), to: Value.self) }
