@@ -70,7 +70,7 @@ import Testing
                 Issue.record("the end should be told, and not \(last)")
                 return
             }
-            #expect(error.code == .reset && error.message.contains("cut"), "\(self) \(error)")
+            #expect(error.code == .reset && error.message.contains("reset"), "\(self) \(error)")
         }
     }
 

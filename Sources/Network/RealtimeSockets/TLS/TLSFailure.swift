@@ -24,7 +24,9 @@ extension TLSSession {
             return TransportError(.tlsFailed, "\(subject) failed (\(reason.text))\(hint).")
         }
         if self.socketError != 0 {
-            return TransportError(code(self.socketError), "\(subject) failed: \(String(cString: strerror(self.socketError))).")
+            let code = code(self.socketError)
+            let reason = String(cString: strerror(self.socketError))
+            return TransportError(code, "\(subject) failed: \(code == .reset ? "the peer reset the connection (\(reason))" : reason).")
         }
         if self.socketEnded {
             let reason =
