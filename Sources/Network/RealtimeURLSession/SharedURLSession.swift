@@ -6,17 +6,19 @@ internal import RealtimeCore
 internal import FoundationNetworking
 #endif
 
-/// What happens to one task. Called on the session's queue, one call at a time.
+/// The events of one task. They are delivered on the session's queue, one at a time.
 protocol TaskHandler: AnyObject, Sendable {
+    /// The WebSocket is open.
     func opened(_ head: HTTPResponseHead)
+    /// The peer has closed the WebSocket.
     func closed(_ code: CloseCode, _ reason: String)
-    func answered(_ head: HTTPResponseHead)
+    func received(_ head: HTTPResponseHead)
     func received(_ data: Data)
-    /// The last call.
-    func completed(_ answer: HTTPURLResponse?, _ error: (any Error)?)
+    /// The last event.
+    func completed(_ response: HTTPURLResponse?, _ error: (any Error)?)
 }
 
-/// A session that keeps nothing: no cookies, no cache, no credentials. It lives as long as somebody may make a task.
+/// A URLSession without cookies, cache and credentials. It is invalidated when the last transport or connection releases it.
 final class SharedURLSession: Sendable {
     let session: URLSession
     private let router: SessionRouter
@@ -30,9 +32,9 @@ final class SharedURLSession: Sendable {
         configuration.urlCache = nil
         configuration.urlCredentialStorage = nil
         configuration.requestCachePolicy = .reloadIgnoringLocalCacheData
-        // The driver has its own limits; these would end a quiet WebSocket after a minute, and any after a week.
-        configuration.timeoutIntervalForRequest = Self.noLimit
-        configuration.timeoutIntervalForResource = Self.noLimit
+        // Timeouts are enforced elsewhere. The defaults would end a quiet WebSocket after a minute, and any WebSocket after a week.
+        configuration.timeoutIntervalForRequest = Self.noTimeout
+        configuration.timeoutIntervalForResource = Self.noTimeout
         configuration.httpMaximumConnectionsPerHost = 1000
         self.queue = OperationQueue()
         self.queue.maxConcurrentOperationCount = 1
@@ -42,24 +44,24 @@ final class SharedURLSession: Sendable {
     }
 
     deinit {
-        // The session holds its delegate until this; tasks under way are finished first.
+        // Until it is invalidated the session retains its delegate. Running tasks still complete.
         self.session.finishTasksAndInvalidate()
     }
 
-    static let noLimit: TimeInterval = 1e9
+    static let noTimeout: TimeInterval = 1e9
 
-    /// Everything about the task goes to `handler`, held until the task has completed. To be called before `resume`.
+    /// Delivers the events of a task to `handler`, which is retained until the task has completed. Call it before the task is resumed.
     func route(_ task: URLSessionTask, to handler: any TaskHandler) {
         self.router.handlers.withLock { $0[task.taskIdentifier] = handler }
     }
 
-    /// Runs `action` between two calls to handlers.
+    /// Runs `action` on the session's queue, between two events.
     func perform(_ action: @escaping @Sendable () -> Void) {
         self.queue.addOperation(action)
     }
 }
 
-/// Hands what the session says to the task's own handler.
+/// Delivers the session's events to the handler of each task.
 final class SessionRouter: NSObject, Sendable {
     let handlers = Lock<[Int: any TaskHandler]>([:])
 
@@ -79,8 +81,8 @@ extension SessionRouter: URLSessionWebSocketDelegate {
         _ session: URLSession, webSocketTask: URLSessionWebSocketTask, didCloseWith closeCode: URLSessionWebSocketTask.CloseCode,
         reason: Data?
     ) {
-        let words = reason.map { String(decoding: $0, as: UTF8.self) } ?? ""
-        self.handler(webSocketTask)?.closed(CloseCode(closeCode), words)
+        let reason = reason.map { String(decoding: $0, as: UTF8.self) } ?? ""
+        self.handler(webSocketTask)?.closed(CloseCode(closeCode), reason)
     }
 }
 
@@ -89,7 +91,7 @@ extension SessionRouter: URLSessionDataDelegate {
         _ session: URLSession, dataTask: URLSessionDataTask, didReceive response: URLResponse,
         completionHandler: @escaping (URLSession.ResponseDisposition) -> Void
     ) {
-        if let response = response as? HTTPURLResponse { self.handler(dataTask)?.answered(HTTPResponseHead(response)) }
+        if let response = response as? HTTPURLResponse { self.handler(dataTask)?.received(HTTPResponseHead(response)) }
         completionHandler(.allow)
     }
 
@@ -97,7 +99,7 @@ extension SessionRouter: URLSessionDataDelegate {
         self.handler(dataTask)?.received(data)
     }
 
-    /// A redirect is an answer like any other, and a token must not follow it to another host.
+    /// Declines every redirect: the redirect is the response, and a token must not be sent to another host.
     func urlSession(
         _ session: URLSession, task: URLSessionTask, willPerformHTTPRedirection response: HTTPURLResponse, newRequest request: URLRequest,
         completionHandler: @escaping (URLRequest?) -> Void
@@ -112,7 +114,7 @@ extension SessionRouter: URLSessionDataDelegate {
 }
 
 extension CloseCode {
-    /// By its number: applications' own codes, 4000 to 4999, have no case in the system's enumeration.
+    /// Converts the raw value, because the system's enumeration has no cases for application-defined codes (4000 to 4999).
     init(_ code: URLSessionWebSocketTask.CloseCode) {
         self.init(rawValue: UInt16(exactly: code.rawValue) ?? CloseCode.noStatus.rawValue)
     }
@@ -121,7 +123,7 @@ extension CloseCode {
 extension HTTPResponseHead {
     init(_ response: HTTPURLResponse) {
         self.init(status: response.statusCode)
-        // Sorted, since a dictionary has no order: the same answer gives the same head.
+        // Sorted, because the order of a dictionary differs from run to run.
         let fields = response.allHeaderFields.compactMap { name, value in (name as? String).map { ($0, "\(value)") } }
         for (name, value) in fields.sorted(by: { $0.0 < $1.0 }) { self.headers.add(name, value) }
     }

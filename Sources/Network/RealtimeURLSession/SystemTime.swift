@@ -2,32 +2,32 @@ internal import RealtimeSystem
 internal import Dispatch
 package import RealtimeCore
 
-/// The device's clock, and one timer for all that sleep.
+/// The device's clock, with one system timer for all timers.
 ///
-/// Its time goes on while the device sleeps, and its timer looks at the wall clock for the same reason: on waking, a
-/// connection that was silent for an hour is found out at once. A wall clock that is set makes the timer early, and then
-/// it is set again, or late.
+/// The clock continues while the device sleeps. The system timer uses the wall clock for the same reason: when the device wakes up, a
+/// connection that has been silent for an hour is detected immediately. If the wall clock is changed, the system timer fires early and is
+/// set again, or fires late.
 ///
 /// `@unchecked Sendable`: a dispatch source may be used from any thread, and everything else is behind the lock.
 package final class SystemTime: TimeSource, @unchecked Sendable {
     package static let shared = SystemTime()
 
     private struct State: Sendable {
-        var wishes = TimerQueue()
-        var armed: Instant?
+        var queue = TimerQueue()
+        var timer = CoalescedTimer()
     }
 
     private let state = Lock(State())
-    private let timer: any DispatchSourceTimer
+    private let source: any DispatchSourceTimer
 
     package init() {
         let queue = DispatchQueue(label: "realtime.time", qos: .userInitiated)
-        self.timer = DispatchSource.makeTimerSource(queue: queue)
-        self.timer.setEventHandler { [weak self] in self?.wakeDue() }
-        self.timer.activate()
+        self.source = DispatchSource.makeTimerSource(queue: queue)
+        self.source.setEventHandler { [weak self] in self?.fireTimers() }
+        self.source.activate()
     }
 
-    deinit { self.timer.cancel() }
+    deinit { self.source.cancel() }
 
     package var now: Instant {
         #if canImport(Darwin)
@@ -41,23 +41,28 @@ package final class SystemTime: TimeSource, @unchecked Sendable {
 
     package func schedule(_ client: any TimerClient, at instant: Instant?) {
         self.state.withLock { state in
-            state.wishes.set(client, instant)
-            self.arm(&state)
+            state.queue.set(client, instant)
+            self.update(&state)
         }
     }
 
-    private func wakeDue() {
-        self.state.withLock { $0.armed = nil }
+    private func fireTimers() {
         let now = self.now
-        while let due = self.state.withLock({ $0.wishes.popDue(now) }) { due.client?.timerFired() }
-        self.state.withLock { self.arm(&$0) }
+        self.state.withLock { state in
+            if case .early(let instant) = state.timer.fired(now: now) { self.set(instant) }
+        }
+        while let due = self.state.withLock({ $0.queue.popDue(now) }) { due.client?.timerFired() }
+        self.state.withLock { self.update(&$0) }
     }
 
-    /// Under the lock, or two threads could leave the later of two wishes standing. Setting a timer calls nobody back.
-    private func arm(_ state: inout State) {
-        guard let earliest = state.wishes.earliest, state.armed.map({ earliest < $0 }) ?? true else { return }
-        state.armed = earliest
-        let nanoseconds = max(0, min(self.now.duration(to: earliest).nanoseconds, 1_000_000_000_000_000))
-        self.timer.schedule(wallDeadline: .now() + .nanoseconds(Int(nanoseconds)), leeway: .milliseconds(1))
+    /// Called under the lock: otherwise two threads could leave the later of two instants set.
+    private func update(_ state: inout State) {
+        if let instant = state.timer.setDeadline(state.queue.earliest) { self.set(instant) }
+    }
+
+    /// Setting a dispatch timer calls nothing back, so this is safe under the lock.
+    private func set(_ instant: Instant) {
+        let nanoseconds = max(0, min(self.now.duration(to: instant).nanoseconds, 1_000_000_000_000_000))
+        self.source.schedule(wallDeadline: .now() + .nanoseconds(Int(nanoseconds)), leeway: .milliseconds(1))
     }
 }

@@ -6,47 +6,55 @@ internal import FoundationNetworking
 #endif
 
 extension TransportError {
-    /// What the system's loading of URLs says, in our words.
+    /// Converts an error of the URL loading system.
     init(_ error: any Error, _ endpoint: Endpoint) {
-        let place = endpoint.origin
+        let origin = endpoint.origin
         if let code = (error as? URLError)?.code {
             switch code {
-            case .badURL, .unsupportedURL: self.init(.invalidURL, "The address \(endpoint) was not understood.")
+            case .badURL, .unsupportedURL: self.init(.invalidURL, "Invalid URL: \(endpoint).")
             case .cannotFindHost, .dnsLookupFailed:
-                self.init(.nameNotFound, "The host \(endpoint.host) has no address; check the name and the network.")
-            case .cannotConnectToHost: self.init(.refused, "Nothing listens at \(place); check host and port.")
+                self.init(.nameNotFound, "Host not found: \(endpoint.host). Check the host name and the network connection.")
+            case .cannotConnectToHost: self.init(.refused, Self.refused(origin))
             case .notConnectedToInternet, .internationalRoamingOff, .dataNotAllowed, .callIsActive:
-                self.init(.unreachable, "There is no way to \(place): this device has no network.")
-            case .timedOut: self.init(.timedOut, "\(place) did not answer in time.")
-            case .networkConnectionLost: self.init(.reset, "The connection to \(place) was lost.")
-            case .cancelled: self.init(.cancelled, "The connection to \(place) was taken back.")
+                self.init(.unreachable, "No route to \(origin): the device is offline.")
+            case .timedOut: self.init(.timedOut, Self.timedOut(origin))
+            case .networkConnectionLost: self.init(.reset, Self.lost(origin))
+            case .cancelled: self.init(.cancelled, "The connection to \(origin) was cancelled.")
             case .serverCertificateHasBadDate, .serverCertificateUntrusted, .serverCertificateHasUnknownRoot, .serverCertificateNotYetValid:
-                self.init(.certificateRejected, "The certificate of \(place) was not accepted; check its date, its name and who issued it.")
+                self.init(.certificateRejected, "The certificate of \(origin) was rejected. Check its validity dates, host name and issuer.")
             case .secureConnectionFailed, .clientCertificateRejected, .clientCertificateRequired:
-                self.init(.tlsFailed, "\(place) and this device did not agree on an encrypted connection.")
+                self.init(.tlsFailed, "The TLS handshake with \(origin) failed.")
             case .appTransportSecurityRequiresSecureConnection:
                 self.init(
-                    .unsupported, "App Transport Security forbids the unencrypted \(place); use wss or https, or allow it in Info.plist.")
-            case .badServerResponse, .cannotParseResponse:
-                self.init(.protocolViolation, "\(place) answered with something that is not of the protocol.")
-            case .dataLengthExceedsMaximum: self.init(.tooLarge, "\(place) sent more than is accepted.")
-            default: self.init(.system, "The connection to \(place) failed (URLError \(code.rawValue)).")
+                    .unsupported,
+                    "App Transport Security blocked the unencrypted connection to \(origin). Use wss or https, or allow it in Info.plist.")
+            case .badServerResponse, .cannotParseResponse: self.init(.protocolViolation, Self.invalidResponse(origin))
+            case .dataLengthExceedsMaximum: self.init(.tooLarge, "The response of \(origin) exceeds the size limit.")
+            default: self.init(.system, "The connection to \(origin) failed (URLError \(code.rawValue)).")
             }
             return
         }
         let error = error as NSError
         guard error.domain == NSPOSIXErrorDomain, let code = POSIXErrorCode(rawValue: Int32(truncatingIfNeeded: error.code)) else {
-            self.init(.system, "The connection to \(place) failed (\(error.domain) \(error.code)).")
+            self.init(.system, "The connection to \(origin) failed (\(error.domain) \(error.code)).")
             return
         }
         switch code {
-        case .EMSGSIZE: self.init(.tooLarge, "\(place) sent a message over the limit; raise the limit or have it send less.")
-        case .ECONNREFUSED: self.init(.refused, "Nothing listens at \(place); check host and port.")
-        case .ECONNRESET, .ECONNABORTED, .ENOTCONN, .EPIPE: self.init(.reset, "The connection to \(place) was lost.")
-        case .ENETDOWN, .ENETUNREACH, .EHOSTUNREACH, .EHOSTDOWN: self.init(.unreachable, "There is no way to \(place).")
-        case .ETIMEDOUT: self.init(.timedOut, "\(place) did not answer in time.")
-        case .EPROTO: self.init(.protocolViolation, "\(place) sent what the protocol does not allow.")
-        default: self.init(.system, "The connection to \(place) failed (system error \(code.rawValue)).")
+        case .EMSGSIZE: self.init(.tooLarge, "A message from \(origin) exceeds the size limit. Raise the limit or send smaller messages.")
+        case .ECONNREFUSED: self.init(.refused, Self.refused(origin))
+        case .ECONNRESET, .ECONNABORTED, .ENOTCONN, .EPIPE: self.init(.reset, Self.lost(origin))
+        case .ENETDOWN, .ENETUNREACH, .EHOSTUNREACH, .EHOSTDOWN: self.init(.unreachable, "No route to \(origin).")
+        case .ETIMEDOUT: self.init(.timedOut, Self.timedOut(origin))
+        case .EPROTO: self.init(.protocolViolation, Self.invalidResponse(origin))
+        default: self.init(.system, "The connection to \(origin) failed (system error \(code.rawValue)).")
         }
     }
+
+    private static func refused(_ origin: String) -> String { "Connection refused by \(origin). Check the host and port." }
+
+    private static func timedOut(_ origin: String) -> String { "\(origin) did not respond in time." }
+
+    private static func lost(_ origin: String) -> String { "The connection to \(origin) was lost." }
+
+    private static func invalidResponse(_ origin: String) -> String { "\(origin) sent an invalid response." }
 }

@@ -6,103 +6,95 @@ internal import RealtimeCore
 internal import FoundationNetworking
 #endif
 
-/// One request and the answer that comes, read no further ahead than a limit.
+/// One request and its response, which is read ahead up to a limit.
 final class URLSessionExchange: TaskHandler {
-    private struct State: Sendable {
-        var answer = ResponseBuffer(limit: URLSessionExchange.readAhead)
-        var waiting: WakeUp?
-    }
-
     #if canImport(FoundationNetworking)
-    /// Never suspended: here that drops the connection, and `resume` sends the request a second time and brings the answer
-    /// from its start. So an answer is kept in memory until it is read.
+    /// No limit: in swift-corelibs-foundation, suspending a task drops its connection, and resuming it sends the request again.
     private static let readAhead = Int.max
     #else
-    /// The task is suspended above this many bytes and resumed when they were read.
+    /// The number of unread bytes above which the task is suspended until they have been read.
     private static let readAhead = 256 << 10
     #endif
 
-    /// Held, since a session without its host would be invalidated.
+    /// Keeps the session valid.
     private let host: SharedURLSession
     private let task: URLSessionDataTask
     private let endpoint: Endpoint
-    private let state = Lock(State())
+    private let response: Lock<ResponseBuffer>
 
     init(_ host: SharedURLSession, _ task: URLSessionDataTask, _ endpoint: Endpoint) {
         self.host = host
         self.task = task
         self.endpoint = endpoint
+        self.response = Lock(ResponseBuffer(from: endpoint, limit: Self.readAhead))
     }
 
-    // MARK: From the caller
+    // MARK: The reading task
 
     func head() async throws(TransportError) -> HTTPResponseHead {
-        try await self.wait { $0.head != nil }
-        let (head, failure) = self.state.withLock { ($0.answer.head, $0.answer.failure) }
-        if let head { return head }
-        throw failure ?? TransportError(.closed, "\(self.endpoint.origin) ended the connection before it answered.")
+        while true {
+            if let head = try self.response.withLock({ buffer throws(TransportError) in try buffer.readHead() }) { return head }
+            await self.wait()
+        }
     }
 
     func next() async throws(TransportError) -> [UInt8]? {
-        try await self.wait { !$0.isEmpty }
-        let (piece, failure, isSuspended) = self.state.withLock { ($0.answer.take(), $0.answer.failure, $0.answer.isSuspended) }
-        // Both happen on the session's queue: a resume that overtakes its suspend would leave the task suspended for good.
-        if isSuspended { self.host.perform { self.resume() } }
-        if !piece.isEmpty { return piece }
-        if let failure { throw failure }
-        return nil
-    }
-
-    private func resume() {
-        if self.state.withLock({ $0.answer.resumes() }) { self.task.resume() }
-    }
-
-    /// Nobody wants the rest. Does nothing after the answer's end.
-    func leave() { self.task.cancel() }
-
-    private func wait(until isReady: (borrowing ResponseBuffer) -> Bool) async throws(TransportError) {
-        await suspend { wakeUp in
-            self.state.withLock { state in
-                guard !isReady(state.answer), !state.answer.hasEnded, !Task.isCancelled else { return false }
-                state.waiting = wakeUp
-                return true
+        while true {
+            let (piece, isPaused) = try self.response.withLock { buffer throws(TransportError) in (try buffer.readBody(), buffer.isPaused) }
+            // On the session's queue, where the task is suspended: a resume that overtook its suspend would leave the task suspended.
+            if isPaused { self.host.perform { self.resumeIfRead() } }
+            switch piece {
+            case .bytes(let bytes): return bytes
+            case .end: return nil
+            case .pending: await self.wait()
             }
-        } onCancel: {
-            self.state.withLock { $0.waiting.take() }
-        }
-        if Task.isCancelled {
-            self.leave()
-            throw TransportError(.cancelled, "The request to \(self.endpoint) was taken back.")
         }
     }
 
-    // MARK: From the session
+    private func resumeIfRead() {
+        if self.response.withLock({ $0.takeResume() }) { self.task.resume() }
+    }
+
+    /// Cancels the request. Has no effect after the end of the response.
+    func abandon() { self.task.cancel() }
+
+    private func wait() async {
+        await suspend { wakeUp in
+            self.response.withLock { $0.suspend(wakeUp) }
+        } onCancel: {
+            self.task.cancel()
+            let error = TransportError(.cancelled, "The request to \(self.endpoint) was cancelled.")
+            return self.response.withLock { buffer in
+                buffer.cancel(error)
+                return buffer.takeReadyReader()
+            }
+        }
+    }
+
+    // MARK: Events of the session
 
     func opened(_ head: HTTPResponseHead) {}
 
     func closed(_ code: CloseCode, _ reason: String) {}
 
-    func answered(_ head: HTTPResponseHead) { self.change { $0.answered(head, from: self.endpoint) } }
+    func received(_ head: HTTPResponseHead) { self.change { $0.receiveHead(head) } }
 
-    func received(_ data: Data) {
-        guard !data.isEmpty else { return }
-        self.change { $0.received(data) }
-    }
+    func received(_ data: Data) { self.change { $0.receive([UInt8](data)) } }
 
-    func completed(_ answer: HTTPURLResponse?, _ error: (any Error)?) {
+    func completed(_ response: HTTPURLResponse?, _ error: (any Error)?) {
         self.change {
-            $0.ended(error.map { TransportError($0, self.endpoint) })
-            return .goOn
+            $0.end(error.map { TransportError($0, self.endpoint) })
+            return .proceed
         }
     }
 
-    private func change(_ body: (inout ResponseBuffer) -> ResponseBuffer.Step) {
-        let (step, waiting) = self.state.withLock { state in (body(&state.answer), state.waiting.take()) }
-        switch step {
-        case .goOn: break
-        case .suspend: self.task.suspend()
+    private func change(_ body: (inout ResponseBuffer) -> ResponseBuffer.Action) {
+        let (action, reader) = self.response.withLock { (body(&$0), $0.takeReadyReader()) }
+        switch action {
+        case .proceed: break
+        case .pause: self.task.suspend()
         case .cancel: self.task.cancel()
         }
-        waiting?.resume()
+        reader?.resume()
     }
 }

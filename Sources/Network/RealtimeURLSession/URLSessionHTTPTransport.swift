@@ -5,10 +5,10 @@ package import RealtimeCore
 internal import FoundationNetworking
 #endif
 
-/// HTTP through the system's own URLSession: the default on Apple's systems.
+/// An HTTP client on the system's URLSession, the default on Apple platforms.
 ///
-/// URLSession does not say when a connection has come about, so until the head of the answer is there the limit is the
-/// request's idle timeout, which covers its connect timeout.
+/// URLSession does not report when a connection is established. Until the head of the response arrives, the request's idle timeout
+/// therefore applies in place of its connect timeout.
 package struct URLSessionHTTPTransport: HTTPTransport {
     private let host = SharedURLSession()
 
@@ -27,8 +27,8 @@ package struct URLSessionHTTPTransport: HTTPTransport {
     }
 }
 
-/// Dropping it ends the connection.
-final class URLSessionBody: HTTPBody {
+/// The body of a response. Releasing it cancels the request.
+private final class URLSessionBody: HTTPBody {
     private let exchange: URLSessionExchange
 
     init(_ exchange: URLSessionExchange) {
@@ -37,5 +37,19 @@ final class URLSessionBody: HTTPBody {
 
     func next() async throws(TransportError) -> [UInt8]? { try await self.exchange.next() }
 
-    deinit { self.exchange.leave() }
+    deinit { self.exchange.abandon() }
+}
+
+extension URLRequest {
+    /// - Throws: `invalidURL` if the endpoint cannot be converted to a URL.
+    init(_ endpoint: Endpoint, _ headers: HTTPHeaders) throws(TransportError) {
+        if let problem = endpoint.validationError { throw problem }
+        guard let url = URL(string: endpoint.origin + endpoint.target) else {
+            throw TransportError(
+                .invalidURL, "Invalid URL: \(endpoint) has an invalid path or query. Percent-encode its special characters.")
+        }
+        self.init(url: url)
+        self.httpShouldHandleCookies = false
+        for field in headers { self.addValue(field.value, forHTTPHeaderField: field.name) }
+    }
 }

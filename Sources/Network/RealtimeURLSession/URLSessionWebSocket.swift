@@ -6,7 +6,7 @@ internal import RealtimeCore
 internal import FoundationNetworking
 #endif
 
-/// One WebSocket of URLSession.
+/// A WebSocket connection on URLSession.
 ///
 /// ```
 ///   new ──open──▶ connecting ──opened──▶ open ──close──▶ closing ──▶ ended
@@ -15,7 +15,7 @@ internal import FoundationNetworking
 final class URLSessionWebSocket: WebSocketConnection {
     private enum Phase: Sendable {
         case new, connecting, open
-        /// The close frame is on its way as soon as nothing is unsent.
+        /// The close frame is sent once all messages are.
         case closing(CloseCode, String)
         case ended
     }
@@ -25,8 +25,9 @@ final class URLSessionWebSocket: WebSocketConnection {
         var events: (any WebSocketEvents)?
         var task: URLSessionWebSocketTask?
         var outgoing: [WebSocketMessage] = []
-        /// One thread hands messages over at a time, or they could overtake each other.
+        /// One thread sends at a time, to keep the order of the messages.
         var isSending = false
+        /// The number of messages that the system has not sent yet.
         var unconfirmed = 0
         var isPaused = false
         var isReceiving = false
@@ -34,8 +35,8 @@ final class URLSessionWebSocket: WebSocketConnection {
         var failure: (any Error)?
         var hasSentClose = false
 
-        /// What is to be handed over now; whoever gets it sends it and then clears `isSending`.
-        mutating func nextToSend() -> (URLSessionWebSocketTask, [WebSocketMessage])? {
+        /// Takes the messages to send now. The caller sends them and then clears `isSending`.
+        mutating func takeOutgoing() -> (URLSessionWebSocketTask, [WebSocketMessage])? {
             switch self.phase {
             case .open, .closing: break
             case .new, .connecting, .ended: return nil
@@ -48,8 +49,8 @@ final class URLSessionWebSocket: WebSocketConnection {
         }
     }
 
-    /// How long the peer has to answer a close frame.
-    private static let closeLimit: TimeInterval = 5
+    /// The time that the peer has to respond to a close frame, in seconds.
+    private static let closeTimeout: TimeInterval = 5
 
     private let host: SharedURLSession
     private let request: WebSocketRequest
@@ -63,7 +64,7 @@ final class URLSessionWebSocket: WebSocketConnection {
         self.state = Lock(State(events: events))
     }
 
-    // MARK: From its owner
+    // MARK: Calls of the owner
 
     func open() {
         let isNew = self.state.withLock { state in
@@ -82,13 +83,13 @@ final class URLSessionWebSocket: WebSocketConnection {
         let task = self.host.session.webSocketTask(with: request)
         task.maximumMessageSize = self.request.messageLimit
         self.host.route(task, to: self)
-        let isWanted = self.state.withLock { state in
+        let isConnecting = self.state.withLock { state in
             guard case .connecting = state.phase else { return false }
             state.task = task
             return true
         }
-        // A task that was never resumed completes only when it is cancelled.
-        if isWanted { task.resume() } else { task.cancel() }
+        // The owner may have closed the connection meanwhile. A task that was never resumed completes only when it is cancelled.
+        if isConnecting { task.resume() } else { task.cancel() }
     }
 
     func enqueue(_ message: WebSocketMessage) {
@@ -101,11 +102,11 @@ final class URLSessionWebSocket: WebSocketConnection {
     }
 
     func flush() {
-        while let (task, messages) = self.state.withLock({ $0.nextToSend() }) {
+        while let (task, messages) = self.state.withLock({ $0.takeOutgoing() }) {
             for message in messages { self.send(message, task) }
             self.state.withLock { $0.isSending = false }
         }
-        self.closeIfSent()
+        self.sendCloseIfFlushed()
         self.receiveNext()
     }
 
@@ -129,7 +130,7 @@ final class URLSessionWebSocket: WebSocketConnection {
         switch wasOpen {
         case true?:
             self.flush()
-            DispatchQueue.global().asyncAfter(deadline: .now() + Self.closeLimit) { [weak self] in self?.giveUp() }
+            DispatchQueue.global().asyncAfter(deadline: .now() + Self.closeTimeout) { [weak self] in self?.closeTimedOut() }
         case false?:
             let task = self.state.withLock { $0.task }
             self.host.perform { self.end(.requested) }
@@ -145,7 +146,7 @@ final class URLSessionWebSocket: WebSocketConnection {
             return (state.task.take(), state.events.take())
         }
         task?.cancel()
-        // Its last reference may go here, outside the lock.
+        // Its last reference may be released here, outside of the lock.
         _ = events
     }
 
@@ -162,19 +163,19 @@ final class URLSessionWebSocket: WebSocketConnection {
                 self.host.perform { self.deliver(WebSocketMessage(.pong, [])) }
             }
         case .pong:
-            // The system answers pings by itself and sends no pong of ours.
+            // The system responds to pings itself and has no API to send a pong.
             self.state.withLock { $0.unconfirmed -= 1 }
         }
     }
 
-    /// A failure to send shows as the task's end.
-    private func sent(_ error: (any Error)?) {
+    /// Ignores the error: the task completes with it.
+    private func sent(_: (any Error)?) {
         self.state.withLock { $0.unconfirmed -= 1 }
-        self.closeIfSent()
+        self.sendCloseIfFlushed()
     }
 
-    /// The system's close overtakes messages that it has not sent yet, so it waits for them.
-    private func closeIfSent() {
+    /// Sends the close frame after all messages: the system would otherwise send it before those that are queued.
+    private func sendCloseIfFlushed() {
         let close = self.state.withLock { state -> (URLSessionWebSocketTask, CloseCode, String)? in
             guard case .closing(let code, let reason) = state.phase, state.outgoing.isEmpty, !state.isSending, state.unconfirmed == 0,
                 !state.hasSentClose, let task = state.task
@@ -187,7 +188,7 @@ final class URLSessionWebSocket: WebSocketConnection {
         task.cancel(with: systemCode, reason: reason.isEmpty ? nil : Data(reason.utf8))
     }
 
-    private func giveUp() {
+    private func closeTimedOut() {
         self.state.withLock { $0.task }?.cancel()
         self.host.perform { self.end(.requested) }
     }
@@ -219,7 +220,7 @@ final class URLSessionWebSocket: WebSocketConnection {
         events?.received(self.id, MessageBatch(CollectionOfOne(message)))
     }
 
-    /// What the close frame said may still be under way, so this only makes sure that the task completes.
+    /// Cancels the task. The connection ends when the task completes, because the peer's close code may still be reported before that.
     private func failed(_ error: any Error) {
         let task = self.state.withLock { state in
             state.failure = state.failure ?? error
@@ -246,12 +247,12 @@ final class URLSessionWebSocket: WebSocketConnection {
         var headers = self.request.headers
         if !self.request.subprotocols.isEmpty { headers["Sec-WebSocket-Protocol"] = self.request.subprotocols.joined(separator: ", ") }
         var request = try URLRequest(self.request.endpoint, headers)
-        request.timeoutInterval = SharedURLSession.noLimit
+        request.timeoutInterval = SharedURLSession.noTimeout
         return request
     }
 }
 
-// MARK: From the session
+// MARK: Events of the session
 
 extension URLSessionWebSocket: TaskHandler {
     func opened(_ head: HTTPResponseHead) {
@@ -270,28 +271,28 @@ extension URLSessionWebSocket: TaskHandler {
         self.end(self.reason(nil, nil))
     }
 
-    func answered(_ head: HTTPResponseHead) {}
+    func received(_ head: HTTPResponseHead) {}
 
     func received(_ data: Data) {}
 
-    func completed(_ answer: HTTPURLResponse?, _ error: (any Error)?) {
-        self.end(self.reason(answer, error))
+    func completed(_ response: HTTPURLResponse?, _ error: (any Error)?) {
+        self.end(self.reason(response, error))
     }
 
-    private func reason(_ answer: HTTPURLResponse?, _ error: (any Error)?) -> CloseReason {
+    private func reason(_ response: HTTPURLResponse?, _ error: (any Error)?) -> CloseReason {
         let endpoint = self.request.endpoint
         return self.state.withLock { state in
             if case .closing = state.phase { return .requested }
-            if let (code, words) = state.peerClose { return .peer(code, words) }
+            if let (code, reason) = state.peerClose { return .peer(code, reason) }
             if let task = state.task, task.closeCode.rawValue != URLSessionWebSocketTask.CloseCode.invalid.rawValue {
                 return .peer(CloseCode(task.closeCode), task.closeReason.map { String(decoding: $0, as: UTF8.self) } ?? "")
             }
-            if case .connecting = state.phase, let status = answer?.statusCode, status != 101 {
+            if case .connecting = state.phase, let status = response?.statusCode, status != 101 {
                 return .transport(
-                    TransportError(.upgradeRefused, "\(endpoint.origin) refused the WebSocket with status \(status).", status: status))
+                    TransportError(.upgradeRefused, "\(endpoint.origin) rejected the WebSocket with status \(status).", status: status))
             }
             guard let error = state.failure ?? error else {
-                return .transport(TransportError(.closed, "\(endpoint.origin) ended the connection without a close frame."))
+                return .transport(TransportError(.closed, "\(endpoint.origin) closed the connection without a close frame."))
             }
             return .transport(TransportError(error, endpoint))
         }

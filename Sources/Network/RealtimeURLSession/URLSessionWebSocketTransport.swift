@@ -1,10 +1,10 @@
 internal import Foundation
 package import RealtimeCore
 
-/// WebSockets through the system's own URLSession: the default on Apple's systems.
+/// A WebSocket client on the system's URLSession, the default on Apple platforms.
 ///
-/// It goes through the device's proxies, VPN and trusted certificates. It cannot tell of the server's pings, which the
-/// system answers by itself, nor choose what a ping carries.
+/// It uses the device's proxies, VPN and trusted certificates. It cannot report the server's pings, which the system answers itself, and
+/// its own pings carry no payload.
 package struct URLSessionWebSocketTransport: WebSocketTransport {
     private let host = SharedURLSession()
 

@@ -1,5 +1,6 @@
 import RealtimeSystem
 import RealtimeCore
+import TestSupport
 import Testing
 
 @testable import RealtimeSockets
@@ -40,7 +41,7 @@ final class RawServer: Sendable {
     /// Apart, so that the thread does not hold the server.
     private final class Shared: Sendable {
         let state = Lock(State())
-        let ended = Completion()
+        let ended = Signal()
     }
 
     let port: Int
@@ -65,7 +66,7 @@ final class RawServer: Sendable {
                 }
             }
             SystemSocket.close(descriptor)
-            shared.ended.fulfill()
+            shared.ended.send()
         }
         try #require(thread).detach()
     }

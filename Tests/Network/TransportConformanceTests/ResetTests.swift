@@ -200,8 +200,8 @@ extension EventLoop {
     /// Returns when what was asked of the loop before has been done.
     func settle() async {
         for _ in 0..<2 {
-            let done = Completion()
-            self.execute { done.fulfill() }
+            let done = Signal()
+            self.execute { done.send() }
             await done.wait()
         }
     }

@@ -10,11 +10,13 @@ struct InMemoryHTTPTransport: HTTPTransport {
             // The exchange's timer ends the wait.
             case .silent: return
             case .down:
-                return exchange.fail(InMemoryNetwork.unreachable(request.endpoint))
+                return exchange.fail(
+                    TransportError(.unreachable, "No route to \(request.endpoint.origin): the in-memory network is down."))
             case .up: break
             }
             guard let handler = network.listener(at: request.endpoint)?.handler else {
-                return exchange.fail(InMemoryNetwork.refused(request.endpoint))
+                let message = "Connection refused: no server listens at \(request.endpoint.origin) on the in-memory network."
+                return exchange.fail(TransportError(.refused, "\(message) Start the server first."))
             }
             let head = HTTPRequestHead(method: request.method, target: request.endpoint.target, headers: request.headers)
             handler.received(head, body: request.body, responder: exchange)
@@ -22,7 +24,7 @@ struct InMemoryHTTPTransport: HTTPTransport {
         return HTTPStreamedResponse(try await exchange.head(), body: Body(exchange: exchange))
     }
 
-    /// A body that cancels the exchange when it is released.
+    /// The body. Releasing it notifies the server that the client has disconnected.
     final class Body: HTTPBody {
         let exchange: InMemoryExchange
 
@@ -36,119 +38,117 @@ struct InMemoryHTTPTransport: HTTPTransport {
     }
 }
 
-/// A request and its response, shared by the client and the server.
+/// One request and its response: the client's reader and the server's responder in one object.
 final class InMemoryExchange: HTTPResponder, TimerClient {
     private struct State: Sendable {
-        var head: HTTPResponseHead?
-        var chunks: [[UInt8]] = []
-        var hasEnded = false
-        var failure: TransportError?
-        var waiting: WakeUp?
+        var response: ResponseBuffer
         var onDisconnect: (@Sendable () -> Void)?
-        var isDisconnected = false
+        var hasClientDisconnected = false
     }
 
     private let network: InMemoryNetwork
     private let request: HTTPRequest
-    private let state = Lock(State())
+    private let state: Lock<State>
 
     init(_ network: InMemoryNetwork, _ request: HTTPRequest) {
         self.network = network
         self.request = request
+        self.state = Lock(State(response: ResponseBuffer(from: request.endpoint)))
     }
 
     // MARK: Client
 
     func head() async throws(TransportError) -> HTTPResponseHead {
         while true {
-            let (head, failure) = self.state.withLock { ($0.head, $0.failure) }
-            if let head { return head }
-            if let failure { throw failure }
-            try await self.wait { $0.head != nil }
+            if let head = try self.state.withLock({ state throws(TransportError) in try state.response.readHead() }) { return head }
+            await self.wait()
         }
     }
 
     func next() async throws(TransportError) -> [UInt8]? {
         while true {
-            let (chunk, hasEnded, failure) = self.state.withLock { state -> ([UInt8]?, Bool, TransportError?) in
-                (state.chunks.isEmpty ? nil : state.chunks.removeFirst(), state.hasEnded, state.failure)
+            switch try self.state.withLock({ state throws(TransportError) in try state.response.readBody() }) {
+            case .bytes(let bytes): return bytes
+            case .end: return nil
+            case .pending: await self.wait()
             }
-            if let chunk { return chunk }
-            if let failure { throw failure }
-            if hasEnded { return nil }
-            try await self.wait { !$0.chunks.isEmpty || $0.hasEnded }
         }
     }
 
-    func disconnect() {
-        let action = self.state.withLock { state -> (@Sendable () -> Void)? in
-            guard !state.isDisconnected else { return nil }
-            state.isDisconnected = true
-            return state.hasEnded ? nil : state.onDisconnect.take()
+    /// Notifies the server that the client has disconnected, unless the response is complete.
+    func disconnect() { self.disconnect(nil) }
+
+    /// Ends the response with an error, for both sides.
+    func fail(_ error: TransportError) { self.disconnect(error) }
+
+    private func disconnect(_ error: TransportError?) {
+        let (reader, action) = self.state.withLock { state -> (WakeUp?, (@Sendable () -> Void)?) in
+            if let error { state.response.end(error) }
+            state.hasClientDisconnected = true
+            return (state.response.takeReadyReader(), state.onDisconnect.take())
         }
+        reader?.resume()
         action?()
     }
 
-    func fail(_ error: TransportError) {
-        self.update { $0.failure = $0.failure ?? error }
-        self.disconnect()
-    }
-
     func timerFired() {
-        self.fail(TransportError(.timedOut, "No response from \(self.request.endpoint) within \(self.request.idleTimeout)."))
+        self.fail(
+            TransportError(
+                .timedOut,
+                "\(self.request.endpoint) timed out: no response within \(self.request.idleTimeout). Check the server, or raise idleTimeout."
+            ))
     }
 
-    private func wait(until isReady: (State) -> Bool) async throws(TransportError) {
+    private func wait() async {
         self.network.time.schedule(self, at: self.network.time.now.advanced(by: self.request.idleTimeout))
         await suspend { wakeUp in
-            self.state.withLock { state in
-                guard !isReady(state), state.failure == nil, !Task.isCancelled else { return false }
-                state.waiting = wakeUp
-                return true
-            }
+            self.state.withLock { $0.response.suspend(wakeUp) }
         } onCancel: {
-            self.state.withLock { $0.waiting.take() }
+            // Only the flag: the canceller may hold a lock that the server's action takes.
+            let error = TransportError(.cancelled, "The request to \(self.request.endpoint) was cancelled.")
+            return self.state.withLock { state in
+                state.response.cancel(error)
+                return state.response.takeReadyReader()
+            }
         }
         self.network.time.schedule(self, at: nil)
-        if Task.isCancelled {
-            let error = TransportError(.cancelled, "The request to \(self.request.endpoint) was cancelled.")
-            self.fail(error)
-            throw error
-        }
+        if self.state.withLock({ $0.response.isCancelled }) { self.disconnect() }
     }
 
     // MARK: Server
 
     func respond(_ response: HTTPResponse) {
-        self.update { state in
-            guard state.head == nil else { return }
-            state.head = response.head
-            if !response.body.isEmpty { state.chunks.append(response.body) }
-            state.hasEnded = true
+        self.change { buffer in
+            guard buffer.head == nil else { return }
+            _ = buffer.receiveHead(response.head)
+            _ = buffer.receive(response.body)
+            buffer.end(nil)
         }
     }
 
-    func begin(_ head: HTTPResponseHead) { self.update { $0.head = $0.head ?? head } }
+    func begin(_ head: HTTPResponseHead) { self.change { _ = $0.receiveHead(head) } }
 
     func write(_ bytes: [UInt8]) {
-        self.update { if $0.head != nil, !$0.hasEnded, !bytes.isEmpty { $0.chunks.append(bytes) } }
+        self.change { if $0.head != nil { _ = $0.receive(bytes) } }
     }
 
-    func end() { self.update { if $0.head != nil { $0.hasEnded = true } } }
+    func end() { self.change { if $0.head != nil { $0.end(nil) } } }
 
     func onDisconnect(_ action: @escaping @Sendable () -> Void) {
-        let isDisconnected = self.state.withLock { state in
-            if !state.isDisconnected { state.onDisconnect = action }
-            return state.isDisconnected
+        let hasDisconnected = self.state.withLock { state in
+            if !state.hasClientDisconnected, !state.response.isComplete { state.onDisconnect = action }
+            return state.hasClientDisconnected
         }
-        if isDisconnected { action() }
+        if hasDisconnected { action() }
     }
 
-    private func update(_ body: (inout State) -> Void) {
-        let wakeUp = self.state.withLock { state in
-            body(&state)
-            return state.waiting.take()
+    private func change(_ body: (inout ResponseBuffer) -> Void) {
+        let (reader, released) = self.state.withLock { state -> (WakeUp?, (@Sendable () -> Void)?) in
+            body(&state.response)
+            return (state.response.takeReadyReader(), state.response.isComplete ? state.onDisconnect.take() : nil)
         }
-        wakeUp?.resume()
+        // What the action captures may be released here, outside of the lock.
+        _ = released
+        reader?.resume()
     }
 }

@@ -1,13 +1,17 @@
 public import RealtimeCore
 
-/// HTTP/1.1 over the package's own sockets.
+/// An HTTP/1.1 client on the package's own sockets.
 ///
-/// Each request has a connection of its own, which ends with its answer. Redirects are not followed and no cookies are
-/// kept: what a request carries goes to the endpoint it names, and nowhere else.
+/// Each request uses a connection of its own, which closes with the response. The transport follows no redirects and keeps no cookies: the
+/// contents of a request are sent to the endpoint that it names and nowhere else.
 public struct SocketHTTPTransport: HTTPTransport {
     private let connector: SocketConnector
 
-    /// A transport with these rules for TLS. Connections of different transports share one thread.
+    /// Creates a transport.
+    ///
+    /// All transports share one thread for their connections.
+    ///
+    /// - Parameter tls: The TLS settings of `https` connections.
     public init(tls: TLSConfiguration = TLSConfiguration()) {
         self.init(tls: tls, loop: .shared)
     }
@@ -16,20 +20,24 @@ public struct SocketHTTPTransport: HTTPTransport {
         self.connector = SocketConnector(loop: loop, resolver: resolver, tls: tls)
     }
 
-    /// Sends the request and returns when the head of the answer is there, also when the request's body is still being
-    /// sent.
+    /// Sends a request and waits for the head of the response.
     ///
-    /// It throws `unsupported` for a request that cannot be sent, such as one to `ws`, with a line break in a field, or
-    /// with a `Transfer-Encoding`. `connectTimeout` counts until the connection is there, TLS
-    /// included. `idleTimeout` counts while the server neither takes nor sends anything; not while the body's reader is
-    /// behind and the transport has stopped to read for that reason.
+    /// The head may arrive while the body of the request is still being sent; sending then continues.
+    /// ``HTTPRequest/connectTimeout`` applies until the connection is established, including TLS. ``HTTPRequest/idleTimeout`` applies while
+    /// the server neither takes nor sends bytes. It does not apply while the transport has stopped reading because the reader of the body
+    /// is too far behind.
+    ///
+    /// - Parameter request: The request to send.
+    /// - Returns: The head of the response, and the body, which is read as it arrives. Releasing the body closes the connection.
+    /// - Throws: `unsupported` for a request that cannot be sent: an endpoint whose scheme is not `http` or `https`, a line break in a
+    ///   header field, or a `Transfer-Encoding` field. `cancelled` if the task is cancelled, which closes the connection. Otherwise the
+    ///   error that prevented the connection or the response.
     public func open(_ request: HTTPRequest) async throws(TransportError) -> HTTPStreamedResponse {
         let exchange = HTTPClientExchange(request, loop: self.connector.loop)
         let head = try await exchange.head(through: self.connector)
         return HTTPStreamedResponse(head, body: Body(exchange))
     }
 
-    /// Dropping it ends the connection.
     private final class Body: HTTPBody {
         private let exchange: HTTPClientExchange
 
@@ -39,6 +47,6 @@ public struct SocketHTTPTransport: HTTPTransport {
 
         func next() async throws(TransportError) -> [UInt8]? { try await self.exchange.next() }
 
-        deinit { self.exchange.leave() }
+        deinit { self.exchange.abandon() }
     }
 }

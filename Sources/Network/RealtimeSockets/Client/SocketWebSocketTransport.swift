@@ -1,12 +1,16 @@
 public import RealtimeCore
 
-/// WebSockets over the package's own sockets.
+/// A WebSocket client on the package's own sockets.
 ///
-/// All connections share one thread, which reads, decodes and hands over what came; nothing of the user's runs on it.
+/// All connections share one thread that reads, decodes and delivers events. It runs no code of the application.
 public struct SocketWebSocketTransport: WebSocketTransport {
     private let connector: SocketConnector
 
-    /// A transport with these rules for TLS. Connections of different transports share the same thread.
+    /// Creates a transport.
+    ///
+    /// All transports share one thread for their connections.
+    ///
+    /// - Parameter tls: The TLS settings of `wss` connections.
     public init(tls: TLSConfiguration = TLSConfiguration()) {
         self.init(tls: tls, loop: .shared)
     }
@@ -15,11 +19,17 @@ public struct SocketWebSocketTransport: WebSocketTransport {
         self.connector = SocketConnector(loop: loop, resolver: resolver, tls: tls)
     }
 
-    /// Makes a connection that begins when it is told to open. It does no I/O yet.
+    /// Creates a connection. It does no I/O until ``WebSocketConnection/open()`` is called.
+    ///
+    /// - Parameters:
+    ///   - request: The endpoint and the options of the handshake.
+    ///   - id: The ID that is passed to each event.
+    ///   - events: The receiver of the connection's events. They are delivered on the transport's thread, one at a time.
+    /// - Returns: The new connection.
     public func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
         SocketWebSocket(request, id: id, events: events, connector: self.connector)
     }
 
-    /// How often a connection of this transport has written to its socket: for measurements.
+    /// The number of writes to the socket that a connection of this transport has made, for measurements.
     package static func writes(of connection: any WebSocketConnection) -> Int { (connection as? SocketWebSocket)?.writes ?? 0 }
 }

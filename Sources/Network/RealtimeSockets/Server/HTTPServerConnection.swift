@@ -1,137 +1,168 @@
 internal import RealtimeSystem
 internal import RealtimeCore
 
-/// One client's connection: requests and their answers in turn, until it ends or becomes a WebSocket.
+/// One client's connection: requests and responses in turn, until it closes or becomes a WebSocket.
 ///
-/// It reads on while a request is being answered, since that is how it learns that the client has gone; what comes is
-/// kept for later, and reading pauses when that is more than a little.
+/// ```
+///   handshaking ──opened──▶ reading ──request──▶ responding ──101──▶ upgraded
+///                              ▲  ▲                │  │                 │
+///                              │  └───response─────┘  │ much is unsent  │
+///                              └──drained── draining ◀┘                 │
+///   reading, responding, draining                                       │
+///      └──last response, error, end of input──▶ lingering ──▶ closed ◀──┘
+/// ```
+/// It keeps reading while a request is being responded to, because that is how it detects that the client has disconnected. Pipelined
+/// requests that arrive meanwhile are buffered up to a limit.
 final class HTTPServerConnection: StreamEvents, TimerClient {
     private enum Phase {
-        /// Until the TLS handshake is through.
-        case opening
-        case reading
-        case answering(HTTPServerExchange)
-        /// The answers before have to leave first.
-        case heldBack
+        /// The TLS handshake is in progress.
+        case handshaking
+        case reading(Part)
+        /// After the last response the connection closes.
+        case responding(HTTPServerExchange, isLast: Bool)
+        /// The next request waits until the responses to earlier ones have been sent.
+        case draining
         case upgraded(SocketWebSocket)
-        /// The last answer goes out, and the client ends its side.
-        case closing
-        case over
+        /// The last response is being sent, and then the client closes its side.
+        case lingering
+        case closed
     }
 
-    /// What of a request is waited for.
+    /// The part of a request that arrives next.
     private enum Part {
-        case firstHead, nothing, head, body
+        /// The head of the first request, whose timeout includes the TLS handshake.
+        case firstHead
+        /// A later head of which nothing has arrived.
+        case keepAlive
+        case head
+        case body(HTTPRequestDecoder.Request)
     }
 
-    /// What may come early, while a request is being answered, before reading pauses.
-    private static let earlyBytes = 64 << 10
-    /// How long a client may take to end its side after the last answer has gone. If the socket were closed before,
-    /// with bytes of the client in it, the reset that follows could take the answer away from the client.
-    private static let lingerTime = Duration.seconds(1)
+    private enum Input { case open, paused, ended }
 
-    /// A client that has ended its side has gone, most likely. If it has not, it still gets an answer that comes so soon.
-    private static let farewellTime = Duration.seconds(5)
+    private struct State {
+        var phase = Phase.handshaking
+        var input = Input.open
+        var decoder: HTTPRequestDecoder
+        var body: [UInt8] = []
+        /// What has arrived after the request that is being responded to.
+        var pipelined: [UInt8] = []
+        /// Requests are being decoded further up on the stack, where the next one is handed over too.
+        var isDecoding = false
+        var timer = CoalescedTimer()
+        var stall = StallDetector()
+    }
+
+    /// The number of pipelined bytes above which reading pauses.
+    private static let pipelineLimit = 64 << 10
+    /// How long a client may take to close its side after the last response was sent. If the socket were closed with unread input, the
+    /// RST that follows could discard the response at the client.
+    private static let lingerTimeout = Duration.seconds(1)
+    /// How long a response may take for a client that has closed its side. Such a client has most likely disconnected.
+    private static let halfClosedTimeout = Duration.seconds(5)
 
     let stream: SocketStream
     private let handler: any ListenerHandler
     private let limits: ListenerLimits
+    // `nonisolated(unsafe)`: see `LoopBound`.
+    nonisolated(unsafe) private var bound: LoopBound<State>
 
-    // `nonisolated(unsafe)`: these belong to the loop's thread.
-    nonisolated(unsafe) private var phase = Phase.opening
-    nonisolated(unsafe) private var part = Part.firstHead
-    nonisolated(unsafe) private var decoder: HTTPRequestDecoder
-    nonisolated(unsafe) private var request: HTTPRequestDecoder.Request?
-    nonisolated(unsafe) private var body: [UInt8] = []
-    nonisolated(unsafe) private var early: [UInt8] = []
-    nonisolated(unsafe) private var isPaused = false
-    nonisolated(unsafe) private var isInputEnded = false
-    nonisolated(unsafe) private var isStopping = false
-    /// Requests are being taken out of the input: who asks for more of that meanwhile gets it there.
-    nonisolated(unsafe) private var isReading = false
-    nonisolated(unsafe) private var deadline = CoalescedTimer()
-    nonisolated(unsafe) private var progress = WriteProgress()
+    private var state: State {
+        @inline(__always) get { self.bound.value }
+        @inline(__always) _modify { yield &self.bound.value }
+    }
 
-    /// Made on the stream's loop.
+    /// Creates the connection on the loop of its stream.
     init(_ stream: SocketStream, _ handler: any ListenerHandler, _ limits: ListenerLimits) {
         self.stream = stream
         self.handler = handler
         self.limits = limits
-        self.decoder = HTTPRequestDecoder(limits: limits.ofHead, bodyLimit: limits.bodyBytes)
+        self.bound = LoopBound(State(decoder: HTTPRequestDecoder(limits: limits.codecLimits, bodyLimit: limits.bodyBytes)))
+        self.bound.bind()
     }
 
-    /// Once, before anything happens on the stream.
-    func begin() { self.setLimit(self.limits.headTime) }
+    /// Starts the first timeout, before the first event of the stream.
+    func begin() { self.setTimeout(self.limits.headTimeout) }
 
-    // MARK: What happens on the stream
+    // MARK: Events of the stream
 
-    func opened(_ stream: SocketStream) { self.phase = .reading }
+    func opened(_ stream: SocketStream) { self.state.phase = .reading(.firstHead) }
 
     func received(_ stream: SocketStream, _ bytes: UnsafeRawBufferPointer) {
         var input = bytes
-        switch self.phase {
-        case .upgraded(let endpoint): return endpoint.received(stream, bytes)
-        case .closing, .over, .opening: return
-        case .reading where self.early.isEmpty: self.read(&input)
-        case .reading, .answering, .heldBack: break
+        switch self.state.phase {
+        case .upgraded(let webSocket): return webSocket.received(stream, bytes)
+        case .lingering, .closed, .handshaking: return
+        case .reading where self.state.pipelined.isEmpty: self.read(&input)
+        case .reading, .responding, .draining: break
         }
         self.keep(input)
     }
 
     func drained(_ stream: SocketStream) {
-        switch self.phase {
-        case .upgraded(let endpoint): endpoint.drained(stream)
-        case .answering(let exchange): exchange.drained()
-        case .heldBack:
-            self.phase = .reading
-            self.setLimit(self.limits.idleTime)
+        switch self.state.phase {
+        case .upgraded(let webSocket): webSocket.drained(stream)
+        case .responding(let exchange, _): exchange.drained()
+        case .draining:
+            self.awaitRequest()
             self.nextRequest()
-        default: break
+        case .handshaking, .reading, .lingering, .closed: break
         }
     }
 
     func ended(_ stream: SocketStream, _ error: TransportError?) {
-        if case .upgraded(let endpoint) = self.phase { return endpoint.ended(stream, error) }
+        if case .upgraded(let webSocket) = self.state.phase { return webSocket.ended(stream, error) }
         guard error == nil else { return self.drop() }
-        self.isInputEnded = true
-        switch self.phase {
-        case .reading: self.inputHasEnded()
-        case .answering where self.isStopping: self.drop()
-        case .answering(let exchange):
-            self.setLimit(min(self.limits.idleTime, Self.farewellTime))
-            exchange.clientHasGone()
-        // Who sends no more may be left without answers that it could ask for again.
-        case .heldBack: self.finish()
-        case .opening, .upgraded, .closing, .over: break
+        self.state.input = .ended
+        switch self.state.phase {
+        case .reading: self.inputEnded()
+        case .responding(_, isLast: true): self.drop()
+        case .responding(let exchange, isLast: false):
+            self.setTimeout(min(self.limits.keepAliveTimeout, Self.halfClosedTimeout))
+            exchange.clientDisconnected()
+        // RFC 9112 section 9.3.2: a client repeats pipelined requests that received no response.
+        case .draining: self.finish()
+        case .handshaking, .upgraded, .lingering, .closed: break
         }
     }
 
     // MARK: Requests
 
-    /// The next request, from what came early and from what comes.
+    private func awaitRequest() {
+        self.state.phase = .reading(.keepAlive)
+        self.setTimeout(self.limits.keepAliveTimeout)
+    }
+
+    /// Continues with what was pipelined.
     private func nextRequest() {
-        let early = self.early
-        self.early = []
-        early.withUnsafeBytes { bytes in
+        var pipelined: [UInt8] = []
+        swap(&pipelined, &self.state.pipelined)
+        pipelined.withUnsafeBytes { bytes in
             var input = bytes
             self.read(&input)
             self.keep(input)
         }
-        guard case .reading = self.phase else { return }
-        if self.isInputEnded { return self.inputHasEnded() }
-        self.resume()
+        guard case .reading = self.state.phase else { return }
+        if self.state.input == .ended { return self.inputEnded() }
+        self.resumeReading()
     }
 
     private func read(_ input: inout UnsafeRawBufferPointer) {
-        self.isReading = true
-        defer { self.isReading = false }
-        while case .reading = self.phase {
+        self.state.isDecoding = true
+        defer { self.state.isDecoding = false }
+        while case .reading(let part) = self.state.phase {
             do throws(TransportError) {
-                switch try self.decoder.next(&input) {
-                case .head(let request): try self.start(request)
-                case .body(let bytes): self.body.append(contentsOf: bytes)
-                case .end: self.handOver(&input)
-                case .needsMore: return self.limitPart()
+                switch try self.state.decoder.next(&input) {
+                case .head(let request): try self.received(request)
+                case .body(let bytes): self.state.body.append(contentsOf: bytes)
+                case .end:
+                    guard case .body(let request) = part else { preconditionFailure("a body follows a head") }
+                    self.respond(to: request, &input)
+                case .needsMore:
+                    // The keep-alive timeout ends with the first byte of the head.
+                    guard case .keepAlive = part, !self.state.decoder.isIdle else { return }
+                    self.state.phase = .reading(.head)
+                    return self.setTimeout(self.limits.headTimeout)
                 }
             } catch {
                 self.reject(error.status ?? 400, error.message)
@@ -140,251 +171,276 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
     }
 
     private func keep(_ input: UnsafeRawBufferPointer) {
-        switch self.phase {
-        case .reading, .answering, .heldBack: break
-        case .opening, .upgraded, .closing, .over: return
+        switch self.state.phase {
+        case .reading, .responding, .draining: break
+        case .handshaking, .upgraded, .lingering, .closed: return
         }
         guard !input.isEmpty else { return }
-        self.early.append(contentsOf: input)
-        guard self.early.count > Self.earlyBytes, !self.isPaused else { return }
-        self.isPaused = true
+        self.state.pipelined.append(contentsOf: input)
+        guard self.state.pipelined.count > Self.pipelineLimit, self.state.input == .open else { return }
+        self.state.input = .paused
         self.stream.pauseReading()
     }
 
-    private func resume() {
-        guard self.isPaused else { return }
-        self.isPaused = false
+    private func resumeReading() {
+        guard self.state.input == .paused else { return }
+        self.state.input = .open
         self.stream.resumeReading()
     }
 
-    private func start(_ request: HTTPRequestDecoder.Request) throws(TransportError) {
+    private func received(_ request: HTTPRequestDecoder.Request) throws(TransportError) {
         var request = request
-        request.head.target = try RequestTarget.local(request.head)
-        self.request = request
-        self.body = []
+        request.head.target = try request.head.originTarget()
+        self.state.phase = .reading(.body(request))
         guard request.hasBody else { return }
-        self.part = .body
-        self.setLimit(self.limits.bodyTime)
+        self.setTimeout(self.limits.bodyTimeout)
         if request.expectsContinue {
             self.stream.enqueue { $0.append(contentsOf: "HTTP/1.1 100 Continue\r\n\r\n".utf8) }
             self.stream.flush()
         }
     }
 
-    private func handOver(_ input: inout UnsafeRawBufferPointer) {
-        guard let request = self.request else { return }
-        let (head, body) = (request.head, self.body)
-        self.request = nil
-        self.body = []
-        let form = ResponseFraming.Request(
-            isHEAD: head.method == "HEAD", isHTTP11: request.isHTTP11, keepsAlive: request.keepsAlive && !self.isStopping)
-        let exchange = HTTPServerExchange(self, form, unsentBytes: self.limits.unsentBytes)
-        self.phase = .answering(exchange)
-        self.setLimit(nil)
+    private func respond(to request: HTTPRequestDecoder.Request, _ input: inout UnsafeRawBufferPointer) {
+        let head = request.head
+        var body: [UInt8] = []
+        swap(&body, &self.state.body)
+        let framing = ResponseFraming.Request(
+            isHEAD: head.method == "HEAD", isHTTP11: request.isHTTP11, keepsAlive: request.keepsAlive)
+        let exchange = HTTPServerExchange(self, framing, backlogLimit: self.limits.responseBacklogBytes)
+        self.state.phase = .responding(exchange, isLast: false)
+        self.setTimeout(nil)
         switch ServerHandshake.check(head, isHTTP11: request.isHTTP11) {
         case .notAnUpgrade:
             self.handler.received(head, body: body, responder: exchange)
-        case .refused(let answer):
-            exchange.respond(answer)
+        case .refused(let response):
+            exchange.respond(response)
         case .valid where request.hasBody:
-            exchange.respond(.line(400, "A request for a WebSocket has no body."))
-        case .valid where self.isStopping:
-            exchange.respond(.line(503, "The server stops."))
+            exchange.respond(.line(400, "A WebSocket upgrade request must not have a body."))
         case .valid(let offer):
             switch self.handler.upgrade(head) {
-            case .refuse(let answer): exchange.respond(answer)
+            case .refuse(let response): exchange.respond(response)
             case .accept(let subprotocol): self.upgrade(head, offer, subprotocol, exchange, &input)
             }
         }
     }
 
-    /// The connection is the WebSocket's from here on; what the client sent after its request are frames.
+    /// Hands the connection over to a WebSocket. The bytes that follow the request are its frames.
     private func upgrade(
         _ head: HTTPRequestHead, _ offer: ServerHandshake.Offer, _ subprotocol: String?, _ exchange: HTTPServerExchange,
         _ input: inout UnsafeRawBufferPointer
     ) {
-        var answer: [UInt8] = []
+        var response: [UInt8] = []
         do throws(TransportError) {
-            try HTTPEncoder.append(try ServerHandshake.accept(offer, subprotocol: subprotocol), to: &answer)
+            try HTTPEncoder.append(try ServerHandshake.accept(offer, subprotocol: subprotocol), to: &response)
         } catch {
-            return exchange.respond(.line(500, "The server chose a subprotocol that was not offered."))
+            return exchange.respond(.line(500, "The server selected a subprotocol that the client did not offer."))
         }
-        self.stream.enqueue { $0.append(contentsOf: answer) }
+        self.stream.enqueue { $0.append(contentsOf: response) }
         let id = ConnectionID.nextAccepted()
-        let endpoint = SocketWebSocket(
-            accepted: self.stream, id: id, messageLimit: self.limits.messageBytes, backlogLimit: self.limits.backlogBytes)
-        self.phase = .upgraded(endpoint)
-        self.forgetLimits()
+        let webSocket = SocketWebSocket(
+            accepted: self.stream, id: id, messageLimit: self.limits.messageBytes, backlogLimit: self.limits.messageBacklogBytes)
+        self.state.phase = .upgraded(webSocket)
+        self.cancelTimer()
         let frames = input
         input = UnsafeRawBufferPointer(rebasing: input.suffix(0))
-        self.resume()
-        let events = self.handler.accepted(endpoint, id: id, request: head)
-        endpoint.start(events, leftover: frames)
+        self.resumeReading()
+        let events = self.handler.accepted(webSocket, id: id, request: head)
+        webSocket.start(events, leftover: frames)
         self.stream.flush()
-        if self.isInputEnded { endpoint.ended(self.stream, nil) }
+        if self.state.input == .ended { webSocket.ended(self.stream, nil) }
     }
 
-    /// Answers what cannot be understood or waited for, and ends the connection.
+    /// Responds to a request that is malformed or late, and closes the connection.
     private func reject(_ status: Int, _ text: String) {
-        let form = ResponseFraming.Request(isHEAD: self.request?.head.method == "HEAD", isHTTP11: true, keepsAlive: false)
-        let answer = HTTPResponse.line(status, text)
-        let written = ResponseFraming(answer.head, length: answer.body.count, to: form)
+        var isHEAD = false
+        if case .reading(.body(let request)) = self.state.phase { isHEAD = request.head.method == "HEAD" }
+        let response = HTTPResponse.line(status, text)
+        let framing = ResponseFraming(
+            response.head, length: response.body.count, to: ResponseFraming.Request(isHEAD: isHEAD, isHTTP11: true, keepsAlive: false))
         self.stream.enqueue { output in
             do throws(TransportError) {
-                try HTTPEncoder.append(written.head, to: &output)
-                if written.body == .plain { output.append(contentsOf: answer.body) }
+                try HTTPEncoder.append(framing.head, to: &output)
+                if framing.body == .plain { output.append(contentsOf: response.body) }
             } catch {
-                assertionFailure("an answer of the server's own: \(error)")
+                assertionFailure("invalid built-in response: \(error)")
             }
         }
         self.finish()
     }
 
-    // MARK: Answers
+    // MARK: Responses
 
-    /// From any thread: the answer is on the stream.
-    func answered(_ exchange: HTTPServerExchange, keepsAlive: Bool) {
-        if self.stream.loop.isOnLoop, self.isReading { return self.answerIsOver(exchange, keepsAlive) }
-        // Not from within: the handler would be called again while it answers.
+    /// Continues with the next request: the response is on the stream. Called from any thread.
+    func responseEnded(_ exchange: HTTPServerExchange, keepsAlive: Bool) {
+        if self.stream.loop.isOnLoop, self.state.isDecoding { return self.finishResponse(exchange, keepsAlive) }
+        // Asynchronously: otherwise the handler would be called for the next request while it responds to this one.
         self.stream.loop.execute {
-            self.answerIsOver(exchange, keepsAlive)
-            if case .reading = self.phase { self.nextRequest() }
+            self.finishResponse(exchange, keepsAlive)
+            if case .reading = self.state.phase { self.nextRequest() }
         }
     }
 
-    private func answerIsOver(_ exchange: HTTPServerExchange, _ keepsAlive: Bool) {
-        guard case .answering(let current) = self.phase, current === exchange else { return }
-        guard keepsAlive, !self.isStopping else { return self.finish() }
-        self.part = .nothing
-        self.phase = .reading
-        self.setLimit(self.limits.idleTime)
-        self.holdBack()
+    private func finishResponse(_ exchange: HTTPServerExchange, _ keepsAlive: Bool) {
+        guard case .responding(let current, let isLast) = self.state.phase, current === exchange else { return }
+        guard keepsAlive, !isLast else { return self.finish() }
+        self.state.stall = StallDetector()
+        // A client that pipelines requests and does not read would fill the memory with responses.
+        guard self.stream.bufferedBytes > SocketStream.highWater else { return self.awaitRequest() }
+        self.state.phase = .draining
+        self.setTimeout(self.limits.stallTimeout)
     }
 
-    /// A client that asks and does not read would fill the memory with answers.
-    private func holdBack() {
-        self.progress = WriteProgress()
-        guard self.stream.bufferedBytes > SocketStream.highWater else { return }
-        self.phase = .heldBack
-        self.setLimit(self.limits.stallTime)
-    }
-
-    /// From any thread: more than the limit waits for the client.
-    func watch(_ exchange: HTTPServerExchange) {
+    /// Starts the stall timeout of a response of which much is unsent. Called from any thread.
+    func monitorStall(of exchange: HTTPServerExchange) {
         self.stream.loop.execute {
-            guard case .answering(let current) = self.phase, current === exchange, !self.isInputEnded else { return }
-            self.progress = WriteProgress()
-            self.setLimit(self.limits.stallTime)
+            guard case .responding(let current, _) = self.state.phase, current === exchange, self.state.input != .ended else { return }
+            self.state.stall = StallDetector()
+            self.setTimeout(self.limits.stallTimeout)
         }
     }
 
-    // MARK: Ends
+    // MARK: Closing
 
-    private func inputHasEnded() {
+    private func inputEnded() {
         do throws(TransportError) {
-            try self.decoder.endOfStream()
+            try self.state.decoder.endOfStream()
             self.finish()
         } catch {
             self.reject(error.status ?? 400, error.message)
         }
     }
 
-    /// Sends what there is to send, and then the end.
+    /// Sends what is unsent, and then the end of the stream.
     private func finish() {
-        self.phase = .closing
-        self.early = []
-        self.request = nil
-        self.body = []
-        self.progress = WriteProgress()
-        self.resume()
+        self.state.phase = .lingering
+        self.state.pipelined = []
+        self.state.body = []
+        self.state.stall = StallDetector()
+        self.resumeReading()
         self.stream.finishWriting()
-        self.setLimit(Self.lingerTime)
+        self.setTimeout(Self.lingerTimeout)
     }
 
-    /// Ends the connection here and now.
+    /// Closes the connection without sending what is unsent.
     func drop() {
-        let phase = self.phase
-        self.phase = .over
-        self.setLimit(nil)
+        let phase = self.state.phase
+        self.state.phase = .closed
+        self.setTimeout(nil)
         self.stream.close()
         switch phase {
-        case .answering(let exchange): exchange.connectionIsOver()
-        case .upgraded(let endpoint):
-            endpoint.ended(self.stream, TransportError(.closed, "The server stopped before the WebSocket had ended."))
-        default: break
+        case .responding(let exchange, _): exchange.connectionClosed()
+        case .upgraded(let webSocket):
+            webSocket.ended(self.stream, TransportError(.closed, "The server stopped before the WebSocket was closed."))
+        case .handshaking, .reading, .draining, .lingering, .closed: break
         }
     }
 
-    /// The listener stops: what is being answered is answered, and what is idle ends.
+    /// Closes the connection once the current response has ended, because the listener stops.
     func stop() {
-        self.isStopping = true
-        switch self.phase {
-        case .opening: self.drop()
-        case .reading, .heldBack: self.finish()
-        case .answering where self.isInputEnded: self.drop()
-        case .answering(let exchange): exchange.isLast()
-        case .upgraded(let endpoint): endpoint.close(.goingAway, reason: "The server stops.")
-        case .closing, .over: break
+        switch self.state.phase {
+        case .handshaking: self.drop()
+        case .reading, .draining: self.finish()
+        case .responding where self.state.input == .ended: self.drop()
+        case .responding(let exchange, _):
+            self.state.phase = .responding(exchange, isLast: true)
+            exchange.disableKeepAlive()
+        case .upgraded(let webSocket): webSocket.close(.goingAway, reason: "The server is shutting down.")
+        case .lingering, .closed: break
         }
     }
 
     // MARK: Time
 
-    /// Begins the limit of the part that is now waited for, unless it has begun.
-    private func limitPart() {
-        switch self.part {
-        case .nothing where !self.decoder.isIdle:
-            self.part = .head
-            self.setLimit(self.limits.headTime)
-        case .firstHead, .nothing, .head, .body: break
-        }
-    }
-
-    private func setLimit(_ duration: Duration?) {
+    private func setTimeout(_ duration: Duration?) {
         let loop = self.stream.loop
-        if let wish = self.deadline.setDeadline(duration.map { loop.now.advanced(by: $0) }) { loop.schedule(self, at: wish) }
+        let deadline = duration.map { loop.now.advanced(by: $0) }
+        if let instant = self.state.timer.setDeadline(deadline) { loop.schedule(self, at: instant) }
     }
 
-    /// On the stream's loop: there will be no limit any more, so the clock need not wait for one.
-    func forgetLimits() {
-        self.deadline = CoalescedTimer()
+    /// Cancels the timer for good: the loop does not wake up for it any more. Called on the loop's thread.
+    func cancelTimer() {
+        self.state.timer = CoalescedTimer()
         self.stream.loop.schedule(self, at: nil)
     }
 
     func timerFired() {
-        switch self.deadline.fired(now: self.stream.loop.now) {
-        case .idle: return
-        case .early(let instant): return self.stream.loop.schedule(self, at: instant)
-        case .due: break
-        }
-        switch self.phase {
-        case .opening: self.drop()
-        case .reading: self.readingTookTooLong()
-        case .answering(let exchange):
-            if self.isInputEnded { return self.drop() }
-            guard let sent = exchange.watched() else { return }
-            if self.progress.hasStalled(at: sent) { self.drop() } else { self.setLimit(self.limits.stallTime) }
-        case .heldBack: self.dropIfStalled()
-        case .closing:
-            if self.stream.bufferedBytes > 0 { return self.dropIfStalled() }
-            // What went out with the last look has its time too.
-            if self.progress.hasStalled(at: 0) { self.drop() } else { self.setLimit(Self.lingerTime) }
-        case .upgraded, .over: break
+        switch self.state.timer.fired(now: self.stream.loop.now) {
+        case .idle: break
+        case .early(let instant): self.stream.loop.schedule(self, at: instant)
+        case .due: self.timedOut()
         }
     }
 
-    private func readingTookTooLong() {
-        switch self.part {
-        case .firstHead where self.decoder.isIdle: self.finish()
-        case .firstHead, .head: self.reject(408, "The head of the request did not come within \(self.limits.headTime).")
-        case .body: self.reject(408, "The body of the request did not come within \(self.limits.bodyTime).")
-        case .nothing:
+    private func timedOut() {
+        switch self.state.phase {
+        case .handshaking: self.drop()
+        case .reading(.firstHead) where self.state.decoder.isIdle: self.finish()
+        case .reading(.firstHead), .reading(.head):
+            self.reject(408, "The request head did not arrive within \(self.limits.headTimeout).")
+        case .reading(.body):
+            self.reject(408, "The request body did not arrive within \(self.limits.bodyTimeout).")
+        case .reading(.keepAlive):
             if self.stream.bufferedBytes > 0 { self.dropIfStalled() } else { self.finish() }
+        case .responding where self.state.input == .ended: self.drop()
+        case .responding(let exchange, _):
+            if let progress = exchange.monitoredProgress() { self.dropIfStalled(at: progress) }
+        case .draining: self.dropIfStalled()
+        case .lingering:
+            if self.stream.bufferedBytes > 0 { return self.dropIfStalled() }
+            // What was sent since the previous timeout has the whole linger timeout as well.
+            if self.state.stall.hasStalled(at: 0) { self.drop() } else { self.setTimeout(Self.lingerTimeout) }
+        case .upgraded, .closed: break
         }
     }
 
-    /// Whether the client reads shows in how much is left.
-    private func dropIfStalled() {
-        if self.progress.hasStalled(at: -self.stream.bufferedBytes) { self.drop() } else { self.setLimit(self.limits.stallTime) }
+    private func dropIfStalled() { self.dropIfStalled(at: -self.stream.bufferedBytes) }
+
+    private func dropIfStalled(at progress: Int) {
+        if self.state.stall.hasStalled(at: progress) { self.drop() } else { self.setTimeout(self.limits.stallTimeout) }
+    }
+}
+
+/// Detects a client that reads nothing, as opposed to one that reads slowly.
+struct StallDetector: Sendable {
+    private var lastProgress: Int?
+
+    /// Whether nothing was read since the previous call.
+    ///
+    /// - Parameter progress: A number that grows while the client reads.
+    mutating func hasStalled(at progress: Int) -> Bool {
+        defer { self.lastProgress = progress }
+        return self.lastProgress == progress
+    }
+}
+
+extension HTTPRequestHead {
+    /// Returns the target in origin form: path and query, or `*` with OPTIONS.
+    ///
+    /// RFC 9112 section 3.2.2: a server accepts the absolute form too, although clients send it to proxies only.
+    ///
+    /// - Throws: An error with the status of the response if the target has another form.
+    fileprivate func originTarget() throws(TransportError) -> String {
+        let target = self.target
+        if self.method == "CONNECT" { throw .malformed("CONNECT is not supported: this server is not a proxy.", status: 405) }
+        if target.utf8.first == UInt8(ascii: "/") || target == "*" && self.method == "OPTIONS" { return target }
+        let scheme = target.prefix { $0 != ":" }.lowercased()
+        let start = target.utf8.dropFirst(scheme.utf8.count)
+        guard ["http", "https", "ws", "wss"].contains(scheme), start.starts(with: "://".utf8) else {
+            throw .malformed("Invalid request target; expected a path.")
+        }
+        let path = start.dropFirst(3).drop { $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "?") }
+        return path.first == UInt8(ascii: "/") ? String(decoding: path, as: UTF8.self) : "/" + String(decoding: path, as: UTF8.self)
+    }
+}
+
+extension ConnectionID {
+    private static let latest = Lock<UInt64>(0)
+
+    /// Returns an ID that is unique among the connections accepted by this process.
+    fileprivate static func next() -> ConnectionID {
+        self.latest.withLock { latest in
+            latest += 1
+            return ConnectionID(rawValue: latest)
+        }
     }
 }

@@ -1,198 +1,253 @@
 internal import RealtimeSystem
 internal import RealtimeCore
 
-/// The answer to one request: it goes onto the stream as it is given, from whatever thread.
+/// The response to one request, written to the stream from any thread.
 final class HTTPServerExchange: HTTPResponder {
-    private let unsentBytes: Int
+    private enum Stage: Sendable {
+        case pending
+        case streaming(ResponseFraming.Body)
+        case ended
+    }
+
+    /// What happens to a piece that respects back-pressure.
+    private enum SendStep: Sendable {
+        case write(ResponseFraming.Body)
+        case wait
+        case fail(TransportError)
+    }
+
+    private struct State: Sendable {
+        var stage = Stage.pending
+        /// Released at the end of the response: a handler that keeps its responders keeps nothing else.
+        var connection: HTTPServerConnection?
+        var request: ResponseFraming.Request
+        var hasClientDisconnected = false
+        var onDisconnect: (@Sendable () -> Void)?
+        /// The number of bytes that this response has added to the stream.
+        var enqueued = 0
+        /// Whether the connection enforces the stall timeout.
+        var isMonitored = false
+        var senders = WaitingTasks()
+
+        var unsent: Int { self.connection?.stream.bufferedBytes ?? 0 }
+
+        var sendStep: SendStep {
+            switch self.stage {
+            case .pending: .fail(TransportError(.unsupported, "The response has no head yet: call begin(_:) before send(_:)."))
+            case .ended: .fail(TransportError(.closed, "The response has ended; nothing more can be sent."))
+            case .streaming where self.connection == nil || self.hasClientDisconnected:
+                .fail(TransportError(.closed, "The client disconnected before the end of the response."))
+            case .streaming(let framing): self.unsent > SocketStream.highWater ? .wait : .write(framing)
+            }
+        }
+    }
+
+    /// What follows a change, outside of the lock.
+    private struct Effects: Sendable {
+        var connection: HTTPServerConnection?
+        var hasEnded = false
+        var startsMonitoring = false
+        var keepsAlive = false
+        var released: (@Sendable () -> Void)?
+        var senders: [WakeUp] = []
+    }
+
+    private let backlogLimit: Int
     private let state: Lock<State>
 
-    init(_ connection: HTTPServerConnection, _ request: ResponseFraming.Request, unsentBytes: Int) {
-        self.unsentBytes = unsentBytes
+    init(_ connection: HTTPServerConnection, _ request: ResponseFraming.Request, backlogLimit: Int) {
+        self.backlogLimit = backlogLimit
         self.state = Lock(State(connection: connection, request: request))
     }
 
     // MARK: The handler's side
 
     func respond(_ response: HTTPResponse) {
-        self.answer { state in
-            guard case .waiting = state.stage else { return false }
-            self.put(response, &state)
+        self.change { state in
+            guard case .pending = state.stage else { return false }
+            self.enqueue(response, &state)
             state.stage = .ended
             return true
         }
     }
 
     func begin(_ head: HTTPResponseHead) {
-        self.answer { state in
-            guard case .waiting = state.stage else { return false }
-            let form = ResponseFraming(head, length: nil, to: state.request)
-            state.request.keepsAlive = form.keepsAlive
-            guard self.put(form.head, &state) else {
-                self.put(Self.unusable, &state)
+        self.change { state in
+            guard case .pending = state.stage else { return false }
+            let framing = ResponseFraming(head, length: nil, to: state.request)
+            state.request.keepsAlive = framing.keepsAlive
+            guard self.enqueue(framing.head, &state) else {
+                self.enqueue(Self.invalidResponse, &state)
                 state.stage = .ended
                 return true
             }
-            state.stage = .streaming(form.body)
+            state.stage = .streaming(framing.body)
             return true
         }
     }
 
     func write(_ bytes: [UInt8]) {
-        self.answer { state in
-            guard case .streaming(let form) = state.stage else { return false }
-            return self.enqueue(bytes, form, &state)
+        self.change { state in
+            guard case .streaming(let framing) = state.stage else { return false }
+            return self.enqueue(bytes, framing, &state)
         }
     }
 
     func send(_ bytes: [UInt8]) async throws(TransportError) {
         while true {
-            if Task.isCancelled { throw TransportError(.cancelled, "The task that sends this answer was cancelled.") }
-            var outcome = SendOutcome.wait
-            self.answer { state in
-                outcome = state.sendOutcome
-                guard case .write(let form) = outcome else { return false }
-                return self.enqueue(bytes, form, &state)
+            if Task.isCancelled { throw TransportError(.cancelled, "The task that sends this response was cancelled.") }
+            var step = SendStep.wait
+            self.change { state in
+                step = state.sendStep
+                guard case .write(let framing) = step else { return false }
+                return self.enqueue(bytes, framing, &state)
             }
-            switch outcome {
+            switch step {
             case .write: return
-            case .refuse(let error): throw error
+            case .fail(let error): throw error
             case .wait: await self.waitForRoom()
             }
         }
     }
 
     func end() {
-        self.answer { state in
-            guard case .streaming(let form) = state.stage else { return false }
-            if form == .chunked { self.enqueue(&state) { HTTPEncoder.appendLastChunk(to: &$0) } }
+        self.change { state in
+            guard case .streaming(let framing) = state.stage else { return false }
+            if framing == .chunked { self.enqueue(&state) { HTTPEncoder.appendLastChunk(to: &$0) } }
             state.stage = .ended
             return true
         }
     }
 
     func onDisconnect(_ action: @escaping @Sendable () -> Void) {
-        let hasGone = self.state.withLock { state -> Bool in
+        let hasDisconnected = self.state.withLock { state -> Bool in
             if case .ended = state.stage { return false }
-            if !state.hasClientGone { state.onDisconnect = action }
-            return state.hasClientGone
+            if !state.hasClientDisconnected { state.onDisconnect = action }
+            return state.hasClientDisconnected
         }
-        if hasGone { action() }
+        if hasDisconnected { action() }
     }
 
     // MARK: The connection's side
 
-    /// The client has gone, or does not listen any more. It can still be sent to, until ``connectionIsOver()``.
-    func clientHasGone() {
+    /// Notifies the handler that the client has closed its side. The response can still be sent until ``connectionClosed()``.
+    func clientDisconnected() {
         let (action, senders) = self.state.withLock { state -> ((@Sendable () -> Void)?, [WakeUp]) in
-            state.hasClientGone = true
+            state.hasClientDisconnected = true
             return (state.onDisconnect.take(), state.senders.takeAll())
         }
         for sender in senders { sender.resume() }
         action?()
     }
 
-    /// Nothing that is answered goes anywhere any more.
-    func connectionIsOver() {
+    /// Discards what is still written.
+    func connectionClosed() {
         let connection = self.state.withLock { $0.connection.take() }
-        self.clientHasGone()
-        // Its last reference may go here, outside the lock.
+        self.clientDisconnected()
+        // Its last reference may be released here, outside of the lock.
         _ = connection
     }
 
-    /// All that was on the stream is sent.
+    /// Resumes the waiting senders: everything on the stream has been sent.
     func drained() {
         let senders = self.state.withLock { $0.senders.takeAll() }
         for sender in senders { sender.resume() }
     }
 
-    /// No request will follow this one.
-    func isLast() { self.state.withLock { $0.request.keepsAlive = false } }
+    /// Closes the connection after this response.
+    func disableKeepAlive() { self.state.withLock { $0.request.keepsAlive = false } }
 
-    /// Whether the client has to read on: then, what it has taken so far.
-    func watched() -> Int? {
+    /// The number of bytes that the client has taken.
+    ///
+    /// - Returns: `nil` if little is unsent and no task waits. The connection then stops monitoring.
+    func monitoredProgress() -> Int? {
         self.state.withLock { state in
             let unsent = state.unsent
-            state.isWatched = unsent > self.unsentBytes || !state.senders.isEmpty
-            return state.isWatched ? state.enqueued - unsent : nil
+            state.isMonitored = unsent > self.backlogLimit || !state.senders.isEmpty
+            return state.isMonitored ? state.enqueued - unsent : nil
         }
     }
 
-    /// What was answered and has not left yet, with what came before it on the stream, in bytes.
+    /// The number of unsent bytes on the stream.
     var unsent: Int { self.state.withLock { $0.unsent } }
 
     var hasWaitingSenders: Bool { self.state.withLock { !$0.senders.isEmpty } }
 
-    // MARK: Onto the stream
+    // MARK: Writing to the stream
 
-    /// Does one step of the answer, sends what it brought, and tells the connection what it has to know.
-    private func answer(_ step: (inout State) -> Bool) {
-        let outcome = self.state.withLock { state -> Outcome in
-            guard step(&state), state.connection != nil else { return Outcome() }
+    /// Changes the state, sends what the change has enqueued, and notifies the connection.
+    ///
+    /// - Parameter body: Returns `false` if it changed nothing.
+    private func change(_ body: (inout State) -> Bool) {
+        let effects = self.state.withLock { state -> Effects in
+            guard body(&state), state.connection != nil else { return Effects() }
             if case .ended = state.stage {
-                return Outcome(
-                    connection: state.connection.take(), isOver: true, keepsAlive: state.request.keepsAlive,
+                return Effects(
+                    connection: state.connection.take(), hasEnded: true, keepsAlive: state.request.keepsAlive,
                     released: state.onDisconnect.take(), senders: state.senders.takeAll())
             }
-            return Outcome(connection: state.connection, needsWatch: self.beginsWatch(state.unsent > self.unsentBytes, &state))
+            return Effects(
+                connection: state.connection, startsMonitoring: state.unsent > self.backlogLimit && self.startMonitoring(&state))
         }
-        guard let connection = outcome.connection else { return }
+        guard let connection = effects.connection else { return }
         connection.stream.flush()
-        if outcome.isOver { connection.answered(self, keepsAlive: outcome.keepsAlive) }
-        if outcome.needsWatch { connection.watch(self) }
-        for sender in outcome.senders { sender.resume() }
+        if effects.hasEnded { connection.responseEnded(self, keepsAlive: effects.keepsAlive) }
+        if effects.startsMonitoring { connection.monitorStall(of: self) }
+        for sender in effects.senders { sender.resume() }
     }
 
-    private func beginsWatch(_ isDue: Bool, _ state: inout State) -> Bool {
-        guard isDue, !state.isWatched else { return false }
-        state.isWatched = true
-        return true
+    /// - Returns: `false` if the connection monitors the response already.
+    private func startMonitoring(_ state: inout State) -> Bool {
+        defer { state.isMonitored = true }
+        return !state.isMonitored
     }
 
-    /// Until everything is sent, the answer or the client has gone, or the task is cancelled. A client that does not read
-    /// is cut off in time: waiting has the connection look.
+    /// Waits until everything is sent, the response has ended, the client has disconnected, or the task is cancelled.
+    ///
+    /// While a task waits, the connection is monitored, so the wait for a client that reads nothing ends with the stall timeout.
     private func waitForRoom() async {
         let id = WaitingTasks.ID()
         await suspend { wakeUp in
-            let (waits, watching) = self.state.withLock { state -> (Bool, HTTPServerConnection?) in
-                guard case .wait = state.sendOutcome, !Task.isCancelled else { return (false, nil) }
+            let (waits, monitored) = self.state.withLock { state -> (Bool, HTTPServerConnection?) in
+                guard case .wait = state.sendStep, !Task.isCancelled else { return (false, nil) }
                 state.senders.add(id, wakeUp)
-                return (true, self.beginsWatch(true, &state) ? state.connection : nil)
+                return (true, self.startMonitoring(&state) ? state.connection : nil)
             }
-            watching?.watch(self)
+            monitored?.monitorStall(of: self)
             return waits
         } onCancel: {
             self.state.withLock { $0.senders.take(id) }
         }
     }
 
-    private func enqueue(_ piece: [UInt8], _ form: ResponseFraming.Body, _ state: inout State) -> Bool {
-        guard !piece.isEmpty, form != .none else { return false }
+    private func enqueue(_ piece: [UInt8], _ framing: ResponseFraming.Body, _ state: inout State) -> Bool {
+        guard !piece.isEmpty, framing != .none else { return false }
         self.enqueue(&state) { output in
-            if form == .chunked { HTTPEncoder.appendChunk(piece, to: &output) } else { output.append(contentsOf: piece) }
+            if framing == .chunked { HTTPEncoder.appendChunk(piece, to: &output) } else { output.append(contentsOf: piece) }
         }
         return true
     }
 
-    private func put(_ response: HTTPResponse, _ state: inout State) {
-        let form = ResponseFraming(response.head, length: response.body.count, to: state.request)
-        guard self.put(form.head, &state) else { return self.put(Self.unusable, &state) }
-        state.request.keepsAlive = form.keepsAlive
-        if form.body == .plain { self.enqueue(&state) { $0.append(contentsOf: response.body) } }
+    private func enqueue(_ response: HTTPResponse, _ state: inout State) {
+        let framing = ResponseFraming(response.head, length: response.body.count, to: state.request)
+        guard self.enqueue(framing.head, &state) else { return self.enqueue(Self.invalidResponse, &state) }
+        state.request.keepsAlive = framing.keepsAlive
+        if framing.body == .plain { self.enqueue(&state) { $0.append(contentsOf: response.body) } }
     }
 
-    /// False: the head would have been read as something else than it says, or is none.
-    private func put(_ head: HTTPResponseHead, _ state: inout State) -> Bool {
-        // Those with 1xx are no answers: the client would go on waiting.
+    /// - Returns: `false` if the head is invalid. Nothing was enqueued then.
+    private func enqueue(_ head: HTTPResponseHead, _ state: inout State) -> Bool {
+        // RFC 9110 section 15.2: 1xx responses are interim; the client would keep waiting for the final one.
         guard head.status >= 200 else { return false }
-        var isFine = true
+        var isValid = true
         self.enqueue(&state) { output in
             do throws(TransportError) {
                 try HTTPEncoder.append(head, to: &output)
             } catch {
-                isFine = false
+                isValid = false
             }
         }
-        return isFine
+        return isValid
     }
 
     private func enqueue(_ state: inout State, _ fill: (inout [UInt8]) -> Void) {
@@ -205,5 +260,5 @@ final class HTTPServerExchange: HTTPResponder {
         state.enqueued += count
     }
 
-    private static let unusable = HTTPResponse.line(500, "The answer of this server could not be sent.")
+    private static let invalidResponse = HTTPResponse.line(500, "The server produced an invalid response.")
 }

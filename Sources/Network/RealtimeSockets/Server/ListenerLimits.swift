@@ -1,44 +1,58 @@
-/// What a ``SocketListener`` bears from its clients, anybody's included.
+/// The limits that a ``SocketListener`` enforces on its clients.
 ///
-/// A client that goes over one of these harms itself alone: it gets the status that is named here, or is cut off.
+/// Exceeding a limit affects only the client that does so: it receives the status named here, or its connection is closed.
 public struct ListenerLimits: Sendable, Hashable {
-    /// How many connections there may be at a time, 65,536 unless set. The next ones wait in the system's queue until
-    /// one has ended.
-    public var connections = 65_536
-    /// The most bytes of a request's head, 64 KiB unless set; a line in it may have a quarter of that. More is answered
-    /// with 431, and with 414 when it is the address that is too long.
-    public var headBytes = 64 << 10
-    /// The most bytes of a request's body, 1 MiB unless set. More is answered with 413.
-    public var bodyBytes = 1 << 20
-    /// The most bytes of a WebSocket message, 16 MiB unless set. More ends the WebSocket with 1009.
-    public var messageBytes = 16 << 20
-    /// How long a client may take from the connection, or from the first byte of a later request, to the end of the
-    /// head: 10 seconds unless set, and with TLS its handshake is part of it. Later is answered with 408.
-    public var headTime = Duration.seconds(10)
-    /// How long a client may take for a body, 30 seconds unless set. Later is answered with 408.
-    public var bodyTime = Duration.seconds(30)
-    /// How long a connection is kept after an answer while no request comes, 60 seconds unless set.
+    /// The maximum number of concurrent connections. The default is 65,536.
     ///
-    /// A client that ends its side of the connection while it waits for an answer counts as gone. It is still sent an
-    /// answer that comes within this time, 5 seconds at the most.
-    public var idleTime = Duration.seconds(60)
-    /// How many bytes of a streamed answer may wait for a client that reads nothing, 1 MiB unless set; with more than
-    /// that it has ``stallTime``.
-    public var unsentBytes = 1 << 20
-    /// How long a client may read nothing while more than ``unsentBytes``, or the rest of a whole answer, wait for it:
-    /// 30 seconds unless set. Then it is cut off. One that reads slowly is not.
-    public var stallTime = Duration.seconds(30)
-    /// How many bytes of messages may wait for the client of a WebSocket, 64 MiB unless set. A client that reads too little
-    /// for too long, so that there would be more, is cut off. A single message may be as long as it likes.
-    public var backlogBytes = 64 << 20
-    /// How long ``SocketListener/stop()`` waits for answers and for WebSockets' last words, 5 seconds unless set. Then
-    /// they are cut off.
-    public var stopTime = Duration.seconds(5)
+    /// Further connections wait in the operating system's queue until another one closes.
+    public var connections = 65_536
+    /// The maximum size of a request head, in bytes. The default is 64 KiB.
+    ///
+    /// Each line may use a quarter of it. The listener responds with status 431 to a larger head, and with 414 if the request target is
+    /// too long.
+    public var headBytes = 64 << 10
+    /// The maximum size of a request body, in bytes. The default is 1 MiB.
+    ///
+    /// The listener responds with status 413 to a larger body.
+    public var bodyBytes = 1 << 20
+    /// The maximum size of a WebSocket message, in bytes. The default is 16 MiB.
+    ///
+    /// The listener closes the WebSocket with code 1009 if a message is larger.
+    public var messageBytes = 16 << 20
+    /// The time within which a request head must arrive. The default is 10 seconds.
+    ///
+    /// For the first request of a connection the time starts when the connection is accepted, and includes the TLS handshake. For later
+    /// requests it starts with the first byte. When it elapses, the listener responds with status 408.
+    public var headTimeout = Duration.seconds(10)
+    /// The time within which a request body must arrive. The default is 30 seconds.
+    ///
+    /// When it elapses, the listener responds with status 408.
+    public var bodyTimeout = Duration.seconds(30)
+    /// The time that an idle connection is kept open for the next request. The default is 60 seconds.
+    ///
+    /// A client that closes its side of the connection while it waits for a response counts as disconnected. It still receives a response
+    /// that ends within this time, but at most within 5 seconds.
+    public var keepAliveTimeout = Duration.seconds(60)
+    /// The number of unsent bytes of a streamed response above which ``stallTimeout`` applies. The default is 1 MiB.
+    public var responseBacklogBytes = 1 << 20
+    /// The time after which a client that reads nothing is disconnected. The default is 30 seconds.
+    ///
+    /// The timeout applies while more than ``responseBacklogBytes`` of a streamed response are unsent, while a task waits in
+    /// ``HTTPResponder/send(_:)``, and after the end of a response until all of it has been sent. Clients that read slowly stay connected.
+    public var stallTimeout = Duration.seconds(30)
+    /// The number of unsent bytes above which a WebSocket is closed because its client reads too slowly. The default is 64 MiB.
+    ///
+    /// A single message may be larger.
+    public var messageBacklogBytes = 64 << 20
+    /// The time that ``SocketListener/stop()`` waits for responses to end and for WebSockets to close. The default is 5 seconds.
+    ///
+    /// When it elapses, the listener drops the remaining connections.
+    public var shutdownTimeout = Duration.seconds(5)
 
-    /// The defaults; change what you need.
+    /// Creates limits with the default values.
     public init() {}
 
-    var ofHead: HTTPLimits {
+    var codecLimits: HTTPLimits {
         HTTPLimits(lineBytes: max(1, self.headBytes / 4), headBytes: self.headBytes, fields: HTTPLimits.server.fields)
     }
 }

@@ -1,16 +1,16 @@
 internal import RealtimeSystem
 internal import RealtimeCore
 
-/// How an answer goes over the wire: which fields are the server's own, and how a client knows where the body ends.
+/// How a response is framed: the header fields that the server sets itself, and how the client finds the end of the body.
 struct ResponseFraming: Sendable {
     enum Body: Sendable, Hashable {
-        /// Whatever is written, none of it is sent.
+        /// No body is sent, whatever is written.
         case none
         case plain
         case chunked
     }
 
-    /// What of a request matters to its answer.
+    /// The properties of a request that its response depends on.
     struct Request: Sendable {
         var isHEAD: Bool
         var isHTTP11: Bool
@@ -21,16 +21,19 @@ struct ResponseFraming: Sendable {
     var body: Body
     var keepsAlive: Bool
 
-    /// - Parameter length: of the body; `nil` when it follows in pieces.
+    /// - Parameters:
+    ///   - head: The head as the handler provides it.
+    ///   - length: The length of the body, or `nil` if the body is streamed.
+    ///   - request: The request to respond to.
     init(_ head: HTTPResponseHead, length: Int?, to request: Request) {
         var headers = HTTPHeaders()
-        for field in head.headers where !Self.isOwn(field.name) { headers.add(field.name, field.value) }
+        for field in head.headers where !Self.isReserved(field.name) { headers.add(field.name, field.value) }
         var keepsAlive = request.keepsAlive && !head.headers.contains("Connection", token: "close")
         let isBodiless = head.status == 204 || head.status == 304
         let body: Body
         if let length {
             body = isBodiless || request.isHEAD ? .none : .plain
-            // Of an answer without a body it would be the length of the one that was not asked for.
+            // RFC 9110 section 8.6: in a response without a body, Content-Length is the length that a GET would have returned.
             if !isBodiless, !request.isHEAD || length > 0 { headers.add("Content-Length", "\(length)") }
         } else if isBodiless {
             body = .none
@@ -38,7 +41,7 @@ struct ResponseFraming: Sendable {
             body = request.isHEAD ? .none : .chunked
             headers.add("Transfer-Encoding", "chunked")
         } else {
-            // RFC 9112 section 6.3: to HTTP/1.0 the end of the connection is the end of the body.
+            // RFC 9112 section 6.3: for HTTP/1.0 the body ends with the connection.
             body = request.isHEAD ? .none : .plain
             keepsAlive = false
         }
@@ -53,13 +56,13 @@ struct ResponseFraming: Sendable {
         self.keepsAlive = keepsAlive
     }
 
-    private static func isOwn(_ name: String) -> Bool {
+    private static func isReserved(_ name: String) -> Bool {
         ["connection", "content-length", "keep-alive", "transfer-encoding"].contains(name.lowercased())
     }
 }
 
 extension HTTPResponse {
-    /// One line of text.
+    /// Creates a response with one line of text.
     static func line(_ status: Int, _ text: String) -> HTTPResponse {
         HTTPResponse(status: status, headers: ["Content-Type": "text/plain; charset=utf-8"], text: text + "\n")
     }

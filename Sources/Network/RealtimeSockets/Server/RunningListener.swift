@@ -1,58 +1,19 @@
 internal import RealtimeSystem
 internal import RealtimeCore
 
-/// A listener from its start to its stop: the port, and the connections that came over it.
+/// A listener between its start and its stop: the port, and the connections that were accepted on it.
 final class RunningListener: Sendable {
-    /// The connections that have not ended.
-    private final class Connections: Sendable {
-        private struct State: Sendable {
-            var all: [ObjectIdentifier: HTTPServerConnection] = [:]
-            var isStopping = false
-            var emptied: Completion?
-        }
-
-        private let state = Lock(State())
-
-        var all: [HTTPServerConnection] { self.state.withLock { Array($0.all.values) } }
-
-        /// False: it comes too late.
-        func add(_ connection: HTTPServerConnection) -> Bool {
-            self.state.withLock { state in
-                guard !state.isStopping else { return false }
-                state.all[ObjectIdentifier(connection.stream)] = connection
-                return true
-            }
-        }
-
-        func remove(_ stream: SocketStream) {
-            // The connection is let go outside the lock.
-            let (gone, emptied) = self.state.withLock { state -> (HTTPServerConnection?, Completion?) in
-                (state.all.removeValue(forKey: ObjectIdentifier(stream)), state.all.isEmpty ? state.emptied : nil)
-            }
-            gone?.forgetLimits()
-            emptied?.fulfill()
-        }
-
-        func stopAdding() { self.state.withLock { $0.isStopping = true } }
-
-        /// Fulfils it when none is left.
-        func whenEmpty(_ completion: Completion) {
-            let isEmpty = self.state.withLock { state -> Bool in
-                state.emptied = completion
-                return state.all.isEmpty
-            }
-            if isEmpty { completion.fulfill() }
-        }
-    }
-
-    private let connections = Connections()
+    private let connections = ServerConnections()
     private let listener: TCPListener
     private let loop: EventLoop
     private let ownLoops: [EventLoop]
-    private let stopTime: Duration
+    private let shutdownTimeout: Duration
 
     var address: SocketAddress { self.listener.address }
 
+    /// - Parameters:
+    ///   - loops: The loops of the connections. The first one also accepts them.
+    ///   - own: The loops among these to shut down with the listener.
     init(
         _ options: TCPListener.Options, loops: [EventLoop], own: [EventLoop], _ handler: any ListenerHandler, _ limits: ListenerLimits
     ) throws(TransportError) {
@@ -67,71 +28,96 @@ final class RunningListener: Sendable {
         }
         self.loop = loops[0]
         self.ownLoops = own
-        self.stopTime = limits.stopTime
+        self.shutdownTimeout = limits.shutdownTimeout
     }
 
     func stop() async {
         self.connections.stopAdding()
         await self.listener.stop()
         for connection in self.connections.all { connection.stream.loop.execute { connection.stop() } }
-        let ended = Completion()
-        self.connections.whenEmpty(ended)
-        self.loop.schedule(ended, at: self.loop.now.advanced(by: self.stopTime))
-        await ended.wait()
-        self.loop.schedule(ended, at: nil)
+        await self.connections.waitUntilEmpty(timeout: self.shutdownTimeout, on: self.loop)
         for connection in self.connections.all { connection.stream.loop.execute { connection.drop() } }
-        let dropped = Completion()
-        self.connections.whenEmpty(dropped)
-        await dropped.wait()
+        await self.connections.waitUntilEmpty()
         await self.shutDownLoops()
     }
 
-    /// Joining a thread blocks, which is not for the threads of Swift's tasks.
+    /// Shuts the loops down on a thread of its own, because joining their threads blocks.
     private func shutDownLoops() async {
         let loops = self.ownLoops
         guard !loops.isEmpty else { return }
-        let done = Completion()
+        let finished = Waiter<Void>()
         let thread = PosixThread("realtime-stop") {
             for loop in loops { loop.shutdown() }
-            done.fulfill()
+            finished.fulfill(())?.resume()
         }
         guard let thread else {
             for loop in loops { loop.shutdown() }
             return
         }
         thread.detach()
-        await done.wait()
+        await finished.value(onCancel: {})
     }
 }
 
-/// Something that happens once, and that any number of tasks wait for.
-final class Completion: Sendable, TimerClient {
+/// The connections of a listener that are not closed.
+private final class ServerConnections: Sendable {
     private struct State: Sendable {
-        var isFulfilled = false
-        var waiting: [WakeUp] = []
+        var all: [ObjectIdentifier: HTTPServerConnection] = [:]
+        var isStopping = false
+        var emptied: Waiter<Void>?
     }
 
     private let state = Lock(State())
 
-    func fulfill() {
-        let waiting = self.state.withLock { state -> [WakeUp] in
-            state.isFulfilled = true
-            defer { state.waiting = [] }
-            return state.waiting
-        }
-        for wakeUp in waiting { wakeUp.resume() }
-    }
+    var all: [HTTPServerConnection] { self.state.withLock { Array($0.all.values) } }
 
-    /// Its time limit has run out.
-    func timerFired() { self.fulfill() }
-
-    func wait() async {
-        await withUnsafeContinuation { (wakeUp: WakeUp) in
-            let isFulfilled = self.state.withLock { state -> Bool in
-                if !state.isFulfilled { state.waiting.append(wakeUp) }
-                return state.isFulfilled
-            }
-            if isFulfilled { wakeUp.resume() }
+    /// - Returns: `false` if the listener stops.
+    func add(_ connection: HTTPServerConnection) -> Bool {
+        self.state.withLock { state in
+            guard !state.isStopping else { return false }
+            state.all[ObjectIdentifier(connection.stream)] = connection
+            return true
         }
     }
+
+    /// Called on the loop of the stream, after it was closed.
+    func remove(_ stream: SocketStream) {
+        // The connection is released outside of the lock.
+        let (removed, emptied) = self.state.withLock { state -> (HTTPServerConnection?, Waiter<Void>?) in
+            (state.all.removeValue(forKey: ObjectIdentifier(stream)), state.all.isEmpty ? state.emptied : nil)
+        }
+        removed?.cancelTimer()
+        emptied?.fulfill(())?.resume()
+    }
+
+    func stopAdding() { self.state.withLock { $0.isStopping = true } }
+
+    /// Waits until all connections are closed or the timeout elapses.
+    func waitUntilEmpty(timeout: Duration, on loop: EventLoop) async {
+        let emptied = Waiter<Void>()
+        let timer = Timeout { emptied.fulfill(())?.resume() }
+        loop.schedule(timer, at: loop.now.advanced(by: timeout))
+        await self.waitUntilEmpty(emptied)
+        loop.schedule(timer, at: nil)
+    }
+
+    func waitUntilEmpty(_ emptied: Waiter<Void> = Waiter()) async {
+        let isEmpty = self.state.withLock { state -> Bool in
+            state.emptied = emptied
+            return state.all.isEmpty
+        }
+        if isEmpty { return }
+        await emptied.value(onCancel: {})
+    }
+}
+
+/// Calls a closure when its timer fires.
+private final class Timeout: TimerClient {
+    private let action: @Sendable () -> Void
+
+    init(_ action: @escaping @Sendable () -> Void) {
+        self.action = action
+    }
+
+    func timerFired() { self.action() }
 }

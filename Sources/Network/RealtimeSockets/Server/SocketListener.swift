@@ -1,21 +1,21 @@
 import RealtimeSystem
 public import RealtimeCore
 
-/// Listens on a TCP port, and serves HTTP/1.1 and WebSockets there, with TLS if wanted.
+/// An HTTP/1.1 and WebSocket server on a TCP port, with optional TLS.
 ///
 /// ```swift
 /// let listener = SocketListener(port: 8080)
 /// let address = try await server.start(on: listener)
 /// ```
 ///
-/// The handler is called on the listener's threads, which wait for sockets meanwhile: a call that takes long holds up
-/// every connection of its thread. Requests of one connection are handed over one after the other, the next one when
-/// the one before has been answered.
+/// The listener calls its handler on its own threads, which also do the I/O of all connections: a call that takes long delays every
+/// connection of its thread. Requests of one connection are delivered in order, each after the response to the previous one has ended.
 public final class SocketListener: Listener {
     private enum State: Sendable {
         case idle, starting
         case running(RunningListener)
-        case stopping(Completion)
+        /// With the calls of ``stop()`` that wait for the first one.
+        case stopping([Waiter<Void>])
     }
 
     private let host: String
@@ -23,17 +23,18 @@ public final class SocketListener: Listener {
     private let tls: TLSServerConfiguration?
     private let limits: ListenerLimits
     private let loopCount: Int
-    private let givenLoops: [EventLoop]
+    private let sharedLoops: [EventLoop]
     private let state = Lock(State.idle)
 
-    /// A listener that does nothing until ``start(_:)``.
+    /// Creates a listener. It does nothing until ``start(_:)`` is called.
     ///
     /// - Parameters:
-    ///   - host: the address to listen at, in digits. `0.0.0.0` is every address of the machine, `::` with those of IPv6.
-    ///   - port: the port; 0 takes a free one, which `start` returns.
-    ///   - tls: certificate and key, for `https` and `wss`; `nil` for `http` and `ws`.
-    ///   - limits: what clients may do.
-    ///   - loops: how many threads the connections are spread over. One is enough for tens of thousands of messages a second.
+    ///   - host: The numeric IP address to listen on. `0.0.0.0` stands for all IPv4 addresses of the machine, `::` for its IPv6 addresses
+    ///     as well.
+    ///   - port: The port. With 0 the system picks a free port, which ``start(_:)`` returns.
+    ///   - tls: The certificate and key to serve `https` and `wss`, or `nil` to serve `http` and `ws`.
+    ///   - limits: The limits to enforce on clients.
+    ///   - loops: The number of threads that share the connections. One thread handles tens of thousands of messages per second.
     public convenience init(
         host: String = "127.0.0.1", port: Int = 0, tls: TLSServerConfiguration? = nil, limits: ListenerLimits = ListenerLimits(),
         loops: Int = 1
@@ -41,7 +42,7 @@ public final class SocketListener: Listener {
         self.init(host: host, port: port, tls: tls, limits: limits, loopCount: max(1, loops), on: [])
     }
 
-    /// A listener on loops that somebody else shuts down.
+    /// Creates a listener on existing loops, which it does not shut down.
     package convenience init(
         host: String = "127.0.0.1", port: Int = 0, tls: TLSServerConfiguration? = nil, limits: ListenerLimits = ListenerLimits(),
         on loops: [EventLoop]
@@ -57,34 +58,39 @@ public final class SocketListener: Listener {
         self.tls = tls
         self.limits = limits
         self.loopCount = loopCount
-        self.givenLoops = loops
+        self.sharedLoops = loops
     }
 
-    /// Binds the port and begins to accept.
+    /// Binds the port and starts to accept connections.
     ///
-    /// It throws `addressInUse` when the port is taken, `tlsUnavailable` when TLS is wanted and no OpenSSL is installed,
-    /// `tlsFailed` when the certificate or key cannot be used, and `unsupported` when it is listening already. After
-    /// ``stop()`` it may be started again.
+    /// A stopped listener can be started again.
+    ///
+    /// - Parameter handler: The handler of requests and WebSockets. The listener keeps it until ``stop()`` returns.
+    /// - Returns: The address that the listener is bound to, with the port that the system picked if ``init(host:port:tls:limits:loops:)``
+    ///   was given port 0.
+    /// - Throws: `addressInUse` if the port is taken, `tlsUnavailable` if TLS is configured but OpenSSL is not installed, `tlsFailed` if
+    ///   the certificate or key is invalid, `unsupported` if the listener is already running, and `system` if the system does not allow
+    ///   it to bind the address.
     public func start(_ handler: any ListenerHandler) async throws(TransportError) -> ListenerAddress {
-        let begins = self.state.withLock { state -> Bool in
+        let starts = self.state.withLock { state -> Bool in
             guard case .idle = state else { return false }
             state = .starting
             return true
         }
-        guard begins else {
-            throw TransportError(.unsupported, "This listener has been started already: stop it first, or make another one.")
+        guard starts else {
+            throw TransportError(.unsupported, "The listener is already running. Stop it first, or create another one.")
         }
         do throws(TransportError) {
-            let run = try self.run(handler)
-            self.state.withLock { $0 = .running(run) }
-            return ListenerAddress(host: run.address.host, port: run.address.port, isSecure: self.tls != nil)
+            let listener = try self.makeListener(handler)
+            self.state.withLock { $0 = .running(listener) }
+            return ListenerAddress(host: listener.address.host, port: listener.address.port, isSecure: self.tls != nil)
         } catch {
             self.state.withLock { $0 = .idle }
             throw error
         }
     }
 
-    private func run(_ handler: any ListenerHandler) throws(TransportError) -> RunningListener {
+    private func makeListener(_ handler: any ListenerHandler) throws(TransportError) -> RunningListener {
         var options = TCPListener.Options()
         options.host = self.host
         options.port = self.port
@@ -96,33 +102,49 @@ public final class SocketListener: Listener {
         var loops: [EventLoop] = []
         do throws(TransportError) {
             for number in 0..<self.loopCount { loops.append(try EventLoop("realtime-srv-\(number)")) }
-            return try RunningListener(options, loops: self.givenLoops + loops, own: loops, handler, self.limits)
+            return try RunningListener(options, loops: self.sharedLoops + loops, own: loops, handler, self.limits)
         } catch {
             for loop in loops { loop.shutdown() }
             throw error
         }
     }
 
-    /// Stops accepting, closes every WebSocket with 1001, lets requests that are being answered finish, and returns when
-    /// every connection has ended: at the latest ``ListenerLimits/stopTime`` later, when the rest is cut off. Its threads
-    /// have ended then too. Cancelling the task does not shorten it.
+    /// Stops the listener.
+    ///
+    /// It stops to accept connections, closes every WebSocket with code 1001, and lets pending responses end. It returns when every
+    /// connection is closed and its threads have exited. Connections that remain after ``ListenerLimits/shutdownTimeout`` are dropped.
+    ///
+    /// Cancelling the task has no effect. If the listener is already being stopped, the call waits for that; if it isn't running, the call
+    /// returns immediately.
     public func stop() async {
-        let (run, completion) = self.state.withLock { state -> (RunningListener?, Completion?) in
+        enum Step {
+            case none
+            case wait(Waiter<Void>)
+            case stop(RunningListener)
+        }
+        let step = self.state.withLock { state -> Step in
             switch state {
-            case .idle, .starting: return (nil, nil)
-            case .stopping(let completion): return (nil, completion)
-            case .running(let run):
-                let completion = Completion()
-                state = .stopping(completion)
-                return (run, completion)
+            case .idle, .starting: return .none
+            case .stopping(let waiters):
+                let waiter = Waiter<Void>()
+                state = .stopping(waiters + [waiter])
+                return .wait(waiter)
+            case .running(let listener):
+                state = .stopping([])
+                return .stop(listener)
             }
         }
-        guard let run, let completion else {
-            await completion?.wait()
-            return
+        switch step {
+        case .none: break
+        case .wait(let waiter): await waiter.value(onCancel: {})
+        case .stop(let listener):
+            await listener.stop()
+            let waiters = self.state.withLock { state -> [Waiter<Void>] in
+                guard case .stopping(let waiters) = state else { return [] }
+                state = .idle
+                return waiters
+            }
+            for waiter in waiters { waiter.fulfill(())?.resume() }
         }
-        await run.stop()
-        self.state.withLock { $0 = .idle }
-        completion.fulfill()
     }
 }

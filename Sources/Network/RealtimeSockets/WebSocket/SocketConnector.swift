@@ -1,7 +1,7 @@
 import RealtimeSystem
 import RealtimeCore
 
-/// What all the connections of one transport share: the loop, the look-up of names, the TLS context, the mask keys.
+/// What the connections of one client transport share: the event loop, the resolver, the TLS context, and the mask keys.
 final class SocketConnector: Sendable {
     let loop: EventLoop
     let keys = MaskKeyPool()
@@ -15,7 +15,9 @@ final class SocketConnector: Sendable {
         self.tls = tls
     }
 
-    /// It throws when the endpoint's host is none, and when it wants TLS and there is none.
+    /// Returns the options to connect to an endpoint.
+    ///
+    /// - Throws: An error if the endpoint's host is invalid, or if it requires TLS and the TLS context cannot be created.
     func options(for endpoint: Endpoint, timeout: Duration) throws(TransportError) -> ConnectOptions {
         if let error = endpoint.validationError { throw error }
         guard endpoint.isSecure else { return ConnectOptions(timeout: timeout, resolver: self.resolver) }
@@ -26,13 +28,13 @@ final class SocketConnector: Sendable {
         }
     }
 
-    /// Made with the first connection that needs it, and again when that failed: a library may have been installed.
+    /// Creates the context with the first connection that needs it, and retries after a failure: OpenSSL may have been installed since.
     private func sharedContext() throws(TransportError) -> TLSContext {
         if let context = self.context.withLock({ $0 }) { return context }
-        let made = try TLSContext.client(self.tls)
+        let created = try TLSContext.client(self.tls)
         return self.context.withLock { context in
-            if context == nil { context = made }
-            return context ?? made
+            if context == nil { context = created }
+            return context ?? created
         }
     }
 }
