@@ -7,14 +7,14 @@ import Testing
 @Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct HTTPClientCancellationTests {
     private struct SilentResolver: HostResolver {
-        let asked = Completion()
+        let asked = Signal()
 
-        func resolve(_ host: String, port: Int, _ answer: @escaping @Sendable (Result<[SocketAddress], TransportError>) -> Void) {
-            self.asked.fulfill()
+        func resolve(_ host: String, port: Int, _ completion: @escaping @Sendable (Result<[SocketAddress], TransportError>) -> Void) {
+            self.asked.send()
         }
     }
 
-    /// Cancels the request when it has come so far, and says what became of it.
+    /// Cancels the request after `when` has returned, and returns the error that the request throws.
     private func cancelled(_ transport: SocketHTTPTransport, _ request: HTTPRequest, when: () async -> Void) async -> TransportError? {
         let task = Task { await transport.failure(request) }
         await when()
@@ -22,15 +22,15 @@ struct HTTPClientCancellationTests {
         return await task.value
     }
 
-    @Test func `while the name is looked up`() async {
+    @Test func `cancelling during name resolution`() async {
         let resolver = SilentResolver()
         let transport = SocketHTTPTransport(loop: .shared, resolver: resolver)
         let request = HTTPRequest.get(Endpoint(scheme: "http", host: "slow.test", port: 80))
         #expect(await self.cancelled(transport, request) { await resolver.asked.wait() }?.code == .cancelled)
     }
 
-    @Test(.needsOpenSSL) func `while the connection comes about`() async throws {
-        // The TLS handshake is a part of it, and this server does not answer it.
+    @Test(.needsOpenSSL) func `cancelling during the TLS handshake closes the connection`() async throws {
+        // The server does not respond to the TLS handshake.
         try await ScriptedServer.run({ _, _ in }) { server in
             var request = HTTPRequest.get(server.endpoint)
             request.endpoint.scheme = "https"
@@ -42,27 +42,27 @@ struct HTTPClientCancellationTests {
         }
     }
 
-    @Test func `while the head is waited for`() async throws {
-        let arrived = Completion()
-        try await ScriptedServer.run({ _, _ in arrived.fulfill() }) { server in
+    @Test func `cancelling while waiting for the head closes the connection`() async throws {
+        let arrived = Signal()
+        try await ScriptedServer.run({ _, _ in arrived.send() }) { server in
             let error = await self.cancelled(SocketHTTPTransport(), .get(server.endpoint)) { await arrived.wait() }
             #expect(error?.code == .cancelled)
-            // The server learns of it at once: nothing is said that could be taken for an answer to wait for.
+            // The connection closes immediately, without waiting for the server.
             #expect(await server.connections.entries[0].until { $0.ended > 0 }.ended == 1)
         }
     }
 
-    @Test func `between the pieces of the body`() async throws {
+    @Test func `cancelling between the pieces of the body closes the connection`() async throws {
         try await ScriptedServer.run { stream, _ in
             stream.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n".utf8)
         } _: { server in
             let body = try await SocketHTTPTransport().open(.get(server.endpoint)).body
-            let first = Completion()
+            let first = Signal()
             let task = Task { () -> TransportError? in
                 do throws(TransportError) {
                     while let piece = try await body.next() {
                         #expect(piece == [UInt8(ascii: "a")])
-                        first.fulfill()
+                        first.send()
                     }
                     return nil
                 } catch {
@@ -73,29 +73,29 @@ struct HTTPClientCancellationTests {
             task.cancel()
             #expect(await task.value?.code == .cancelled)
             #expect(await server.connections.entries[0].until { $0.ended > 0 }.ended == 1)
-            // It stays so, also for a task that was not cancelled.
+            // Later reads fail too, even from a task that was not cancelled.
             let again = await #expect(throws: TransportError.self) { try await body.next() }
             #expect(again?.code == .cancelled)
         }
     }
 
-    @Test func `before it begins`() async throws {
+    @Test func `cancelling before the request starts opens no connection`() async throws {
         try await ScriptedServer.run({ _, _ in }) { server in
-            let gate = Completion()
+            let gate = Signal()
             let task = Task { () -> TransportError? in
                 await gate.wait()
                 return await SocketHTTPTransport().failure(.get(server.endpoint))
             }
             task.cancel()
-            gate.fulfill()
+            gate.send()
             #expect(await task.value?.code == .cancelled)
             #expect(server.connections.entries.isEmpty)
         }
     }
 
-    /// Three hundred requests that are cancelled, sooner and later, against a server that does not answer all of them.
+    /// Sends 300 requests and cancels each after a different time. The server responds to only a part of them.
     private static func storm(_ loop: EventLoop) async throws {
-        let listener = SocketListener(limits: .forTests.with { $0.stopTime = .seconds(600) }, on: [loop])
+        let listener = SocketListener(limits: .forTests.with { $0.shutdownTimeout = .seconds(600) }, on: [loop])
         let handler = TestHandler { head, _, responder in
             switch head.target {
             case "/0": break
@@ -123,10 +123,10 @@ struct HTTPClientCancellationTests {
         await loop.turn()
     }
 
-    @Test func `a storm of them leaves no descriptor`() async {
+    @Test func `many cancelled requests leak no descriptors`() async {
         await #expect(processExitsWith: .success) {
             let loop = try EventLoop("test")
-            // What the system's own libraries open when they are first used is open after this.
+            // The first use of the system's libraries opens descriptors that stay open.
             try await HTTPClientCancellationTests.storm(loop)
             let before = descriptorCount()
             for _ in 0..<3 { try await HTTPClientCancellationTests.storm(loop) }

@@ -6,14 +6,14 @@ import Testing
 
 @Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct HTTPClientFailureTests {
-    struct Bad: Sendable, CustomTestStringConvertible {
+    struct Invalid: Sendable, CustomTestStringConvertible {
         var testDescription: String
-        var answer: String
+        var response: String
         var code: TransportError.Code
 
-        init(_ name: String, _ answer: String, _ code: TransportError.Code) {
+        init(_ name: String, _ response: String, _ code: TransportError.Code) {
             self.testDescription = name
-            self.answer = answer
+            self.response = response
             self.code = code
         }
     }
@@ -21,67 +21,66 @@ struct HTTPClientFailureTests {
     private static let ok = "HTTP/1.1 200 OK\r\n"
     private static let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
-    static let bad: [Bad] = [
-        Bad("no byte", "", .closed),
-        Bad("cut in the status line", "HTTP/1.1 2", .closed),
-        Bad("cut after the status line", Self.ok, .closed),
-        Bad("cut in a field", Self.ok + "Content-Le", .closed),
-        Bad("cut before the empty line", Self.ok + "Content-Length: 5\r\n", .closed),
-        Bad("only 100 Continue", "HTTP/1.1 100 Continue\r\n\r\n", .closed),
-        Bad("cut in the head after 100 Continue", "HTTP/1.1 100 Continue\r\n\r\n" + Self.ok, .closed),
-        Bad("cut in a body with a length", Self.ok + "Content-Length: 5\r\n\r\nhel", .closed),
-        Bad("cut in a chunk", Self.chunked + "5\r\nhel", .closed),
-        Bad("cut between chunks", Self.chunked + "3\r\nhel\r\n", .closed),
-        Bad("cut in the trailers", Self.chunked + "3\r\nhel\r\n0\r\nTrailer: a\r\n", .closed),
-        Bad("a bad chunk size", Self.chunked + "zz\r\nhello", .protocolViolation),
-        Bad("a negative chunk size", Self.chunked + "-5\r\nhello", .protocolViolation),
-        Bad("a chunk size that overflows", Self.chunked + "ffffffffffffffffff\r\nhello", .protocolViolation),
-        Bad("a chunk longer than it said", Self.chunked + "2\r\nhello", .protocolViolation),
-        Bad("a bad trailer", Self.chunked + "0\r\nno colon\r\n\r\n", .protocolViolation),
-        Bad("a bad length", Self.ok + "Content-Length: five\r\n\r\nhello", .protocolViolation),
-        Bad("a negative length", Self.ok + "Content-Length: -5\r\n\r\nhello", .protocolViolation),
-        Bad("a length that overflows", Self.ok + "Content-Length: 99999999999999999999\r\n\r\nhello", .protocolViolation),
-        Bad("two lengths", Self.ok + "Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello", .protocolViolation),
-        Bad("another transfer coding", Self.ok + "Transfer-Encoding: gzip\r\n\r\nhello", .protocolViolation),
-        Bad("no colon", Self.ok + "no colon\r\n\r\n", .protocolViolation),
-        Bad("an empty name", Self.ok + ": value\r\n\r\n", .protocolViolation),
-        Bad("a name with a space", Self.ok + "A name: value\r\n\r\n", .protocolViolation),
-        Bad("a NUL", Self.ok + "X: a\0b\r\n\r\n", .protocolViolation),
-        Bad("bare line feeds", "HTTP/1.1 200 OK\nContent-Length: 5\n\nhello", .protocolViolation),
-        Bad("a line of 200 kB", Self.ok + "X: \(String(repeating: "a", count: 200_000))\r\n\r\n", .tooLarge),
-        Bad(
+    static let invalid: [Invalid] = [
+        Invalid("no bytes", "", .closed),
+        Invalid("cut in the status line", "HTTP/1.1 2", .closed),
+        Invalid("cut after the status line", Self.ok, .closed),
+        Invalid("cut in a field", Self.ok + "Content-Le", .closed),
+        Invalid("cut before the empty line", Self.ok + "Content-Length: 5\r\n", .closed),
+        Invalid("only 100 Continue", "HTTP/1.1 100 Continue\r\n\r\n", .closed),
+        Invalid("cut in the head after 100 Continue", "HTTP/1.1 100 Continue\r\n\r\n" + Self.ok, .closed),
+        Invalid("cut in a body with a length", Self.ok + "Content-Length: 5\r\n\r\nhel", .closed),
+        Invalid("cut in a chunk", Self.chunked + "5\r\nhel", .closed),
+        Invalid("cut between chunks", Self.chunked + "3\r\nhel\r\n", .closed),
+        Invalid("cut in the trailers", Self.chunked + "3\r\nhel\r\n0\r\nTrailer: a\r\n", .closed),
+        Invalid("an invalid chunk size", Self.chunked + "zz\r\nhello", .protocolViolation),
+        Invalid("a negative chunk size", Self.chunked + "-5\r\nhello", .protocolViolation),
+        Invalid("a chunk size that overflows", Self.chunked + "ffffffffffffffffff\r\nhello", .protocolViolation),
+        Invalid("a chunk longer than its size", Self.chunked + "2\r\nhello", .protocolViolation),
+        Invalid("an invalid trailer", Self.chunked + "0\r\nno colon\r\n\r\n", .protocolViolation),
+        Invalid("an invalid length", Self.ok + "Content-Length: five\r\n\r\nhello", .protocolViolation),
+        Invalid("a negative length", Self.ok + "Content-Length: -5\r\n\r\nhello", .protocolViolation),
+        Invalid("a length that overflows", Self.ok + "Content-Length: 99999999999999999999\r\n\r\nhello", .protocolViolation),
+        Invalid("two lengths", Self.ok + "Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello", .protocolViolation),
+        Invalid("an unsupported transfer coding", Self.ok + "Transfer-Encoding: gzip\r\n\r\nhello", .protocolViolation),
+        Invalid("no colon", Self.ok + "no colon\r\n\r\n", .protocolViolation),
+        Invalid("an empty name", Self.ok + ": value\r\n\r\n", .protocolViolation),
+        Invalid("a name with a space", Self.ok + "A name: value\r\n\r\n", .protocolViolation),
+        Invalid("a NUL", Self.ok + "X: a\0b\r\n\r\n", .protocolViolation),
+        Invalid("bare line feeds", "HTTP/1.1 200 OK\nContent-Length: 5\n\nhello", .protocolViolation),
+        Invalid("a line of 200 kB", Self.ok + "X: \(String(repeating: "a", count: 200_000))\r\n\r\n", .tooLarge),
+        Invalid(
             "a head of 300 kB", Self.ok + String(repeating: "X: \(String(repeating: "a", count: 997))\r\n", count: 300) + "\r\n", .tooLarge),
-        Bad("20,000 fields", Self.ok + String(repeating: "X:\r\n", count: 20_000) + "\r\n", .tooLarge),
-        Bad("no end of 1xx", String(repeating: "HTTP/1.1 102 Processing\r\n\r\n", count: 1000), .protocolViolation),
-        Bad("not HTTP", "220 mail ready\r\n", .protocolViolation),
-        Bad("SSH", "SSH-2.0-OpenSSH\r\n", .protocolViolation),
-        Bad("no number for a status", "HTTP/1.1 abc OK\r\n\r\n", .protocolViolation),
-        Bad("a status of two digits", "HTTP/1.1 20 OK\r\n\r\n", .protocolViolation),
-        Bad("another version", "HTTP/2.0 200 OK\r\n\r\n", .protocolViolation),
-        Bad("another protocol", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n", .protocolViolation),
+        Invalid("20,000 fields", Self.ok + String(repeating: "X:\r\n", count: 20_000) + "\r\n", .tooLarge),
+        Invalid("endless interim responses", String(repeating: "HTTP/1.1 102 Processing\r\n\r\n", count: 1000), .protocolViolation),
+        Invalid("not HTTP", "220 mail ready\r\n", .protocolViolation),
+        Invalid("SSH", "SSH-2.0-OpenSSH\r\n", .protocolViolation),
+        Invalid("a status that is not a number", "HTTP/1.1 abc OK\r\n\r\n", .protocolViolation),
+        Invalid("a status of two digits", "HTTP/1.1 20 OK\r\n\r\n", .protocolViolation),
+        Invalid("an unsupported version", "HTTP/2.0 200 OK\r\n\r\n", .protocolViolation),
+        Invalid("an unrequested upgrade", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n", .protocolViolation),
     ]
 
-    @Test(arguments: Self.bad)
-    func `a bad answer is an error`(_ bad: Bad) async throws {
-        try await ScriptedServer.answering(bad.answer) { server in
+    @Test(arguments: Self.invalid)
+    func `an invalid response is an error`(_ invalid: Invalid) async throws {
+        try await ScriptedServer.responding(invalid.response) { server in
             let error = await SocketHTTPTransport().failure(.get(server.endpoint))
-            #expect(error?.code == bad.code, "\(error?.message ?? "")")
+            #expect(error?.code == invalid.code, "\(error?.message ?? "")")
             #expect(error?.message.hasPrefix(server.endpoint.origin) == true)
             #expect(error?.status == nil)
         }
     }
 
-    @Test(.needsOpenSSL, arguments: Self.bad)
-    func `a bad answer over TLS is an error`(_ bad: Bad) async throws {
-        try await ScriptedServer.answering(bad.answer, tls: .test) { server in
+    @Test(.needsOpenSSL, arguments: Self.invalid)
+    func `an invalid response over TLS is an error`(_ invalid: Invalid) async throws {
+        try await ScriptedServer.responding(invalid.response, tls: .test) { server in
             let error = await SocketHTTPTransport(tls: .trustingTestRoot).failure(.get(server.endpoint))
-            #expect(error?.code == bad.code, "\(error?.message ?? "")")
+            #expect(error?.code == invalid.code, "\(error?.message ?? "")")
         }
     }
 
-    /// What of an answer came before it broke can be used.
-    @Test func `the head and the pieces before a break are delivered`() async throws {
-        try await ScriptedServer.answering(Self.ok + "Content-Length: 10\r\n\r\nhello") { server in
+    @Test func `what arrives before a failure is delivered`() async throws {
+        try await ScriptedServer.responding(Self.ok + "Content-Length: 10\r\n\r\nhello") { server in
             let response = try await SocketHTTPTransport().open(.get(server.endpoint))
             #expect(response.head.status == 200)
             var body: [UInt8] = []
@@ -89,12 +88,12 @@ struct HTTPClientFailureTests {
                 while let piece = try await response.body.next() { body += piece }
             }
             #expect(body == Array("hello".utf8))
-            // It stays an error: nobody takes the body for whole.
+            // Later reads fail too, so the body is never mistaken for a complete one.
             await #expect(throws: TransportError.self) { try await response.body.next() }
         }
     }
 
-    @Test func `a port where nothing listens is refused`() async throws {
+    @Test func `connecting to a port without a listener is refused`() async throws {
         let (socket, port) = try RawSocket.listening()
         socket.close()
         let error = await SocketHTTPTransport().failure(.get(Endpoint(scheme: "http", host: "127.0.0.1", port: port)))
@@ -104,8 +103,8 @@ struct HTTPClientFailureTests {
 
     @Test func `a name without an address is not found`() async throws {
         struct NoResolver: HostResolver {
-            func resolve(_ host: String, port: Int, _ answer: @escaping @Sendable (Result<[SocketAddress], TransportError>) -> Void) {
-                answer(.failure(.noAddress(host)))
+            func resolve(_ host: String, port: Int, _ completion: @escaping @Sendable (Result<[SocketAddress], TransportError>) -> Void) {
+                completion(.failure(.noAddress(host)))
             }
         }
         let transport = SocketHTTPTransport(loop: .shared, resolver: NoResolver())
@@ -115,12 +114,12 @@ struct HTTPClientFailureTests {
     }
 
     @Test(arguments: ["", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"])
-    func `a reset is a reset`(_ answer: String) async throws {
+    func `a reset connection is reported as reset`(_ response: String) async throws {
         let (listener, port) = try RawSocket.listening()
         let peer = PosixThread("test-peer") {
             guard let socket = try? listener.accepted() else { return }
             _ = socket.receive(20)
-            socket.send(Array(answer.utf8))
+            socket.send(Array(response.utf8))
             socket.cut()
         }
         let error = await SocketHTTPTransport().failure(.get(Endpoint(scheme: "http", host: "127.0.0.1", port: port)))
@@ -132,8 +131,8 @@ struct HTTPClientFailureTests {
     @Test(arguments: [
         "", "HTTP/1.1 2", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello",
     ])
-    func `a server that falls silent runs into the idle timeout`(_ answer: String) async throws {
-        try await ScriptedServer.run({ stream, _ in stream.send(answer.utf8) }) { server in
+    func `a server that stops sending causes the idle timeout`(_ response: String) async throws {
+        try await ScriptedServer.run({ stream, _ in stream.send(response.utf8) }) { server in
             var request = HTTPRequest.get(server.endpoint)
             request.idleTimeout = .milliseconds(30)
             let error = await SocketHTTPTransport().failure(request)
@@ -144,7 +143,7 @@ struct HTTPClientFailureTests {
         }
     }
 
-    @Test func `a server that takes nothing of the request runs into the idle timeout`() async throws {
+    @Test func `a server that does not read the request causes the idle timeout`() async throws {
         try await ScriptedServer.run({ stream, _ in stream.pauseReading() }) { server in
             var request = HTTPRequest("POST", server.endpoint, body: [UInt8](repeating: 0, count: 32 << 20))
             request.idleTimeout = .milliseconds(50)
@@ -152,16 +151,16 @@ struct HTTPClientFailureTests {
         }
     }
 
-    @Test func `a reader that is behind is not held against the server`() async throws {
+    @Test func `a slow reader does not cause the idle timeout`() async throws {
         let size = 8 << 20
         let loop = try EventLoop("test")
-        let answer = Array("HTTP/1.1 200 OK\r\nContent-Length: \(size)\r\n\r\n".utf8) + [UInt8](repeating: 7, count: size)
-        let listener = try TCPListener(loops: [loop]) { _ in EventRecorder(onReceived: { stream, _ in stream.send(answer) }) }
+        let bytes = Array("HTTP/1.1 200 OK\r\nContent-Length: \(size)\r\n\r\n".utf8) + [UInt8](repeating: 7, count: size)
+        let listener = try TCPListener(loops: [loop]) { _ in EventRecorder(onReceived: { stream, _ in stream.send(bytes) }) }
         var request = HTTPRequest.get(Endpoint(scheme: "http", host: "127.0.0.1", port: listener.address.port))
         request.idleTimeout = .milliseconds(100)
         let response = try await SocketHTTPTransport(loop: loop).open(request)
-        // Longer than the idle timeout, by the clock of the loop itself.
-        let alarm = Completion()
+        // Wait longer than the idle timeout, measured by the loop's own clock.
+        let alarm = Signal()
         loop.schedule(alarm, at: loop.now.advanced(by: .milliseconds(300)))
         await alarm.wait()
         var count = 0
@@ -170,16 +169,16 @@ struct HTTPClientFailureTests {
         loop.shutdown()
     }
 
-    @Test func `a connection that does not come about runs into the connect timeout`() async throws {
+    @Test func `a connection that is not established causes the connect timeout`() async throws {
         struct SilentResolver: HostResolver {
-            func resolve(_ host: String, port: Int, _ answer: @escaping @Sendable (Result<[SocketAddress], TransportError>) -> Void) {}
+            func resolve(_ host: String, port: Int, _ completion: @escaping @Sendable (Result<[SocketAddress], TransportError>) -> Void) {}
         }
         var request = HTTPRequest.get(Endpoint(scheme: "http", host: "never.test", port: 80))
         request.connectTimeout = .milliseconds(10)
         #expect(await SocketHTTPTransport(loop: .shared, resolver: SilentResolver()).failure(request)?.code == .timedOut)
     }
 
-    @Test(.needsOpenSSL) func `a server without TLS runs into the connect timeout`() async throws {
+    @Test(.needsOpenSSL) func `a server without TLS causes the connect timeout`() async throws {
         try await ScriptedServer.run({ _, _ in }) { server in
             var request = HTTPRequest.get(server.endpoint)
             request.endpoint.scheme = "https"
@@ -188,14 +187,14 @@ struct HTTPClientFailureTests {
         }
     }
 
-    @Test func `a stopped loop is an error and no trap`() async throws {
+    @Test func `a request on a stopped loop fails`() async throws {
         let loop = try EventLoop("test")
         loop.shutdown()
         let error = await SocketHTTPTransport(loop: loop).failure(.get(Endpoint(scheme: "http", host: "127.0.0.1", port: 9)))
         #expect(error?.code == .closed)
     }
 
-    @Test func `a loop that stops ends what is running`() async throws {
+    @Test func `stopping the loop fails requests in progress`() async throws {
         let loop = try EventLoop("test")
         try await ScriptedServer.run({ _, _ in loop.shutdown() }) { server in
             #expect(await SocketHTTPTransport(loop: loop).failure(.get(server.endpoint))?.code == .closed)
@@ -220,14 +219,14 @@ struct HTTPClientFailureTests {
     }()
 
     @Test(arguments: Self.unsendable.indices)
-    func `what cannot be sent is refused`(_ index: Int) async {
+    func `a request that cannot be sent is rejected`(_ index: Int) async {
         let (request, code) = Self.unsendable[index]
         let error = await SocketHTTPTransport().failure(request)
         #expect(error?.code == code, "\(error?.message ?? "")")
     }
 
     @Test func `a body over the limit is too large`() async throws {
-        try await ScriptedServer.answering(Self.ok + "Content-Length: 5\r\n\r\nhello") { server in
+        try await ScriptedServer.responding(Self.ok + "Content-Length: 5\r\n\r\nhello") { server in
             let error = await #expect(throws: TransportError.self) {
                 try await SocketHTTPTransport().send(.get(server.endpoint), bodyLimit: 4)
             }
@@ -235,12 +234,12 @@ struct HTTPClientFailureTests {
         }
     }
 
-    @Test func `a second reader is turned away and the first goes on`() async throws {
-        let goesOn = Completion()
+    @Test func `a second reader is rejected and the first one continues`() async throws {
+        let mayRespond = Signal()
         try await ScriptedServer.run { stream, _ in
             stream.send("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n".utf8)
-            await goesOn.wait()
-            stream.answer("hello")
+            await mayRespond.wait()
+            stream.respond("hello")
         } _: { server in
             let body = try await SocketHTTPTransport().open(.get(server.endpoint)).body
             let refused = Log<TransportError.Code>()
@@ -256,7 +255,7 @@ struct HTTPClientFailureTests {
                     }
                 }
                 await refused.wait(1)
-                goesOn.fulfill()
+                mayRespond.send()
                 return await group.reduce([]) { $0 + $1 }
             }
             #expect(refused.entries == [.unsupported])

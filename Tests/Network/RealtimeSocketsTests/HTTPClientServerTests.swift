@@ -5,10 +5,10 @@ import Testing
 
 @testable import RealtimeSockets
 
-/// The client and the listener against each other.
+/// Tests of the client against the listener.
 @Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct HTTPClientServerTests {
-    /// Plain, and over TLS where that can be had.
+    /// `http`, and `https` where OpenSSL is installed.
     static let schemes = (try? OpenSSL.shared()) == nil ? ["http"] : ["http", "https"]
 
     private func withServer(
@@ -24,7 +24,7 @@ struct HTTPClientServerTests {
     }
 
     @Test(arguments: Self.schemes)
-    func `a hundred requests at once are all answered`(_ scheme: String) async throws {
+    func `a hundred concurrent requests all receive responses`(_ scheme: String) async throws {
         let handler = TestHandler { head, body, responder in
             responder.respond(HTTPResponse(HTTPResponseHead(status: 200, headers: ["X-Target": head.target]), body: body))
         }
@@ -45,7 +45,7 @@ struct HTTPClientServerTests {
     }
 
     @Test(arguments: Self.schemes)
-    func `a hundred polls that hang hold up nobody`(_ scheme: String) async throws {
+    func `a hundred long polls do not delay other requests`(_ scheme: String) async throws {
         let hanging = Log<any HTTPResponder>()
         let handler = TestHandler { head, _, responder in
             if head.target == "/poll" { hanging.add(responder) } else { responder.respond(HTTPResponse(status: 200, text: "quick")) }
@@ -63,13 +63,13 @@ struct HTTPClientServerTests {
                 let quick = try? await transport.send(.get(endpoint)).text
                 #expect(quick == "quick")
                 for responder in hanging.entries { responder.respond(HTTPResponse(status: 200, text: "late")) }
-                for await answer in group { #expect(answer == "late") }
+                for await response in group { #expect(response == "late") }
             }
         }
     }
 
     @Test(arguments: Self.schemes)
-    func `a large body goes both ways`(_ scheme: String) async throws {
+    func `large bodies are transferred in both directions`(_ scheme: String) async throws {
         let handler = TestHandler { _, body, responder in responder.respond(HTTPResponse(HTTPResponseHead(status: 200), body: body)) }
         try await self.withServer(scheme, handler, limits: .forTests.with { $0.bodyBytes = 8 << 20 }) { transport, endpoint in
             let request = HTTPRequest("PUT", endpoint, body: pattern(4 << 20))
@@ -79,7 +79,7 @@ struct HTTPClientServerTests {
     }
 
     @Test(arguments: Self.schemes)
-    func `an upload that is too large is answered early`(_ scheme: String) async throws {
+    func `an upload that is too large is rejected early`(_ scheme: String) async throws {
         let handler = TestHandler()
         try await self.withServer(scheme, handler, limits: .forTests.with { $0.bodyBytes = 1000 }) { transport, endpoint in
             let response = try await transport.send(HTTPRequest("POST", endpoint, body: [UInt8](repeating: 1, count: 16 << 20)))
@@ -90,11 +90,11 @@ struct HTTPClientServerTests {
     }
 
     @Test(arguments: Self.schemes)
-    func `a stream comes as it is written`(_ scheme: String) async throws {
+    func `a streamed response arrives as it is written`(_ scheme: String) async throws {
         let streams = Log<any HTTPResponder>()
-        let gone = Log<Bool>()
+        let disconnected = Log<Bool>()
         let handler = TestHandler { _, _, responder in
-            responder.onDisconnect { gone.add(true) }
+            responder.onDisconnect { disconnected.add(true) }
             responder.begin(HTTPResponseHead(status: 200, headers: ["Content-Type": "text/event-stream"]))
             streams.add(responder)
         }
@@ -108,14 +108,14 @@ struct HTTPClientServerTests {
                     let piece = try await response.body.next()
                     #expect(piece == Array("data: \(number)\n\n".utf8))
                 }
-                #expect(gone.entries.isEmpty)
+                #expect(disconnected.entries.isEmpty)
             }
-            // The reader has let go of it.
-            await gone.wait(1)
+            // The body has been released.
+            await disconnected.wait(1)
         }
     }
 
-    @Test(.needsOpenSSL) func `a server that nobody knows is not talked to`() async throws {
+    @Test(.needsOpenSSL) func `a server with an untrusted certificate receives no request`() async throws {
         let handler = TestHandler()
         try await withListener(handler, tls: .test) { address in
             let endpoint = Endpoint(scheme: "https", host: address.host, port: address.port)
@@ -125,7 +125,7 @@ struct HTTPClientServerTests {
         #expect(handler.requests.withLock { $0.isEmpty })
     }
 
-    @Test(.needsOpenSSL) func `a plain request to ATLS port and back fail`() async throws {
+    @Test(.needsOpenSSL) func `a plain request to a TLS port and the reverse both fail`() async throws {
         try await withListener(tls: .test) { address in
             let error = await SocketHTTPTransport().failure(.get(Endpoint(scheme: "http", host: address.host, port: address.port)))
             #expect(error != nil)
@@ -136,21 +136,21 @@ struct HTTPClientServerTests {
         }
     }
 
-    @Test func `without OpenSSL there is no HTTPS`() async {
+    @Test func `HTTPS without OpenSSL fails`() async {
         var tls = TLSConfiguration()
         tls.library = .absent
         let error = await SocketHTTPTransport(tls: tls).failure(.get(Endpoint(scheme: "https", host: "127.0.0.1", port: 9)))
         #expect(error?.code == .tlsUnavailable)
     }
 
-    @Test func `the answer to HEAD has its fields and no body`() async throws {
+    @Test func `the response to HEAD has header fields and no body`() async throws {
         try await self.withServer("http") { transport, endpoint in
             let response = try await transport.send(HTTPRequest("HEAD", endpoint))
             #expect(response.head.headers["Content-Length"] == "7" && response.body.isEmpty)
         }
     }
 
-    @Test func `the server is asked before the body if the client wants`() async throws {
+    @Test func `a request that expects 100 Continue succeeds`() async throws {
         try await self.withServer("http") { transport, endpoint in
             let request = HTTPRequest("POST", endpoint, headers: ["Expect": "100-continue"], body: Array("body".utf8))
             let response = try await transport.send(request)

@@ -3,12 +3,12 @@ import Testing
 
 @testable import RealtimeSockets
 
-/// A server that understands nothing but the end of a request's head, and then does what its script says.
+/// A server that waits for the end of a request's head and then runs a script.
 struct ScriptedServer: Sendable {
     typealias Script = @Sendable (SocketStream, EventRecorder) async -> Void
 
     let endpoint: Endpoint
-    /// One for each connection.
+    /// One recorder per connection.
     let connections: Log<EventRecorder>
 
     static func run(
@@ -27,7 +27,7 @@ struct ScriptedServer: Sendable {
             let recorder = EventRecorder()
             connections.add(recorder)
             Task {
-                await recorder.until { $0.ended > 0 || $0.bytes.holds(Array("\r\n\r\n".utf8)) }
+                await recorder.until { $0.ended > 0 || $0.bytes.contains(sequence: Array("\r\n\r\n".utf8)) }
                 await script(stream, recorder)
             }
             return recorder
@@ -42,27 +42,27 @@ struct ScriptedServer: Sendable {
         loop.shutdown()
     }
 
-    /// Sends this answer to every request, and then the end of the connection.
-    static func answering(
-        _ answer: String, tls: TLSServerConfiguration? = nil, _ body: (ScriptedServer) async throws -> Void
+    /// Runs a server that sends the same response to every request and then closes the connection.
+    static func responding(
+        _ response: String, tls: TLSServerConfiguration? = nil, _ body: (ScriptedServer) async throws -> Void
     ) async throws {
-        try await Self.run(tls: tls, { stream, _ in stream.answer(answer) }, body)
+        try await Self.run(tls: tls, { stream, _ in stream.respond(response) }, body)
     }
 }
 
 extension SocketStream {
-    func answer(_ text: String) {
+    func respond(_ text: String) {
         self.send(text.utf8)
         self.finishWriting()
     }
 }
 
 extension HTTPTransport {
-    /// The failure of a request that must not succeed.
+    /// Sends a request that is expected to fail, and returns its error.
     func failure(_ request: HTTPRequest, sourceLocation: SourceLocation = #_sourceLocation) async -> TransportError? {
         do throws(TransportError) {
             let response = try await self.send(request)
-            Issue.record("the answer was \(response.head.status)", sourceLocation: sourceLocation)
+            Issue.record("unexpected response with status \(response.head.status)", sourceLocation: sourceLocation)
             return nil
         } catch {
             return error
@@ -78,7 +78,7 @@ extension HTTPResponse {
     var text: String { String(decoding: self.body, as: UTF8.self) }
 }
 
-/// The file descriptors of this process.
+/// Returns the number of open file descriptors of this process.
 func descriptorCount() -> Int {
     (0..<4096).count { fcntl(Int32($0), F_GETFD) >= 0 }
 }

@@ -1,24 +1,25 @@
 import RealtimeCore
+import TestSupport
 import Testing
 
 @testable import RealtimeSockets
 
-/// Answers that are sent piece by piece to a client that does not read them.
+/// Responses that are streamed to a client that does not read them.
 @Suite(.timeLimit(.minutes(1)))
 struct ListenerBackPressureTests {
     private static let piece = [UInt8](repeating: 0x61, count: 64 << 10)
 
-    /// How long a chunked body of these pieces is: each has its length in hexadecimal and two ends of line.
+    /// Returns the size of a chunked body: each piece is framed by its length in hexadecimal and two line breaks.
     private static func bodyCount(_ pieces: Int, more: Int = 0) -> Int { pieces * (Self.piece.count + 9) + more + 5 }
 
-    /// The length of the body of the only answer that came, once the server has ended it.
+    /// Returns the size of the response's body after the server has closed the connection.
     private func bodyCount(_ client: RawClient) async -> Int {
         let bytes = await client.recorder.until { $0.ended > 0 }.bytes
         let head = String(decoding: bytes.prefix(1000), as: UTF8.self)
         return bytes.count - 1000 + head.body.utf8.count
     }
 
-    /// A client that reads nothing until it is told to, and the responder of its one request, begun.
+    /// Runs `body` with a client that has paused reading, and the responder of its request, which has sent the head.
     private func withSlowClient(
         limits: ListenerLimits = .forTests, _ body: (RawClient, HTTPServerExchange) async throws -> Void
     ) async throws {
@@ -35,7 +36,7 @@ struct ListenerBackPressureTests {
         }
     }
 
-    /// Sends until that fails, and says what was sent.
+    /// Sends until that fails, logs the unsent bytes after each piece, and returns the code of the error.
     private func sendOn(_ responder: HTTPServerExchange, _ sent: Log<Int>) -> Task<TransportError.Code, Never> {
         Task {
             while true {
@@ -49,7 +50,7 @@ struct ListenerBackPressureTests {
         }
     }
 
-    @Test func `an answer waits for its reader and arrives whole`() async throws {
+    @Test func `a response waits for its reader and arrives completely`() async throws {
         try await self.withSlowClient { client, responder in
             let (count, unsent) = (200, Log<Int>())
             let sending = Task {
@@ -59,8 +60,8 @@ struct ListenerBackPressureTests {
                 }
                 responder.end()
             }
-            // What the system's own buffers took does not matter: at some time the task waits.
-            await responder.waited()
+            // However much the system's buffers take, the task eventually waits.
+            await responder.untilSenderWaits()
             #expect(unsent.entries.count < count)
             client.stream.resumeReading()
             #expect(await self.bodyCount(client) == Self.bodyCount(count))
@@ -69,20 +70,20 @@ struct ListenerBackPressureTests {
         }
     }
 
-    @Test func `when the client goes the wait ends`() async throws {
+    @Test func `a client that disconnects ends the wait`() async throws {
         try await self.withSlowClient { client, responder in
             let sending = self.sendOn(responder, Log())
-            await responder.waited()
+            await responder.untilSenderWaits()
             client.close()
             #expect(await sending.value == .closed)
         }
     }
 
-    @Test func `cancelling ends the wait and nothing else`() async throws {
+    @Test func `cancelling the task ends the wait and nothing else`() async throws {
         try await self.withSlowClient { client, responder in
             let sent = Log<Int>()
             let sending = self.sendOn(responder, sent)
-            await responder.waited()
+            await responder.untilSenderWaits()
             sending.cancel()
             #expect(await sending.value == .cancelled)
             client.stream.resumeReading()
@@ -92,8 +93,8 @@ struct ListenerBackPressureTests {
         }
     }
 
-    @Test func `a client that reads nothing is cut off while somebody waits though little is unsent`() async throws {
-        let limits = ListenerLimits.forTests.with { ($0.stallTime, $0.unsentBytes) = (.milliseconds(30), 1 << 30) }
+    @Test func `a client that reads nothing is dropped while a task waits even if little is unsent`() async throws {
+        let limits = ListenerLimits.forTests.with { ($0.stallTimeout, $0.responseBacklogBytes) = (.milliseconds(30), 1 << 30) }
         try await self.withSlowClient(limits: limits) { _, responder in
             #expect(await self.sendOn(responder, Log()).value == .closed)
         }
@@ -101,20 +102,20 @@ struct ListenerBackPressureTests {
 
     @Test func `stopping the listener ends the wait`() async throws {
         let ended = Log<TransportError.Code>()
-        try await self.withSlowClient(limits: .forTests.with { $0.stopTime = .milliseconds(30) }) { _, responder in
+        try await self.withSlowClient(limits: .forTests.with { $0.shutdownTimeout = .milliseconds(30) }) { _, responder in
             let sending = self.sendOn(responder, Log())
-            await responder.waited()
+            await responder.untilSenderWaits()
             Task { ended.add(await sending.value) }
         }
         #expect(await ended.wait(1) == [.closed])
     }
 
-    @Test func `several tasks that wait all send`() async throws {
+    @Test func `several waiting tasks all send`() async throws {
         try await self.withSlowClient { client, responder in
             let sending = (0..<4).map { _ in
                 Task { for _ in 0..<60 { try await responder.send(Self.piece) } }
             }
-            await responder.waited()
+            await responder.untilSenderWaits()
             client.stream.resumeReading()
             for task in sending { try await task.value }
             responder.end()
@@ -122,7 +123,7 @@ struct ListenerBackPressureTests {
         }
     }
 
-    @Test func `before its beginning and after its end nothing is sent`() async throws {
+    @Test func `sending before the head and after the end fails`() async throws {
         let responders = Log<any HTTPResponder>()
         try await withListener(TestHandler { _, _, responder in responders.add(responder) }) { address in
             let client = try RawClient(address)
@@ -135,21 +136,21 @@ struct ListenerBackPressureTests {
             responder.end()
             let late = await #expect(throws: TransportError.self) { try await responder.send([1]) }
             #expect(late?.code == .closed)
-            #expect(await client.whole().body == "3\r\nall\r\n0\r\n\r\n")
+            #expect(await client.textToEnd().body == "3\r\nall\r\n0\r\n\r\n")
         }
     }
 
     @Test(arguments: [true, false])
-    func `a responder that is kept keeps nothing after the end`(_ isAnswered: Bool) async throws {
+    func `a responder releases its handler after the end`(_ hasResponse: Bool) async throws {
         let kept = Log<any HTTPResponder>()
         weak var handler: TestHandler?
         do {
-            let answering = TestHandler { _, _, responder in
-                if isAnswered { responder.respond(HTTPResponse(status: 200)) }
+            let retained = TestHandler { _, _, responder in
+                if hasResponse { responder.respond(HTTPResponse(status: 200)) }
                 kept.add(responder)
             }
-            handler = answering
-            try await withListener(answering) { address in
+            handler = retained
+            try await withListener(retained) { address in
                 let client = try RawClient(address)
                 client.request()
                 await kept.wait(1)
@@ -162,10 +163,10 @@ struct ListenerBackPressureTests {
 }
 
 extension HTTPServerExchange {
-    /// Returns when a task waits in `send`. It looks again and again, with time for the others in between.
-    fileprivate func waited() async {
+    /// Polls until a task waits in `send`.
+    fileprivate func untilSenderWaits() async {
         while !self.hasWaitingSenders, !Task.isCancelled {
-            let pause = Completion()
+            let pause = Signal()
             EventLoop.shared.schedule(pause, at: EventLoop.shared.now.advanced(by: .milliseconds(1)))
             await pause.wait()
         }

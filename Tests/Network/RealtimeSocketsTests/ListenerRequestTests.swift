@@ -7,24 +7,24 @@ import Testing
 
 @Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct ListenerRequestTests {
-    @Test func `a request is answered`() async throws {
+    @Test func `a request receives a response`() async throws {
         let handler = TestHandler()
         try await withListener(handler) { address in
             let client = try RawClient(address)
             client.send("POST /a?b=c HTTP/1.1\r\nHost: a\r\nX-Name: value\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
-            let answer = await client.whole()
-            #expect(answer.hasPrefix("HTTP/1.1 200 OK\r\n"))
-            #expect(answer.contains("\r\nContent-Length: 17\r\n"))
-            #expect(answer.contains("\r\nConnection: close\r\n"))
-            #expect(answer.contains("\r\nDate: "))
-            #expect(answer.body == "POST /a?b=c hello")
+            let response = await client.textToEnd()
+            #expect(response.hasPrefix("HTTP/1.1 200 OK\r\n"))
+            #expect(response.contains("\r\nContent-Length: 17\r\n"))
+            #expect(response.contains("\r\nConnection: close\r\n"))
+            #expect(response.contains("\r\nDate: "))
+            #expect(response.body == "POST /a?b=c hello")
         }
         let request = try #require(handler.requests.withLock { $0.first })
         #expect(request.head.headers["x-name"] == "value")
         #expect(String(request.head.path) == "/a" && String(request.head.query) == "b=c")
     }
 
-    @Test func `a connection is kept for the next request`() async throws {
+    @Test func `a connection is kept alive for the next request`() async throws {
         try await withListener { address in
             let client = try RawClient(address)
             for number in 1...20 {
@@ -37,7 +37,7 @@ struct ListenerRequestTests {
         }
     }
 
-    @Test func `requests that came together are answered in order whoever is faster`() async throws {
+    @Test func `pipelined requests receive their responses in order`() async throws {
         let waiting = Log<any HTTPResponder>()
         let handler = TestHandler { _, _, responder in waiting.add(responder) }
         try await withListener(handler) { address in
@@ -45,19 +45,19 @@ struct ListenerRequestTests {
             client.send((1...5).map { "GET /\($0) HTTP/1.1\r\nHost: a\r\n\r\n" }.joined())
             for number in 1...5 {
                 let responder = try #require(await waiting.wait(number).last)
-                // The next one is not handed over before this one has been answered.
+                // A request is delivered only after the response to the previous one.
                 #expect(waiting.entries.count == number)
-                responder.respond(HTTPResponse(status: 200, text: "answer \(number)."))
+                responder.respond(HTTPResponse(status: 200, text: "response \(number)."))
             }
-            let text = await client.text(until: "answer 5.")
-            let places = (1...5).map { text.split(separator: "answer \($0).").first?.count ?? 0 }
-            #expect(places == places.sorted())
+            let text = await client.text(until: "response 5.")
+            let offsets = (1...5).map { text.split(separator: "response \($0).").first?.count ?? 0 }
+            #expect(offsets == offsets.sorted())
             #expect(handler.requests.withLock { $0.map { $0.head.target } } == ["/1", "/2", "/3", "/4", "/5"])
             client.close()
         }
     }
 
-    @Test func `a thousand requests in one piece are all answered though the client ends its side`() async throws {
+    @Test func `a thousand pipelined requests are all handled after the client closes its side`() async throws {
         let handler = TestHandler()
         try await withListener(handler) { address in
             let client = try RawClient(address)
@@ -65,12 +65,12 @@ struct ListenerRequestTests {
                 (1...1000).map { "POST /\($0) HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n\(String(repeating: "b", count: 100))" }
                     .joined())
             client.stream.finishWriting()
-            _ = await client.whole()
+            _ = await client.textToEnd()
         }
         #expect(handler.requests.withLock { $0.map { $0.head.target } } == (1...1000).map { "/\($0)" })
     }
 
-    @Test func `requests in small pieces are the same`() async throws {
+    @Test func `requests that arrive in small pieces are the same`() async throws {
         let handler = TestHandler()
         try await withListener(handler) { address in
             let client = try RawClient(address)
@@ -86,28 +86,28 @@ struct ListenerRequestTests {
         }
     }
 
-    @Test func `the body is asked for with a hundred`() async throws {
+    @Test func `a request that expects 100 Continue receives it`() async throws {
         try await withListener { address in
             let client = try RawClient(address)
             client.send("POST /e HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n")
             #expect(await client.text(until: "\r\n\r\n") == "HTTP/1.1 100 Continue\r\n\r\n")
             client.send("body")
-            #expect(await client.whole().hasSuffix("POST /e body"))
+            #expect(await client.textToEnd().hasSuffix("POST /e body"))
         }
     }
 
-    @Test func `an answer to HEAD has a length and no body`() async throws {
+    @Test func `the response to HEAD has a length and no body`() async throws {
         try await withListener { address in
             let client = try RawClient(address)
             client.send("HEAD /h HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-            let answer = await client.whole()
-            #expect(answer.contains("Content-Length: 8\r\n"))
-            #expect(answer.hasSuffix("\r\n\r\n"))
+            let response = await client.textToEnd()
+            #expect(response.contains("Content-Length: 8\r\n"))
+            #expect(response.hasSuffix("\r\n\r\n"))
         }
     }
 
     @Test(arguments: [204, 304])
-    func `an answer without a body has none`(_ status: Int) async throws {
+    func `a bodiless status is sent without a body`(_ status: Int) async throws {
         let handler = TestHandler { head, _, responder in
             if head.target == "/whole" { return responder.respond(HTTPResponse(status: status, text: "never seen")) }
             responder.begin(HTTPResponseHead(status: status))
@@ -118,14 +118,14 @@ struct ListenerRequestTests {
             for target in ["/whole", "/pieces"] {
                 let client = try RawClient(address)
                 client.request(target, "Connection: close")
-                let answer = await client.whole()
-                #expect(answer.status == status)
-                #expect(answer.hasSuffix("\r\n\r\n") && !answer.contains("Content-Length") && !answer.contains("chunked"))
+                let response = await client.textToEnd()
+                #expect(response.status == status)
+                #expect(response.hasSuffix("\r\n\r\n") && !response.contains("Content-Length") && !response.contains("chunked"))
             }
         }
     }
 
-    @Test func `a whole address is taken for its path`() async throws {
+    @Test func `an absolute target is reduced to its path`() async throws {
         try await withListener { address in
             let client = try RawClient(address)
             client.request("http://example.com/path?q")
@@ -139,7 +139,7 @@ struct ListenerRequestTests {
         }
     }
 
-    @Test func `the date is written as the rule says`() {
+    @Test func `the Date field has the IMF-fixdate format`() {
         #expect(HTTPDate.text(784_111_777) == "Sun, 06 Nov 1994 08:49:37 GMT")
         #expect(HTTPDate.text(0) == "Thu, 01 Jan 1970 00:00:00 GMT")
     }

@@ -7,7 +7,7 @@ import Testing
 
 @Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct ListenerStopTests {
-    @Test func `it is started once and again after its stop`() async throws {
+    @Test func `a listener starts once and again after it was stopped`() async throws {
         let listener = SocketListener()
         let first = try await listener.start(TestHandler())
         let error = await #expect(throws: TransportError.self) { try await listener.start(TestHandler()) }
@@ -19,7 +19,7 @@ struct ListenerStopTests {
         await listener.stop()
     }
 
-    @Test func `a taken port is an error and the listener may try again`() async throws {
+    @Test func `a port in use is an error and the listener can be started again`() async throws {
         let first = SocketListener()
         let address = try await first.start(TestHandler())
         let second = SocketListener(port: address.port)
@@ -31,20 +31,20 @@ struct ListenerStopTests {
         await second.stop()
     }
 
-    @Test func `a key that cannot be read is an error of the start`() async throws {
+    @Test func `an unreadable key fails the start`() async throws {
         let identity = TLSIdentity(certificateChain: .file("/nowhere.pem"), privateKey: .file("/nowhere.pem"))
         await #expect(throws: TransportError.self) { try await SocketListener(tls: TLSServerConfiguration(identity)).start(TestHandler()) }
     }
 
-    @Test func `without OpenSSL there is no TLS`() async throws {
+    @Test func `TLS without OpenSSL fails the start`() async throws {
         var tls = TLSServerConfiguration.test
         tls.library = .absent
         let error = await #expect(throws: TransportError.self) { try await SocketListener(tls: tls).start(TestHandler()) }
         #expect(error?.code == .tlsUnavailable)
     }
 
-    @Test func `idle connections end at once`() async throws {
-        let listener = SocketListener(limits: .forTests.with { $0.stopTime = .seconds(600) })
+    @Test func `idle connections close immediately`() async throws {
+        let listener = SocketListener(limits: .forTests.with { $0.shutdownTimeout = .seconds(600) })
         let address = try await listener.start(TestHandler())
         let clients = try (0..<10).map { _ in try RawClient(address) }
         for client in clients {
@@ -52,13 +52,13 @@ struct ListenerStopTests {
             await client.text(until: "GET / ")
         }
         async let stopped: Void = listener.stop()
-        for client in clients { _ = await client.whole() }
+        for client in clients { _ = await client.textToEnd() }
         await stopped
     }
 
-    @Test func `an answer that is being made is waited for`() async throws {
+    @Test func `stopping waits for a pending response`() async throws {
         let waiting = Log<any HTTPResponder>()
-        let listener = SocketListener(limits: .forTests.with { $0.stopTime = .seconds(600) })
+        let listener = SocketListener(limits: .forTests.with { $0.shutdownTimeout = .seconds(600) })
         let address = try await listener.start(TestHandler { _, _, responder in waiting.add(responder) })
         let (first, idle) = (try RawClient(address), try RawClient(address))
         first.request("/1")
@@ -67,18 +67,18 @@ struct ListenerStopTests {
         responders[1].respond(HTTPResponse(status: 200, text: "two"))
         await idle.text(until: "two")
         async let stopped: Void = listener.stop()
-        // By the end of the idle one it is known that the stop has begun.
-        _ = await idle.whole()
+        // When the idle connection closes, the listener is stopping.
+        _ = await idle.textToEnd()
         responders[0].respond(HTTPResponse(status: 200, text: "one"))
-        let answer = await first.whole()
-        #expect(answer.contains("one") || answer.contains("two"))
+        let response = await first.textToEnd()
+        #expect(response.contains("one") || response.contains("two"))
         await stopped
     }
 
-    @Test func `whoever takes too long is cut off`() async throws {
-        let gone = Log<Bool>()
-        let handler = TestHandler { _, _, responder in responder.onDisconnect { gone.add(true) } }
-        let listener = SocketListener(limits: .forTests.with { $0.stopTime = .milliseconds(20) })
+    @Test func `connections that remain after the shutdown timeout are dropped`() async throws {
+        let disconnected = Log<Bool>()
+        let handler = TestHandler { _, _, responder in responder.onDisconnect { disconnected.add(true) } }
+        let listener = SocketListener(limits: .forTests.with { $0.shutdownTimeout = .milliseconds(20) })
         let address = try await listener.start(handler)
         let client = try RawClient(address)
         client.request()
@@ -86,11 +86,11 @@ struct ListenerStopTests {
         partial.send("GET / HT")
         while handler.requests.withLock({ $0.isEmpty }), !Task.isCancelled { await EventLoop.shared.turn() }
         await listener.stop()
-        #expect(gone.entries.count == 1)
-        #expect(await client.whole().isEmpty)
+        #expect(disconnected.entries.count == 1)
+        #expect(await client.textToEnd().isEmpty)
     }
 
-    @Test func `WebSockets are closed with 1001`() async throws {
+    @Test func `stopping closes WebSockets with 1001`() async throws {
         let handler = TestHandler()
         let listener = SocketListener(limits: .forTests)
         let address = try await listener.start(handler)
@@ -99,17 +99,17 @@ struct ListenerStopTests {
         await handler.events.log.wait(1)
         async let stopped: Void = listener.stop()
         let close: [UInt8] = [0x88, 19, 0x03, 0xE9]
-        #expect(await client.recorder.until { $0.bytes.holds(close) }.bytes.holds(close))
-        // The client's own close frame, as it should be.
+        #expect(await client.recorder.until { $0.bytes.contains(sequence: close) }.bytes.contains(sequence: close))
+        // The client completes the close handshake.
         client.stream.send([0x88, 0x82, 0, 0, 0, 0, 0x03, 0xE9])
-        _ = await client.whole()
+        _ = await client.textToEnd()
         await stopped
         #expect(handler.events.log.entries == ["opened", "closed"])
     }
 
-    @Test func `a WebSocket that does not answer is cut off and its owner hears of it`() async throws {
+    @Test func `a WebSocket that does not close is dropped and its owner is notified`() async throws {
         let handler = TestHandler()
-        let listener = SocketListener(limits: .forTests.with { $0.stopTime = .milliseconds(20) })
+        let listener = SocketListener(limits: .forTests.with { $0.shutdownTimeout = .milliseconds(20) })
         let address = try await listener.start(handler)
         let client = try RawClient(address)
         client.send("\(ListenerWebSocketTests.upgrade)\r\n")
@@ -119,9 +119,9 @@ struct ListenerStopTests {
         client.close()
     }
 
-    @Test func `two stops both wait`() async throws {
+    @Test func `concurrent stops all wait`() async throws {
         let waiting = Log<any HTTPResponder>()
-        let listener = SocketListener(limits: .forTests.with { $0.stopTime = .milliseconds(20) })
+        let listener = SocketListener(limits: .forTests.with { $0.shutdownTimeout = .milliseconds(20) })
         let address = try await listener.start(TestHandler { _, _, responder in waiting.add(responder) })
         let client = try RawClient(address)
         client.request()
@@ -139,37 +139,37 @@ struct ListenerStopTests {
         client.close()
     }
 
-    @Test func `it stops while it is busy`() async throws {
-        let listener = SocketListener(limits: .forTests.with { $0.stopTime = .milliseconds(200) }, loops: 2)
+    @Test func `a busy listener stops`() async throws {
+        let listener = SocketListener(limits: .forTests.with { $0.shutdownTimeout = .milliseconds(200) }, loops: 2)
         let address = try await listener.start(TestHandler())
         let endpoint = Endpoint(scheme: "http", host: address.host, port: address.port)
-        let answered = Log<Bool>()
+        let responses = Log<Bool>()
         await withTaskGroup(of: Void.self) { group in
             for _ in 0..<8 {
                 group.addTask {
-                    while let response = try? await SocketHTTPTransport().send(.get(endpoint)) { answered.add(response.head.status == 200) }
+                    while let response = try? await SocketHTTPTransport().send(.get(endpoint)) { responses.add(response.head.status == 200) }
                 }
             }
-            await answered.wait(50)
+            await responses.wait(50)
             await listener.stop()
         }
-        #expect(answered.entries.allSatisfy { $0 })
+        #expect(responses.entries.allSatisfy { $0 })
     }
 
-    /// A wish that is left would wake the loop for nobody, and keep a little memory until then.
-    @Test func `nobody is to be woken any more`() async throws {
+    /// A timer that is left behind would wake the loop for nothing and keep its memory until then.
+    @Test func `a stopped listener leaves no timers`() async throws {
         let loop = try EventLoop("test")
-        let listener = SocketListener(limits: .forTests.with { $0.stopTime = .milliseconds(50) }, on: [loop])
+        let listener = SocketListener(limits: .forTests.with { $0.shutdownTimeout = .milliseconds(50) }, on: [loop])
         let handler = TestHandler()
         let address = try await listener.start(handler)
-        // Clients that have said nothing, a part of a request, a request; that have ended; and WebSockets of all kinds.
+        // Clients that have sent nothing, a part of a request, or a request; clients that have closed; and WebSockets.
         let (silent, partial, idle) = (try RawClient(address), try RawClient(address), try RawClient(address))
         partial.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n12")
         idle.request()
         await idle.text(until: "GET / ")
         let (done, cut) = (try RawClient(address), try RawClient(address))
         done.request("/", "Connection: close")
-        #expect(await done.whole().status == 200)
+        #expect(await done.textToEnd().status == 200)
         cut.request()
         await cut.text(until: "GET / ")
         cut.close()
@@ -179,7 +179,7 @@ struct ListenerStopTests {
         sockets[0].stream.send([0x88, 0x82, 0, 0, 0, 0, 0x03, 0xE8])
         sockets[1].close()
         await handler.events.log.wait(5)
-        // An open WebSocket needs nobody to look after it by the clock: what is waited for are the others' requests.
+        // An open WebSocket has no timer. The remaining timers are those of the other connections.
         await listener.stop()
         await loop.turn()
         #expect(loop.sleepers == 0)
@@ -187,7 +187,7 @@ struct ListenerStopTests {
         loop.shutdown()
     }
 
-    @Test func `a client that is done is not to be woken either`() async throws {
+    @Test func `closed clients leave no timers`() async throws {
         let (loop, handler) = (try EventLoop("test"), TestHandler())
         try await withListener(handler) { address in
             let transport = SocketWebSocketTransport(loop: loop)
@@ -207,7 +207,7 @@ struct ListenerStopTests {
         loop.shutdown()
     }
 
-    @Test func `a WebSocket has no time limit of its request left`() async throws {
+    @Test func `the request timeouts end when a WebSocket opens`() async throws {
         let loop = try EventLoop("test")
         let (listener, handler) = (SocketListener(limits: .forTests, on: [loop]), TestHandler())
         let client = try RawClient(try await listener.start(handler))
@@ -220,13 +220,13 @@ struct ListenerStopTests {
         loop.shutdown()
     }
 
-    @Test func `loops of somebody else live on`() async throws {
+    @Test func `shared loops keep running`() async throws {
         let loop = try EventLoop("test")
         let listener = SocketListener(on: [loop])
         let address = try await listener.start(TestHandler())
         let client = try RawClient(address)
         client.request("/", "Connection: close")
-        #expect(await client.whole().status == 200)
+        #expect(await client.textToEnd().status == 200)
         await listener.stop()
         await loop.turn()
         let again = try await listener.start(TestHandler())

@@ -4,18 +4,18 @@ import Testing
 
 @testable import RealtimeSockets
 
-/// A handler made of closures, which keeps what it was given.
+/// A handler made of closures that records its requests and connections.
 final class TestHandler: ListenerHandler {
-    typealias Answer = @Sendable (HTTPRequestHead, [UInt8], any HTTPResponder) -> Void
+    typealias Respond = @Sendable (HTTPRequestHead, [UInt8], any HTTPResponder) -> Void
 
-    private let answer: Answer
+    private let respond: Respond
     private let decide: @Sendable (HTTPRequestHead) -> UpgradeDecision
     private let onAccepted: @Sendable (any WebSocketConnection, ConnectionID) -> Void
     let events = SocketEvents()
     let requests = Lock<[(head: HTTPRequestHead, body: [UInt8])]>([])
 
     init(
-        _ answer: @escaping Answer = { head, body, responder in
+        _ respond: @escaping Respond = { head, body, responder in
             responder.respond(HTTPResponse(status: 200, text: "\(head.method) \(head.target) \(String(decoding: body, as: UTF8.self))"))
         },
         decide: @escaping @Sendable (HTTPRequestHead) -> UpgradeDecision = { _ in .accept(subprotocol: nil) },
@@ -23,12 +23,12 @@ final class TestHandler: ListenerHandler {
     ) {
         self.decide = decide
         self.onAccepted = onAccepted
-        self.answer = answer
+        self.respond = respond
     }
 
     func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
         self.requests.withLock { $0.append((request, body)) }
-        self.answer(request, body, responder)
+        self.respond(request, body, responder)
     }
 
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { self.decide(request) }
@@ -40,7 +40,7 @@ final class TestHandler: ListenerHandler {
     }
 }
 
-/// What WebSockets brought, in order.
+/// Records the events of WebSockets, in order.
 final class SocketEvents: WebSocketEvents {
     let connections = Lock<[any WebSocketConnection]>([])
     let log = Log<String>()
@@ -54,7 +54,7 @@ final class SocketEvents: WebSocketEvents {
     func closed(_ id: ConnectionID, _ reason: CloseReason) { self.log.add("closed") }
 }
 
-/// What happened, for a test that waits for it.
+/// A log of events that a test can wait for.
 final class Log<Entry: Sendable>: Sendable {
     private struct State: Sendable {
         var entries: [Entry] = []
@@ -76,7 +76,7 @@ final class Log<Entry: Sendable>: Sendable {
         for wakeUp in ready { wakeUp.resume() }
     }
 
-    /// Waits for so many; the test's time limit ends it too.
+    /// Waits until the log has `count` entries, or until the test's time limit.
     @discardableResult
     func wait(_ count: Int) async -> [Entry] {
         await withTaskCancellationHandler {
@@ -100,7 +100,7 @@ final class Log<Entry: Sendable>: Sendable {
     }
 }
 
-/// A client that says what it is told and understands nothing.
+/// A client that sends raw bytes and does not interpret responses.
 struct RawClient: Sendable {
     let stream: SocketStream
     let recorder: EventRecorder
@@ -124,15 +124,15 @@ struct RawClient: Sendable {
         self.send("GET \(target) HTTP/1.1\r\nHost: a\r\n\(fields.map { $0 + "\r\n" }.joined())\r\n")
     }
 
-    /// What came, once it holds this, or is over.
+    /// Waits until the received text contains `part` or the server has closed the connection, and returns the text.
     @discardableResult
     func text(until part: String) async -> String {
-        let wanted = Array(part.utf8)
-        return String(decoding: await self.recorder.until { $0.ended > 0 || $0.bytes.holds(wanted) }.bytes, as: UTF8.self)
+        let part = Array(part.utf8)
+        return String(decoding: await self.recorder.until { $0.ended > 0 || $0.bytes.contains(sequence: part) }.bytes, as: UTF8.self)
     }
 
-    /// All that came until the server's end, which is answered with this side's own.
-    func whole() async -> String {
+    /// Waits until the server has closed the connection, closes this side too, and returns the received text.
+    func textToEnd() async -> String {
         let seen = await self.recorder.until { $0.ended > 0 }
         self.close()
         return String(decoding: seen.bytes, as: UTF8.self)
@@ -142,7 +142,7 @@ struct RawClient: Sendable {
 }
 
 extension [UInt8] {
-    func holds(_ part: [UInt8]) -> Bool {
+    func contains(sequence part: [UInt8]) -> Bool {
         guard let first = part.first, self.count >= part.count else { return part.isEmpty }
         return (0...(self.count - part.count)).contains { start in
             self[start] == first && self[start..<start + part.count].elementsEqual(part)
@@ -151,22 +151,22 @@ extension [UInt8] {
 }
 
 extension String {
-    /// The status of the first answer in it.
+    /// The status of the first response in the text.
     var status: Int? { self.split(separator: " ").dropFirst().first.flatMap { Int($0) } }
 
-    /// The body of the only answer in it.
-    var body: String { self.components(around: "\r\n\r\n") }
+    /// The body of the only response in the text.
+    var body: String { self.text(after: "\r\n\r\n") }
 
-    private func components(around mark: String) -> String {
-        let (bytes, wanted) = (Array(self.utf8), Array(mark.utf8))
-        guard bytes.count >= wanted.count,
-            let start = (0...(bytes.count - wanted.count)).first(where: { bytes[$0..<$0 + wanted.count].elementsEqual(wanted) })
+    private func text(after mark: String) -> String {
+        let (bytes, mark) = (Array(self.utf8), Array(mark.utf8))
+        guard bytes.count >= mark.count,
+            let start = (0...(bytes.count - mark.count)).first(where: { bytes[$0..<$0 + mark.count].elementsEqual(mark) })
         else { return "" }
-        return String(decoding: bytes[(start + wanted.count)...], as: UTF8.self)
+        return String(decoding: bytes[(start + mark.count)...], as: UTF8.self)
     }
 }
 
-/// Starts a listener, and stops it after the body.
+/// Runs `body` with the address of a listener, and stops the listener afterwards.
 func withListener(
     _ handler: TestHandler = TestHandler(), limits: ListenerLimits = .forTests, tls: TLSServerConfiguration? = nil,
     _ body: (ListenerAddress) async throws -> Void
@@ -183,13 +183,13 @@ func withListener(
 }
 
 extension ListenerLimits {
-    /// No limit comes by accident.
+    /// Timeouts that no test reaches by accident.
     static var forTests: ListenerLimits {
         var limits = ListenerLimits()
-        limits.headTime = .seconds(600)
-        limits.bodyTime = .seconds(600)
-        limits.idleTime = .seconds(600)
-        limits.stallTime = .seconds(600)
+        limits.headTimeout = .seconds(600)
+        limits.bodyTimeout = .seconds(600)
+        limits.keepAliveTimeout = .seconds(600)
+        limits.stallTimeout = .seconds(600)
         return limits
     }
 

@@ -13,15 +13,15 @@ struct ListenerWebSocketTests {
 
     private static func bytes(_ text: String) -> [UInt8] { [0x81, 0x80 | UInt8(text.utf8.count), 0, 0, 0, 0] + Array(text.utf8) }
 
-    @Test func `frames in the segment of the request are not lost`() async throws {
+    @Test func `frames that arrive with the request are not lost`() async throws {
         let handler = TestHandler()
         try await withListener(handler) { address in
             let client = try RawClient(address)
             client.stream.send(Array("\(Self.upgrade)\r\n".utf8) + Self.bytes("one") + Self.bytes("two"))
             #expect(await handler.events.log.wait(3) == ["opened", "one", "two"])
-            let answer = await client.text(until: "\r\n\r\n")
-            #expect(answer.hasPrefix("HTTP/1.1 101 Switching Protocols\r\n"))
-            #expect(answer.contains("Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"))
+            let response = await client.text(until: "\r\n\r\n")
+            #expect(response.hasPrefix("HTTP/1.1 101 Switching Protocols\r\n"))
+            #expect(response.contains("Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"))
             client.stream.send(Self.bytes("three"))
             #expect(await handler.events.log.wait(4).last == "three")
             client.close()
@@ -29,7 +29,7 @@ struct ListenerWebSocketTests {
         }
     }
 
-    @Test func `what the owner sends at once comes after the answer`() async throws {
+    @Test func `messages sent in the accept callback follow the handshake response`() async throws {
         let handler = TestHandler(onAccepted: { connection, _ in
             connection.enqueue(.text("hello"))
             connection.flush()
@@ -43,7 +43,7 @@ struct ListenerWebSocketTests {
         }
     }
 
-    @Test func `a WebSocket that its owner closes at once still says goodbye`() async throws {
+    @Test func `a WebSocket closed in the accept callback sends its close frame`() async throws {
         let handler = TestHandler(onAccepted: { connection, _ in
             connection.enqueue(.text("go away"))
             connection.flush()
@@ -54,7 +54,7 @@ struct ListenerWebSocketTests {
         try await withListener(handler) { address in
             let client = try RawClient(address)
             client.send("\(Self.upgrade)\r\n")
-            let bytes = await client.recorder.until { $0.ended > 0 || $0.bytes.holds(Array("unknown".utf8)) }.bytes
+            let bytes = await client.recorder.until { $0.ended > 0 || $0.bytes.contains(sequence: Array("unknown".utf8)) }.bytes
             #expect(bytes.suffix(20) == [0x81, 7] + Array("go away".utf8) + [0x88, 9, 0x0F, 0xA1] + Array("unknown".utf8))
             client.stream.send([0x88, 0x82, 0, 0, 0, 0, 0x0F, 0xA1] as [UInt8])
             #expect(await handler.events.log.wait(2) == ["opened", "closed"])
@@ -62,16 +62,16 @@ struct ListenerWebSocketTests {
         }
     }
 
-    @Test func `a client that reads nothing is cut off before it fills the memory`() async throws {
+    @Test func `a client that reads nothing is dropped at the backlog limit`() async throws {
         let handler = TestHandler()
-        try await withListener(handler, limits: .forTests.with { $0.backlogBytes = 1 << 20 }) { address in
+        try await withListener(handler, limits: .forTests.with { $0.messageBacklogBytes = 1 << 20 }) { address in
             let client = try RawClient(address)
             client.send("\(Self.upgrade)\r\n")
             await handler.events.log.wait(1)
             client.stream.pauseReading()
             let connection = try #require(handler.events.connections.withLock { $0.first })
             let message = WebSocketMessage.binary([UInt8](repeating: 7, count: 64 << 10))
-            // More than the system's own buffers take, by far.
+            // Far more than the system's buffers take.
             for _ in 0..<1024 {
                 connection.enqueue(message)
                 connection.flush()
@@ -83,9 +83,9 @@ struct ListenerWebSocketTests {
         }
     }
 
-    @Test func `one message may be larger than what may wait`() async throws {
+    @Test func `a single message may exceed the backlog limit`() async throws {
         let handler = TestHandler()
-        try await withListener(handler, limits: .forTests.with { $0.backlogBytes = 1000 }) { address in
+        try await withListener(handler, limits: .forTests.with { $0.messageBacklogBytes = 1000 }) { address in
             let client = try RawClient(address)
             client.send("\(Self.upgrade)\r\n")
             await handler.events.log.wait(1)
@@ -99,7 +99,7 @@ struct ListenerWebSocketTests {
         }
     }
 
-    @Test func `the subprotocol that was picked is in the answer`() async throws {
+    @Test func `the response contains the selected subprotocol`() async throws {
         let handler = TestHandler(decide: { _ in .accept(subprotocol: "b") })
         try await withListener(handler) { address in
             let client = try RawClient(address)
@@ -109,7 +109,7 @@ struct ListenerWebSocketTests {
         }
     }
 
-    @Test func `a subprotocol that was not offered is a fault of the server`() async throws {
+    @Test func `a subprotocol that was not offered receives status 500`() async throws {
         let handler = TestHandler(decide: { _ in .accept(subprotocol: "c") })
         try await withListener(handler) { address in
             let client = try RawClient(address)
@@ -120,21 +120,21 @@ struct ListenerWebSocketTests {
         #expect(handler.events.log.entries.isEmpty)
     }
 
-    @Test func `a refusal is an answer like any other`() async throws {
+    @Test func `a rejected upgrade is an ordinary response`() async throws {
         let handler = TestHandler(decide: { head in .refuse(HTTPResponse(status: 403, headers: ["X": "y"], text: "not \(head.target)")) })
         try await withListener(handler) { address in
             let client = try RawClient(address)
             client.send("\(Self.upgrade)\r\n")
             let text = await client.text(until: "not /ws")
             #expect(text.status == 403 && text.contains("X: y\r\n"))
-            // The connection serves on.
+            // The connection is kept alive.
             client.request("/plain")
             await client.text(until: "GET /plain ")
             client.close()
         }
     }
 
-    static let bad: [(request: String, status: Int)] = [
+    static let invalid: [(request: String, status: Int)] = [
         (Self.upgrade.replacingFirst("GET", "POST") + "\r\n", 405),
         (Self.upgrade.replacingFirst("13", "8") + "\r\n", 426),
         (Self.upgrade.replacingFirst("dGhlIHNhbXBsZSBub25jZQ==", "short") + "\r\n", 400),
@@ -143,13 +143,13 @@ struct ListenerWebSocketTests {
         (Self.upgrade + "Content-Length: 3\r\n\r\nabc", 400),
     ]
 
-    @Test(arguments: Self.bad.indices)
-    func `a bad request for a WebSocket is refused`(_ index: Int) async throws {
+    @Test(arguments: Self.invalid.indices)
+    func `an invalid upgrade request is rejected`(_ index: Int) async throws {
         let handler = TestHandler()
         try await withListener(handler) { address in
             let client = try RawClient(address)
-            client.send(Self.bad[index].request)
-            #expect(await client.text(until: "\r\n\r\n").status == Self.bad[index].status)
+            client.send(Self.invalid[index].request)
+            #expect(await client.text(until: "\r\n\r\n").status == Self.invalid[index].status)
             client.close()
         }
         #expect(handler.events.log.entries.isEmpty)
@@ -160,7 +160,7 @@ struct ListenerWebSocketTests {
         let handler = TestHandler { _, _, responder in waiting.add(responder) }
         try await withListener(handler) { address in
             let client = try RawClient(address)
-            // All in one piece: a request whose answer takes its time, the upgrade, and a frame.
+            // In one piece: a request whose response is delayed, the upgrade request, and a frame.
             client.stream.send(Array("GET /first HTTP/1.1\r\nHost: a\r\n\r\n\(Self.upgrade)\r\n".utf8) + Self.bytes("frame"))
             await waiting.wait(1).first?.respond(HTTPResponse(status: 200, text: "first"))
             #expect(await handler.events.log.wait(2) == ["opened", "frame"])
@@ -168,7 +168,7 @@ struct ListenerWebSocketTests {
         }
     }
 
-    @Test func `every WebSocket has a number of its own`() async throws {
+    @Test func `every WebSocket has a unique ID`() async throws {
         let numbers = Log<ConnectionID>()
         let handler = TestHandler(onAccepted: { _, id in numbers.add(id) })
         try await withListener(handler) { address in
@@ -179,12 +179,12 @@ struct ListenerWebSocketTests {
         }
     }
 
-    @Test func `a message over the limit ends the WebSocket with 1009`() async throws {
+    @Test func `a message over the limit closes the WebSocket with 1009`() async throws {
         try await withListener(limits: .forTests.with { $0.messageBytes = 4 }) { address in
             let client = try RawClient(address)
             client.stream.send(Array("\(Self.upgrade)\r\n".utf8) + Self.bytes("12345"))
-            let seen = await client.recorder.until { $0.bytes.holds([0x03, 0xF1]) || $0.ended > 0 }
-            #expect(seen.bytes.holds([0x03, 0xF1]))
+            let seen = await client.recorder.until { $0.bytes.contains(sequence: [0x03, 0xF1]) || $0.ended > 0 }
+            #expect(seen.bytes.contains(sequence: [0x03, 0xF1]))
             client.close()
         }
     }

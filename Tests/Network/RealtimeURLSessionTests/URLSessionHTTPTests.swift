@@ -5,14 +5,14 @@ import RealtimeURLSession
 import TestSupport
 import Testing
 
-/// As far as URLSession works where the tests run: not with WebSockets on Linux.
+/// Tests of the HTTP transport. WebSockets are not tested: swift-corelibs-foundation does not fully support them.
 @Suite(.usesSockets) struct URLSessionHTTPTests {
     private final class Handler: ListenerHandler {
-        /// No two places in it look alike.
+        /// Consecutive numbers, so that no two parts are equal.
         static let longBody = (0..<500_000).flatMap { number in withUnsafeBytes(of: UInt32(number).bigEndian) { Array($0) } }
 
         let requests = Lock<[(head: HTTPRequestHead, body: [UInt8])]>([])
-        /// Sends the second half of the long answer.
+        /// Sends the second half of the long response.
         let rest = Lock<(@Sendable () -> Void)?>(nil)
 
         func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
@@ -22,7 +22,7 @@ import Testing
                 responder.respond(HTTPResponse(HTTPResponseHead(status: 302, headers: ["Location": "/elsewhere", "Content-Length": "0"])))
             case "/long":
                 responder.begin(HTTPResponseHead(status: 200))
-                // Before the first half, whose reader asks for it.
+                // Set before the first half is written: its reader calls the closure.
                 self.rest.withLock {
                     $0 = {
                         responder.write(Array(Self.longBody.dropFirst(1_000_000)))
@@ -62,7 +62,7 @@ import Testing
         Endpoint(scheme: base.scheme, host: base.host, port: base.port, target: target)
     }
 
-    @Test func `a request goes out and its answer comes back`() async throws {
+    @Test func `a request is sent and its response is received`() async throws {
         try await self.withServer { base, handler in
             let request = HTTPRequest("POST", self.endpoint(base, "/echo?a=b%20c"), headers: ["X-Token": "t"], body: Array("body".utf8))
             let response = try await URLSessionHTTPTransport().send(request)
@@ -77,7 +77,7 @@ import Testing
         }
     }
 
-    @Test func `a redirect is an answer and not followed`() async throws {
+    @Test func `a redirect is returned and not followed`() async throws {
         try await self.withServer { base, handler in
             let response = try await URLSessionHTTPTransport().send(HTTPRequest("GET", self.endpoint(base, "/redirect")))
             #expect(response.head.status == 302)
@@ -85,7 +85,7 @@ import Testing
         }
     }
 
-    @Test func `a long body comes whole and once though it is read slowly`() async throws {
+    @Test func `a long body that is read slowly arrives once and completely`() async throws {
         try await self.withServer { base, handler in
             let response = try await URLSessionHTTPTransport().open(HTTPRequest("POST", self.endpoint(base, "/long"), body: [1]))
             var body: [UInt8] = []
@@ -101,10 +101,10 @@ import Testing
         }
     }
 
-    @Test func `nothing listening is said`() async throws {
-        // No test is given this port by the system.
-        let gone = Endpoint(scheme: "http", host: "127.0.0.1", port: 1)
-        let error = await #expect(throws: TransportError.self) { try await URLSessionHTTPTransport().open(HTTPRequest("GET", gone)) }
+    @Test func `a refused connection is reported`() async throws {
+        // The system never assigns this port to a test.
+        let unused = Endpoint(scheme: "http", host: "127.0.0.1", port: 1)
+        let error = await #expect(throws: TransportError.self) { try await URLSessionHTTPTransport().open(HTTPRequest("GET", unused)) }
         #expect(error?.code == .refused)
     }
 
@@ -134,7 +134,7 @@ import Testing
         func timerFired() { self.continuation.yield() }
     }
 
-    @Test func `a sleeper is woken at its instant and not before`() async {
+    @Test func `a timer fires at its instant and not before`() async {
         let time = SystemTime()
         let alarm = Alarm()
         let start = time.now
@@ -144,7 +144,7 @@ import Testing
         #expect(time.now >= start.advanced(by: .milliseconds(20)))
     }
 
-    @Test func `the earliest comes first and who took it back is left alone`() async {
+    @Test func `timers fire in order and a cancelled timer does not fire`() async {
         let time = SystemTime()
         let (first, second, never) = (Alarm(), Alarm(), Alarm())
         let start = time.now

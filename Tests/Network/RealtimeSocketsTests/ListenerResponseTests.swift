@@ -5,8 +5,8 @@ import Testing
 @testable import RealtimeSockets
 
 @Suite(.usesSockets, .timeLimit(.minutes(5)))
-struct ListenerAnswerTests {
-    @Test func `a streamed answer comes piece by piece`() async throws {
+struct ListenerResponseTests {
+    @Test func `a streamed response arrives piece by piece`() async throws {
         let streams = Log<any HTTPResponder>()
         let handler = TestHandler { _, _, responder in streams.add(responder) }
         try await withListener(handler) { address in
@@ -23,7 +23,7 @@ struct ListenerAnswerTests {
             responder.write([])
             responder.end()
             await client.text(until: "\r\n0\r\n\r\n")
-            // The connection is kept.
+            // The connection is kept alive.
             client.request("/again")
             await streams.wait(2).last?.respond(HTTPResponse(status: 200, text: "second"))
             await client.text(until: "second")
@@ -31,7 +31,7 @@ struct ListenerAnswerTests {
         }
     }
 
-    @Test func `to an old client the end of a streamed answer is the end of the connection`() async throws {
+    @Test func `a streamed response to an HTTP/1.0 client ends with the connection`() async throws {
         let handler = TestHandler { _, _, responder in
             responder.begin(HTTPResponseHead(status: 200))
             responder.write(Array("one".utf8))
@@ -41,23 +41,23 @@ struct ListenerAnswerTests {
         try await withListener(handler) { address in
             let client = try RawClient(address)
             client.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
-            let answer = await client.whole()
-            #expect(answer.body == "onetwo")
-            #expect(answer.contains("Connection: close\r\n") && !answer.contains("chunked"))
+            let response = await client.textToEnd()
+            #expect(response.body == "onetwo")
+            #expect(response.contains("Connection: close\r\n") && !response.contains("chunked"))
         }
     }
 
-    @Test func `an old client may keep its connection`() async throws {
+    @Test func `an HTTP/1.0 client can keep its connection alive`() async throws {
         try await withListener { address in
             let client = try RawClient(address)
             client.send("GET /1 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
             #expect(await client.text(until: "GET /1 ").contains("Connection: keep-alive\r\n"))
             client.send("GET /2 HTTP/1.0\r\n\r\n")
-            #expect(await client.whole().contains("GET /2 "))
+            #expect(await client.textToEnd().contains("GET /2 "))
         }
     }
 
-    @Test func `only the first answer counts`() async throws {
+    @Test func `only the first response is sent`() async throws {
         let handler = TestHandler { _, _, responder in
             responder.write(Array("too early".utf8))
             responder.end()
@@ -70,12 +70,12 @@ struct ListenerAnswerTests {
         try await withListener(handler) { address in
             let client = try RawClient(address)
             client.request("/", "Connection: close")
-            let answer = await client.whole()
-            #expect(answer.status == 200 && answer.body == "first")
+            let response = await client.textToEnd()
+            #expect(response.status == 200 && response.body == "first")
         }
     }
 
-    @Test func `pieces from many threads stay whole`() async throws {
+    @Test func `pieces written from many threads are not interleaved`() async throws {
         let handler = TestHandler { _, _, responder in
             responder.begin(HTTPResponseHead(status: 200))
             Task {
@@ -97,7 +97,7 @@ struct ListenerAnswerTests {
         }
     }
 
-    static let unusable: [HTTPResponse] = [
+    static let invalid: [HTTPResponse] = [
         HTTPResponse(status: 200, headers: ["X": "a\r\nSet-Cookie: evil=1"], text: "never sent"),
         HTTPResponse(status: 200, headers: ["X\r\nEvil": "a"], text: "never sent"),
         HTTPResponse(HTTPResponseHead(status: 200, reason: "OK\r\nEvil: 1"), body: Array("never sent".utf8)),
@@ -107,30 +107,30 @@ struct ListenerAnswerTests {
         HTTPResponse(status: 101, text: "never sent"),
     ]
 
-    @Test(arguments: Self.unusable.indices, [true, false])
-    func `an answer that would be read as something else becomes 500`(_ index: Int, _ isStreamed: Bool) async throws {
+    @Test(arguments: Self.invalid.indices, [true, false])
+    func `an invalid response is replaced with status 500`(_ index: Int, _ isStreamed: Bool) async throws {
         let handler = TestHandler { _, _, responder in
-            let answer = Self.unusable[index]
-            guard isStreamed else { return responder.respond(answer) }
-            responder.begin(answer.head)
-            responder.write(answer.body)
+            let response = Self.invalid[index]
+            guard isStreamed else { return responder.respond(response) }
+            responder.begin(response.head)
+            responder.write(response.body)
             responder.end()
         }
         try await withListener(handler) { address in
             let client = try RawClient(address)
             client.request("/", "Connection: close")
-            let answer = await client.whole()
-            #expect(answer.status == 500)
-            #expect(!answer.contains("vil") && !answer.contains("never sent"))
+            let response = await client.textToEnd()
+            #expect(response.status == 500)
+            #expect(!response.contains("vil") && !response.contains("never sent"))
         }
     }
 
     @Test(arguments: [true, false])
-    func `the handler hears that the client has gone`(_ isStreamed: Bool) async throws {
-        let gone = Log<Bool>()
+    func `the handler is notified when the client disconnects`(_ isStreamed: Bool) async throws {
+        let disconnected = Log<Bool>()
         let streams = Log<any HTTPResponder>()
         let handler = TestHandler { _, _, responder in
-            responder.onDisconnect { gone.add(true) }
+            responder.onDisconnect { disconnected.add(true) }
             if isStreamed { responder.begin(HTTPResponseHead(status: 200)) }
             streams.add(responder)
         }
@@ -139,8 +139,8 @@ struct ListenerAnswerTests {
             client.request()
             let responder = try #require(await streams.wait(1).first)
             client.close()
-            await gone.wait(1)
-            // From here on it is called at once, and answers go nowhere.
+            await disconnected.wait(1)
+            // From here on the action is called immediately, and responses are discarded.
             let late = Log<Bool>()
             responder.onDisconnect { late.add(true) }
             #expect(late.entries.count == 1)
@@ -148,15 +148,15 @@ struct ListenerAnswerTests {
             responder.write([1])
             responder.end()
         }
-        #expect(gone.entries.count == 1)
+        #expect(disconnected.entries.count == 1)
     }
 
-    @Test func `after the end of the answer nobody is called`() async throws {
-        let gone = Log<Bool>()
+    @Test func `the handler is not notified after the end of the response`() async throws {
+        let disconnected = Log<Bool>()
         let handler = TestHandler { _, _, responder in
-            responder.onDisconnect { gone.add(true) }
+            responder.onDisconnect { disconnected.add(true) }
             responder.respond(HTTPResponse(status: 200, text: "done"))
-            responder.onDisconnect { gone.add(true) }
+            responder.onDisconnect { disconnected.add(true) }
         }
         try await withListener(handler) { address in
             let client = try RawClient(address)
@@ -164,14 +164,14 @@ struct ListenerAnswerTests {
             await client.text(until: "done")
             client.close()
         }
-        #expect(gone.entries.isEmpty)
+        #expect(disconnected.entries.isEmpty)
     }
 
-    @Test func `a client that only ended its side still gets its answer`() async throws {
-        let gone = Log<Bool>()
+    @Test func `a client that closes its side still receives the response`() async throws {
+        let disconnected = Log<Bool>()
         let handler = TestHandler { _, _, responder in
             responder.onDisconnect {
-                gone.add(true)
+                disconnected.add(true)
                 responder.respond(HTTPResponse(status: 200, text: "still here"))
             }
         }
@@ -179,24 +179,24 @@ struct ListenerAnswerTests {
             let client = try RawClient(address)
             client.request()
             client.stream.finishWriting()
-            #expect(await client.whole().body == "still here")
+            #expect(await client.textToEnd().body == "still here")
         }
-        #expect(gone.entries.count == 1)
+        #expect(disconnected.entries.count == 1)
     }
 
-    @Test func `a client that ended its side is not waited for without end`() async throws {
+    @Test func `a response for a client that closed its side times out`() async throws {
         let handler = TestHandler { _, _, _ in }
-        try await withListener(handler, limits: .forTests.with { $0.idleTime = .milliseconds(30) }) { address in
+        try await withListener(handler, limits: .forTests.with { $0.keepAliveTimeout = .milliseconds(30) }) { address in
             let client = try RawClient(address)
             client.request()
             client.stream.finishWriting()
-            #expect(await client.whole().isEmpty)
+            #expect(await client.textToEnd().isEmpty)
         }
     }
 
-    @Test func `a responder may be forgotten`() async throws {
+    @Test func `a handler may release a responder without a response`() async throws {
         let handler = TestHandler { _, _, _ in }
-        try await withListener(handler, limits: .forTests.with { $0.stopTime = .milliseconds(30) }) { address in
+        try await withListener(handler, limits: .forTests.with { $0.shutdownTimeout = .milliseconds(30) }) { address in
             let client = try RawClient(address)
             client.request()
         }

@@ -5,63 +5,63 @@ import Testing
 @testable import RealtimeSockets
 
 @Suite(.usesSockets, .timeLimit(.minutes(5)))
-struct HTTPClientAnswerTests {
-    struct Good: Sendable, CustomTestStringConvertible {
+struct HTTPClientResponseTests {
+    struct Valid: Sendable, CustomTestStringConvertible {
         var testDescription: String
-        var answer: String
+        var response: String
         var method = "GET"
         var status = 200
         var body = "hello"
     }
 
-    static let good: [Good] = [
-        Good(testDescription: "a length", answer: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"),
-        Good(testDescription: "until the end of HTTP/1.0", answer: "HTTP/1.0 200 OK\r\n\r\nhello"),
-        Good(testDescription: "until the end of HTTP/1.1", answer: "HTTP/1.1 200 OK\r\n\r\nhello"),
-        Good(testDescription: "chunks", answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"),
-        Good(
+    static let valid: [Valid] = [
+        Valid(testDescription: "a length", response: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"),
+        Valid(testDescription: "until the end of HTTP/1.0", response: "HTTP/1.0 200 OK\r\n\r\nhello"),
+        Valid(testDescription: "until the end of HTTP/1.1", response: "HTTP/1.1 200 OK\r\n\r\nhello"),
+        Valid(testDescription: "chunks", response: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"),
+        Valid(
             testDescription: "chunks with trailers",
-            answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n0\r\nTrailer: value\r\nOther: b\r\n\r\n"),
-        Good(testDescription: "204", answer: "HTTP/1.1 204 No Content\r\n\r\n", status: 204, body: ""),
-        Good(testDescription: "304", answer: "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", status: 304, body: ""),
-        Good(testDescription: "HEAD", answer: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", method: "HEAD", body: ""),
-        Good(
-            testDescription: "100 and 103 before it",
-            answer:
+            response: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n0\r\nTrailer: value\r\nOther: b\r\n\r\n"),
+        Valid(testDescription: "204", response: "HTTP/1.1 204 No Content\r\n\r\n", status: 204, body: ""),
+        Valid(testDescription: "304", response: "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", status: 304, body: ""),
+        Valid(testDescription: "HEAD", response: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", method: "HEAD", body: ""),
+        Valid(
+            testDescription: "interim responses",
+            response:
                 "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"),
-        Good(testDescription: "status 999", answer: "HTTP/1.1 999 Odd\r\nContent-Length: 5\r\n\r\nhello", status: 999),
-        Good(testDescription: "no words", answer: "HTTP/1.1 200\r\nContent-Length: 5\r\n\r\nhello"),
-        Good(
+        Valid(testDescription: "status 999", response: "HTTP/1.1 999 Odd\r\nContent-Length: 5\r\n\r\nhello", status: 999),
+        Valid(testDescription: "no reason phrase", response: "HTTP/1.1 200\r\nContent-Length: 5\r\n\r\nhello"),
+        Valid(
             testDescription: "2,000 fields",
-            answer: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\(String(repeating: "X-Field: value\r\n", count: 2000))\r\nhello"),
-        Good(
+            response: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\(String(repeating: "X-Field: value\r\n", count: 2000))\r\nhello"),
+        Valid(
             testDescription: "a long field",
-            answer: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX: \(String(repeating: "a", count: 60_000))\r\n\r\nhello"),
-        Good(testDescription: "a folded field", answer: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX: a\r\n  b\r\n\r\nhello"),
-        Good(testDescription: "what is no gzip", answer: "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nhello"),
-        Good(
-            testDescription: "an unknown coding", answer: "HTTP/1.1 200 OK\r\nContent-Encoding: nothing\r\nContent-Length: 5\r\n\r\nhello"),
-        Good(
-            testDescription: "401 that asks for a password",
-            answer: "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer, Basic realm=\"r\", NTLM\r\nContent-Length: 5\r\n\r\nhello",
+            response: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX: \(String(repeating: "a", count: 60_000))\r\n\r\nhello"),
+        Valid(testDescription: "a folded field", response: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX: a\r\n  b\r\n\r\nhello"),
+        Valid(testDescription: "invalid gzip", response: "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nhello"),
+        Valid(
+            testDescription: "an unknown content coding", response: "HTTP/1.1 200 OK\r\nContent-Encoding: nothing\r\nContent-Length: 5\r\n\r\nhello"),
+        Valid(
+            testDescription: "a 401 challenge",
+            response: "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer, Basic realm=\"r\", NTLM\r\nContent-Length: 5\r\n\r\nhello",
             status: 401),
     ]
 
-    @Test(arguments: Self.good)
-    func `an answer is delivered whole`(_ good: Good) async throws {
-        try await ScriptedServer.answering(good.answer) { server in
-            let response = try await SocketHTTPTransport().send(HTTPRequest(good.method, server.endpoint))
-            #expect(response.head.status == good.status)
-            #expect(response.text == good.body)
+    @Test(arguments: Self.valid)
+    func `a response is delivered completely`(_ valid: Valid) async throws {
+        try await ScriptedServer.responding(valid.response) { server in
+            let response = try await SocketHTTPTransport().send(HTTPRequest(valid.method, server.endpoint))
+            #expect(response.head.status == valid.status)
+            #expect(response.text == valid.body)
         }
     }
 
-    @Test(arguments: Self.good)
-    func `an answer in single bytes is the same`(_ good: Good) async throws {
-        // A byte at a time, and the long ones in pieces that do not end with a line.
-        let step = max(1, good.answer.utf8.count / 200)
+    @Test(arguments: Self.valid)
+    func `a response that arrives in small pieces is the same`(_ valid: Valid) async throws {
+        // Short responses arrive byte by byte, long ones in pieces that do not end at line breaks.
+        let step = max(1, valid.response.utf8.count / 200)
         try await ScriptedServer.run { stream, _ in
-            var rest = Array(good.answer.utf8)[...]
+            var rest = Array(valid.response.utf8)[...]
             while !rest.isEmpty {
                 stream.send(rest.prefix(step))
                 rest = rest.dropFirst(step)
@@ -69,15 +69,15 @@ struct HTTPClientAnswerTests {
             }
             stream.finishWriting()
         } _: { server in
-            let response = try await SocketHTTPTransport().send(HTTPRequest(good.method, server.endpoint))
-            #expect(response.head.status == good.status)
-            #expect(response.text == good.body)
+            let response = try await SocketHTTPTransport().send(HTTPRequest(valid.method, server.endpoint))
+            #expect(response.head.status == valid.status)
+            #expect(response.text == valid.body)
         }
     }
 
-    @Test func `fields keep their order and letters`() async throws {
-        let answer = "HTTP/1.1 200 Fine\r\nX-a: 1\r\nx-A: 2\r\nX-Utf: \u{e9}\u{20ac}\r\nContent-Length: 0\r\n\r\n"
-        try await ScriptedServer.answering(answer) { server in
+    @Test func `header fields keep their order and spelling`() async throws {
+        let response = "HTTP/1.1 200 Fine\r\nX-a: 1\r\nx-A: 2\r\nX-Utf: \u{e9}\u{20ac}\r\nContent-Length: 0\r\n\r\n"
+        try await ScriptedServer.responding(response) { server in
             let head = try await SocketHTTPTransport().open(.get(server.endpoint)).head
             #expect(head.reason == "Fine")
             #expect(head.headers.values("x-a") == ["1", "2"])
@@ -85,7 +85,7 @@ struct HTTPClientAnswerTests {
         }
     }
 
-    @Test func `latin one is read`() async throws {
+    @Test func `header values in Latin-1 are decoded`() async throws {
         try await ScriptedServer.run { stream, _ in
             stream.send(Array("HTTP/1.1 200 OK\r\nX: caf".utf8) + [0xE9] + Array("\r\nContent-Length: 0\r\n\r\n".utf8))
         } _: { server in
@@ -94,10 +94,10 @@ struct HTTPClientAnswerTests {
         }
     }
 
-    @Test func `the request is what was asked for`() async throws {
+    @Test func `the request is sent as specified`() async throws {
         try await ScriptedServer.run { stream, recorder in
-            await recorder.until { $0.bytes.holds(Array("the body".utf8)) }
-            stream.answer("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            await recorder.until { $0.bytes.contains(sequence: Array("the body".utf8)) }
+            stream.respond("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
         } _: { server in
             var endpoint = server.endpoint
             endpoint.target = "/a%20b?c=d"
@@ -113,11 +113,11 @@ struct HTTPClientAnswerTests {
     }
 
     @Test(arguments: [301, 302, 303, 307, 308], ["POST", "PUT"])
-    func `a redirect is an answer and nobody else sees the request`(_ status: Int, _ method: String) async throws {
-        try await ScriptedServer.run({ stream, _ in stream.answer("HTTP/1.1 200 OK\r\n\r\n") }) { other in
+    func `a redirect is returned and not followed`(_ status: Int, _ method: String) async throws {
+        try await ScriptedServer.run({ stream, _ in stream.respond("HTTP/1.1 200 OK\r\n\r\n") }) { other in
             try await ScriptedServer.run { stream, recorder in
-                await recorder.until { $0.bytes.holds(Array("the body".utf8)) }
-                stream.answer("HTTP/1.1 \(status) Elsewhere\r\nLocation: \(other.endpoint.origin)/\r\nContent-Length: 0\r\n\r\n")
+                await recorder.until { $0.bytes.contains(sequence: Array("the body".utf8)) }
+                stream.respond("HTTP/1.1 \(status) Elsewhere\r\nLocation: \(other.endpoint.origin)/\r\nContent-Length: 0\r\n\r\n")
             } _: { server in
                 let headers: HTTPHeaders = ["Authorization": "Bearer secret", "Cookie": "a=b"]
                 let request = HTTPRequest(method, server.endpoint, headers: headers, body: Array("the body".utf8))
@@ -130,27 +130,27 @@ struct HTTPClientAnswerTests {
         }
     }
 
-    @Test func `a cookie is not sent back`() async throws {
-        try await ScriptedServer.answering("HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\nContent-Length: 0\r\n\r\n") { server in
+    @Test func `cookies are not sent back`() async throws {
+        try await ScriptedServer.responding("HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\nContent-Length: 0\r\n\r\n") { server in
             let transport = SocketHTTPTransport()
             for _ in 0..<2 { _ = try await transport.send(.get(server.endpoint)) }
-            for recorder in server.connections.entries { #expect(!recorder.seen.bytes.holds(Array("ookie".utf8))) }
+            for recorder in server.connections.entries { #expect(!recorder.seen.bytes.contains(sequence: Array("ookie".utf8))) }
         }
     }
 
-    @Test func `an address of i pv 6 in brackets is reached`() async throws {
+    @Test func `an IPv6 address in brackets is reachable`() async throws {
         try await ScriptedServer.run(host: "::1") { stream, _ in
-            stream.answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nv6")
+            stream.respond("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nv6")
         } _: { server in
             let endpoint = try Endpoint("http://[::1]:\(server.endpoint.port)/")
             #expect(try await SocketHTTPTransport().send(.get(endpoint)).text == "v6")
             let sent = try #require(server.connections.entries.first).seen.bytes
-            #expect(sent.holds(Array("Host: [::1]:\(endpoint.port)\r\n".utf8)))
+            #expect(sent.contains(sequence: Array("Host: [::1]:\(endpoint.port)\r\n".utf8)))
         }
     }
 
-    @Test func `an upper case scheme is understood`() async throws {
-        try await ScriptedServer.answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok") { server in
+    @Test func `an uppercase scheme is accepted`() async throws {
+        try await ScriptedServer.responding("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok") { server in
             let endpoint = try Endpoint("HTTP://127.0.0.1:\(server.endpoint.port)")
             #expect(try await SocketHTTPTransport().send(.get(endpoint)).text == "ok")
         }
@@ -158,15 +158,15 @@ struct HTTPClientAnswerTests {
 
     @Test func `a request with GET may have a body`() async throws {
         try await ScriptedServer.run { stream, recorder in
-            await recorder.until { $0.bytes.holds(Array("query".utf8)) }
-            stream.answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            await recorder.until { $0.bytes.contains(sequence: Array("query".utf8)) }
+            stream.respond("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
         } _: { server in
             let response = try await SocketHTTPTransport().send(HTTPRequest("GET", server.endpoint, body: Array("query".utf8)))
             #expect(response.text == "ok")
         }
     }
 
-    @Test func `pieces come as the server sends them`() async throws {
+    @Test func `pieces of the body arrive as the server sends them`() async throws {
         let next = Log<Int>()
         try await ScriptedServer.run { stream, _ in
             stream.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".utf8)
@@ -188,7 +188,7 @@ struct HTTPClientAnswerTests {
         }
     }
 
-    @Test func `a server that is faster than the reader is held up`() async throws {
+    @Test func `a server that is faster than the reader is slowed down`() async throws {
         let size = 8 << 20
         try await ScriptedServer.run { stream, _ in
             stream.send("HTTP/1.1 200 OK\r\nContent-Length: \(size)\r\n\r\n".utf8)
@@ -208,7 +208,7 @@ struct HTTPClientAnswerTests {
         }
     }
 
-    @Test func `dropping the body ends the connection`() async throws {
+    @Test func `releasing the body closes the connection`() async throws {
         try await ScriptedServer.run { stream, _ in
             stream.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n".utf8)
         } _: { server in
@@ -221,7 +221,7 @@ struct HTTPClientAnswerTests {
         }
     }
 
-    @Test func `an answer that comes before the request has gone is delivered`() async throws {
+    @Test func `a response that arrives before the request is sent is delivered`() async throws {
         try await ScriptedServer.run { stream, _ in
             stream.pauseReading()
             stream.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 5\r\nConnection: close\r\n\r\nlarge".utf8)
