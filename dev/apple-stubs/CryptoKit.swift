@@ -1,4 +1,4 @@
-// The part of Apple's `CryptoKit` that this package uses, declared from its documentation, to be type-checked against.
+// A stub of Apple's CryptoKit for type-checking: the declarations that this package uses, written from its documentation.
 
 public protocol Digest: Hashable, Sendable, Sequence where Element == UInt8 {
     static var byteCount: Int { get }

@@ -1,5 +1,5 @@
-// What Apple's `Darwin` has and Glibc has not, or has otherwise, as far as this package uses it, declared from the
-// system's headers, to be type-checked against. Everything else is Glibc's, which POSIX makes near enough.
+// A stub of Apple's Darwin for type-checking: the declarations that this package uses and that Glibc lacks or declares differently, written
+// from the system's headers. For everything else Glibc's declarations stand in, which POSIX makes similar enough.
 
 @_exported import Glibc
 
@@ -16,7 +16,7 @@ public func os_unfair_lock_unlock(_ lock: os_unfair_lock_t) {}
 public func clock_gettime_nsec_np(_ clock: clockid_t) -> UInt64 { 0 }
 public var CLOCK_UPTIME_RAW: clockid_t { 8 }
 
-// A thread is a pointer there.
+// Threads: pthread_t is a pointer.
 public struct _opaque_pthread_t {}
 public typealias pthread_t = UnsafeMutablePointer<_opaque_pthread_t>
 public func pthread_create(
@@ -57,14 +57,14 @@ public func posix_spawnp(
     _ environment: UnsafePointer<UnsafeMutablePointer<CChar>?>?
 ) -> Int32 { 0 }
 
-// Kinds of sockets are plain numbers.
+// Sockets: the types of sockets are plain integers.
 public var SOCK_STREAM: Int32 { 1 }
 public var SO_NOSIGPIPE: Int32 { 0x1022 }
 public var SHUT_WR: Int32 { 1 }
 public var IPPROTO_TCP: Int32 { 6 }
 public var IPPROTO_IPV6: Int32 { 41 }
 
-// Addresses begin with their length.
+// Socket addresses start with their length.
 public typealias sa_family_t = UInt8
 
 public struct sockaddr {

@@ -1,4 +1,4 @@
-// The part of Apple's `os` that this package uses, declared from its documentation, to be type-checked against.
+// A stub of Apple's os module for type-checking: the declarations that this package uses, written from its documentation.
 
 public struct OSLogPrivacy: Sendable {
     public static let `public` = OSLogPrivacy()

@@ -98,7 +98,8 @@ struct ListenerStopTests {
         client.send("\(ListenerWebSocketTests.upgrade)\r\n")
         await handler.events.log.wait(1)
         async let stopped: Void = listener.stop()
-        let close: [UInt8] = [0x88, 19, 0x03, 0xE9]
+        let reason = "The server is shutting down."
+        let close = [0x88, UInt8(2 + reason.utf8.count), 0x03, 0xE9] + Array(reason.utf8)
         #expect(await client.recorder.until { $0.bytes.contains(sequence: close) }.bytes.contains(sequence: close))
         // The client completes the close handshake.
         client.stream.send([0x88, 0x82, 0, 0, 0, 0, 0x03, 0xE9])

@@ -1,4 +1,4 @@
-package import RealtimeCore
+import RealtimeCore
 
 /// An event that happens once, and that one task of a test waits for. As a timer's client, it happens when the timer fires.
 package final class Signal: TimerClient {
