@@ -21,7 +21,7 @@ extension TransportError {
             case .networkConnectionLost: self.init(.reset, Self.lost(origin))
             case .cancelled: self.init(.cancelled, "The connection to \(origin) was cancelled.")
             case .serverCertificateHasBadDate, .serverCertificateUntrusted, .serverCertificateHasUnknownRoot, .serverCertificateNotYetValid:
-                self.init(.certificateRejected, "The certificate of \(origin) was rejected. Check its validity dates, host name and issuer.")
+                self.init(.certificateRejected, "The certificate of \(origin) was rejected. Check its dates, host name and issuer.")
             case .secureConnectionFailed, .clientCertificateRejected, .clientCertificateRequired:
                 self.init(.tlsFailed, "The TLS handshake with \(origin) failed.")
             case .appTransportSecurityRequiresSecureConnection:

@@ -50,7 +50,9 @@ import Testing
             steps: [.end(nil), .readHeadFails(.closed), .readFails(.closed)]),
         Scenario(
             testDescription: "only the first end counts",
-            steps: [.head(200, .proceed), .end(nil), .end(.reset), .bytes(0..<3, .proceed), .head(201, .proceed), .readHead(200), .read(.end)]),
+            steps: [
+                .head(200, .proceed), .end(nil), .end(.reset), .bytes(0..<3, .proceed), .head(201, .proceed), .readHead(200), .read(.end),
+            ]),
         Scenario(
             testDescription: "cancelling discards what arrived",
             steps: [

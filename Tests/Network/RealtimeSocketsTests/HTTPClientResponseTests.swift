@@ -40,7 +40,8 @@ struct HTTPClientResponseTests {
         Valid(testDescription: "a folded field", response: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX: a\r\n  b\r\n\r\nhello"),
         Valid(testDescription: "invalid gzip", response: "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nhello"),
         Valid(
-            testDescription: "an unknown content coding", response: "HTTP/1.1 200 OK\r\nContent-Encoding: nothing\r\nContent-Length: 5\r\n\r\nhello"),
+            testDescription: "an unknown content coding",
+            response: "HTTP/1.1 200 OK\r\nContent-Encoding: nothing\r\nContent-Length: 5\r\n\r\nhello"),
         Valid(
             testDescription: "a 401 challenge",
             response: "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer, Basic realm=\"r\", NTLM\r\nContent-Length: 5\r\n\r\nhello",

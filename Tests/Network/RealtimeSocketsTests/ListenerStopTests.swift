@@ -148,7 +148,9 @@ struct ListenerStopTests {
         await withTaskGroup(of: Void.self) { group in
             for _ in 0..<8 {
                 group.addTask {
-                    while let response = try? await SocketHTTPTransport().send(.get(endpoint)) { responses.add(response.head.status == 200) }
+                    while let response = try? await SocketHTTPTransport().send(.get(endpoint)) {
+                        responses.add(response.head.status == 200)
+                    }
                 }
             }
             await responses.wait(50)

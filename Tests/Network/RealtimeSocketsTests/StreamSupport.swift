@@ -209,6 +209,15 @@ extension EventLoop {
     }
 }
 
+/// Creates a blocking TCP socket.
+func makeStreamSocket() -> Int32 {
+    #if canImport(Darwin)
+    socket(AF_INET, SOCK_STREAM, 0)
+    #else
+    socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+    #endif
+}
+
 /// A blocking socket, for what a stream never does.
 final class RawSocket: Sendable {
     let descriptor: Int32
@@ -217,10 +226,14 @@ final class RawSocket: Sendable {
         self.descriptor = descriptor
         var limit = timeval(tv_sec: 30, tv_usec: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
+        #if canImport(Darwin)
+        var isOn: Int32 = 1
+        setsockopt(descriptor, SOL_SOCKET, SO_NOSIGPIPE, &isOn, socklen_t(MemoryLayout<Int32>.size))
+        #endif
     }
 
     static func listening() throws -> (RawSocket, Int) {
-        let socket = RawSocket(Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0))
+        let socket = RawSocket(makeStreamSocket())
         let address = try #require(SocketAddress("127.0.0.1", port: 0))
         #expect(address.withPointer { bind(socket.descriptor, $0, $1) } == 0)
         listen(socket.descriptor, 64)
@@ -228,7 +241,7 @@ final class RawSocket: Sendable {
     }
 
     static func connected(to port: Int) throws -> RawSocket {
-        let socket = RawSocket(Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0))
+        let socket = RawSocket(makeStreamSocket())
         let address = try #require(SocketAddress("127.0.0.1", port: port))
         try #require(address.withPointer { connect(socket.descriptor, $0, $1) } == 0)
         return socket
@@ -243,8 +256,7 @@ final class RawSocket: Sendable {
     func send(_ bytes: [UInt8]) {
         var sent = 0
         while sent < bytes.count {
-            let count = bytes[sent...].withUnsafeBytes { Glibc.send(self.descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL)) }
-            guard count > 0 else { return }
+            guard case .done(let count) = bytes[sent...].withUnsafeBytes({ SystemSocket.send(self.descriptor, $0) }) else { return }
             sent += count
         }
     }
@@ -263,14 +275,14 @@ final class RawSocket: Sendable {
 
     /// With RST.
     func cut() {
-        var linger = linger(l_onoff: 1, l_linger: 0)
-        setsockopt(self.descriptor, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout<Glibc.linger>.size))
+        var option = linger(l_onoff: 1, l_linger: 0)
+        setsockopt(self.descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
         self.close()
     }
 
     func finish() { shutdown(self.descriptor, Int32(SHUT_WR)) }
 
-    func close() { Glibc.close(self.descriptor) }
+    func close() { SystemSocket.close(self.descriptor) }
 }
 
 /// Bytes that show a loss, a repetition or a swap.
