@@ -80,10 +80,16 @@ enum LockPrimitive {
         #else
         pthread_mutex_lock(Self.primitive(before: value))
         #endif
+        #if DEBUG
+        LockCounter.lockAcquired()
+        #endif
     }
 
     @usableFromInline
     static func release(before value: UnsafeMutableRawPointer) {
+        #if DEBUG
+        LockCounter.lockReleased()
+        #endif
         #if canImport(Darwin)
         os_unfair_lock_unlock(Self.primitive(before: value))
         #else
@@ -96,3 +102,47 @@ enum LockPrimitive {
         (value - Self.size).assumingMemoryBound(to: Primitive.self)
     }
 }
+
+#if DEBUG
+/// Counts the locks that the calling thread acquires, for tests of hot paths. Debug builds only.
+package enum LockCounter {
+    package struct Counts: Sendable {
+        package var acquisitions = 0
+        /// The largest number of locks held at the same time.
+        package var depth = 0
+        fileprivate var held = 0
+    }
+
+    private static let key: pthread_key_t = {
+        var key = pthread_key_t()
+        precondition(pthread_key_create(&key, nil) == 0, "no thread-specific key left")
+        return key
+    }()
+
+    private static var counts: UnsafeMutablePointer<Counts>? { pthread_getspecific(self.key)?.assumingMemoryBound(to: Counts.self) }
+
+    /// Begins to count on this thread. No lock may be held.
+    package static func start() {
+        let counts = self.counts ?? .allocate(capacity: 1)
+        counts.initialize(to: Counts())
+        pthread_setspecific(self.key, counts)
+    }
+
+    /// Ends the count on this thread and returns it.
+    package static func stop() -> Counts {
+        guard let counts = self.counts else { return Counts() }
+        defer { counts.deallocate() }
+        pthread_setspecific(self.key, nil)
+        return counts.pointee
+    }
+
+    fileprivate static func lockAcquired() {
+        guard let counts = self.counts else { return }
+        counts.pointee.acquisitions += 1
+        counts.pointee.held += 1
+        counts.pointee.depth = max(counts.pointee.depth, counts.pointee.held)
+    }
+
+    fileprivate static func lockReleased() { self.counts?.pointee.held -= 1 }
+}
+#endif
