@@ -16,9 +16,7 @@ func decode(_ pieces: [UnsafeRawBufferPointer], _ role: WebSocketRole) -> Decode
         precondition(result.end == nil || (batch.entries.isEmpty && step.end == nil))
         result.messages += batch.messages
         result.end = result.end ?? step.end
-        if let ping = step.latestPing {
-            precondition(batch.entries.last { $0.kind == .ping }?.range == ping)
-        }
+        precondition(step.hasPing == batch.entries.contains { $0.kind == .ping })
     }
     for message in result.messages {
         switch message.kind {

@@ -28,24 +28,24 @@ static int add_edge_triggered(int epoll, int descriptor, uint64_t token) {
     return -1;
 }
 
-int realtime_bell_create(int epoll, uint64_t token) {
+int realtime_eventfd_create(int epoll, uint64_t token) {
     return add_edge_triggered(epoll, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), token);
 }
 
-int realtime_timer_create(int epoll, uint64_t token) {
+int realtime_timerfd_create(int epoll, uint64_t token) {
     return add_edge_triggered(epoll, timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK), token);
 }
 
-void realtime_timer_set(int timer, int64_t nanoseconds) {
-    // Zero would mean never.
+void realtime_timerfd_set(int timerfd, int64_t nanoseconds) {
+    // Zero would disarm the timer.
     if (nanoseconds < 1) nanoseconds = 1;
     struct itimerspec time = {.it_value = {.tv_sec = nanoseconds / 1000000000, .tv_nsec = nanoseconds % 1000000000}};
-    timerfd_settime(timer, 0, &time, NULL);
+    timerfd_settime(timerfd, 0, &time, NULL);
 }
 
-void realtime_bell_ring(int bell) {
+void realtime_eventfd_signal(int eventfd) {
     uint64_t one = 1;
-    ssize_t written = write(bell, &one, sizeof one);
+    ssize_t written = write(eventfd, &one, sizeof one);
     (void)written;
 }
 
@@ -75,10 +75,10 @@ int realtime_accept(int listener) {
 }
 
 void realtime_name_thread(const char *name) {
-    char cut[16];
-    strncpy(cut, name, sizeof cut - 1);
-    cut[sizeof cut - 1] = 0;
-    pthread_setname_np(pthread_self(), cut);
+    char truncated[16];
+    strncpy(truncated, name, sizeof truncated - 1);
+    truncated[sizeof truncated - 1] = 0;
+    pthread_setname_np(pthread_self(), truncated);
 }
 
 #endif

@@ -163,13 +163,13 @@ struct EventLoopTests {
             let streams = (0..<10).map { _ in SocketStream(loop: loop, events: EventRecorder()) }
             last = streams.last
             let before = loop.counters.wakeUps
-            for stream in streams { #expect(loop.service(to: stream, at: loop.now.advanced(by: .seconds(3600)))) }
+            for stream in streams { #expect(loop.requestService(of: stream, at: loop.now.advanced(by: .seconds(3600)))) }
             #expect(loop.counters.wakeUps - before <= 1)
         }
         #expect(last != nil)
         loop.shutdown()
         #expect(last == nil)
-        #expect(!loop.service(to: SocketStream(loop: loop, events: EventRecorder()), at: loop.now))
+        #expect(!loop.requestService(of: SocketStream(loop: loop, events: EventRecorder()), at: loop.now))
     }
 
     @Test func `after shutdown nothing runs any more`() async throws {

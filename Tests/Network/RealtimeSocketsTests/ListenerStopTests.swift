@@ -185,7 +185,7 @@ struct ListenerStopTests {
         // An open WebSocket has no timer. The remaining timers are those of the other connections.
         await listener.stop()
         await loop.turn()
-        #expect(loop.sleepers == 0)
+        #expect(loop.timerCount == 0)
         for client in [silent, partial, idle] + sockets { client.close() }
         loop.shutdown()
     }
@@ -205,7 +205,7 @@ struct ListenerStopTests {
             await events.log.wait(5)
             for connection in connections { connection.abandon() }
             await loop.turn()
-            #expect(loop.sleepers == 0)
+            #expect(loop.timerCount == 0)
         }
         loop.shutdown()
     }
@@ -217,7 +217,7 @@ struct ListenerStopTests {
         client.send("\(ListenerWebSocketTests.upgrade)\r\n")
         await handler.events.log.wait(1)
         await loop.turn()
-        #expect(loop.sleepers == 0)
+        #expect(loop.timerCount == 0)
         client.close()
         await listener.stop()
         loop.shutdown()

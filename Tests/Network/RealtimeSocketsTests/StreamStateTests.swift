@@ -3,202 +3,419 @@ import Testing
 
 @testable import RealtimeSockets
 
-/// The stream's decisions, without a socket.
+/// The decisions of a stream, without a socket.
 @Suite
 struct StreamStateTests {
-    private func open() -> StreamState {
+    private final class Session: StreamSecurity {
+        func handshake() -> IOResult { .done(0) }
+        func read(into buffer: UnsafeMutableRawBufferPointer) -> IOResult { .wantRead }
+        func write(_ bytes: UnsafeRawBufferPointer) -> IOResult { .done(bytes.count) }
+        func shutdown() -> IOResult { .done(0) }
+    }
+
+    private static func open(tls: Bool = false) -> StreamState {
         var state = StreamState()
-        state.stage = .connecting
-        _ = state.connected(7, nil)
-        _ = state.nextStep()
+        _ = state.connect()
+        _ = state.connected(7, tls ? SecurityGate(Session()) : nil)
+        if tls {
+            _ = state.handshakeCompleted()
+            _ = state.nextAction()
+        }
+        _ = state.nextAction()
         return state
     }
 
-    private func at(_ nanoseconds: Int64) -> Instant { Instant(nanoseconds: nanoseconds) }
-
-    private func send(_ state: inout StreamState, _ count: Int, at now: Int64 = 0) -> String {
+    private static func send(_ state: inout StreamState, _ count: Int, at now: Int64 = 0) -> String {
         state.append { $0 += [UInt8](repeating: 1, count: count) }
-        return self.name(state.flush(turnLimit: 100, now: self.at(now)))
+        return self.name(state.flush(turnLimit: 100, now: Instant(nanoseconds: now)))
     }
 
-    private func name(_ step: StreamState.SendStep) -> String {
-        switch step {
+    private static func name(_ action: StreamState.CallerAction) -> String {
+        switch action {
         case .write(let write): "write \(write.bytes.count - write.start)"
-        case .requestService: "call"
-        case .requestServiceAt(let instant): "call at \(instant.nanoseconds)"
+        case .requestService: "request service"
+        case .requestServiceAt(let instant): "request service at \(instant.nanoseconds)"
         case .none: "none"
         }
     }
 
-    private func name(_ step: StreamState.LoopStep) -> String {
-        switch step {
+    private static func name(_ action: StreamState.LoopAction) -> String {
+        switch action {
         case .write(let write): "write \(write.bytes.count - write.start)"
         case .read: "read"
-        case .drained: "drained"
-        case .finish(let descriptor, _): "finish \(descriptor)"
-        case .readRestAndFail: "read rest"
+        case .notifyDrained: "notify drained"
+        case .shutDownWriting(let descriptor, _): "shut down writing \(descriptor)"
+        case .readRemainingAndFail: "read remaining and fail"
         case .fail: "fail"
         case .tearDown: "tear down"
-        case .rest(let interest): "rest\(interest.contains(.read) ? " read" : "")\(interest.contains(.write) ? " write" : "")"
+        case .poll(let interest): "poll\(interest.contains(.read) ? " read" : "")\(interest.contains(.write) ? " write" : "")"
         }
     }
 
-    @Test func `the first send is written and the next ones gather`() {
-        var state = self.open()
-        #expect(self.send(&state, 10) == "write 10")
-        #expect(self.name(state.wrote(.done(10))) == "none")
-        #expect(self.send(&state, 20, at: 99) == "call")
-        #expect(self.send(&state, 30, at: 500) == "none")
-        #expect(self.name(state.nextStep()) == "write 50")
-        #expect(self.name(state.wrote(.done(50))) == "none")
-        #expect(self.name(state.nextStep()) == "rest read")
-        #expect(self.send(&state, 1) == "write 1")
+    // MARK: Tables of transitions
+
+    /// One call and what it returns, as text.
+    enum Step: Sendable {
+        case connect, connected(tls: Bool = false), handshakeBlocked(Readiness), handshakeCompleted
+        case append(Int), send(Int), wrote(IOResult), finish, close, fail
+        case pause, resume
+        case ready(Readiness), readBegins, received, readsOn(isBudgetSpent: Bool), readBlockedUntilWritable, inputEnded(
+            TransportError? = nil)
+        case next, takeDescriptor
+
+        func apply(to state: inout StreamState) -> String {
+            switch self {
+            case .connect: return "\(state.connect())"
+            case .connected(let tls): return "\(state.connected(7, tls ? SecurityGate(Session()) : nil))"
+            case .handshakeBlocked(let readiness):
+                state.handshakeBlocked(until: readiness)
+                return ""
+            case .handshakeCompleted: return "\(state.handshakeCompleted())"
+            case .append(let count):
+                state.append { $0 += [UInt8](repeating: 1, count: count) }
+                return ""
+            case .send(let count): return StreamStateTests.send(&state, count)
+            case .wrote(let result): return StreamStateTests.name(state.wrote(result))
+            case .finish: return StreamStateTests.name(state.finish())
+            case .close: return StreamStateTests.name(state.close())
+            case .fail: return "\(state.fail())"
+            case .pause:
+                state.pauseInput()
+                return ""
+            case .resume: return StreamStateTests.name(state.resumeInput())
+            case .ready(let readiness): return "\(state.ready(readiness))"
+            case .readBegins:
+                state.readBegins()
+                return ""
+            case .received: return "\(state.received())"
+            case .readsOn(let isBudgetSpent): return "\(state.readsOn(isBudgetSpent: isBudgetSpent))"
+            case .readBlockedUntilWritable:
+                state.readBlockedUntilWritable()
+                return ""
+            case .inputEnded(let error):
+                switch state.inputEnded(error) {
+                case .deferred: return "deferred"
+                case .failed(let error): return "failed \(error.code)"
+                case .ended: return "ended"
+                case .none: return "none"
+                }
+            case .next: return StreamStateTests.name(state.nextAction())
+            case .takeDescriptor: return state.takeDescriptor().map { "\($0.0)\($0.1 == nil ? "" : " with close_notify")" } ?? "none"
+            }
+        }
     }
 
-    @Test func `the turn ends by the clock or by a read`() {
-        var state = self.open()
-        #expect(self.send(&state, 10) == "write 10")
+    struct Row: Sendable, CustomTestStringConvertible {
+        var testDescription: String
+        /// The state to begin with: new, open, or open with TLS.
+        var start: Start
+        var steps: [(Step, String)]
+
+        enum Start: Sendable { case new, plain, tls }
+
+        init(_ name: String, _ start: Start, _ steps: [(Step, String)]) {
+            (self.testDescription, self.start, self.steps) = (name, start, steps)
+        }
+    }
+
+    private static let lost = IOResult.failed(.lost(32))
+    private static let truncated = TransportError(.closed, "no close_notify")
+    private static let over = StreamState.highWater + 1
+
+    static let stages: [Row] = [
+        Row("idle: nothing to poll", .new, [(.next, "poll"), (.takeDescriptor, "none")]),
+        Row("idle: connects once", .new, [(.connect, "true"), (.connect, "false"), (.next, "poll")]),
+        Row("idle: closed before it connects", .new, [(.close, "request service"), (.connect, "false"), (.next, "tear down")]),
+        Row(
+            "connecting: keeps what is sent", .new, [(.connect, "true"), (.send(10), "none"), (.connected(), "true"), (.next, "write 10")]),
+        Row("connecting: closed meanwhile", .new, [(.connect, "true"), (.close, "request service"), (.connected(), "false")]),
+        Row("connecting: fails once", .new, [(.connect, "true"), (.fail, "true"), (.fail, "false"), (.next, "tear down")]),
+        Row(
+            "handshaking: polls for what TLS waits for, and reads when it is complete", .new,
+            [
+                (.connect, "true"), (.connected(tls: true), "true"), (.send(10), "none"), (.next, "poll read"),
+                (.handshakeBlocked(.write), ""), (.next, "poll write"), (.handshakeCompleted, "true"), (.next, "write 10"),
+                (.wrote(.done(10)), "none"), (.next, "read"), (.next, "poll read"),
+            ]),
+        Row(
+            "handshaking: closed meanwhile sends no close_notify", .new,
+            [
+                (.connect, "true"), (.connected(tls: true), "true"), (.close, "request service"), (.handshakeCompleted, "false"),
+                (.takeDescriptor, "7"), (.takeDescriptor, "none"),
+            ]),
+        Row("open: close sends close_notify", .tls, [(.close, "request service"), (.takeDescriptor, "7 with close_notify")]),
+        Row("open: an error sends no close_notify", .tls, [(.fail, "true"), (.takeDescriptor, "7")]),
+        Row(
+            "closed: nothing has an effect", .plain,
+            [
+                (.close, "request service"), (.close, "none"), (.send(1), "none"), (.finish, "none"), (.pause, ""), (.resume, "none"),
+                (.received, "false"), (.ready(.read), "false"), (.inputEnded(), "none"), (.fail, "false"), (.next, "tear down"),
+            ]),
+    ]
+
+    static let inputs: [Row] = [
+        Row("waiting: reads when it is readable", .plain, [(.ready(.read), "true"), (.ready(.write), "false"), (.next, "poll read")]),
+        Row(
+            "waiting: a plain socket is read until the budget is spent", .plain,
+            [(.readsOn(isBudgetSpent: false), "true"), (.readsOn(isBudgetSpent: true), "false"), (.next, "poll read")]),
+        Row(
+            "waiting: TLS is read again after the budget is spent", .tls,
+            [(.readsOn(isBudgetSpent: true), "false"), (.next, "read"), (.next, "poll read")]),
+        Row(
+            "waiting: TLS that has to write", .tls,
+            [
+                (.readBlockedUntilWritable, ""), (.next, "poll write"), (.ready(.read), "false"), (.ready(.write), "true"),
+                (.readBegins, ""),
+                (.next, "poll read"),
+            ]),
+        Row(
+            "unread: an event of the poller reads as well", .tls,
+            [(.readsOn(isBudgetSpent: true), "false"), (.ready(.read), "true"), (.readBegins, ""), (.next, "poll read")]),
+        Row(
+            "paused: is not disarmed until the loop polls", .plain,
+            [(.pause, ""), (.ready(.read), "false"), (.resume, "none"), (.next, "poll read")]),
+        Row(
+            "paused: disarmed, resuming requests service", .plain,
+            [(.pause, ""), (.next, "poll"), (.resume, "request service"), (.next, "poll read")]),
+        Row(
+            "paused: pausing and resuming twice", .plain,
+            [(.pause, ""), (.next, "poll"), (.pause, ""), (.resume, "request service"), (.resume, "none")]),
+        Row(
+            "paused: during a read from TLS", .tls,
+            [(.pause, ""), (.readsOn(isBudgetSpent: false), "false"), (.resume, "none"), (.next, "read"), (.next, "poll read")]),
+        Row(
+            "paused: TLS that had to write", .tls,
+            [(.readBlockedUntilWritable, ""), (.pause, ""), (.next, "poll"), (.resume, "request service"), (.next, "read")]),
+        Row(
+            "paused: before the connection is open", .new,
+            [(.pause, ""), (.connect, "true"), (.connected(), "true"), (.next, "poll"), (.resume, "request service"), (.next, "poll read")]),
+        Row(
+            "paused: before the TLS handshake is complete", .new,
+            [
+                (.pause, ""), (.connect, "true"), (.connected(tls: true), "true"), (.next, "poll read"), (.handshakeCompleted, "true"),
+                (.next, "poll"), (.resume, "request service"), (.next, "read"),
+            ]),
+        Row(
+            "ended: is final", .plain,
+            [(.inputEnded(), "ended"), (.pause, ""), (.resume, "none"), (.ready(.read), "false"), (.next, "poll")]),
+        Row("ended: TLS without close_notify is an error", .tls, [(.inputEnded(truncated), "failed closed")]),
+        Row(
+            "end pending: a write that succeeds leaves the end as it is", .plain,
+            [
+                (.send(10), "write 10"), (.inputEnded(), "deferred"), (.next, "poll read"), (.wrote(.done(10)), "request service"),
+                (.next, "read"), (.inputEnded(), "ended"),
+            ]),
+        Row(
+            "end pending: a write that fails is the reason of the end", .plain,
+            [
+                (.send(10), "write 10"), (.inputEnded(), "deferred"), (.wrote(lost), "request service"), (.next, "read remaining and fail"),
+                (.inputEnded(), "failed reset"),
+            ]),
+        Row(
+            "end pending: paused and resumed", .plain,
+            [
+                (.send(10), "write 10"), (.inputEnded(), "deferred"), (.pause, ""), (.wrote(.done(10)), "none"), (.resume, "none"),
+                (.next, "poll read"),
+            ]),
+    ]
+
+    static let outputs: [Row] = [
+        Row(
+            "open: another thread writes", .plain,
+            [
+                (.send(10), "write 10"), (.send(20), "none"), (.next, "poll read"), (.wrote(.done(10)), "write 20"),
+                (.wrote(.done(20)), "none"),
+            ]),
+        Row(
+            "open: a plain socket is full after a short write", .plain,
+            [
+                (.send(10), "write 10"), (.wrote(.done(4)), "request service"), (.next, "poll read write"), (.ready(.read), "true"),
+                (.next, "poll read write"), (.ready(.write), "false"), (.next, "write 6"),
+            ]),
+        Row(
+            "open: TLS continues after a short write", .tls,
+            [(.send(10), "write 10"), (.wrote(.done(4)), "write 6"), (.wrote(.done(6)), "none")]),
+        Row(
+            "blocked: TLS has to read", .tls,
+            [
+                (.send(10), "write 10"), (.wrote(.wantRead), "request service"), (.next, "poll read"), (.ready(.read), "true"),
+                (.next, "write 10"),
+            ]),
+        Row(
+            "blocked: what is sent follows", .plain,
+            [
+                (.send(10), "write 10"), (.wrote(.wantWrite), "request service"), (.send(5), "none"), (.ready(.write), "false"),
+                (.next, "write 10"), (.wrote(.done(10)), "write 5"),
+            ]),
+        Row(
+            "blocked: appended without a flush stays", .plain,
+            [
+                (.send(10), "write 10"), (.wrote(.wantWrite), "request service"), (.append(5), ""), (.ready(.write), "false"),
+                (.next, "write 10"), (.wrote(.done(10)), "write 5"),
+            ]),
+        Row(
+            "finishing: during a write", .plain,
+            [
+                (.send(10), "write 10"), (.finish, "request service"), (.next, "poll read"), (.wrote(.done(10)), "request service"),
+                (.next, "shut down writing 7"), (.next, "poll read"),
+            ]),
+        Row(
+            "finishing: blocked", .plain,
+            [
+                (.send(10), "write 10"), (.wrote(.done(4)), "request service"), (.finish, "none"), (.next, "poll read write"),
+                (.ready(.write), "false"), (.next, "write 6"), (.wrote(.done(6)), "request service"), (.next, "shut down writing 7"),
+            ]),
+        Row(
+            "finishing: twice, and nothing is accepted after it", .plain,
+            [
+                (.append(3), ""), (.finish, "request service"), (.finish, "none"), (.append(1), ""), (.next, "write 3"),
+                (.wrote(.done(3)), "request service"), (.next, "shut down writing 7"), (.finish, "none"), (.send(1), "none"),
+            ]),
+        Row(
+            "finishing: a write that fails", .plain,
+            [(.send(10), "write 10"), (.finish, "request service"), (.wrote(lost), "none"), (.next, "read remaining and fail")]),
+        Row(
+            "finished: TLS has sent its close_notify", .tls,
+            [(.finish, "request service"), (.next, "shut down writing 7"), (.close, "request service"), (.takeDescriptor, "7")]),
+        Row(
+            "finished: closes when the peer has ended too", .plain,
+            [(.finish, "request service"), (.next, "shut down writing 7"), (.inputEnded(), "ended"), (.next, "tear down")]),
+        Row(
+            "finished: the peer ended first", .plain,
+            [(.inputEnded(), "ended"), (.next, "poll"), (.finish, "request service"), (.next, "shut down writing 7"), (.next, "tear down")]),
+        Row(
+            "failed: the end of a write counts as a failure", .plain,
+            [(.send(10), "write 10"), (.wrote(.closed), "request service"), (.send(1), "none"), (.next, "read remaining and fail")]),
+        Row(
+            "failed: reading is paused", .plain,
+            [(.pause, ""), (.send(10), "write 10"), (.wrote(lost), "request service"), (.next, "fail")]),
+        Row(
+            "failed: the peer has ended", .plain,
+            [(.inputEnded(), "ended"), (.send(10), "write 10"), (.wrote(lost), "request service"), (.next, "fail")]),
+        Row(
+            "failed: TLS sends no close_notify", .tls,
+            [(.send(10), "write 10"), (.wrote(lost), "request service"), (.close, "none"), (.takeDescriptor, "7")]),
+        Row(
+            "closed during a write: the descriptor stays open until it returns", .tls,
+            [
+                (.send(10), "write 10"), (.close, "request service"), (.next, "tear down"), (.takeDescriptor, "none"),
+                (.wrote(.done(10)), "request service"), (.takeDescriptor, "7 with close_notify"),
+            ]),
+        Row(
+            "closed during a write that fails: no close_notify", .tls,
+            [(.send(10), "write 10"), (.close, "request service"), (.wrote(lost), "none"), (.takeDescriptor, "7")]),
+        Row(
+            "backlog: drained is notified once", .plain,
+            [(.send(over), "write \(over)"), (.wrote(.done(over)), "request service"), (.next, "notify drained"), (.next, "poll read")]),
+        Row(
+            "backlog: exceeded again before it was notified", .plain,
+            [
+                (.send(over), "write \(over)"), (.wrote(.done(over)), "request service"), (.append(over), ""), (.next, "poll read"),
+                (.send(1), "write \(over + 1)"), (.wrote(.done(over + 1)), "request service"), (.next, "notify drained"),
+                (.next, "poll read"),
+            ]),
+        Row(
+            "backlog: drained comes before the end", .plain,
+            [
+                (.send(over), "write \(over)"), (.finish, "request service"), (.wrote(.done(over)), "none"), (.next, "notify drained"),
+                (.next, "shut down writing 7"),
+            ]),
+    ]
+
+    @Test(arguments: stages + inputs + outputs)
+    func `every call has the listed result`(_ row: Row) {
+        var state =
+            switch row.start {
+            case .new: StreamState()
+            case .plain: Self.open()
+            case .tls: Self.open(tls: true)
+            }
+        for (index, (step, expected)) in row.steps.enumerated() {
+            let result = step.apply(to: &state)
+            #expect(result == expected, "step \(index), \(step)")
+        }
+    }
+
+    @Test func `the state of a stream is small`() {
+        #expect(MemoryLayout<StreamState>.size <= 80)
+    }
+
+    // MARK: Gathering
+
+    @Test func `the first send is written and the next ones are gathered`() {
+        var state = Self.open()
+        #expect(Self.send(&state, 10) == "write 10")
+        #expect(Self.name(state.wrote(.done(10))) == "none")
+        #expect(Self.send(&state, 20, at: 99) == "request service")
+        #expect(Self.send(&state, 30, at: 500) == "none")
+        #expect(Self.name(state.nextAction()) == "write 50")
+        #expect(Self.name(state.wrote(.done(50))) == "none")
+        #expect(Self.name(state.nextAction()) == "poll read")
+        #expect(Self.send(&state, 1) == "write 1")
+    }
+
+    @Test func `a turn ends by the clock or by a read`() {
+        var state = Self.open()
+        #expect(Self.send(&state, 10) == "write 10")
         _ = state.wrote(.done(10))
-        #expect(self.send(&state, 10, at: 100) == "write 10")
+        #expect(Self.send(&state, 10, at: 100) == "write 10")
         _ = state.wrote(.done(10))
         #expect(state.received() == true)
-        #expect(self.send(&state, 10, at: 101) == "write 10")
+        #expect(Self.send(&state, 10, at: 101) == "write 10")
     }
 
-    /// A turn with a direct write and so many sends that gather; the loop then writes those.
-    private func turn(_ state: inout StreamState, gathering count: Int, at now: Int64) -> [String] {
-        var steps = [self.send(&state, 10, at: now)]
+    /// Sends one message that is written directly and `count` messages that are gathered, which the loop then writes.
+    private static func turn(_ state: inout StreamState, gathering count: Int, at now: Int64) -> [String] {
+        var actions = [self.send(&state, 10, at: now)]
         _ = state.wrote(.done(10))
-        for _ in 0..<count { steps.append(self.send(&state, 10, at: now + 1)) }
-        if case .write(let write) = state.nextStep() {
-            steps.append("loop writes \(write.bytes.count)")
+        for _ in 0..<count { actions.append(self.send(&state, 10, at: now + 1)) }
+        if case .write(let write) = state.nextAction() {
+            actions.append("loop writes \(write.bytes.count)")
             _ = state.wrote(.done(write.bytes.count))
         }
-        return steps
+        return actions
     }
 
-    @Test func `a sender of bursts is left to it until the turn ends`() {
-        let quiet = Array(repeating: "none", count: 62)
-        var state = self.open()
-        #expect(self.turn(&state, gathering: 63, at: 0) == ["write 10", "call"] + quiet + ["loop writes 630"])
-        #expect(self.turn(&state, gathering: 63, at: 1000) == ["write 10", "call at 1100"] + quiet + ["loop writes 630"])
-        #expect(self.turn(&state, gathering: 63, at: 2000) == ["write 10", "call at 2100"] + quiet + ["loop writes 630"])
+    @Test func `a sender of bursts gathers until the turn ends`() {
+        let none = Array(repeating: "none", count: 62)
+        var state = Self.open()
+        #expect(Self.turn(&state, gathering: 63, at: 0) == ["write 10", "request service"] + none + ["loop writes 630"])
+        #expect(Self.turn(&state, gathering: 63, at: 1000) == ["write 10", "request service at 1100"] + none + ["loop writes 630"])
+        #expect(Self.turn(&state, gathering: 63, at: 2000) == ["write 10", "request service at 2100"] + none + ["loop writes 630"])
     }
 
     @Test(arguments: [1, 7])
-    func `for a few sends the loop is called at once`(_ few: Int) {
-        let quiet = Array(repeating: "none", count: few - 1)
-        var state = self.open()
-        #expect(self.turn(&state, gathering: few, at: 0)[1] == "call")
-        #expect(self.turn(&state, gathering: few, at: 1000) == ["write 10", "call"] + quiet + ["loop writes \(few * 10)"])
+    func `a few sends request service immediately`(_ few: Int) {
+        let none = Array(repeating: "none", count: few - 1)
+        var state = Self.open()
+        #expect(Self.turn(&state, gathering: few, at: 0)[1] == "request service")
+        #expect(Self.turn(&state, gathering: few, at: 1000) == ["write 10", "request service"] + none + ["loop writes \(few * 10)"])
     }
 
-    @Test func `one turn without a burst ends the patience`() {
-        var state = self.open()
-        _ = self.turn(&state, gathering: 8, at: 0)
-        #expect(self.turn(&state, gathering: 1, at: 1000)[1] == "call at 1100")
-        #expect(self.turn(&state, gathering: 1, at: 2000)[1] == "call")
+    @Test func `a turn without a burst ends the gathering of bursts`() {
+        var state = Self.open()
+        _ = Self.turn(&state, gathering: 8, at: 0)
+        #expect(Self.turn(&state, gathering: 1, at: 1000)[1] == "request service at 1100")
+        #expect(Self.turn(&state, gathering: 1, at: 2000)[1] == "request service")
     }
 
-    @Test func `what is urgent does not wait for the end of the turn`() {
-        var state = self.open()
-        _ = self.turn(&state, gathering: 8, at: 0)
-        #expect(self.send(&state, 10, at: 1000) == "write 10")
+    @Test func `finishing does not wait for the end of the turn`() {
+        var state = Self.open()
+        _ = Self.turn(&state, gathering: 8, at: 0)
+        #expect(Self.send(&state, 10, at: 1000) == "write 10")
         _ = state.wrote(.done(10))
-        #expect(self.send(&state, 20, at: 1001) == "call at 1100")
-        #expect(self.name(state.finish()) == "call")
-        #expect(self.name(state.nextStep()) == "write 20")
+        #expect(Self.send(&state, 20, at: 1001) == "request service at 1100")
+        #expect(Self.name(state.finish()) == "request service")
+        #expect(Self.name(state.nextAction()) == "write 20")
     }
 
-    @Test func `while one thread writes the others leave it theirs`() {
-        var state = self.open()
-        #expect(self.send(&state, 10) == "write 10")
-        #expect(self.send(&state, 20) == "none")
-        #expect(self.name(state.nextStep()) == "rest read")
-        #expect(self.name(state.wrote(.done(10))) == "write 20")
-        #expect(self.name(state.wrote(.done(20))) == "none")
-        #expect(state.bufferedBytes == 0)
-    }
-
-    @Test func `a short write waits for the socket`() {
-        var state = self.open()
-        #expect(self.send(&state, 10) == "write 10")
-        #expect(self.name(state.wrote(.done(4))) == "call")
-        #expect(self.send(&state, 5) == "none")
-        #expect(self.name(state.nextStep()) == "rest read write")
-        state.unblock(.read)
-        #expect(self.name(state.nextStep()) == "rest read write")
-        state.unblock(.write)
-        #expect(self.name(state.nextStep()) == "write 6")
-        // What was flushed while it was blocked follows: nobody will flush it again.
-        #expect(self.name(state.wrote(.done(6))) == "write 5")
-        #expect(self.name(state.wrote(.done(5))) == "none")
-        #expect(state.bufferedBytes == 0)
-    }
-
-    @Test func `nothing is sent before it is connected`() {
-        var state = StreamState()
-        state.stage = .connecting
-        #expect(self.send(&state, 10) == "none")
-        #expect(state.connected(7, nil) == true)
-        #expect(self.name(state.nextStep()) == "write 10")
-    }
-
-    @Test func `closing waits for the write that is going on`() {
-        var state = self.open()
-        #expect(self.send(&state, 10) == "write 10")
-        #expect(self.name(state.close()) == "call")
-        #expect(state.isWriting)
-        #expect(self.name(state.nextStep()) == "tear down")
-        #expect(self.name(state.wrote(.done(10))) == "call")
+    @Test func `closing drops what is buffered`() {
+        var state = Self.open()
+        #expect(Self.send(&state, 10) == "write 10")
+        #expect(Self.send(&state, 10) == "none")
+        _ = state.close()
+        #expect(state.isWriting && state.bufferedBytes == 20)
+        _ = state.wrote(.done(10))
         #expect(!state.isWriting && state.bufferedBytes == 0)
-        #expect(self.name(state.close()) == "none")
-        #expect(self.send(&state, 10) == "none")
-        #expect([state.received(), state.inputEnded(), state.fail()] == [false, false, false])
-    }
-
-    @Test func `finishing comes after the bytes and closes when the peer is done too`() {
-        var state = self.open()
-        state.append { $0 += [1, 2, 3] }
-        #expect(self.name(state.finish()) == "call")
-        state.append { $0 += [4] }
-        #expect(self.name(state.nextStep()) == "write 3")
-        _ = state.wrote(.done(3))
-        #expect(self.name(state.nextStep()) == "finish 7")
-        #expect(self.name(state.nextStep()) == "rest read")
-        #expect(state.inputEnded() == true)
-        #expect(self.name(state.nextStep()) == "tear down")
-    }
-
-    @Test(arguments: [(false, "read rest"), (true, "fail")])
-    func `a failed write ends the stream after what may still be read`(_ isPaused: Bool, _ expected: String) {
-        var state = self.open()
-        state.isInputPaused = isPaused
-        #expect(self.send(&state, 10) == "write 10")
-        #expect(self.name(state.wrote(.failed(.lost(32)))) == "call")
-        #expect(self.send(&state, 10) == "none")
-        #expect(self.name(state.nextStep()) == expected)
-    }
-
-    @Test func `a paused stream is called only when it was parked`() {
-        var state = self.open()
-        state.isInputPaused = true
-        #expect(self.name(state.resumeInput()) == "none")
-        state.isInputPaused = true
-        #expect(self.name(state.nextStep()) == "rest")
-        #expect(self.name(state.resumeInput()) == "call")
-        #expect(self.name(state.nextStep()) == "rest read")
-    }
-
-    @Test func `over the high water mark the end of the backlog is told`() {
-        var state = self.open()
-        #expect(self.send(&state, StreamState.highWater + 1) == "write \(StreamState.highWater + 1)")
-        #expect(self.name(state.wrote(.done(StreamState.highWater))) == "call")
-        #expect(self.name(state.nextStep()) == "rest read write")
-        state.unblock(.write)
-        #expect(self.name(state.nextStep()) == "write 1")
-        #expect(self.name(state.wrote(.done(1))) == "call")
-        #expect(self.name(state.nextStep()) == "drained")
-        #expect(self.name(state.nextStep()) == "rest read")
     }
 }

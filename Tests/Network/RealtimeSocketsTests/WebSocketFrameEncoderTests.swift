@@ -1,6 +1,8 @@
 import RealtimeCore
-import RealtimeSockets
+import RealtimeSystem
 import Testing
+
+@testable import RealtimeSockets
 
 @Suite struct WebSocketFrameEncoderTests {
     static let lengths = [0, 1, 2, 3, 7, 8, 9, 125, 126, 127, 128, 195, 65535, 65536, 1 << 20]
@@ -44,11 +46,25 @@ import Testing
     }
 
     @Test func `mask keys differ`() {
-        var keys = MaskKeys()
-        let drawn = (0..<5000).map { _ in keys.next() }
-        // 5,000 of 2^32 values: three pairs that are alike by chance do not happen.
-        #expect(Set(drawn).count > 4997)
-        #expect(keys.bytes(16).count == 16)
-        #expect(keys.bytes(16) != keys.bytes(16))
+        // Among 5,000 of 2^32 values, three pairs that are equal by chance do not occur.
+        let keys = (0..<5000).map { _ in Mask.randomKey() }
+        #expect(Set(keys).count > 4997)
+    }
+
+    @Test func `threads do not use the same mask keys`() {
+        let keys = Lock<[UInt32]>([])
+        let threads = (0..<4).map { _ in
+            PosixThread("keys") {
+                let drawn = (0..<1000).map { _ in Mask.randomKey() }
+                keys.withLock { $0 += drawn }
+            }
+        }
+        for thread in threads { thread?.join() }
+        #expect(Set(keys.withLock { $0 }).count > 3997)
+    }
+
+    @Test func `handshake nonces are random and have 16 bytes`() {
+        #expect(HandshakeKey.makeNonce().count == 16)
+        #expect(HandshakeKey.makeNonce() != HandshakeKey.makeNonce())
     }
 }

@@ -128,10 +128,10 @@ import Testing
         let error = self.receive("HTTP/1.1 403 Forbidden\r\nContent-Length: 17\r\n\r\nThe key \nis wrong", handshake)
         #expect(error?.code == .upgradeRefused)
         #expect(error?.status == 403)
-        #expect(error?.message == "The server refused the WebSocket with 403 Forbidden: The key is wrong")
+        #expect(error?.message == "The server rejected the WebSocket with 403 Forbidden: The key is wrong")
         #expect(
             self.receive("HTTP/1.1 302\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n", handshake)?.message
-                == "The server refused the WebSocket with 302.")
+                == "The server rejected the WebSocket with 302.")
         #expect(self.receive("HTTP/1.1 200 OK\r\n\r\nnot whole", handshake, ends: true)?.status == 200)
         let basic =
             "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"x\"\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n"
@@ -147,18 +147,18 @@ import Testing
 
     @Test func `a body that is no text is not shown`() throws {
         let bytes = Array("HTTP/1.1 500 Oops\r\nContent-Length: 3\r\n\r\n".utf8) + [0x61, 0x00, 0xFF]
-        #expect(self.receive([bytes], try self.offer()).error?.message == "The server refused the WebSocket with 500 Oops.")
+        #expect(self.receive([bytes], try self.offer()).error?.message == "The server rejected the WebSocket with 500 Oops.")
     }
 
     @Test func `the reason is known while the body is still coming`() throws {
         var handshake = try self.offer()
-        #expect(handshake.pendingRefusal == nil)
+        #expect(handshake.rejectionError == nil)
         let head = try Array("HTTP/1.1 503 Busy\r\nContent-Length: 100\r\n\r\nCome back".utf8).withUnsafeBytes { bytes in
             var input = bytes
             return try handshake.receive(&input)
         }
         #expect(head == nil)
-        #expect(handshake.pendingRefusal?.status == 503)
+        #expect(handshake.rejectionError?.status == 503)
     }
 
     @Test(arguments: ["", "HTTP/1.1 101", "HTTP/1.1 101 Switching Protocols\r\n", "HTTP/1.1 100 Continue\r\n\r\n"])
@@ -233,9 +233,8 @@ import Testing
 
     @Test func `both sides agree with each other`() throws {
         var output: [UInt8] = []
-        var keys = MaskKeys()
         let request = WebSocketRequest(try Endpoint("ws://a/b"), subprotocols: ["one", "two"])
-        var client = try ClientHandshake(request, nonce: keys.bytes(16), output: &output)
+        var client = try ClientHandshake(request, output: &output)
         let asked = try #require(decodeRequests([output]).requests.first)
         let check = ServerHandshake.check(HTTPRequestHead(method: asked.method, target: asked.target, headers: asked.headers))
         guard case .valid(let offer) = check else {

@@ -8,7 +8,6 @@ import Testing
         var machine: WebSocketMachine
         var role: WebSocketRole
         var output: [UInt8] = []
-        var keys = MaskKeys()
         var now = Instant(nanoseconds: 1_000_000_000)
         var messages: [WebSocketMessage] = []
 
@@ -20,20 +19,25 @@ import Testing
 
         mutating func receive(_ bytes: [UInt8]) -> WebSocketMachine.Step {
             var batch = MessageBatch()
-            let end = bytes.withUnsafeBytes {
-                self.machine.received($0, into: &batch, output: &self.output, keys: &self.keys)
-            }
+            let result = self.process(bytes, into: &batch)
             self.messages += batch.messages
-            guard let end else { return WebSocketMachineTests.none }
-            return self.machine.conclude(end, output: &self.output, keys: &self.keys, now: self.now)
+            guard let end = result.end else { return WebSocketMachineTests.none }
+            return self.machine.conclude(end, output: &self.output, now: self.now)
         }
 
-        mutating func send(_ message: WebSocketMessage) -> WebSocketMachine.SendOutcome {
-            self.machine.send(message, output: &self.output, keys: &self.keys)
+        /// Decodes the bytes and answers pings.
+        mutating func process(_ bytes: [UInt8], into batch: inout MessageBatch) -> FrameDecoder.DecodeResult {
+            let result = bytes.withUnsafeBytes { self.machine.receive($0, into: &batch) }
+            if result.hasPing { self.machine.answerPings(in: batch, output: &self.output) }
+            return result
+        }
+
+        mutating func send(_ message: WebSocketMessage) -> WebSocketMachine.SendResult {
+            self.machine.send(message, output: &self.output)
         }
 
         mutating func close(_ code: CloseCode = .normal, _ reason: String = "") -> Bool {
-            self.machine.close(code, reason: reason, output: &self.output, keys: &self.keys, now: self.now)
+            self.machine.close(code, reason: reason, output: &self.output, now: self.now)
         }
 
         mutating func wait(_ duration: Duration) -> WebSocketMachine.Step {
@@ -92,21 +96,19 @@ import Testing
         for ping: UInt8 in 1...200 { _ = end.receive(end.frame(0x89, [ping])) }
         #expect(end.output.count == unsent)
         _ = end.written()
-        end.machine.drained(output: &end.output, keys: &end.keys)
+        end.machine.drained(output: &end.output)
         #expect(end.written() == Decoded(messages: [WebSocketMessage(.pong, [200])]))
-        end.machine.drained(output: &end.output, keys: &end.keys)
+        end.machine.drained(output: &end.output)
         #expect(end.output.isEmpty)
     }
 
     @Test(arguments: roles) func `what is sent on a message goes before the end that came with it`(_ role: WebSocketRole) {
         var end = End(role)
         var batch = MessageBatch()
-        let bad = (end.frame(0x81, [0x61]) + end.frame(0xC1, [0x62])).withUnsafeBytes {
-            end.machine.received($0, into: &batch, output: &end.output, keys: &end.keys)
-        }
+        let result = end.process(end.frame(0x81, [0x61]) + end.frame(0xC1, [0x62]), into: &batch)
         #expect(batch.messages == [.text("a")])
         #expect(end.send(.text("a")) == .appended)
-        _ = end.machine.conclude(bad!, output: &end.output, keys: &end.keys, now: end.now)
+        _ = end.machine.conclude(result.end!, output: &end.output, now: end.now)
         let written = end.written()
         #expect(written.messages == [.text("a")])
         #expect(written.end != nil)

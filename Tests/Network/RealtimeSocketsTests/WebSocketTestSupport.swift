@@ -34,9 +34,9 @@ func decode(_ pieces: [[UInt8]], role: WebSocketRole = .client, limit: Int = 1 <
     var decoded = Decoded()
     for piece in pieces {
         var batch = MessageBatch()
-        let outcome = piece.withUnsafeBytes { decoder.decode($0, into: &batch) }
+        let result = piece.withUnsafeBytes { decoder.decode($0, into: &batch) }
         decoded.messages += batch.messages
-        if let end = outcome.end { decoded.end = end }
+        if let end = result.end { decoded.end = end }
     }
     return decoded
 }

@@ -1,8 +1,8 @@
 #ifndef CREALTIMESYSTEM_H
 #define CREALTIMESYSTEM_H
 
-// No header of the system is included here: its types would count as this module's, and everybody who uses a
-// timespec would have to import it.
+// This header includes no system header except for the fixed-size integers. Types of other headers, such as timespec, would become
+// part of this module, and Swift code that uses them would have to import it.
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,40 +18,53 @@ struct realtime_event {
     uint32_t readiness;
 };
 
-/// An epoll descriptor, or -1 with errno.
+/// Creates an epoll descriptor. Returns -1 and sets errno on failure.
 int realtime_epoll_create(void);
 
-/// An eventfd that is in `epoll` under this token, or -1 with errno. It is edge triggered: each ring is one event, and
-/// nobody has to read the counter.
-int realtime_bell_create(int epoll, uint64_t token);
-void realtime_bell_ring(int bell);
+/// Creates an eventfd and adds it to `epoll` with this token. Returns -1 and sets errno on failure.
+///
+/// It is edge triggered: every signal is one event, and the counter never has to be read.
+int realtime_eventfd_create(int epoll, uint64_t token);
 
-/// A timerfd that is in `epoll` under this token, or -1 with errno. It is edge triggered as the bell is, and counts from when it is
-/// set, once.
-int realtime_timer_create(int epoll, uint64_t token);
-void realtime_timer_set(int timer, int64_t nanoseconds);
+/// Signals an eventfd.
+void realtime_eventfd_signal(int eventfd);
 
-/// Changes what a descriptor is waited for, level triggered; nothing takes it out. Returns 0, or -1 with errno.
+/// Creates a timerfd and adds it to `epoll` with this token, edge triggered. Returns -1 and sets errno on failure.
+int realtime_timerfd_create(int epoll, uint64_t token);
+
+/// Makes a timerfd expire once, this many nanoseconds from now. Replaces an earlier time.
+void realtime_timerfd_set(int timerfd, int64_t nanoseconds);
+
+/// Changes the readiness that `epoll` reports for a descriptor, level triggered. An empty readiness removes the descriptor.
+/// Returns 0, or -1 and sets errno on failure.
 int realtime_epoll_change(int epoll, int descriptor, uint64_t token, uint32_t before, uint32_t after);
 
-/// Waits for at most `realtime_events_per_wait` events. An error or a hang-up counts as readable and writable.
+/// Waits for events and returns their number, at most `realtime_events_per_wait`. An error or a hang-up is reported as readable and
+/// writable.
 int realtime_epoll_wait(int epoll, struct realtime_event *events, int milliseconds);
 
-/// accept4: never blocks, is not inherited; the peer's address is not asked for.
+/// Accepts a connection as a non-blocking socket that child processes do not inherit. Returns -1 and sets errno on failure.
 int realtime_accept(int listener);
 
-/// Names the calling thread; what is over 15 bytes is cut off.
+/// Sets the name of the calling thread, truncated to 15 bytes.
 void realtime_name_thread(const char *name);
 #endif
 
-/// One pointer per thread: which event loop runs on it.
+/// The event loop that runs on the calling thread, or NULL.
 const void *realtime_loop_of_thread(void);
+
+/// Sets the event loop that runs on the calling thread.
 void realtime_set_loop_of_thread(const void *loop);
 
-/// How many bytes of memory are handed out by malloc; 0 where nobody counts.
+/// The number of bytes that malloc has handed out, or 0 if the C library does not count them.
 size_t realtime_allocated_bytes(void);
 
-/// Fills the buffer with bytes that nobody can guess. 0 when it did, -1 when the system has none to give.
-int realtime_random_bytes(void *buffer, size_t count);
+/// Fills the buffer with cryptographically secure random bytes. Aborts the process if the system has no source of them.
+void realtime_random_bytes(void *buffer, size_t count);
+
+/// Returns 4 of those bytes.
+///
+/// Every thread keeps a kibibyte of them: that takes no lock, and a system call for each word would cost fifty times as much.
+uint32_t realtime_random_word(void);
 
 #endif

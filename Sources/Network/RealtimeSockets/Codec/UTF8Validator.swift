@@ -1,18 +1,18 @@
-/// Checks text that comes in pieces, and sees a mistake at its first byte, not at the end of the message.
+/// Validates UTF-8 that arrives in parts. Detects an error at the first invalid byte, not at the end of the message.
 ///
-/// What may follow is Table 3-7 of the Unicode standard: no overlong form, no surrogate, nothing above U+10FFFF.
+/// Valid sequences are those of Table 3-7 of the Unicode standard: no overlong forms, no surrogates, nothing above U+10FFFF.
 package struct UTF8Validator: Sendable, Equatable {
-    /// How many continuation bytes are still to come, and what the next of them may be.
+    /// The number of missing continuation bytes, and the valid range of the next one.
     private var missing: UInt8 = 0
     private var lowest: UInt8 = 0x80
     private var highest: UInt8 = 0xBF
 
     package init() {}
 
-    /// Whether the text may end here.
+    /// Whether the text does not end inside a character.
     package var isComplete: Bool { self.missing == 0 }
 
-    /// Whether a whole text is valid.
+    /// Returns whether a complete text is valid.
     @inline(__always)
     package static func isValid(_ bytes: UnsafeRawBufferPointer) -> Bool {
         guard let start = bytes.baseAddress else { return true }
@@ -22,7 +22,9 @@ package struct UTF8Validator: Sendable, Equatable {
         return validator.check(UnsafeRawBufferPointer(rebasing: bytes[ascii...])) && validator.isComplete
     }
 
-    /// Takes the next piece. `false`: the text cannot become valid any more.
+    /// Validates the next part of the text.
+    ///
+    /// - Returns: `false` if the text is invalid.
     package mutating func check(_ bytes: UnsafeRawBufferPointer) -> Bool {
         guard var next = bytes.baseAddress else { return true }
         let end = next + bytes.count
@@ -45,7 +47,7 @@ package struct UTF8Validator: Sendable, Equatable {
         return true
     }
 
-    /// How long the sequence is that these four bytes begin with; `nil` when that takes a closer look.
+    /// Returns the length of the multi-byte sequence at the beginning of these four bytes, or `nil` if they need a check byte by byte.
     @inline(__always)
     private static func sequence(_ word: UInt32) -> Int? {
         let word = UInt32(littleEndian: word)
@@ -75,7 +77,7 @@ package struct UTF8Validator: Sendable, Equatable {
         return true
     }
 
-    /// How many bytes from here on are ASCII.
+    /// Returns the number of ASCII bytes at the beginning.
     @inline(__always)
     private static func asciiPrefix(_ start: UnsafeRawPointer, _ count: Int) -> Int {
         let high: UInt64 = 0x8080_8080_8080_8080

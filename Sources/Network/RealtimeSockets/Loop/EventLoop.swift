@@ -1,8 +1,8 @@
-internal import RealtimeSystem
 internal import CRealtimeSystem
 package import RealtimeCore
+internal import RealtimeSystem
 
-/// What a descriptor is waited for, and what came.
+/// The operations for which a descriptor is ready.
 struct Readiness: OptionSet, Sendable {
     let rawValue: UInt8
 
@@ -10,20 +10,27 @@ struct Readiness: OptionSet, Sendable {
     static let write = Readiness(rawValue: 2)
 }
 
-/// Somebody with a descriptor on a loop. Called on the loop's thread.
+/// The owner of a descriptor on a loop. Called on the loop's thread.
 protocol PollHandler: AnyObject, Sendable {
+    /// The descriptor is ready. Also called for errors and hang-ups, which the next operation on the descriptor reports.
     func ready(_ readiness: Readiness)
-    /// The loop shuts down: close the descriptor and say so to whoever waits.
+    /// The loop shuts down: close the descriptor and report the end.
     func loopDidShutDown()
 }
 
-/// One thread that waits for many sockets and for one timer.
+/// An object with work for the loop's thread. It requests its turn with ``EventLoop/requestService(of:)``.
+package protocol LoopServiced: AnyObject, Sendable {
+    /// Does the pending work. Called on the loop's thread.
+    func service()
+}
+
+/// A thread that polls descriptors and fires timers.
 ///
-/// It is the ``TimeSource`` of everything on it. A loop holds itself until ``shutdown()``.
+/// A loop retains itself until ``shutdown()``.
 package final class EventLoop: TimeSource {
-    /// The loop of all clients, started by whoever comes first. It is never shut down.
+    /// The loop of all clients. It is started on first use and never shut down.
     ///
-    /// It ends the process when the system refuses the descriptors or the thread: nothing could be done without.
+    /// The process ends if the system refuses the loop's descriptors or thread, because no client can work without it.
     package static let shared: EventLoop = {
         do throws(TransportError) {
             return try EventLoop("realtime")
@@ -32,16 +39,16 @@ package final class EventLoop: TimeSource {
         }
     }()
 
-    /// The loop whose thread this is.
+    /// The loop that runs on the calling thread.
     static var current: EventLoop? {
         realtime_loop_of_thread().map { Unmanaged<EventLoop>.fromOpaque($0).takeUnretainedValue() }
     }
 
-    /// For tests and measurements.
+    /// Statistics for tests and measurements.
     package struct Counters: Sendable {
-        /// How often the loop waited for something to happen.
+        /// The number of waits for events.
         package var turns = 0
-        /// How often another thread had to wake it.
+        /// The number of waits that another thread ended.
         package var wakeUps = 0
     }
 
@@ -49,20 +56,22 @@ package final class EventLoop: TimeSource {
         case running, stopping, stopped
     }
 
+    /// The state that other threads access.
     private struct Shared: Sendable {
         var stage = Stage.running
         var thread: PosixThread?
         var jobs: [@Sendable () -> Void] = []
-        var streams: [SocketStream] = []
-        /// Those to look after at `laterDue`, which is when the first of them is due.
-        var laterStreams: [SocketStream] = []
-        var laterDue: Instant?
-        /// The poller wakes the loop then.
-        var isTimerSet = false
-        var wakes = TimerQueue()
-        /// It waits, and nobody has woken it yet. Until then whatever is noted here is seen without a wake-up.
+        var serviceRequests: [any LoopServiced] = []
+        /// Requests to serve at `delayedDue`, the instant of the first of them.
+        var delayedRequests: [any LoopServiced] = []
+        var delayedDue: Instant?
+        /// The poller's timer is set for `delayedDue`.
+        var isPollerTimerSet = false
+        var timers = TimerQueue()
+        /// The loop waits and nothing has ended the wait yet. While it does not wait, it notices changes without a wake-up.
         var isAsleep = false
         var sleepsUntil: Instant?
+        var resources: [ObjectIdentifier: any AnyObject & Sendable] = [:]
         var counters = Counters()
 
         mutating func needsWakeUp(for instant: Instant? = nil) -> Bool {
@@ -73,11 +82,10 @@ package final class EventLoop: TimeSource {
             return true
         }
 
-        /// The streams whose time has come go to those that are looked after.
-        mutating func takeLaterStreams() {
-            self.streams += self.laterStreams
-            self.laterStreams.removeAll(keepingCapacity: self.laterStreams.count < 1024)
-            (self.laterDue, self.isTimerSet) = (nil, false)
+        mutating func promoteDelayedRequests() {
+            self.serviceRequests += self.delayedRequests
+            self.delayedRequests.removeAll(keepingCapacity: self.delayedRequests.count < 1024)
+            (self.delayedDue, self.isPollerTimerSet) = (nil, false)
         }
     }
 
@@ -86,24 +94,34 @@ package final class EventLoop: TimeSource {
         var handler: (any PollHandler)?
     }
 
+    /// The state of the loop's thread.
+    private struct LoopState {
+        var slots: [Slot] = []
+        var freeSlots: [UInt32] = []
+        var runningJobs: [@Sendable () -> Void] = []
+        var runningRequests: [any LoopServiced] = []
+    }
+
     private let shared = Lock(Shared())
     private let poller: Poller
-    /// How long sends gather at the most when the loop has nothing to do with their stream.
+    /// The longest time that sends are gathered if the loop has no other work for their stream, in nanoseconds.
     let turnLimit: Int64
 
-    // `nonisolated(unsafe)`: these belong to the loop's thread, and are touched on no other after `init`.
+    /// The memory that all reads on the loop go into.
+    ///
+    /// `nonisolated(unsafe)`: the pointer never changes, and only the loop's thread accesses the memory until the loop is deinitialized.
     nonisolated(unsafe) let readBuffer: UnsafeMutableRawBufferPointer
-    /// What WebSockets decode into, one after the other.
-    nonisolated(unsafe) private var batch = MessageBatch()
-    nonisolated(unsafe) private var slots: [Slot] = []
-    nonisolated(unsafe) private var freeSlots: [UInt32] = []
-    nonisolated(unsafe) private var runningJobs: [@Sendable () -> Void] = []
-    nonisolated(unsafe) private var runningStreams: [SocketStream] = []
+    // See LoopBound.
+    nonisolated(unsafe) private var onLoop = LoopBound(LoopState())
 
     /// Starts the thread.
     ///
-    /// - Parameter turnLimit: a stream's first send is written at once and the next ones gather until the loop has
-    ///   dealt with the stream, or until this has passed since. It is called for that at once, and for bursts at the end.
+    /// - Parameters:
+    ///   - name: The thread's name.
+    ///   - turnLimit: The longest time that a stream gathers sends. The first send is written immediately. The following ones are
+    ///     gathered until the loop has serviced the stream or this time has passed. The stream requests service immediately, or, if it
+    ///     is sent bursts, when the time has passed.
+    /// - Throws: `TransportError` with the code `system` if the system refuses a descriptor or the thread.
     package init(_ name: String = "realtime-loop", turnLimit: Duration = .microseconds(100)) throws(TransportError) {
         self.poller = try Poller()
         self.turnLimit = turnLimit.nanoseconds
@@ -119,59 +137,51 @@ package final class EventLoop: TimeSource {
         self.readBuffer.deallocate()
     }
 
-    /// On the loop's thread: an empty batch with the memory of the last one.
-    func takeBatch() -> MessageBatch {
-        var batch = MessageBatch()
-        swap(&batch, &self.batch)
-        return batch
-    }
+    package var isOnLoop: Bool { realtime_loop_of_thread() == UnsafeRawPointer(Unmanaged.passUnretained(self).toOpaque()) }
 
-    func giveBack(_ batch: inout MessageBatch) {
-        batch.removeAll()
-        swap(&batch, &self.batch)
-    }
-
-    package var isOnLoop: Bool { EventLoop.current === self }
-
-    /// How many wait to be woken: for tests and measurements.
-    package var sleepers: Int { self.shared.withLock { $0.wakes.count } }
+    /// The number of scheduled timers, for tests and measurements.
+    package var timerCount: Int { self.shared.withLock { $0.timers.count } }
 
     package var counters: Counters { self.shared.withLock { $0.counters } }
 
-    /// Runs `job` on the loop's thread, after the events that are being dealt with. Jobs run in order.
+    /// Runs `job` on the loop's thread, after the events that are being handled. Jobs run in order.
     ///
-    /// - Returns: false when the loop was shut down: then the job never runs.
+    /// - Returns: `false` if the loop was shut down. The job never runs then.
     @discardableResult
     package func execute(_ job: @escaping @Sendable () -> Void) -> Bool {
         self.shared.withLock { shared in
             guard shared.stage == .running else { return false }
             shared.jobs.append(job)
-            // Under the lock, so that the number of the bell is still ours.
+            // Under the lock, because the poller's descriptors are closed under it.
             if shared.needsWakeUp() { self.poller.wake() }
             return true
         }
     }
 
-    /// Has the loop look after a stream once. False when its thread is gone.
-    func service(to stream: SocketStream) -> Bool {
-        self.shared.withLock { shared in
-            guard shared.stage != .stopped else { return false }
-            shared.streams.append(stream)
-            if shared.needsWakeUp() { self.poller.wake() }
-            return true
-        }
-    }
-
-    /// The same, not before `instant`, unless it has something to do with the stream anyway.
+    /// Calls `service()` of an object once, on the loop's thread.
     ///
-    /// It is for times that are too short for ``wake(_:at:)``. They are all alike, so the first to come is the first to be due.
-    func service(to stream: SocketStream, at instant: Instant) -> Bool {
+    /// - Returns: `false` if the loop's thread has ended. The object is not serviced then.
+    func requestService(of object: any LoopServiced) -> Bool {
         self.shared.withLock { shared in
             guard shared.stage != .stopped else { return false }
-            shared.laterStreams.append(stream)
-            if shared.laterDue == nil { shared.laterDue = instant }
-            if shared.isAsleep, !shared.isTimerSet {
-                shared.isTimerSet = true
+            shared.serviceRequests.append(object)
+            if shared.needsWakeUp() { self.poller.wake() }
+            return true
+        }
+    }
+
+    /// Calls `service()` of an object once, on the loop's thread, when `instant` has passed.
+    ///
+    /// For delays that are too short for ``schedule(_:at:)``. All delays have the same length, so the first request is the first one due.
+    ///
+    /// - Returns: `false` if the loop's thread has ended. The object is not serviced then.
+    func requestService(of object: any LoopServiced, at instant: Instant) -> Bool {
+        self.shared.withLock { shared in
+            guard shared.stage != .stopped else { return false }
+            shared.delayedRequests.append(object)
+            if shared.delayedDue == nil { shared.delayedDue = instant }
+            if shared.isAsleep, !shared.isPollerTimerSet {
+                shared.isPollerTimerSet = true
                 shared.counters.wakeUps += 1
                 self.poller.wake(after: self.now.nanosecondsUntil(instant))
             }
@@ -179,8 +189,18 @@ package final class EventLoop: TimeSource {
         }
     }
 
-    /// Ends every connection, runs the jobs that were there before, and returns when the thread is gone and its
-    /// descriptors are closed. Called on the loop's own thread it cannot wait for that.
+    /// Returns an object that the users of the loop share, one for each type. It lives as long as the loop. Called on any thread.
+    func resource<Resource: AnyObject & Sendable>(_ type: Resource.Type, make: () -> Resource) -> Resource {
+        self.shared.withLock { shared in
+            if let resource = shared.resources[ObjectIdentifier(type)] as? Resource { return resource }
+            let resource = make()
+            shared.resources[ObjectIdentifier(type)] = resource
+            return resource
+        }
+    }
+
+    /// Ends all connections, runs the jobs that were enqueued before, and returns when the thread has ended and its descriptors are
+    /// closed. On the loop's own thread it returns immediately.
     package func shutdown() {
         let thread = self.shared.withLock { shared -> PosixThread? in
             guard shared.stage == .running else { return nil }
@@ -203,45 +223,51 @@ package final class EventLoop: TimeSource {
     package func schedule(_ client: any TimerClient, at instant: Instant?) {
         self.shared.withLock { shared in
             guard shared.stage != .stopped else { return }
-            shared.wakes.set(client, instant)
+            shared.timers.set(client, instant)
             if let instant, shared.needsWakeUp(for: instant) { self.poller.wake() }
         }
     }
 
-    // MARK: Residents, on the loop's thread
+    // MARK: Poll handlers, on the loop's thread
 
-    /// A place on the loop, for a descriptor that may come later. The token names this resident and no later one.
+    /// Registers a handler. It need not have a descriptor yet.
+    ///
+    /// - Returns: A token that names this handler and no later one.
     func register(_ handler: any PollHandler) -> UInt64 {
         assert(self.isOnLoop)
         let index: UInt32
-        if let free = self.freeSlots.popLast() {
+        if let free = self.onLoop.value.freeSlots.popLast() {
             index = free
-            self.slots[Int(index)].handler = handler
+            self.onLoop.value.slots[Int(index)].handler = handler
         } else {
-            index = UInt32(self.slots.count)
-            self.slots.append(Slot(generation: 0, handler: handler))
+            index = UInt32(self.onLoop.value.slots.count)
+            self.onLoop.value.slots.append(Slot(generation: 0, handler: handler))
         }
-        return UInt64(self.slots[Int(index)].generation) << 32 | UInt64(index)
+        return UInt64(self.onLoop.value.slots[Int(index)].generation) << 32 | UInt64(index)
     }
 
-    /// Events that were fetched already and carry the token are dropped from here on.
+    /// Deregisters a handler. Drops the events with its token that have been fetched already.
     func deregister(_ token: UInt64) {
         assert(self.isOnLoop)
         let index = UInt32(truncatingIfNeeded: token)
-        self.slots[Int(index)].handler = nil
-        self.slots[Int(index)].generation &+= 1
-        self.freeSlots.append(index)
+        self.onLoop.value.slots[Int(index)].handler = nil
+        self.onLoop.value.slots[Int(index)].generation &+= 1
+        self.onLoop.value.freeSlots.append(index)
     }
 
-    /// Changes what is waited for. Nothing at all takes the descriptor out, since an error or a hang-up would else be
-    /// reported for ever; it has to be taken out so before it is closed, in case a child process still holds a copy.
+    /// Changes the readiness to poll for. An empty readiness removes the descriptor from the poller.
+    ///
+    /// A descriptor that is not removed reports errors and hang-ups for as long as it exists. So it must be removed before it is closed
+    /// as well, because a child process may have a copy.
+    ///
+    /// - Returns: `false` if the system refuses.
     func poll(_ descriptor: Int32, _ token: UInt64, from old: Readiness, to new: Readiness) -> Bool {
         self.poller.change(descriptor, token: token, from: old, to: new)
     }
 
     @inline(__always)
     private func handler(_ token: UInt64) -> (any PollHandler)? {
-        let slot = self.slots[Int(UInt32(truncatingIfNeeded: token))]
+        let slot = self.onLoop.value.slots[Int(UInt32(truncatingIfNeeded: token))]
         return slot.generation == UInt32(token >> 32) ? slot.handler : nil
     }
 
@@ -249,13 +275,14 @@ package final class EventLoop: TimeSource {
 
     private func run() {
         realtime_set_loop_of_thread(Unmanaged.passUnretained(self).toOpaque())
-        blockBrokenPipeSignal()
+        self.onLoop.bind()
+        PosixThread.blockBrokenPipeSignal()
         while let limit = self.fallAsleep() {
             let count = self.poller.wait(nanoseconds: limit < 0 ? nil : limit)
             self.shared.withLock { shared in
                 shared.isAsleep = false
-                // It may have gone off, and by another clock than ours a little too early: it is set again where it is still wanted.
-                shared.isTimerSet = false
+                // The poller's timer may have expired, perhaps a little early by the loop's clock: `fallAsleep` sets it again if needed.
+                shared.isPollerTimerSet = false
             }
             for index in 0..<count {
                 guard let event = self.poller.event(index) else { continue }
@@ -268,82 +295,81 @@ package final class EventLoop: TimeSource {
         realtime_set_loop_of_thread(nil)
     }
 
-    /// How long to wait: negative for ever, `nil` to stop.
+    /// Returns how long to wait in nanoseconds: a negative number to wait without a limit, `nil` to stop.
     private func fallAsleep() -> Int64? {
         self.shared.withLock { shared -> Int64? in
             guard shared.stage == .running else { return nil }
             shared.counters.turns += 1
-            guard shared.jobs.isEmpty, shared.streams.isEmpty else { return 0 }
-            if let due = shared.laterDue, !shared.isTimerSet {
+            guard shared.jobs.isEmpty, shared.serviceRequests.isEmpty else { return 0 }
+            if let due = shared.delayedDue, !shared.isPollerTimerSet {
                 let wait = self.now.nanosecondsUntil(due)
                 guard wait > 0 else { return 0 }
-                shared.isTimerSet = true
+                shared.isPollerTimerSet = true
                 self.poller.wake(after: wait)
             }
-            shared.sleepsUntil = shared.wakes.earliest
+            shared.sleepsUntil = shared.timers.earliest
             let limit = shared.sleepsUntil.map { max(0, self.now.nanosecondsUntil($0)) } ?? -1
             shared.isAsleep = limit != 0
             return limit
         }
     }
 
-    /// Those that are there now: what they add has to wait until the sockets had their turn.
+    /// Runs the jobs and service requests of this turn. Those that they add run in the next turn, after the descriptors.
     private func runJobs() {
-        let any = self.shared.withLock { shared -> Bool in
-            if let due = shared.laterDue, due <= self.now { shared.takeLaterStreams() }
-            guard !(shared.jobs.isEmpty && shared.streams.isEmpty) else { return false }
-            swap(&shared.jobs, &self.runningJobs)
-            swap(&shared.streams, &self.runningStreams)
+        let isAnyPending = self.shared.withLock { shared -> Bool in
+            if let due = shared.delayedDue, due <= self.now { shared.promoteDelayedRequests() }
+            guard !(shared.jobs.isEmpty && shared.serviceRequests.isEmpty) else { return false }
+            swap(&shared.jobs, &self.onLoop.value.runningJobs)
+            swap(&shared.serviceRequests, &self.onLoop.value.runningRequests)
             return true
         }
-        guard any else { return }
-        for job in self.runningJobs { job() }
-        for stream in self.runningStreams { stream.service() }
-        self.runningJobs.removeAll(keepingCapacity: self.runningJobs.count < 1024)
-        self.runningStreams.removeAll(keepingCapacity: self.runningStreams.count < 1024)
+        guard isAnyPending else { return }
+        for job in self.onLoop.value.runningJobs { job() }
+        for object in self.onLoop.value.runningRequests { object.service() }
+        self.onLoop.value.runningJobs.removeAll(keepingCapacity: self.onLoop.value.runningJobs.count < 1024)
+        self.onLoop.value.runningRequests.removeAll(keepingCapacity: self.onLoop.value.runningRequests.count < 1024)
     }
 
     private func fireTimers() {
-        // One look at the clock for all: those that fall due meanwhile come with the next turn.
+        // The clock is read once. Timers that become due meanwhile fire in the next turn.
         var now: Instant?
         while true {
             let client = self.shared.withLock { shared -> (any TimerClient)?? in
-                guard !shared.wakes.isEmpty else { return .none }
+                guard !shared.timers.isEmpty else { return .none }
                 if now == nil { now = self.now }
-                return shared.wakes.popDue(now!).map(\.client)
+                return shared.timers.popDue(now!).map(\.client)
             }
             guard case .some(let due) = client else { return }
             due?.timerFired()
         }
     }
 
-    /// The last turn.
     private func runLastTurn() {
         self.runJobs()
-        var isInhabited = true
-        while isInhabited {
-            isInhabited = false
-            // Those who are told may bring in others.
-            for index in self.slots.indices {
-                guard let handler = self.slots[index].handler else { continue }
-                isInhabited = true
+        var hasHandlers = true
+        while hasHandlers {
+            hasHandlers = false
+            // A handler that is notified may register others.
+            for index in self.onLoop.value.slots.indices {
+                guard let handler = self.onLoop.value.slots[index].handler else { continue }
+                hasHandlers = true
                 handler.loopDidShutDown()
             }
         }
         self.runJobs()
-        let rest = self.shared.withLock { shared -> Shared in
+        let remaining = self.shared.withLock { shared -> Shared in
             shared.stage = .stopped
-            shared.takeLaterStreams()
+            shared.promoteDelayedRequests()
             self.poller.close()
             defer {
                 shared.jobs = []
-                shared.streams = []
-                shared.wakes = TimerQueue()
+                shared.serviceRequests = []
+                shared.timers = TimerQueue()
             }
             return shared
         }
-        // What they hold is let go outside the lock, and streams whose last write has just ended are closed.
-        for stream in rest.streams { stream.service() }
+        // Releases what they hold outside the lock. Streams close whose last write has just ended.
+        for object in remaining.serviceRequests { object.service() }
     }
 }
 

@@ -11,8 +11,17 @@ struct LoopBound<State>: ~Copyable {
     private var loop: UnsafeRawPointer?
     #endif
 
+    /// Creates state that belongs to its creator until ``bind()``.
     init(_ state: State) {
         self.state = state
+    }
+
+    /// Creates state that belongs to a loop.
+    init(_ state: State, of loop: EventLoop) {
+        self.state = state
+        #if DEBUG
+        self.loop = UnsafeRawPointer(Unmanaged.passUnretained(loop).toOpaque())
+        #endif
     }
 
     /// Hands the state over to the loop on whose thread it is called.

@@ -2,59 +2,66 @@
 internal import CRealtimeSystem
 internal import RealtimeCore
 
-/// epoll, level triggered, and an eventfd and a timerfd that wake it.
+/// epoll, level triggered, with an eventfd and a timerfd that end a wait.
 ///
-/// `@unchecked Sendable`: `wake` and `wake(after:)` need a number only; everything else, the event buffer too, belongs to the loop's thread.
+/// `@unchecked Sendable`: `wake()` and `wake(after:)` use only the number of a descriptor. Everything else, including the event buffer,
+/// is accessed on the loop's thread only.
 struct Poller: @unchecked Sendable {
     private static let wakeToken = UInt64.max
 
     private let descriptor: Int32
-    private let bell: Int32
-    private let timer: Int32
+    private let eventfd: Int32
+    private let timerfd: Int32
     private let events: UnsafeMutablePointer<realtime_event>
 
     init() throws(TransportError) {
         let descriptor = realtime_epoll_create()
-        guard descriptor >= 0 else { throw .system(SystemError.last.number, "make an event loop") }
-        let bell = realtime_bell_create(descriptor, Self.wakeToken)
-        let timer = bell < 0 ? -1 : realtime_timer_create(descriptor, Self.wakeToken)
-        guard timer >= 0 else {
+        guard descriptor >= 0 else { throw .system(SystemError.last.number, "create an event loop") }
+        let eventfd = realtime_eventfd_create(descriptor, Self.wakeToken)
+        let timerfd = eventfd < 0 ? -1 : realtime_timerfd_create(descriptor, Self.wakeToken)
+        guard timerfd >= 0 else {
             let number = SystemError.last.number
-            if bell >= 0 { SystemSocket.close(bell) }
+            if eventfd >= 0 { SystemSocket.close(eventfd) }
             SystemSocket.close(descriptor)
-            throw .system(number, "make an event loop")
+            throw .system(number, "create an event loop")
         }
         self.descriptor = descriptor
-        self.bell = bell
-        self.timer = timer
+        self.eventfd = eventfd
+        self.timerfd = timerfd
         self.events = .allocate(capacity: Int(realtime_events_per_wait))
     }
 
     func close() {
-        SystemSocket.close(self.timer)
-        SystemSocket.close(self.bell)
+        SystemSocket.close(self.timerfd)
+        SystemSocket.close(self.eventfd)
         SystemSocket.close(self.descriptor)
         self.events.deallocate()
     }
 
-    /// Ends the wait that is going on, or the next one. From any thread.
-    func wake() { realtime_bell_ring(self.bell) }
+    /// Ends the current wait, or the next one. Called on any thread.
+    func wake() { realtime_eventfd_signal(self.eventfd) }
 
-    /// As `wake()`, in a while that may be shorter than what `wait` can count. The latest call counts. From any thread.
-    func wake(after nanoseconds: Int64) { realtime_timer_set(self.timer, nanoseconds) }
+    /// Ends a wait after a time that may be shorter than the resolution of ``wait(nanoseconds:)``. Replaces an earlier time. Called on
+    /// any thread.
+    func wake(after nanoseconds: Int64) { realtime_timerfd_set(self.timerfd, nanoseconds) }
 
-    /// Changes what is waited for; nothing means the poller forgets the descriptor.
+    /// Changes the readiness to report for a descriptor. The poller removes a descriptor with an empty readiness.
+    ///
+    /// - Returns: `false` if the system refuses.
     func change(_ target: Int32, token: UInt64, from old: Readiness, to new: Readiness) -> Bool {
         old == new || realtime_epoll_change(self.descriptor, target, token, UInt32(old.rawValue), UInt32(new.rawValue)) == 0
     }
 
-    /// Waits, for ever if there is no limit, and never shorter than the limit unless something happened.
+    /// Waits for events, and at least as long as the limit if there are none.
+    ///
+    /// - Parameter nanoseconds: The limit; `nil` to wait without one.
+    /// - Returns: The number of events.
     func wait(nanoseconds: Int64?) -> Int {
         let milliseconds = nanoseconds.map { min($0 / 1_000_000 + ($0 % 1_000_000 > 0 ? 1 : 0), 1 << 30) } ?? -1
         return max(0, Int(realtime_epoll_wait(self.descriptor, self.events, Int32(milliseconds))))
     }
 
-    /// `nil` when it was only the bell or the timer.
+    /// Returns an event of the latest wait, or `nil` if it only ended the wait.
     @inline(__always)
     func event(_ index: Int) -> (token: UInt64, readiness: Readiness)? {
         let event = self.events[index]

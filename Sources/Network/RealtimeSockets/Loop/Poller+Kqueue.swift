@@ -1,10 +1,11 @@
 #if canImport(Darwin)
-internal import Darwin
+internal import RealtimeSystem
 internal import RealtimeCore
 
-/// kqueue, level triggered, and a user event and a timer that wake it.
+/// kqueue, level triggered, with a user event and a timer that end a wait.
 ///
-/// `@unchecked Sendable`: `wake` and `wake(after:)` need a number only; everything else, the event buffer too, belongs to the loop's thread.
+/// `@unchecked Sendable`: `wake()` and `wake(after:)` use only the number of a descriptor. Everything else, including the event buffer,
+/// is accessed on the loop's thread only.
 struct Poller: @unchecked Sendable {
     private static let capacity = 256
     private static let wakeToken = UInt64.max
@@ -14,14 +15,14 @@ struct Poller: @unchecked Sendable {
 
     init() throws(TransportError) {
         let descriptor = kqueue()
-        guard descriptor >= 0 else { throw .system(errno, "make an event loop") }
+        guard descriptor >= 0 else { throw .system(errno, "create an event loop") }
         _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
-        var bell = kevent64_s()
-        bell.filter = Int16(EVFILT_USER)
-        bell.flags = UInt16(EV_ADD | EV_CLEAR)
-        bell.udata = Self.wakeToken
-        guard kevent64(descriptor, &bell, 1, nil, 0, 0, nil) == 0 else {
-            let error = TransportError.system(errno, "make an event loop")
+        var event = kevent64_s()
+        event.filter = Int16(EVFILT_USER)
+        event.flags = UInt16(EV_ADD | EV_CLEAR)
+        event.udata = Self.wakeToken
+        guard kevent64(descriptor, &event, 1, nil, 0, 0, nil) == 0 else {
+            let error = TransportError.system(errno, "create an event loop")
             SystemSocket.close(descriptor)
             throw error
         }
@@ -34,15 +35,15 @@ struct Poller: @unchecked Sendable {
         self.events.deallocate()
     }
 
-    /// Ends the wait that is going on, or the next one. From any thread.
+    /// Ends the current wait, or the next one. Called on any thread.
     func wake() {
-        var bell = kevent64_s()
-        bell.filter = Int16(EVFILT_USER)
-        bell.fflags = UInt32(NOTE_TRIGGER)
-        _ = kevent64(self.descriptor, &bell, 1, nil, 0, 0, nil)
+        var event = kevent64_s()
+        event.filter = Int16(EVFILT_USER)
+        event.fflags = UInt32(NOTE_TRIGGER)
+        _ = kevent64(self.descriptor, &event, 1, nil, 0, 0, nil)
     }
 
-    /// As `wake()`, in a while. The latest call counts. From any thread.
+    /// Ends a wait after this time. Replaces an earlier time. Called on any thread.
     func wake(after nanoseconds: Int64) {
         var timer = kevent64_s()
         timer.filter = Int16(EVFILT_TIMER)
@@ -53,7 +54,9 @@ struct Poller: @unchecked Sendable {
         _ = kevent64(self.descriptor, &timer, 1, nil, 0, 0, nil)
     }
 
-    /// Changes what is waited for; nothing means the poller forgets the descriptor.
+    /// Changes the readiness to report for a descriptor. The poller removes a descriptor with an empty readiness.
+    ///
+    /// - Returns: `false` if the system refuses.
     func change(_ target: Int32, token: UInt64, from old: Readiness, to new: Readiness) -> Bool {
         for (part, filter) in [(Readiness.read, EVFILT_READ), (.write, EVFILT_WRITE)] where old.contains(part) != new.contains(part) {
             var event = kevent64_s()
@@ -66,7 +69,10 @@ struct Poller: @unchecked Sendable {
         return true
     }
 
-    /// Waits, for ever if there is no limit, and never shorter than the limit unless something happened.
+    /// Waits for events, and at least as long as the limit if there are none.
+    ///
+    /// - Parameter nanoseconds: The limit; `nil` to wait without one.
+    /// - Returns: The number of events.
     func wait(nanoseconds: Int64?) -> Int {
         guard let nanoseconds else { return max(0, Int(kevent64(self.descriptor, nil, 0, self.events, Int32(Self.capacity), 0, nil))) }
         let limit = min(nanoseconds, 1_000_000_000_000_000)
@@ -74,7 +80,7 @@ struct Poller: @unchecked Sendable {
         return max(0, Int(kevent64(self.descriptor, nil, 0, self.events, Int32(Self.capacity), 0, &time)))
     }
 
-    /// `nil` when it was only the bell or the timer.
+    /// Returns an event of the latest wait, or `nil` if it only ended the wait.
     @inline(__always)
     func event(_ index: Int) -> (token: UInt64, readiness: Readiness)? {
         let event = self.events[index]

@@ -3,16 +3,19 @@ internal import RealtimeSystem
 internal import CRealtimeSystem
 #endif
 
-/// A thread of our own: what blocks or waits for sockets stays off the threads that run Swift's tasks.
+/// A thread of the system. Code that blocks runs on one, and not on the threads of Swift's tasks.
 ///
-/// `@unchecked Sendable`: on Darwin the handle is a pointer that nobody looks into.
+/// `@unchecked Sendable`: on Darwin the handle is a pointer, which is never dereferenced here.
 struct PosixThread: @unchecked Sendable {
     private let handle: pthread_t
 
-    /// `nil` when the system has no thread left.
+    /// Starts a thread. Returns `nil` if the system refuses to create one.
     ///
-    /// - Parameter stackSize: room for the deepest JSON that is taken, also with a sanitizer's large frames. Only what is used of it
-    ///   takes memory.
+    /// - Parameters:
+    ///   - name: The name that debuggers show.
+    ///   - stackSize: The size of the stack in bytes. The default suffices for the deepest JSON that is accepted, even with the large
+    ///     frames of a sanitizer. Only the pages in use take memory.
+    ///   - body: The code to run.
     init?(_ name: String, stackSize: Int = 2 << 20, _ body: @escaping @Sendable () -> Void) {
         var attributes = pthread_attr_t()
         guard pthread_attr_init(&attributes) == 0 else { return nil }
@@ -37,11 +40,21 @@ struct PosixThread: @unchecked Sendable {
         #endif
     }
 
-    /// Waits until it has ended.
+    /// Blocks until the thread has ended.
     func join() { pthread_join(self.handle, nil) }
 
-    /// Its memory goes when it ends.
+    /// Lets the system free the thread's resources when it ends. It cannot be joined afterwards.
     func detach() { pthread_detach(self.handle) }
+
+    /// Blocks SIGPIPE on the calling thread, so that writing to a closed connection returns an error. Darwin has a socket option instead.
+    static func blockBrokenPipeSignal() {
+        #if !canImport(Darwin)
+        var signals = sigset_t()
+        sigemptyset(&signals)
+        sigaddset(&signals, SIGPIPE)
+        pthread_sigmask(SIG_BLOCK, &signals, nil)
+        #endif
+    }
 
     private final class Start: Sendable {
         let name: String

@@ -1,167 +1,185 @@
-import RealtimeSystem
 package import RealtimeCore
+import RealtimeSystem
 
-/// What happens on a stream. Called on the loop's thread, one call at a time.
+/// The events of a stream. Called on the loop's thread, one at a time.
 package protocol StreamEvents: AnyObject, Sendable {
-    /// It is connected and, with TLS, the peer is who it should be.
+    /// The stream is connected. With TLS, the peer's certificate has been verified.
     func opened(_ stream: SocketStream)
-    /// What one read brought: never empty, and gone after the call.
+    /// The bytes of one read, at least one. They are valid during the call only.
     func received(_ stream: SocketStream, _ bytes: UnsafeRawBufferPointer)
-    /// More than ``SocketStream/highWater`` bytes had been waiting to be sent, and none are left.
+    /// There was a backlog of more than ``SocketStream/highWater`` bytes, and all of it has been sent.
     func drained(_ stream: SocketStream)
-    /// The last call. With an error, the stream could not be opened or broke, and is closed.
+    /// The stream has ended. The last call.
     ///
-    /// With `nil`, the peer sends no more. It may still be sent to: the stream stays until ``SocketStream/close()``, or
-    /// until what ``SocketStream/finishWriting()`` waits for has gone.
+    /// With an error, the stream could not be opened or was lost, and is closed. With `nil`, the peer sends no more. Bytes can still be
+    /// sent to it: the stream stays open until ``SocketStream/close()``, or until ``SocketStream/finishWriting()`` has sent everything.
     func ended(_ stream: SocketStream, _ error: TransportError?)
 }
 
-/// A byte stream over TCP, plain or with TLS, on a loop.
+/// Creates the TLS session of a descriptor that has just been connected or accepted.
+package typealias StreamSecurityFactory = @Sendable (_ descriptor: Int32) throws(TransportError) -> any StreamSecurity
+
+/// The owner of accepted streams. Called on the stream's loop.
+protocol StreamOwner: AnyObject, Sendable {
+    func closed(_ stream: SocketStream)
+}
+
+/// A byte stream over TCP on an event loop, with or without TLS.
 ///
-/// Its calls may come from any thread. `enqueue`, `pauseReading`, `resumeReading`, `finishWriting` and `close` only take
-/// note and never call back from within, so they may be made under a lock. It holds its events until it has ended.
-package final class SocketStream: Sendable, PollHandler {
+/// Its methods can be called on any thread. `enqueue`, `pauseReading`, `resumeReading`, `finishWriting` and `close` never call back, so
+/// they can be called with a lock held. The stream retains its events until it has ended.
+package final class SocketStream: Sendable, PollHandler, LoopServiced {
     /// See ``StreamEvents/drained(_:)``.
     package static var highWater: Int { StreamState.highWater }
-    /// So much is read for one stream before the others have their turn.
+    /// The number of bytes to read before it is the turn of other streams.
     static let readBudget = 256 << 10
-    /// What is read at the most of what a peer had said before it cut the connection.
-    private static let restBudget = 8 << 20
+    /// The maximum number of bytes to read of what a peer sent before it reset the connection.
+    private static let finalReadBudget = 8 << 20
+
+    /// The state of the loop's thread.
+    private struct LoopState {
+        var events: (any StreamEvents)?
+        var owner: (any StreamOwner)?
+        var connecting: ConnectAttempt?
+        var token: UInt64?
+        var polled: Readiness = []
+        var descriptor: Int32 = -1
+        var security: SecurityGate?
+    }
 
     package let loop: EventLoop
     private let state = Lock(StreamState())
+    // See LoopBound.
+    nonisolated(unsafe) private var onLoop: LoopBound<LoopState>
 
-    // `nonisolated(unsafe)`: these belong to the loop's thread. Before the stream is known to the loop, they belong to
-    // the one who makes it, and the loop's lock hands them over.
-    nonisolated(unsafe) private var events: (any StreamEvents)?
-    nonisolated(unsafe) private var owner: (any StreamOwner)?
-    nonisolated(unsafe) private var connecting: ConnectAttempt?
-    nonisolated(unsafe) private var token: UInt64?
-    nonisolated(unsafe) private var polled: Readiness = []
-    nonisolated(unsafe) private var descriptor: Int32 = -1
-    nonisolated(unsafe) private var security: SecurityGate?
-
-    /// A stream that leads nowhere yet; ``connect(to:port:_:)`` follows.
-    package init(loop: EventLoop = .shared, events: any StreamEvents) {
+    /// Creates a stream to connect with ``connect(to:port:_:events:)``.
+    ///
+    /// - Parameters:
+    ///   - loop: The loop that calls the events.
+    ///   - events: The receiver of events, unless it is passed to ``connect(to:port:_:events:)``.
+    package init(loop: EventLoop = .shared, events: (any StreamEvents)? = nil) {
         self.loop = loop
-        self.events = events
+        self.onLoop = LoopBound(LoopState(events: events))
     }
 
-    /// An accepted one, made on its loop's thread.
+    /// Creates an accepted stream. Called on its loop's thread.
     init(loop: EventLoop, owner: any StreamOwner) {
         self.loop = loop
-        self.owner = owner
+        self.onLoop = LoopBound(LoopState(owner: owner))
     }
 
-    // MARK: Calls from any thread
+    // MARK: Calls on any thread
 
-    /// Connects, to be called once. `opened` or `ended` follows, unless ``close()`` is called before.
+    /// Connects. Only the first call has an effect.
     ///
-    /// When the loop was shut down there is no thread left for events: `ended` is called from within.
-    package func connect(to host: String, port: Int, _ options: ConnectOptions = ConnectOptions()) {
-        let begins = self.state.withLock { state -> Bool in
-            guard state.stage == .idle else { return false }
-            state.stage = .connecting
-            return true
-        }
-        guard begins else { return }
+    /// `opened` or `ended` follows, unless ``close()`` is called before. If the loop has been shut down there is no thread for events, so
+    /// `ended` is called before this method returns.
+    ///
+    /// - Parameters:
+    ///   - host: A host name or a numeric IP address.
+    ///   - port: The port.
+    ///   - options: The timeout, the resolver and TLS.
+    ///   - events: The receiver of events, if none was passed to the initializer.
+    package func connect(
+        to host: String, port: Int, _ options: ConnectOptions = ConnectOptions(), events: (any StreamEvents)? = nil
+    ) {
+        guard self.state.withLock({ $0.connect() }) else { return }
         let isRunning = self.loop.execute {
+            self.onLoop.bind()
             guard self.state.withLock({ $0.stage == .connecting }) else { return self.tearDown() }
+            if let events { self.onLoop.value.events = events }
             let attempt = ConnectAttempt(self, host, port, options)
-            self.connecting = attempt
-            self.token = self.loop.register(self)
+            self.onLoop.value.connecting = attempt
+            self.onLoop.value.token = self.loop.register(self)
             attempt.start()
         }
         guard !isRunning, self.state.withLock({ $0.fail() }) else { return }
-        let events = self.events
-        self.events = nil
-        events?.ended(self, TransportError(.closed, "The event loop was shut down: connect with another one."))
+        let receiver = events ?? self.onLoop.value.events
+        self.onLoop.value.events = nil
+        receiver?.ended(self, TransportError(.closed, "The event loop was shut down. Connect with another one."))
     }
 
-    /// Adds bytes to what the next ``flush()`` sends. They are kept while the stream is not open yet.
+    /// Appends bytes that the next ``flush()`` sends. Before the stream is open they are kept.
     ///
-    /// `fill` appends to the buffer, is called under the stream's lock, and calls nothing else. It is not called when
-    /// the stream is closed or about to finish.
+    /// - Parameter fill: Appends to the buffer. It is called with the stream's lock held, and must not call anything of the stream. It is
+    ///   not called if the stream is closed or ``finishWriting()`` was called.
     package func enqueue(_ fill: (inout [UInt8]) -> Void) {
         self.state.withLock { $0.append(fill) }
     }
 
-    /// Sends what was enqueued, without waiting.
+    /// Sends the enqueued bytes without blocking.
     ///
-    /// If there was no write in this turn of the loop, it is made here. Else the bytes gather and go out together: soon, or, from
-    /// a sender of bursts, when the turn ends.
+    /// The first flush in a turn of the loop writes on the calling thread. The bytes of the following ones are gathered and written
+    /// together: soon, or, for a sender of bursts, when the turn ends.
     package func flush() {
-        self.continueWriting(self.state.withLock { $0.flush(turnLimit: self.loop.turnLimit, now: self.loop.now) })
+        self.perform(self.state.withLock { $0.flush(turnLimit: self.loop.turnLimit, now: self.loop.now) })
     }
 
-    /// Stops to read soon: at most what is being read still comes, nothing more when called in `received`.
+    /// Pauses reading. A read in progress may still deliver bytes. After a call in `received` nothing more is delivered.
     package func pauseReading() {
-        self.state.withLock { $0.isInputPaused = true }
+        self.state.withLock { $0.pauseInput() }
     }
 
-    /// Reads on.
+    /// Resumes reading.
     package func resumeReading() {
-        self.continueWriting(self.state.withLock { $0.resumeInput() })
+        self.perform(self.state.withLock { $0.resumeInput() })
     }
 
-    /// Sends what was enqueued and then the end of the stream. What is enqueued after it is dropped.
+    /// Sends the enqueued bytes and then the end of the stream. Bytes that are enqueued later are dropped.
     ///
-    /// `ended` comes when the peer has sent its own end; a peer that never does has to be given a time limit.
+    /// `ended` is called when the peer has sent its own end. The owner needs a time limit for peers that never do.
     package func finishWriting() {
-        self.continueWriting(self.state.withLock { $0.finish() })
+        self.perform(self.state.withLock { $0.finish() })
     }
 
-    /// Drops the connection at once, and what was not sent. No event follows, apart from one that is being delivered.
+    /// Closes the connection and drops unsent bytes. No event follows, except for one that is being delivered.
     package func close() {
-        self.continueWriting(self.state.withLock { $0.close() })
+        self.perform(self.state.withLock { $0.close() })
     }
 
-    /// What waits to be sent, in bytes.
+    /// The number of bytes that wait to be sent.
     package var bufferedBytes: Int { self.state.withLock { $0.bufferedBytes } }
 
-    /// How often it wrote to the socket: for tests and measurements.
+    /// The number of writes to the socket, for tests and measurements.
     package var writes: Int { self.state.withLock { Int($0.writes) } }
 
-    /// Where the peer is, while connected.
-    package var peerAddress: SocketAddress? {
-        self.state.withLock { $0.stage == .open ? SocketAddress(peerOf: $0.descriptor) : nil }
-    }
-
-    private func continueWriting(_ first: StreamState.SendStep) {
-        var step = first
-        while case .write(let write) = step {
-            step = .none
-            let outcome = Self.perform(write)
-            step = self.state.withLock { $0.wrote(outcome) }
+    private func perform(_ first: StreamState.CallerAction) {
+        var action = first
+        while case .write(let write) = action {
+            // Releases the buffer, which the state can modify in place then.
+            action = .none
+            let result = Self.perform(write)
+            action = self.state.withLock { $0.wrote(result) }
         }
         let isRunning =
-            switch step {
+            switch action {
             case .write, .none: true
-            case .requestService: self.loop.service(to: self)
-            case .requestServiceAt(let instant): self.loop.service(to: self, at: instant)
+            case .requestService: self.loop.requestService(of: self)
+            case .requestServiceAt(let instant): self.loop.requestService(of: self, at: instant)
             }
-        // The thread is gone, and with it everybody else who could close the descriptor.
+        // The loop's thread has ended, so nothing else closes the descriptor.
         if !isRunning { self.closeDescriptor() }
     }
 
     private static func perform(_ write: consuming StreamState.Write) -> IOResult {
         let (start, descriptor, security) = (write.start, write.descriptor, write.security)
         return write.bytes.withUnsafeBytes { bytes in
-            let rest = UnsafeRawBufferPointer(rebasing: bytes[start...])
-            return security?.write(rest) ?? SystemSocket.send(descriptor, rest)
+            let remaining = UnsafeRawBufferPointer(rebasing: bytes[start...])
+            return security?.write(remaining) ?? SystemSocket.send(descriptor, remaining)
         }
     }
 
-    // MARK: On the loop's thread
+    // MARK: Calls on the loop's thread
 
-    /// An accepted descriptor. Takes it over, whatever happens.
+    /// Starts an accepted stream. Takes ownership of the descriptor.
     func start(_ descriptor: Int32, _ security: StreamSecurityFactory?, events: any StreamEvents) {
-        self.events = events
-        self.token = self.loop.register(self)
+        self.onLoop.bind()
+        self.onLoop.value.events = events
+        self.onLoop.value.token = self.loop.register(self)
         self.connected(descriptor, security)
     }
 
-    /// The connection is there. Takes the descriptor over, whatever happens.
+    /// The descriptor has been connected. Takes ownership of it.
     func connected(_ descriptor: Int32, _ security: StreamSecurityFactory?) {
         let gate: SecurityGate?
         do throws(TransportError) {
@@ -174,7 +192,8 @@ package final class SocketStream: Sendable, PollHandler {
             SystemSocket.close(descriptor)
             return self.service()
         }
-        (self.descriptor, self.security) = (descriptor, gate)
+        self.onLoop.value.descriptor = descriptor
+        self.onLoop.value.security = gate
         if gate == nil { self.opened() } else { self.handshake() }
         self.service()
     }
@@ -183,108 +202,98 @@ package final class SocketStream: Sendable, PollHandler {
     func connectFailed(_ error: TransportError) { self.fail(error) }
 
     private func opened() {
-        self.connecting?.end()
-        self.connecting = nil
-        self.events?.opened(self)
+        self.onLoop.value.connecting?.end()
+        self.onLoop.value.connecting = nil
+        self.onLoop.value.events?.opened(self)
     }
 
     func ready(_ readiness: Readiness) {
-        if readiness == .read, self.security == nil {
+        if readiness == .read, self.onLoop.value.security == nil {
             self.read()
         } else {
-            let (stage, reads) = self.state.withLock { state -> (StreamState.Stage, Bool) in
-                state.unblock(readiness)
-                return (state.stage, state.canRead && readiness.contains(state.inputWantsWrite ? .write : .read))
+            let (isHandshaking, reads) = self.state.withLock { state -> (Bool, Bool) in
+                let reads = state.ready(readiness)
+                if case .handshaking = state.stage { return (true, false) }
+                return (false, reads)
             }
-            if stage == .handshaking { self.handshake() }
+            if isHandshaking { self.handshake() }
             if reads { self.read() }
         }
         self.service()
     }
 
-    /// Does what is due, and then waits for what is wanted.
-    func service() {
+    /// Does the pending work, and then polls for what the stream waits for.
+    package func service() {
         while true {
-            switch self.state.withLock({ $0.nextStep() }) {
+            switch self.state.withLock({ $0.nextAction() }) {
             case .write(let write):
-                let outcome = Self.perform(write)
-                var step = self.state.withLock { $0.wrote(outcome) }
-                while case .write(let next) = step {
-                    step = .none
-                    let outcome = Self.perform(next)
-                    step = self.state.withLock { $0.wrote(outcome) }
+                let result = Self.perform(write)
+                var action = self.state.withLock { $0.wrote(result) }
+                while case .write(let next) = action {
+                    action = .none
+                    let result = Self.perform(next)
+                    action = self.state.withLock { $0.wrote(result) }
                 }
             case .read:
                 self.read()
-            case .drained:
-                self.events?.drained(self)
-            case .finish(let descriptor, let security):
+            case .notifyDrained:
+                self.onLoop.value.events?.drained(self)
+            case .shutDownWriting(let descriptor, let security):
                 _ = security?.shutdown()
-                SystemSocket.finish(descriptor)
-            case .readRestAndFail(let error):
-                self.read(untilDry: true)
+                SystemSocket.shutDownWriting(descriptor)
+            case .readRemainingAndFail(let error):
+                self.read(untilEmpty: true)
                 if self.state.withLock({ $0.canRead }) { self.fail(error) }
             case .fail(let error):
                 self.fail(error)
             case .tearDown:
                 return self.tearDown()
-            case .rest(let interest):
-                return self.wait(for: interest)
+            case .poll(let interest):
+                return self.poll(for: interest)
             }
         }
     }
 
-    private func wait(for interest: Readiness) {
-        guard interest != self.polled, let token = self.token else { return }
-        guard self.loop.poll(self.descriptor, token, from: self.polled, to: interest) else {
-            return self.fail(.system(SystemError.last.number, "watch a socket"))
+    private func poll(for interest: Readiness) {
+        let polled = self.onLoop.value.polled
+        guard interest != polled, let token = self.onLoop.value.token else { return }
+        guard self.loop.poll(self.onLoop.value.descriptor, token, from: polled, to: interest) else {
+            return self.fail(.system(SystemError.last.number, "poll a socket"))
         }
-        self.polled = interest
+        self.onLoop.value.polled = interest
     }
 
     private func handshake() {
-        guard let security = self.security else { return }
+        guard let security = self.onLoop.value.security else { return }
         switch security.handshake() {
         case .done:
-            let isOpen = self.state.withLock { state -> Bool in
-                guard state.stage == .handshaking else { return false }
-                state.stage = .open
-                state.needsCloseNotify = true
-                // The last record of the handshake may have brought data with it.
-                state.mustReadAgain = true
-                return true
-            }
-            if isOpen { self.opened() }
-        case .wantRead: self.state.withLock { $0.handshakeWants = .read }
-        case .wantWrite: self.state.withLock { $0.handshakeWants = .write }
+            if self.state.withLock({ $0.handshakeCompleted() }) { self.opened() }
+        case .wantRead: self.state.withLock { $0.handshakeBlocked(until: .read) }
+        case .wantWrite: self.state.withLock { $0.handshakeBlocked(until: .write) }
         case .closed: self.fail(TransportError(.tlsFailed, "The peer closed the connection during the TLS handshake."))
         case .failed(let error): self.fail(error)
         }
     }
 
-    private func read(untilDry: Bool = false) {
-        let (descriptor, security) = (self.descriptor, self.security)
-        if security != nil { self.state.withLock { $0.inputWantsWrite = false } }
-        var budget = untilDry ? Self.restBudget : Self.readBudget
+    private func read(untilEmpty: Bool = false) {
+        let (descriptor, security) = (self.onLoop.value.descriptor, self.onLoop.value.security)
+        if security != nil { self.state.withLock { $0.readBegins() } }
+        var budget = untilEmpty ? Self.finalReadBudget : Self.readBudget
         let buffer = self.loop.readBuffer
         while true {
             switch security?.read(into: buffer) ?? SystemSocket.receive(descriptor, into: buffer) {
             case .done(let count):
                 guard self.state.withLock({ $0.received() }) else { return }
-                self.events?.received(self, UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(buffer)[..<count]))
-                // A socket that had less than asked for is empty; TLS hands over a record at a time.
-                if security == nil, count < buffer.count, !untilDry { return }
+                self.onLoop.value.events?.received(self, UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(buffer)[..<count]))
+                // A socket that returns less than the buffer holds is empty. TLS returns one record at a time.
+                if security == nil, count < buffer.count, !untilEmpty { return }
                 budget -= count
-                let goesOn = self.state.withLock { state -> Bool in
-                    // No event will tell of what TLS has read from the socket already.
-                    if budget <= 0, state.security != nil { state.mustReadAgain = true }
-                    return state.canRead && budget > 0
-                }
-                if !goesOn { return }
+                let isBudgetSpent = budget <= 0
+                guard self.state.withLock({ $0.readsOn(isBudgetSpent: isBudgetSpent) }) else { return }
             case .wantRead:
                 return
             case .wantWrite:
-                return self.state.withLock { $0.inputWantsWrite = true }
+                return self.state.withLock { $0.readBlockedUntilWritable() }
             case .closed:
                 return self.inputEnded(nil)
             case .failed(let error):
@@ -293,26 +302,22 @@ package final class SocketStream: Sendable, PollHandler {
         }
     }
 
-    /// A write that fails takes the socket's error with it, and a read finds no more than an end: then the write's error counts.
-    /// While one is being made it is not known, and its end brings the loop here again.
     private func inputEnded(_ error: TransportError?) {
         if let error, error.code != .closed { return self.fail(error) }
-        let (isWriting, outputError) = self.state.withLock { state in
-            state.readAfterWrite = state.isWriting
-            return (state.isWriting, state.outputError)
+        switch self.state.withLock({ $0.inputEnded(error) }) {
+        case .deferred, .none: break
+        case .failed(let error): self.fail(error)
+        case .ended:
+            let events = self.onLoop.value.events
+            self.onLoop.value.events = nil
+            events?.ended(self, nil)
         }
-        if isWriting { return }
-        if let error = outputError ?? error { return self.fail(error) }
-        guard self.state.withLock({ $0.inputEnded() }) else { return }
-        let events = self.events
-        self.events = nil
-        events?.ended(self, nil)
     }
 
-    /// Ends the stream for a reason of the loop's side.
+    /// Ends the stream with an error.
     func fail(_ error: TransportError) {
         guard self.state.withLock({ $0.fail() }) else { return }
-        let events = self.events
+        let events = self.onLoop.value.events
         self.tearDown()
         events?.ended(self, error)
     }
@@ -323,40 +328,27 @@ package final class SocketStream: Sendable, PollHandler {
     }
 
     private func tearDown() {
-        self.connecting?.end()
-        self.connecting = nil
-        self.events = nil
-        if let token = self.token {
-            self.token = nil
-            if !self.polled.isEmpty { _ = self.loop.poll(self.descriptor, token, from: self.polled, to: []) }
-            self.polled = []
+        self.onLoop.value.connecting?.end()
+        self.onLoop.value.connecting = nil
+        self.onLoop.value.events = nil
+        if let token = self.onLoop.value.token {
+            self.onLoop.value.token = nil
+            let polled = self.onLoop.value.polled
+            if !polled.isEmpty { _ = self.loop.poll(self.onLoop.value.descriptor, token, from: polled, to: []) }
+            self.onLoop.value.polled = []
             self.loop.deregister(token)
         }
-        self.security = nil
+        self.onLoop.value.security = nil
         self.closeDescriptor()
-        let owner = self.owner
-        self.owner = nil
+        let owner = self.onLoop.value.owner
+        self.onLoop.value.owner = nil
         owner?.closed(self)
     }
 
-    /// Once nobody writes: the number may belong to somebody else the moment it is closed. A write that is going on
-    /// has the loop called again.
+    /// If another thread is writing, it requests service when it has finished, and the descriptor is closed then.
     private func closeDescriptor() {
-        let taken = self.state.withLock { state -> (Int32, SecurityGate?)? in
-            guard state.descriptor >= 0, !state.isWriting else { return nil }
-            defer {
-                state.descriptor = -1
-                state.security = nil
-            }
-            return (state.descriptor, state.needsCloseNotify ? state.security : nil)
-        }
-        guard let (descriptor, security) = taken else { return }
+        guard let (descriptor, security) = self.state.withLock({ $0.takeDescriptor() }) else { return }
         _ = security?.shutdown()
         SystemSocket.close(descriptor)
     }
-}
-
-/// Who counts the streams it accepted. Called on the stream's loop.
-protocol StreamOwner: AnyObject, Sendable {
-    func closed(_ stream: SocketStream)
 }

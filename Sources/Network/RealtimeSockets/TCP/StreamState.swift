@@ -1,15 +1,76 @@
-internal import RealtimeSystem
 internal import RealtimeCore
+internal import RealtimeSystem
 
-/// What a stream's lock guards: where it stands, what is still to be sent, and whose turn it is.
+/// The state of a stream, protected by the stream's lock: its stage, what it reads, and what remains to be sent.
 ///
-/// Decisions only. The system calls and the events are the stream's, outside the lock.
+/// It only makes decisions. ``SocketStream`` makes the system calls and delivers the events, without the lock.
 struct StreamState: Sendable {
-    enum Stage: UInt8, Sendable {
-        case idle, connecting, handshaking, open, closed
+    enum Stage: Equatable, Sendable {
+        case idle, connecting
+        /// The TLS handshake continues when the descriptor is ready.
+        case handshaking(waitsFor: Readiness)
+        case open, closed
     }
 
-    /// A write to carry out. Until its outcome is told, no other one begins and the descriptor stays open.
+    /// The state of reading.
+    ///
+    /// ```
+    ///             ┌── TLS may hold data ──▶ unread ──── the loop reads ───┐
+    ///   waiting ──┤                                                      ├──▶ waiting
+    ///             └── end during a write ─▶ endPending ─ write completes ─┘
+    ///
+    ///   waiting, unread, endPending ── pause() ──▶ paused ── resume() ──▶ waiting (with TLS: unread)
+    ///   waiting, unread, endPending, paused ── the peer shut down its side ──▶ ended
+    /// ```
+    enum Input: Equatable, Sendable {
+        /// The loop reads when the descriptor is ready. TLS may have to write in order to read.
+        case waiting(for: Readiness)
+        /// There may be data that no event of the poller announces. The loop reads without waiting.
+        case unread
+        /// An end was read during a write. If the write fails, its error is the reason of the end, so the loop reads again after it.
+        case endPending
+        /// The owner has paused reading. Disarmed: the loop has stopped polling for input, and must be notified when reading resumes.
+        case paused(isDisarmed: Bool)
+        /// The peer sends no more.
+        case ended
+    }
+
+    /// The state of writing.
+    ///
+    /// ```
+    ///   open(ready | writing | blocked) ── finish() ──▶ finishing(ready | writing | blocked) ── all sent ──▶ finished
+    ///     └───────────── a write fails ─────────────────────┴──────────────────────────────▶ failed
+    /// ```
+    enum Output: Sendable {
+        case open(Progress)
+        /// The end of the stream follows the buffered bytes. No more bytes are accepted.
+        case finishing(Progress)
+        /// The end of the stream has been sent.
+        case finished
+        indirect case failed(TransportError)
+    }
+
+    /// ```
+    ///   ready ── a write begins ──▶ writing ── it moved all bytes ──▶ ready
+    ///                                  └── the socket is full ──▶ blocked ── the descriptor is ready ──▶ ready
+    /// ```
+    enum Progress: Equatable, Sendable {
+        case ready
+        /// A thread is writing. Until it reports the result no other write begins, and the descriptor stays open.
+        case writing
+        /// The socket accepts no more bytes for now. TLS may have to read in order to write.
+        case blocked(until: Readiness)
+    }
+
+    private enum Backlog: Sendable {
+        case normal
+        /// There were more than ``highWater`` bytes.
+        case high
+        /// All of them have been sent, and the owner has not been notified yet.
+        case drained
+    }
+
+    /// A write to perform. Its result is passed to ``wrote(_:)``.
     struct Write: Sendable {
         var bytes: [UInt8]
         var start: Int
@@ -17,131 +78,134 @@ struct StreamState: Sendable {
         var security: SecurityGate?
     }
 
-    /// What the caller of ``SocketStream/flush()`` does next.
-    enum SendStep: Sendable {
+    /// What the caller of a method of ``SocketStream`` does next.
+    enum CallerAction: Sendable {
         case write(Write)
         case requestService
-        /// The loop has to look after the stream then, and need not before.
+        /// Request service at this instant. The stream needs none before.
         case requestServiceAt(Instant)
         case none
     }
 
     /// What the loop does next.
-    enum LoopStep: Sendable {
+    enum LoopAction: Sendable {
         case write(Write)
         case read
-        case drained
-        case finish(Int32, SecurityGate?)
-        case readRestAndFail(TransportError)
+        case notifyDrained
+        case shutDownWriting(Int32, SecurityGate?)
+        case readRemainingAndFail(TransportError)
         case fail(TransportError)
         case tearDown
-        case rest(Readiness)
+        case poll(Readiness)
     }
 
-    /// Over this many bytes of backlog, the stream says when it has none left.
+    /// A stream with a backlog of more bytes than this notifies its owner when all of them have been sent.
     static let highWater = 256 << 10
-    /// An empty buffer as small as this is kept for the next message.
-    static let keptCapacity = 128
-    /// So many sends in one turn are a burst.
-    static let burst: UInt32 = 8
+    /// The capacity up to which an empty buffer is kept for the next message.
+    private static let keptCapacity = 128
+    /// The number of sends in one turn that make a burst.
+    private static let burst: UInt32 = 8
 
-    var descriptor: Int32 = -1
-    var stage = Stage.idle
-    /// TLS reads and writes each may wait for the other direction.
-    var inputWantsWrite = false
-    var outputWantsRead = false
-    var handshakeWants = Readiness.read
-
-    var isInputPaused = false
-    var isInputEnded = false
-    /// The loop has stopped to wait for input, and has to be told that it is wanted again.
-    var isReadDisarmed = false
-    /// There is more to read that no event will tell of.
-    var mustReadAgain = false
-
-    var isWriting = false
-    /// What was read counts once the write that was going on has ended.
-    var readAfterWrite = false
-    /// The socket takes no more for now.
-    var isBlocked = false
-    /// There was a write in this turn of the loop: what comes now waits for its end.
-    var isGathering = false
-    /// Many sends gathered in the turn before. Such a sender is left to it until the turn ends: an earlier look would cost the loop
-    /// some writes and a sleep more. For whoever sends two or three the loop is called at once.
+    private(set) var descriptor: Int32 = -1
+    private(set) var stage = Stage.idle
+    private(set) var input = Input.waiting(for: .read)
+    private(set) var output = Output.open(.ready)
+    private var backlog = Backlog.normal
+    /// What was appended is written as soon as possible.
+    private var isFlushPending = false
+    /// Many sends were gathered in the previous turn. A sender of bursts gathers until the turn ends: servicing the stream earlier would
+    /// cost several writes and a wake-up more. For a sender of two or three messages the stream requests service immediately.
     private var isBursty = false
-    /// How many sends gathered in this turn.
+    private var isServiceRequested = false
+    /// The stream ends regularly, so TLS sends a `close_notify` before the descriptor is closed.
+    private var needsCloseNotify = false
+    /// The number of sends gathered in this turn.
     private var gathered: UInt32 = 0
-    var isFlushWanted = false
-    var isFinishWanted = false
-    var isFinished = false
-    var isOverHighWater = false
-    var isDrainedDue = false
-    var isServiceRequested = false
-    /// TLS tells its peer that this is the end and no cut, once, and not when it is broken.
-    var needsCloseNotify = false
-
-    var writes: UInt32 = 0
-    var security: SecurityGate?
-    @Boxed var outputError: TransportError?
-    var turnEnd = Instant(nanoseconds: 0)
-    /// What was appended since `sending` began to go out.
+    private(set) var writes: UInt32 = 0
+    private(set) var security: SecurityGate?
+    /// When sends are written directly again. A send before that is gathered. `nil`: there was no write in this turn of the loop.
+    private var turnEnd: Instant?
+    /// The bytes that were appended since the write of `sending` began.
     private var appended: [UInt8] = []
     private var sending: [UInt8] = []
     private var sent = 0
 
     var bufferedBytes: Int { self.sending.count - self.sent + self.appended.count }
 
-    private var takesOutput: Bool { self.stage != .closed && !self.isFinishWanted && self.outputError == nil }
+    var isWriting: Bool { self.progress == .writing }
 
-    mutating func append(_ fill: (inout [UInt8]) -> Void) {
-        guard self.takesOutput else { return }
-        fill(&self.appended)
-        if self.bufferedBytes > Self.highWater { self.isOverHighWater = true }
+    /// The progress of output that has not ended.
+    private var progress: Progress? {
+        get {
+            switch self.output {
+            case .open(let progress), .finishing(let progress): progress
+            case .finished, .failed: nil
+            }
+        }
+        set {
+            guard let newValue else { return }
+            switch self.output {
+            case .open: self.output = .open(newValue)
+            case .finishing: self.output = .finishing(newValue)
+            case .finished, .failed: break
+            }
+        }
+    }
+
+    private var acceptsOutput: Bool {
+        guard self.stage != .closed, case .open = self.output else { return false }
+        return true
     }
 
     // MARK: Sending
 
-    /// - Parameter now: asked for only when it matters.
-    mutating func flush(turnLimit: Int64, now: @autoclosure () -> Instant) -> SendStep {
-        guard self.stage == .open, self.outputError == nil, self.bufferedBytes > 0 else { return .none }
-        if self.isWriting || self.isBlocked || self.isFlushWanted {
-            self.isFlushWanted = true
+    mutating func append(_ fill: (inout [UInt8]) -> Void) {
+        guard self.acceptsOutput else { return }
+        fill(&self.appended)
+        if self.bufferedBytes > Self.highWater { self.backlog = .high }
+    }
+
+    /// - Parameter now: Evaluated only if it is needed.
+    mutating func flush(turnLimit: Int64, now: @autoclosure () -> Instant) -> CallerAction {
+        guard self.stage == .open, self.bufferedBytes > 0, let progress = self.progress else { return .none }
+        if progress != .ready || self.isFlushPending {
+            self.isFlushPending = true
             self.gathered &+= 1
             return .none
         }
         let now = now()
-        if self.isGathering, now < self.turnEnd {
-            self.isFlushWanted = true
+        if let turnEnd = self.turnEnd, now < turnEnd {
+            self.isFlushPending = true
             self.gathered = 1
-            return self.isBursty ? .requestServiceAt(self.turnEnd) : self.requestService()
+            return self.isBursty ? .requestServiceAt(turnEnd) : self.requestService()
         }
         self.isBursty = self.gathered >= Self.burst
         self.gathered = 0
-        self.isGathering = true
         self.turnEnd = now + turnLimit
         return self.beginWrite().map { .write($0) } ?? .none
     }
 
-    mutating func wrote(_ outcome: IOResult) -> SendStep {
-        self.isWriting = false
+    /// A write has returned.
+    mutating func wrote(_ result: IOResult) -> CallerAction {
+        self.progress = .ready
         guard self.stage != .closed else {
+            if case .failed = result { self.needsCloseNotify = false }
             self.dropOutput()
             return self.requestService()
         }
-        switch outcome {
+        switch result {
         case .done(let count):
             self.sent += count
-            // A plain socket that takes less than all is full, so the call that would only say so is saved.
+            // A plain socket that accepts only a part is full. That saves the call that would say so.
             if self.sent < self.sending.count, self.security == nil {
-                self.isBlocked = true
+                self.progress = .blocked(until: .write)
                 return self.requestService()
             }
         case .wantWrite:
-            self.isBlocked = true
+            self.progress = .blocked(until: .write)
             return self.requestService()
         case .wantRead:
-            self.isBlocked = true
-            self.outputWantsRead = true
+            self.progress = .blocked(until: .read)
             return self.requestService()
         case .closed:
             self.failOutput(.lost(EPIPE))
@@ -151,31 +215,28 @@ struct StreamState: Sendable {
             return self.requestService()
         }
         if self.sent == self.sending.count { self.recycle() }
-        if self.sent < self.sending.count || self.isFlushWanted, let write = self.beginWrite() { return .write(write) }
+        if self.sent < self.sending.count || self.isFlushPending, let write = self.beginWrite() { return .write(write) }
         if self.bufferedBytes == 0 {
-            if self.isOverHighWater {
-                self.isOverHighWater = false
-                self.isDrainedDue = true
-            }
-            if self.isDrainedDue || self.isFinishWanted { return self.requestService() }
+            if self.backlog == .high { self.backlog = .drained }
+            if self.backlog == .drained { return self.requestService() }
+            if case .finishing = self.output { return self.requestService() }
         }
-        return self.readAfterWrite ? self.requestService() : .none
+        return self.input == .endPending ? self.requestService() : .none
     }
 
     private mutating func beginWrite() -> Write? {
-        guard !self.isWriting, !self.isBlocked else { return nil }
-        // The rest of an earlier write leaves the wish standing: what was appended meanwhile goes out after it.
+        guard self.progress == .ready else { return nil }
         if self.sent == self.sending.count {
-            self.isFlushWanted = false
+            self.isFlushPending = false
             guard !self.appended.isEmpty else { return nil }
             self.sent = 0
             swap(&self.sending, &self.appended)
             if !self.appended.isEmpty { self.appended = [] }
         } else if self.appended.isEmpty {
-            // What was appended meanwhile has its own write to come, or nobody would send it.
-            self.isFlushWanted = false
+            // This continues an earlier write. If bytes were appended meanwhile, the flush stays pending for the write after it.
+            self.isFlushPending = false
         }
-        self.isWriting = true
+        self.progress = .writing
         self.writes &+= 1
         return Write(bytes: self.sending, start: self.sent, descriptor: self.descriptor, security: self.security)
     }
@@ -191,7 +252,7 @@ struct StreamState: Sendable {
     }
 
     private mutating func failOutput(_ error: TransportError) {
-        self.outputError = error
+        self.output = .failed(error)
         self.needsCloseNotify = false
         self.dropOutput()
     }
@@ -200,72 +261,165 @@ struct StreamState: Sendable {
         self.appended = []
         self.sending = []
         self.sent = 0
-        self.isFlushWanted = false
+        self.isFlushPending = false
     }
 
-    mutating func requestService() -> SendStep {
+    private mutating func requestService() -> CallerAction {
         guard !self.isServiceRequested else { return .none }
         self.isServiceRequested = true
         return .requestService
     }
 
-    // MARK: Wishes
+    // MARK: Calls of the owner
 
-    mutating func resumeInput() -> SendStep {
-        self.isInputPaused = false
-        return self.isReadDisarmed && self.stage == .open ? self.requestService() : .none
+    /// Begins to connect.
+    ///
+    /// - Returns: `false` if the stream has been used already.
+    mutating func connect() -> Bool {
+        guard self.stage == .idle else { return false }
+        self.stage = .connecting
+        return true
     }
 
-    mutating func finish() -> SendStep {
-        guard self.takesOutput else { return .none }
-        self.isFinishWanted = true
-        self.isFlushWanted = true
+    mutating func pauseInput() {
+        switch self.input {
+        case .waiting, .unread, .endPending: self.input = .paused(isDisarmed: false)
+        case .paused, .ended: break
+        }
+    }
+
+    mutating func resumeInput() -> CallerAction {
+        guard case .paused(let isDisarmed) = self.input else { return .none }
+        // With TLS, the pause may have left data that TLS has taken from the socket already.
+        self.input = self.security == nil ? .waiting(for: .read) : .unread
+        return isDisarmed && self.stage == .open ? self.requestService() : .none
+    }
+
+    mutating func finish() -> CallerAction {
+        guard self.acceptsOutput, let progress = self.progress else { return .none }
+        self.output = .finishing(progress)
+        self.isFlushPending = true
         return self.requestService()
     }
 
-    mutating func close() -> SendStep {
+    mutating func close() -> CallerAction {
         guard self.stage != .closed else { return .none }
         self.stage = .closed
         if !self.isWriting { self.dropOutput() }
         return self.requestService()
     }
 
-    // MARK: The loop's side
+    // MARK: Calls of the loop
 
-    /// The descriptor is there. False when the stream was closed meanwhile.
+    /// The descriptor has been connected.
+    ///
+    /// - Returns: `false` if the stream was closed meanwhile.
     mutating func connected(_ descriptor: Int32, _ security: SecurityGate?) -> Bool {
         guard self.stage != .closed else { return false }
         self.descriptor = descriptor
         self.security = security
-        self.stage = security == nil ? .open : .handshaking
-        self.isFlushWanted = true
+        self.stage = security == nil ? .open : .handshaking(waitsFor: .read)
+        self.isFlushPending = true
         return true
     }
 
-    /// The socket can take bytes again, or TLS got what it waited for.
-    mutating func unblock(_ readiness: Readiness) {
-        guard self.isBlocked, readiness.contains(self.outputWantsRead ? .read : .write) else { return }
-        self.isBlocked = false
-        self.outputWantsRead = false
-        self.isFlushWanted = true
+    /// The TLS handshake continues when the descriptor is ready.
+    mutating func handshakeBlocked(until readiness: Readiness) {
+        if case .handshaking = self.stage { self.stage = .handshaking(waitsFor: readiness) }
     }
 
-    /// A read brought something. False: the stream is closed, nobody is told.
+    /// The TLS handshake is complete.
+    ///
+    /// - Returns: `false` if the stream was closed meanwhile.
+    mutating func handshakeCompleted() -> Bool {
+        guard case .handshaking = self.stage else { return false }
+        self.stage = .open
+        self.needsCloseNotify = true
+        // The last read of the handshake may have brought data.
+        if case .waiting = self.input { self.input = .unread }
+        return true
+    }
+
+    /// The descriptor is ready.
+    ///
+    /// - Returns: Whether to read.
+    mutating func ready(_ readiness: Readiness) -> Bool {
+        if case .blocked(let until) = self.progress, readiness.contains(until) {
+            self.progress = .ready
+            self.isFlushPending = true
+        }
+        guard self.canRead else { return false }
+        if case .waiting(let expected) = self.input { return readiness.contains(expected) }
+        return readiness.contains(.read)
+    }
+
+    /// The loop begins to read from TLS.
+    mutating func readBegins() {
+        if self.canRead { self.input = .waiting(for: .read) }
+    }
+
+    /// A read has returned bytes.
+    ///
+    /// - Returns: Whether to deliver them; `false` if the stream is closed.
     mutating func received() -> Bool {
-        self.isGathering = false
+        // The owner is likely to respond, and a response is not gathered.
+        self.turnEnd = nil
         return self.stage == .open
     }
 
-    var canRead: Bool { self.stage == .open && !self.isInputPaused && !self.isInputEnded }
-
-    /// The peer sends no more. False: nobody is told, because the stream is closed.
-    mutating func inputEnded() -> Bool {
-        guard self.stage == .open else { return false }
-        self.isInputEnded = true
-        return true
+    /// The bytes of a read have been delivered.
+    ///
+    /// - Parameter isBudgetSpent: It is the turn of other streams.
+    /// - Returns: Whether to read on.
+    mutating func readsOn(isBudgetSpent: Bool) -> Bool {
+        guard self.canRead else { return false }
+        // No event of the poller announces what TLS has taken from the socket already.
+        if isBudgetSpent, self.security != nil { self.input = .unread }
+        return !isBudgetSpent
     }
 
-    /// The stream ends with an error. False: it has already ended.
+    /// TLS has to write in order to read.
+    mutating func readBlockedUntilWritable() {
+        if self.canRead { self.input = .waiting(for: .write) }
+    }
+
+    var canRead: Bool {
+        guard self.stage == .open else { return false }
+        switch self.input {
+        case .waiting, .unread, .endPending: return true
+        case .paused, .ended: return false
+        }
+    }
+
+    /// What an end of the input means.
+    enum InputEnd: Sendable {
+        /// The reason is not known until a write has returned. The loop reads again then.
+        case deferred
+        case failed(TransportError)
+        /// Notify the owner.
+        case ended
+        /// The stream is closed.
+        case none
+    }
+
+    /// A read has found the end of the stream, or with TLS an end without `close_notify`.
+    ///
+    /// A failing write takes the error from the socket, so that a read finds only an end. Therefore the write's error takes precedence.
+    mutating func inputEnded(_ error: TransportError?) -> InputEnd {
+        if self.isWriting {
+            if self.canRead { self.input = .endPending }
+            return .deferred
+        }
+        if case .failed(let outputError) = self.output { return .failed(outputError) }
+        if let error { return .failed(error) }
+        guard self.stage == .open else { return .none }
+        self.input = .ended
+        return .ended
+    }
+
+    /// The stream ends with an error.
+    ///
+    /// - Returns: `false` if it has ended already.
     mutating func fail() -> Bool {
         guard self.stage != .closed else { return false }
         self.stage = .closed
@@ -274,48 +428,68 @@ struct StreamState: Sendable {
         return true
     }
 
-    /// Where the loop leaves off, called until it may rest.
-    mutating func nextStep() -> LoopStep {
+    /// Returns what the loop does next. The loop repeats the call until it is to poll or to tear down.
+    mutating func nextAction() -> LoopAction {
         self.isServiceRequested = false
-        self.isGathering = false
+        self.turnEnd = nil
         switch self.stage {
         case .closed: return .tearDown
-        case .idle, .connecting: return .rest([])
-        case .handshaking: return .rest(self.handshakeWants)
+        case .idle, .connecting: return .poll([])
+        case .handshaking(let readiness): return .poll(readiness)
         case .open: break
         }
-        if let error = self.outputError {
-            // What the peer said before it cut us off still counts, unless nobody listens to it any more.
-            return self.canRead ? .readRestAndFail(error) : .fail(error)
+        if case .failed(let error) = self.output {
+            // The bytes that the peer sent before it reset the connection are delivered, unless reading is paused.
+            return self.canRead ? .readRemainingAndFail(error) : .fail(error)
         }
-        if self.isFlushWanted, let write = self.beginWrite() { return .write(write) }
-        if self.isDrainedDue {
-            self.isDrainedDue = false
-            return .drained
+        if self.isFlushPending, let write = self.beginWrite() { return .write(write) }
+        if self.backlog == .drained {
+            self.backlog = .normal
+            return .notifyDrained
         }
-        if self.isFinishWanted, !self.isFinished, !self.isWriting, self.bufferedBytes == 0 {
-            self.isFinished = true
+        switch self.output {
+        case .finishing(let progress) where progress != .writing && self.bufferedBytes == 0:
+            self.output = .finished
             self.needsCloseNotify = false
-            return .finish(self.descriptor, self.security)
-        }
-        if self.isFinished, self.isInputEnded {
+            return .shutDownWriting(self.descriptor, self.security)
+        case .finished where self.input == .ended:
             self.stage = .closed
             return .tearDown
+        default: break
         }
-        if self.mustReadAgain || (self.isReadDisarmed && self.security != nil) || (self.readAfterWrite && !self.isWriting), self.canRead {
-            self.mustReadAgain = false
-            self.readAfterWrite = false
-            self.isReadDisarmed = false
+        switch self.input {
+        case .unread:
+            self.input = .waiting(for: .read)
             return .read
+        case .endPending where !self.isWriting:
+            self.input = .waiting(for: .read)
+            return .read
+        default:
+            return .poll(self.interest())
         }
-        return .rest(self.interest())
     }
 
     private mutating func interest() -> Readiness {
         var interest: Readiness = []
-        self.isReadDisarmed = self.isInputPaused
-        if self.canRead { interest.insert(self.inputWantsWrite ? .write : .read) }
-        if self.isBlocked { interest.insert(self.outputWantsRead ? .read : .write) }
+        switch self.input {
+        case .waiting(let readiness): interest = readiness
+        case .unread, .endPending: interest = .read
+        case .paused: self.input = .paused(isDisarmed: true)
+        case .ended: break
+        }
+        if case .blocked(let readiness) = self.progress { interest.insert(readiness) }
         return interest
+    }
+
+    /// Takes the descriptor in order to close it, unless a write is in progress: as soon as it is closed, its number may be used again.
+    ///
+    /// - Returns: The descriptor, and the TLS session that has to send a `close_notify`.
+    mutating func takeDescriptor() -> (Int32, SecurityGate?)? {
+        guard self.descriptor >= 0, !self.isWriting else { return nil }
+        defer {
+            self.descriptor = -1
+            self.security = nil
+        }
+        return (self.descriptor, self.needsCloseNotify ? self.security : nil)
     }
 }

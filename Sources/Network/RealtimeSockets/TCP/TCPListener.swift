@@ -1,37 +1,37 @@
-import RealtimeSystem
 package import RealtimeCore
+import RealtimeSystem
 
-/// Accepts connections and hands them out as streams.
+/// A server's socket that accepts connections as streams.
 ///
-/// Over its limit, or when the system has no descriptor left, it stops to accept for a while: connections wait in the
-/// system's own queue, and are accepted when one of its streams has been closed.
+/// It stops accepting while it is over its limit or the system is out of descriptors. Connections wait in the system's queue meanwhile,
+/// and are accepted when one of its streams has been closed.
 package final class TCPListener: Sendable, PollHandler, TimerClient, StreamOwner {
     package struct Options: Sendable {
-        /// An address in digits, or `localhost` for 127.0.0.1. `::` takes IPv4 as well where the system does.
+        /// A numeric IP address, or `localhost` for 127.0.0.1. `::` accepts IPv4 connections as well if the system supports that.
         package var host = "127.0.0.1"
-        /// 0 for any free one.
+        /// The port, or 0 for a free port.
         package var port = 0
-        /// How many the system keeps in its queue.
+        /// The number of connections that the system keeps in its queue.
         package var backlog = 1024
-        /// How many streams there may be at a time.
+        /// The maximum number of streams at the same time.
         package var limit = Int.max
-        /// Makes the TLS; `nil` stays plain.
+        /// Creates the TLS sessions; `nil` for connections without TLS.
         package var security: StreamSecurityFactory?
-        /// Called on a stream's loop once it is closed for good, also after a close of one's own, which no event tells of.
+        /// Called on a stream's loop when the stream is closed, even if its owner closed it.
         package var closed: (@Sendable (SocketStream) -> Void)?
 
         package init() {}
     }
 
-    /// Who gets a new stream: called on the stream's own loop, before `opened`. `nil` turns the connection away.
+    /// Returns the receiver of a new stream's events, or `nil` to reject the connection. Called on the stream's loop, before `opened`.
     package typealias Accept = @Sendable (SocketStream) -> (any StreamEvents)?
 
-    /// So many are accepted before the sockets of the loop have their turn.
+    /// The number of connections to accept before it is the turn of the loop's other descriptors.
     private static let turnBudget = 64
-    /// When to look again after the system was short of something.
-    private static let pause = Duration.milliseconds(100)
+    /// When to retry after the system was out of descriptors or memory.
+    private static let retryDelay = Duration.milliseconds(100)
 
-    /// Where it listens; the port is the real one.
+    /// The address and the actual port.
     package let address: SocketAddress
     private let loop: EventLoop
     private let loops: [EventLoop]
@@ -39,32 +39,40 @@ package final class TCPListener: Sendable, PollHandler, TimerClient, StreamOwner
     private let accept: Accept
     private let descriptor: Int32
 
-    // `nonisolated(unsafe)`: these belong to the listener's loop.
-    nonisolated(unsafe) private var token: UInt64?
-    nonisolated(unsafe) private var polled: Readiness = []
-    nonisolated(unsafe) private var nextLoop = 0
-    nonisolated(unsafe) private var count = 0
+    /// The state of the thread of the listener's loop.
+    private struct LoopState {
+        var token: UInt64?
+        var polled: Readiness = []
+        var nextLoop = 0
+        var count = 0
+    }
 
-    /// Binds the port, and begins to accept.
+    // See LoopBound.
+    nonisolated(unsafe) private var onLoop = LoopBound(LoopState())
+
+    /// Binds the port and begins to accept connections. The loop retains the listener until ``stop()``.
     ///
-    /// It throws ``TransportError/Code/addressInUse`` when the port is taken, and `system` when the system does not
-    /// allow it. The loop holds the listener until ``stop()``.
-    ///
-    /// - Parameter loops: where the streams live, in turn; the listener itself lives on the first one.
+    /// - Parameters:
+    ///   - options: The address, the limits and TLS.
+    ///   - loops: The loops of the streams, in turn. The first one is the loop of the listener.
+    ///   - accept: Returns the receiver of a new stream's events.
+    /// - Throws: `TransportError` with the code `addressInUse` if the port is in use, `invalidURL` if host or port are invalid,
+    ///   `unreachable` if the address is not one of this machine, `closed` if the loop was shut down, and `system` if the system refuses.
     package init(_ options: Options = Options(), loops: [EventLoop], accept: @escaping Accept) throws(TransportError) {
-        precondition(!loops.isEmpty, "a listener needs a loop")
+        precondition(!loops.isEmpty, "a listener needs at least one loop")
         (self.descriptor, self.address) = try Self.listen(options)
         self.loop = loops[0]
         self.loops = loops
         self.options = options
         self.accept = accept
         let isRunning = self.loop.execute {
-            self.token = self.loop.register(self)
+            self.onLoop.bind()
+            self.onLoop.value.token = self.loop.register(self)
             self.poll(.read)
         }
         guard isRunning else {
             SystemSocket.close(self.descriptor)
-            throw TransportError(.closed, "The event loop was shut down: listen on another one.")
+            throw TransportError(.closed, "The event loop was shut down. Listen on another one.")
         }
     }
 
@@ -73,10 +81,10 @@ package final class TCPListener: Sendable, PollHandler, TimerClient, StreamOwner
         guard (0...65535).contains(options.port), let address = SocketAddress(host, port: options.port) else {
             throw TransportError(
                 .invalidURL,
-                "Cannot listen at \(options.host), port \(options.port): give an IP address such as 127.0.0.1, and a port from 0 to 65535.")
+                "Cannot listen at \(options.host), port \(options.port). Use an IP address such as 127.0.0.1 and a port between 0 and 65535.")
         }
         switch SystemSocket.makeSocket(address.systemFamily) {
-        case .failure(let error): throw .system(error.number, "make a socket")
+        case .failure(let error): throw .system(error.number, "create a socket")
         case .success(let descriptor):
             SystemSocket.set(descriptor, SOL_SOCKET, SO_REUSEADDR, 1)
             let backlog = Int32(clamping: options.backlog)
@@ -106,49 +114,49 @@ package final class TCPListener: Sendable, PollHandler, TimerClient, StreamOwner
         case EADDRINUSE:
             TransportError(
                 .addressInUse,
-                "Something already listens at \(address): stop it, listen at another port, or ask for port 0 to get a free one.")
+                "The address \(address) is in use. Stop the process that uses it, use another port, or use port 0 for a free port.")
         case EACCES:
-            TransportError(.system, "This process may not listen at port \(address.port): use one from 1024 on, or more rights.")
+            TransportError(.system, "No permission to listen at port \(address.port). Use a port above 1023 or run with elevated privileges.")
         case EADDRNOTAVAIL:
-            TransportError(.unreachable, "\(address.host) is no address of this machine: listen at 127.0.0.1, or at 0.0.0.0 for all.")
+            TransportError(.unreachable, "\(address.host) is not an address of this machine. Use 127.0.0.1, or 0.0.0.0 for all addresses.")
         default:
             .system(number, "listen at \(address)")
         }
     }
 
-    /// Stops to accept, and returns when the port is free. Streams that were accepted stay.
+    /// Stops accepting connections, and returns when the port is free. Accepted streams stay open. Cancellation has no effect.
     package func stop() async {
-        let ended = Signal()
+        let closed = Waiter<Void>()
         guard
             self.loop.execute({
                 self.close()
-                ended.send()
+                closed.fulfill(())?.resume()
             })
         else { return }
-        await ended.wait()
+        await closed.value {}
     }
 
     // MARK: On the loop's thread
 
     func ready(_ readiness: Readiness) {
         for _ in 0..<Self.turnBudget {
-            guard self.count < self.options.limit else { return self.poll([]) }
+            guard self.onLoop.value.count < self.options.limit else { return self.poll([]) }
             switch SystemSocket.accept(self.descriptor) {
             case .success(let descriptor):
                 SystemSocket.setNoDelay(descriptor)
-                self.handOut(descriptor)
+                self.openStream(descriptor)
             case .failure(let error) where error.number == EAGAIN:
                 return
             case .failure(let error) where Self.isOfOneConnection(error):
                 continue
             case .failure:
                 self.poll([])
-                return self.loop.schedule(self, at: self.loop.now.advanced(by: Self.pause))
+                return self.loop.schedule(self, at: self.loop.now.advanced(by: Self.retryDelay))
             }
         }
     }
 
-    /// Errors of a connection that was gone before it was accepted.
+    /// Whether the error concerns a connection that was lost before it was accepted, and not the listener.
     private static func isOfOneConnection(_ error: SystemError) -> Bool {
         let numbers = [
             ECONNABORTED, EINTR, EPROTO, EPERM, ENOPROTOOPT, EHOSTDOWN, EOPNOTSUPP, ENETDOWN, ENETUNREACH, EHOSTUNREACH, ETIMEDOUT,
@@ -156,10 +164,10 @@ package final class TCPListener: Sendable, PollHandler, TimerClient, StreamOwner
         return numbers.contains(error.number)
     }
 
-    private func handOut(_ descriptor: Int32) {
-        self.count += 1
-        let loop = self.loops[self.nextLoop]
-        self.nextLoop = (self.nextLoop + 1) % self.loops.count
+    private func openStream(_ descriptor: Int32) {
+        self.onLoop.value.count += 1
+        let loop = self.loops[self.onLoop.value.nextLoop]
+        self.onLoop.value.nextLoop = (self.onLoop.value.nextLoop + 1) % self.loops.count
         let begin: @Sendable () -> Void = {
             let stream = SocketStream(loop: loop, owner: self)
             guard let events = self.accept(stream) else {
@@ -171,17 +179,17 @@ package final class TCPListener: Sendable, PollHandler, TimerClient, StreamOwner
         if loop.isOnLoop { return begin() }
         if !loop.execute(begin) {
             SystemSocket.close(descriptor)
-            self.count -= 1
+            self.onLoop.value.count -= 1
         }
     }
 
     func closed(_ stream: SocketStream) {
         self.options.closed?(stream)
-        if self.loop.isOnLoop { self.countDown() } else { self.loop.execute { self.countDown() } }
+        if self.loop.isOnLoop { self.streamClosed() } else { self.loop.execute { self.streamClosed() } }
     }
 
-    private func countDown() {
-        self.count -= 1
+    private func streamClosed() {
+        self.onLoop.value.count -= 1
         self.poll(.read)
     }
 
@@ -190,49 +198,19 @@ package final class TCPListener: Sendable, PollHandler, TimerClient, StreamOwner
     func loopDidShutDown() { self.close() }
 
     private func poll(_ interest: Readiness) {
-        guard let token = self.token, interest != self.polled else { return }
-        guard self.loop.poll(self.descriptor, token, from: self.polled, to: interest) else {
-            return self.loop.schedule(self, at: self.loop.now.advanced(by: Self.pause))
+        guard let token = self.onLoop.value.token, interest != self.onLoop.value.polled else { return }
+        guard self.loop.poll(self.descriptor, token, from: self.onLoop.value.polled, to: interest) else {
+            return self.loop.schedule(self, at: self.loop.now.advanced(by: Self.retryDelay))
         }
-        self.polled = interest
+        self.onLoop.value.polled = interest
     }
 
     private func close() {
-        guard let token = self.token else { return }
+        guard let token = self.onLoop.value.token else { return }
         self.poll([])
         self.loop.schedule(self, at: nil)
-        self.token = nil
+        self.onLoop.value.token = nil
         self.loop.deregister(token)
         SystemSocket.close(self.descriptor)
-    }
-}
-
-/// One event that one task waits for.
-private final class Signal: Sendable {
-    private enum State: Sendable {
-        case none, sent
-        case waiting(CheckedContinuation<Void, Never>)
-    }
-
-    private let state = Lock(State.none)
-
-    func send() {
-        let waiter = self.state.withLock { state -> CheckedContinuation<Void, Never>? in
-            defer { state = .sent }
-            guard case .waiting(let waiter) = state else { return nil }
-            return waiter
-        }
-        waiter?.resume()
-    }
-
-    func wait() async {
-        await withCheckedContinuation { continuation in
-            let isSent = self.state.withLock { state -> Bool in
-                if case .sent = state { return true }
-                state = .waiting(continuation)
-                return false
-            }
-            if isSent { continuation.resume() }
-        }
     }
 }

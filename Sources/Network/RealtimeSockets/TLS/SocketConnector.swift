@@ -1,10 +1,9 @@
 import RealtimeSystem
 import RealtimeCore
 
-/// What the connections of one client transport share: the event loop, the resolver, the TLS context, and the mask keys.
+/// What the connections of one client transport share: the event loop, the resolver, and the TLS context.
 final class SocketConnector: Sendable {
     let loop: EventLoop
-    let keys = MaskKeyPool()
     private let resolver: any HostResolver
     private let tls: TLSConfiguration
     private let context = Lock<TLSContext?>(nil)

@@ -1,25 +1,25 @@
 import RealtimeSystem
 import RealtimeCore
 
-/// One WebSocket over a stream: a connection to its owner, the receiver of events to the stream.
+/// A WebSocket over a stream.
 ///
 /// ```
-///   idle ──open──▶ connecting ──the stream is open──▶ handshaking ──101──▶ open ──the machine says so──▶ ended
-///     └───────────────────┴────────── failed, timeout, close, abandon ───────┴──────────────────────────▶
+///   idle ──open()──▶ connecting ──stream open──▶ handshaking ──101──▶ open ──────▶ ended
+///     └──────────────────┴── error, timeout, close(), abandon() ──────┴──────────────▲
 /// ```
-/// What it decides lies in ``ClientHandshake`` and ``WebSocketMachine``; here they meet their stream. The lock orders
-/// senders, on any thread, and the loop. The owner's events are called outside of it.
+/// ``ClientHandshake`` and ``WebSocketMachine`` make the decisions; this class connects them with the stream. The lock serializes
+/// senders, which may be on any thread, and the loop. The owner's events are called without the lock.
 final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
     private enum Stage: Sendable { case idle, connecting, handshaking, open, ended }
 
-    /// What the owner wanted before there was a WebSocket.
-    private enum Early: Sendable {
-        case send(WebSocketMessage)
+    /// A call that the owner made before the WebSocket was open.
+    private enum PendingSend: Sendable {
+        case message(WebSocketMessage)
         case close(CloseCode, String)
     }
 
-    /// Apart from the rest, since it is large and soon over.
-    private final class Opening: Sendable {
+    /// What a client needs until it is open. An object of its own, because it is large and short-lived.
+    private final class ConnectRequest: Sendable {
         let request: WebSocketRequest
         let connector: SocketConnector
 
@@ -31,55 +31,54 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
 
     private struct State: Sendable {
         var events: (any WebSocketEvents)?
-        var stream: SocketStream?
-        var opening: Opening?
+        var connectRequest: ConnectRequest?
+        /// At most one. An array takes less memory than an optional when it is empty.
         var handshake: [ClientHandshake] = []
         var deadline: Instant?
         var stage: Stage
-        var isReadingPaused = false
-        /// More waits than may, and the end is on its way.
-        var isCutOff = false
-        /// In its order.
-        var early: [Early] = []
+        /// The backlog exceeded its limit, and the loop is about to end the WebSocket.
+        var isOverBacklogLimit = false
+        var pendingSends: [PendingSend] = []
         var machine: WebSocketMachine
     }
 
-    /// What is to be told once the lock is released.
-    private struct News {
-        var opened: HTTPResponseHead?
-        var closed: CloseReason?
-        var socket = WebSocketMachine.SocketAction.keep
-    }
-
-    /// For clients: what would take minutes on a slow network.
-    private static let clientBacklog = 64 << 20
+    /// The backlog limit of clients, in bytes. Sending that much takes minutes on a slow network.
+    private static let clientBacklogLimit = 64 << 20
 
     let id: ConnectionID
     private let loop: EventLoop
-    private let keys: MaskKeyPool
+    /// A constant, so that ``flush()`` needs no lock of its own. The stream retains this object from ``open()`` until it is closed.
+    private let stream: SocketStream
+    private let sharedBatch: SharedBatch
     private let backlogLimit: Int
     private let state: Lock<State>
 
-    /// Of a client. Nothing happens before ``open()``.
+    /// Creates a WebSocket of a client. It does nothing until ``open()``.
     init(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents, connector: SocketConnector) {
         self.id = id
         self.loop = connector.loop
-        self.keys = connector.keys
-        self.backlogLimit = Self.clientBacklog
+        self.stream = SocketStream(loop: connector.loop)
+        self.sharedBatch = SharedBatch.of(connector.loop)
+        self.backlogLimit = Self.clientBacklogLimit
         let machine = WebSocketMachine(role: .client, messageLimit: request.messageLimit)
-        self.state = Lock(State(events: events, opening: Opening(request, connector), stage: .idle, machine: machine))
+        self.state = Lock(State(events: events, connectRequest: ConnectRequest(request, connector), stage: .idle, machine: machine))
     }
 
-    /// Of a server: the handshake has been answered, and the answer is on its way.
+    /// Creates a WebSocket of a server, after the response to the handshake has been enqueued on the stream.
     init(accepted stream: SocketStream, id: ConnectionID, messageLimit: Int, backlogLimit: Int) {
         self.id = id
         self.loop = stream.loop
-        self.keys = MaskKeyPool.unused
+        self.stream = stream
+        self.sharedBatch = SharedBatch.of(stream.loop)
         self.backlogLimit = backlogLimit
-        self.state = Lock(State(stream: stream, stage: .handshaking, machine: WebSocketMachine(role: .server, messageLimit: messageLimit)))
+        self.state = Lock(State(stage: .handshaking, machine: WebSocketMachine(role: .server, messageLimit: messageLimit)))
     }
 
-    /// On the loop's thread: a server's WebSocket begins. `leftover` came in one piece with the request.
+    /// Opens a WebSocket of a server. Called on the loop's thread.
+    ///
+    /// - Parameters:
+    ///   - events: The receiver of events.
+    ///   - leftover: The bytes that were received with the request and follow it.
     func start(_ events: any WebSocketEvents, leftover: UnsafeRawBufferPointer) {
         let begins = self.state.withLock { state in
             guard state.stage == .handshaking else { return false }
@@ -93,120 +92,103 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
         if !leftover.isEmpty { self.receive(leftover) }
     }
 
-    /// How often it wrote to its socket.
-    var writes: Int { self.state.withLock { $0.stream }?.writes ?? 0 }
+    /// The number of writes to the socket.
+    var writes: Int { self.stream.writes }
 
-    // MARK: From the owner
+    // MARK: Calls of the owner
 
     func open() {
-        let opening = self.state.withLock { state -> (Opening, SocketStream, Bool)? in
-            guard state.stage == .idle, let opening = state.opening else { return nil }
-            let stream = SocketStream(loop: self.loop, events: self)
+        let opening = self.state.withLock { state -> ConnectRequest? in
+            guard state.stage == .idle, let connectRequest = state.connectRequest else { return nil }
             state.stage = .connecting
-            state.stream = stream
-            state.deadline = self.loop.now.advanced(by: opening.request.timeout)
-            self.arm(state)
-            return (opening, stream, state.isReadingPaused)
+            state.deadline = self.loop.now.advanced(by: connectRequest.request.timeout)
+            self.scheduleTimer(state)
+            return connectRequest
         }
-        guard let (opening, stream, isPaused) = opening else { return }
-        if isPaused { stream.pauseReading() }
-        let endpoint = opening.request.endpoint
+        guard let connectRequest = opening else { return }
+        let (endpoint, timeout) = (connectRequest.request.endpoint, connectRequest.request.timeout)
         do throws(TransportError) {
             guard endpoint.scheme == "ws" || endpoint.scheme == "wss" else {
-                throw TransportError(.invalidURL, "\(endpoint.origin) is no address of a WebSocket; it should begin with ws:// or wss://.")
+                throw TransportError(.invalidURL, "Invalid URL \(endpoint.origin): a WebSocket URL begins with ws:// or wss://.")
             }
-            stream.connect(
-                to: endpoint.host, port: endpoint.port, try opening.connector.options(for: endpoint, timeout: opening.request.timeout))
+            let options = try connectRequest.connector.options(for: endpoint, timeout: timeout)
+            self.stream.connect(to: endpoint.host, port: endpoint.port, options, events: self)
         } catch {
-            self.fail(error)
+            self.end(.transport(error))
         }
     }
 
     func enqueue(_ message: WebSocketMessage) {
         self.state.withLock { state in
             switch state.stage {
-            case .idle, .connecting, .handshaking: state.early.append(.send(message))
+            case .idle, .connecting, .handshaking: state.pendingSends.append(.message(message))
             case .open: self.send(message, &state)
             case .ended: break
             }
         }
     }
 
-    func flush() {
-        let stream = self.state.withLock { $0.stage == .open ? $0.stream : nil }
-        stream?.flush()
-    }
+    func flush() { self.stream.flush() }
 
-    func pauseReading() {
-        self.state.withLock { state in
-            state.isReadingPaused = true
-            state.stream?.pauseReading()
-        }
-    }
+    func pauseReading() { self.stream.pauseReading() }
 
-    func resumeReading() {
-        self.state.withLock { state in
-            state.isReadingPaused = false
-            state.stream?.resumeReading()
-        }
-    }
+    func resumeReading() { self.stream.resumeReading() }
 
     func close(_ code: CloseCode, reason: String) {
-        let (stream, isOver) = self.state.withLock { state -> (SocketStream?, Bool) in
+        let isOver = self.state.withLock { state in
             switch state.stage {
-            case .ended: return (nil, false)
-            case .handshaking where state.opening == nil:
-                // A server's is as good as open: who is refused hears why.
-                state.early.append(.close(code, reason))
-                return (nil, false)
-            case .idle, .connecting, .handshaking: return (nil, true)
+            case .ended: return false
+            case .handshaking where state.connectRequest == nil:
+                // The client of a server's WebSocket considers it open, so it gets the close frame.
+                state.pendingSends.append(.close(code, reason))
+                return false
+            case .idle, .connecting, .handshaking: return true
             case .open:
                 self.close(code, reason, &state)
-                return (state.stream, false)
+                return false
             }
         }
-        stream?.flush()
-        if isOver { self.end(.requested) }
+        if isOver { self.end(.requested) } else { self.flush() }
     }
 
     func abandon() {
-        let stream = self.state.withLock { state -> SocketStream? in
+        let closes = self.state.withLock { state in
             state.events = nil
             return self.finish(&state)
         }
-        stream?.close()
+        if closes { self.stream.close() }
     }
 
-    // MARK: From the stream, on the loop's thread
+    // MARK: Events of the stream, on the loop's thread
 
     func opened(_ stream: SocketStream) {
         do throws(TransportError) {
             try self.state.withLock { state throws(TransportError) in
-                guard state.stage == .connecting, let opening = state.opening else { return }
+                guard state.stage == .connecting, let connectRequest = state.connectRequest else { return }
                 state.stage = .handshaking
                 var bytes: [UInt8] = []
-                state.handshake = [try ClientHandshake(opening.request, nonce: self.keys.use { $0.bytes(16) }, output: &bytes)]
+                state.handshake = [try ClientHandshake(connectRequest.request, output: &bytes)]
                 stream.enqueue { $0 += bytes }
             }
             stream.flush()
         } catch {
-            self.fail(error)
+            self.end(.transport(error))
         }
     }
 
     func received(_ stream: SocketStream, _ bytes: UnsafeRawBufferPointer) {
-        let stage = self.state.withLock { $0.stage }
-        if stage == .open { return self.receive(bytes) }
+        // Frames first, because they are what usually arrives.
+        if self.receive(bytes) { return }
         var input = bytes
         do throws(TransportError) {
             let opened = try self.state.withLock { state throws(TransportError) -> (HTTPResponseHead, (any WebSocketEvents)?)? in
                 guard state.stage == .handshaking, !state.handshake.isEmpty else { return nil }
                 guard let head = try state.handshake[0].receive(&input) else { return nil }
                 state.handshake = []
-                state.opening = nil
+                state.connectRequest = nil
                 state.deadline = nil
                 self.begin(&state)
-                self.arm(state)
+                self.scheduleTimer(state)
                 return (head, state.events)
             }
             guard let (head, events) = opened else { return }
@@ -214,68 +196,65 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
             self.flush()
             if !input.isEmpty { self.receive(input) }
         } catch {
-            self.fail(error)
+            self.end(.transport(error))
         }
     }
 
     func drained(_ stream: SocketStream) {
         self.state.withLock { state in
-            stream.enqueue { output in
-                self.keys.use { keys in state.machine.drained(output: &output, keys: &keys) }
-            }
+            stream.enqueue { state.machine.drained(output: &$0) }
         }
         stream.flush()
     }
 
     func ended(_ stream: SocketStream, _ error: TransportError?) {
-        let news = self.state.withLock { state -> News in
+        let step = self.state.withLock { state -> WebSocketMachine.Step in
             switch state.stage {
             case .idle, .ended:
-                return News(socket: .drop)
+                return WebSocketMachine.Step(closed: nil, socket: .drop)
             case .connecting, .handshaking:
-                // A refusal says more than how its body ended.
-                let why =
-                    state.handshake.first?.pendingRefusal ?? error
+                // A rejection explains more than the way in which its body ended.
+                let reason =
+                    state.handshake.first?.rejectionError ?? error
                     ?? (state.handshake.isEmpty
-                        ? TransportError(.closed, "The peer ended the connection.") : state.handshake[0].endOfStream())
-                return News(closed: .transport(why), socket: .drop)
+                        ? TransportError(.closed, "The peer closed the connection.") : state.handshake[0].endOfStream())
+                return WebSocketMachine.Step(closed: .transport(reason), socket: .drop)
             case .open:
                 let step = error.map { state.machine.failed($0) } ?? state.machine.endOfStream()
-                return News(closed: step.closed, socket: .drop)
+                return WebSocketMachine.Step(closed: step.closed, socket: .drop)
             }
         }
-        self.tell(news, stream)
+        self.perform(step)
     }
 
     func timerFired() {
-        let (news, stream) = self.state.withLock { state -> (News, SocketStream?) in
-            var news = News()
+        let step = self.state.withLock { state -> WebSocketMachine.Step in
+            var step = WebSocketMachine.Step(closed: nil, socket: .keep)
             let now = self.loop.now
-            if let deadline = state.deadline, deadline <= now, let request = state.opening?.request {
-                let refusal = state.handshake.first?.pendingRefusal
-                let why =
-                    refusal ?? TransportError(.timedOut, "\(request.endpoint.origin) did not open the WebSocket within \(request.timeout).")
-                news = News(closed: .transport(why), socket: .drop)
+            if let deadline = state.deadline, deadline <= now, let request = state.connectRequest?.request {
+                let reason =
+                    state.handshake.first?.rejectionError
+                    ?? TransportError(.timedOut, "\(request.endpoint.origin) did not open the WebSocket within \(request.timeout).")
+                step = WebSocketMachine.Step(closed: .transport(reason), socket: .drop)
             } else if state.stage == .open {
-                let step = state.machine.timeout(now: now)
-                news = News(closed: step.closed, socket: step.socket)
+                step = state.machine.timeout(now: now)
             }
-            if news.socket == .keep { self.arm(state) }
-            return (news, state.stream)
+            if step.socket == .keep { self.scheduleTimer(state) }
+            return step
         }
-        self.tell(news, stream)
+        self.perform(step)
     }
 
-    // MARK: What they have in common
+    // MARK: Shared steps
 
-    /// The WebSocket is open from here on.
+    /// Enters the stage `open` and sends what was enqueued before.
     private func begin(_ state: inout State) {
         state.stage = .open
-        let early = state.early
-        state.early = []
-        for wish in early {
-            switch wish {
-            case .send(let message): self.send(message, &state)
+        let pendingSends = state.pendingSends
+        state.pendingSends = []
+        for pendingSend in pendingSends {
+            switch pendingSend {
+            case .message(let message): self.send(message, &state)
             case .close(let code, let reason): self.close(code, reason, &state)
             }
         }
@@ -283,112 +262,121 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
 
     private func close(_ code: CloseCode, _ reason: String, _ state: inout State) {
         var begins = false
-        state.stream?.enqueue { output in
-            self.keys.use { keys in
-                begins = state.machine.close(code, reason: reason, output: &output, keys: &keys, now: self.loop.now)
-            }
-        }
-        // A close frame has to be read to be answered, whatever the owner thinks of messages.
-        if begins { state.stream?.resumeReading() }
-        self.arm(state)
+        self.stream.enqueue { begins = state.machine.close(code, reason: reason, output: &$0, now: self.loop.now) }
+        // The peer's close frame must be read even if the owner has paused reading.
+        if begins { self.stream.resumeReading() }
+        self.scheduleTimer(state)
     }
 
     private func send(_ message: WebSocketMessage, _ state: inout State) {
-        var isTooMuch = false
-        state.stream?.enqueue { output in
-            isTooMuch = output.count > self.backlogLimit
-            guard !isTooMuch else { return }
-            // After a close frame nothing may follow: the owner hears of the end in its turn.
-            self.keys.use { keys in _ = state.machine.send(message, output: &output, keys: &keys) }
+        var exceedsLimit = false
+        self.stream.enqueue { output in
+            exceedsLimit = output.count > self.backlogLimit
+            // A message after the close frame is dropped. The owner is notified of the end anyway.
+            if !exceedsLimit { _ = state.machine.send(message, output: &output) }
         }
-        guard isTooMuch, !state.isCutOff else { return }
-        state.isCutOff = true
-        // Not from within: the owner may hold a lock.
+        guard exceedsLimit, !state.isOverBacklogLimit else { return }
+        state.isOverBacklogLimit = true
+        // In a job of the loop, because the caller may hold a lock.
         self.loop.execute {
-            let what = "The peer reads too little: more than \(self.backlogLimit) bytes wait to be sent to it."
-            self.end(.transport(TransportError(.tooLarge, what)))
+            let message = "The peer reads too slowly: more than \(self.backlogLimit) bytes wait to be sent."
+            self.end(.transport(TransportError(.tooLarge, message)))
         }
     }
 
-    private func receive(_ bytes: UnsafeRawBufferPointer) {
-        var batch = self.loop.takeBatch()
-        var end: FrameDecoder.End?
-        let (events, stream) = self.state.withLock { state -> ((any WebSocketEvents)?, SocketStream?) in
-            guard state.stage == .open else { return (nil, nil) }
-            state.stream?.enqueue { output in
-                self.keys.use { keys in end = state.machine.received(bytes, into: &batch, output: &output, keys: &keys) }
-            }
-            return (state.events, state.stream)
+    /// Decodes frames.
+    ///
+    /// - Returns: `false` if the WebSocket is not open.
+    @discardableResult
+    private func receive(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        var batch = self.sharedBatch.take()
+        defer { self.sharedBatch.putBack(&batch) }
+        let step = self.state.withLock { state -> (events: (any WebSocketEvents)?, result: FrameDecoder.DecodeResult)? in
+            guard state.stage == .open else { return nil }
+            let result = state.machine.receive(bytes, into: &batch)
+            // Only pings need the stream's lock.
+            if result.hasPing { self.stream.enqueue { state.machine.answerPings(in: batch, output: &$0) } }
+            return (state.events, result)
         }
-        if !batch.entries.isEmpty {
-            stream?.flush()
-            events?.received(self.id, batch)
-        }
-        self.loop.giveBack(&batch)
-        if let end { self.conclude(end) }
+        guard let step else { return false }
+        if step.result.hasPing { self.flush() }
+        if !batch.entries.isEmpty { step.events?.received(self.id, batch) }
+        if let end = step.result.end { self.conclude(end) }
+        return true
     }
 
     private func conclude(_ end: FrameDecoder.End) {
-        let (news, stream) = self.state.withLock { state -> (News, SocketStream?) in
-            guard state.stage == .open else { return (News(), nil) }
+        let step = self.state.withLock { state -> WebSocketMachine.Step in
             var step = WebSocketMachine.Step(closed: nil, socket: .keep)
-            state.stream?.enqueue { output in
-                self.keys.use { keys in step = state.machine.conclude(end, output: &output, keys: &keys, now: self.loop.now) }
-            }
-            self.arm(state)
-            return (News(closed: step.closed, socket: step.socket), state.stream)
+            guard state.stage == .open else { return step }
+            self.stream.enqueue { step = state.machine.conclude(end, output: &$0, now: self.loop.now) }
+            self.scheduleTimer(state)
+            return step
         }
-        stream?.flush()
-        self.tell(news, stream)
+        self.flush()
+        self.perform(step)
     }
 
-    private func tell(_ news: News, _ stream: SocketStream?) {
-        if let reason = news.closed {
+    private func perform(_ step: WebSocketMachine.Step) {
+        if let reason = step.closed {
             let events = self.state.withLock { $0.events.take() }
             events?.closed(self.id, reason)
         }
-        switch news.socket {
+        switch step.socket {
         case .keep: break
-        case .finishWriting: stream?.finishWriting()
+        case .finishWriting: self.stream.finishWriting()
         case .drop:
             _ = self.state.withLock { self.finish(&$0) }
-            stream?.close()
+            self.stream.close()
         }
     }
 
-    /// Over before it was open.
-    private func fail(_ error: TransportError) { self.end(.transport(error)) }
-
     private func end(_ reason: CloseReason) {
-        let (stream, events) = self.state.withLock { state in (self.finish(&state), state.events.take()) }
-        stream?.close()
+        let (closes, events) = self.state.withLock { state in (self.finish(&state), state.events.take()) }
+        if closes { self.stream.close() }
         guard let events else { return }
-        // The owner may be in the middle of a call: what it hears, it hears on the loop's thread.
+        // On the loop's thread, because the owner may be in the middle of the call that leads here.
         if self.loop.isOnLoop || !self.loop.execute({ events.closed(self.id, reason) }) { events.closed(self.id, reason) }
     }
 
-    private func finish(_ state: inout State) -> SocketStream? {
-        guard state.stage != .ended else { return nil }
+    /// Enters the stage `ended`.
+    ///
+    /// - Returns: Whether to close the stream.
+    private func finish(_ state: inout State) -> Bool {
+        guard state.stage != .ended else { return false }
+        let isStreamInUse = state.stage != .idle
         state.stage = .ended
-        state.early = []
+        state.pendingSends = []
         state.handshake = []
-        state.opening = nil
+        state.connectRequest = nil
         self.loop.schedule(self, at: nil)
-        return state.stream.take()
+        return isStreamInUse
     }
 
-    private func arm(_ state: State) {
+    private func scheduleTimer(_ state: State) {
         self.loop.schedule(self, at: state.deadline ?? (state.stage == .open ? state.machine.nextDeadline : nil))
     }
 }
 
-/// Mask keys for all the clients of one loop.
-final class MaskKeyPool: Sendable {
-    /// A server masks nothing.
-    static let unused = MaskKeyPool()
+/// The batch that the WebSockets of one loop decode into, one after the other. An idle WebSocket has none.
+private final class SharedBatch: Sendable {
+    nonisolated(unsafe) private var batch: LoopBound<MessageBatch>
 
-    private let keys = Lock(MaskKeys())
+    private init(_ loop: EventLoop) {
+        self.batch = LoopBound(MessageBatch(), of: loop)
+    }
 
-    @inline(__always)
-    func use<Result>(_ body: (inout MaskKeys) -> Result) -> Result { self.keys.withLock { body(&$0) } }
+    static func of(_ loop: EventLoop) -> SharedBatch { loop.resource(SharedBatch.self) { SharedBatch(loop) } }
+
+    /// Returns an empty batch with the memory of the previous one.
+    func take() -> MessageBatch {
+        var batch = MessageBatch()
+        swap(&batch, &self.batch.value)
+        return batch
+    }
+
+    func putBack(_ batch: inout MessageBatch) {
+        batch.removeAll()
+        swap(&batch, &self.batch.value)
+    }
 }

@@ -1,20 +1,28 @@
+private import CRealtimeSystem
 package import RealtimeCore
+private import RealtimeCrypto
+import RealtimeEncoding
 
-/// The client's side of the opening handshake: what is sent, and what the answer has to be (RFC 6455 section 4.1).
+/// The client's side of the opening handshake: encodes the request and validates the response (RFC 6455 section 4.1).
 package struct ClientHandshake: Sendable {
-    /// As much of a refusal's body as is looked at.
-    private static let refusalBytes = 512
+    /// The number of bytes of a rejection's body that an error message quotes at most.
+    private static let rejectionBytes = 512
 
     private let accept: String
     private let subprotocols: [String]
     private var decoder = HTTPResponseDecoder(method: "GET")
-    private var refusal: HTTPResponse?
+    private var rejection: HTTPResponse?
 
-    /// Adds the request to `output`.
+    /// Appends the request to `output`.
     ///
-    /// - Parameter nonce: 16 bytes at random.
-    /// - Throws: when the request has fields or subprotocols that cannot be sent.
-    package init(_ request: WebSocketRequest, nonce: [UInt8], output: inout [UInt8]) throws(TransportError) {
+    /// - Parameters:
+    ///   - request: The WebSocket to request.
+    ///   - nonce: 16 random bytes.
+    ///   - output: The bytes to send.
+    /// - Throws: `TransportError` with the code `unsupported` if a header field or subprotocol cannot be sent.
+    package init(
+        _ request: WebSocketRequest, nonce: [UInt8] = HandshakeKey.makeNonce(), output: inout [UInt8]
+    ) throws(TransportError) {
         let key = HandshakeKey.encode(nonce)
         self.accept = HandshakeKey.accept(key)
         self.subprotocols = request.subprotocols
@@ -22,10 +30,12 @@ package struct ClientHandshake: Sendable {
         try HTTPEncoder.append(HTTPRequestHead(method: "GET", target: request.endpoint.target, headers: headers), to: &output)
     }
 
-    /// Takes what the server sent. Returns its answer once it agreed: what is left of `input` then are frames.
+    /// Decodes bytes that the server sent.
     ///
-    /// - Throws: ``TransportError/Code/upgradeRefused`` for another status than 101, with the beginning of the body when
-    ///   that is text.
+    /// - Parameter input: The bytes. What remains when the response is returned are frames.
+    /// - Returns: The response that accepts the WebSocket, or `nil` if it is incomplete.
+    /// - Throws: `TransportError` with the code `upgradeRefused` if the status is not 101, with the beginning of the body if that is
+    ///   text; `protocolViolation` or `closed` if the response is invalid.
     package mutating func receive(_ input: inout UnsafeRawBufferPointer) throws(TransportError) -> HTTPResponseHead? {
         while true {
             switch try self.decoder.next(&input) {
@@ -34,51 +44,53 @@ package struct ClientHandshake: Sendable {
                 try self.check(head)
                 return head
             case .head(let head):
-                self.refusal = HTTPResponse(head)
+                self.rejection = HTTPResponse(head)
             case .body(let bytes):
-                let room = Self.refusalBytes - (self.refusal?.body.count ?? 0)
-                self.refusal?.body.append(contentsOf: bytes.prefix(room))
-                if bytes.count >= room, let refusal = self.pendingRefusal { throw refusal }
+                let room = Self.rejectionBytes - (self.rejection?.body.count ?? 0)
+                self.rejection?.body.append(contentsOf: bytes.prefix(room))
+                if bytes.count >= room, let error = self.rejectionError { throw error }
             case .end:
-                throw self.pendingRefusal ?? TransportError(.closed, "The server's answer to the WebSocket request is over.")
+                throw self.rejectionError ?? TransportError(.closed, "The server's response to the WebSocket request has ended.")
             }
         }
     }
 
-    /// The server has ended the connection.
+    /// Returns the error that explains why the server ended the connection.
     package mutating func endOfStream() -> TransportError {
-        if let refusal = self.pendingRefusal { return refusal }
+        if let error = self.rejectionError { return error }
         do throws(TransportError) {
             try self.decoder.endOfStream()
         } catch {
             return error
         }
-        return TransportError(.closed, "The server ended the connection before the WebSocket was open.")
+        return TransportError(.closed, "The server closed the connection before the WebSocket was open.")
     }
 
-    /// The server has refused, and its body is still coming: a better reason than a time limit that runs out meanwhile.
-    package var pendingRefusal: TransportError? {
-        guard let refusal else { return nil }
-        let (status, reason) = (refusal.head.status, refusal.head.reason)
-        let words = Self.shortText(refusal.body)
-        let answer = reason.isEmpty ? "\(status)" : "\(status) \(reason)"
+    /// The rejection, if its head has been received. It explains a failure while its body is received better than a timeout does.
+    package var rejectionError: TransportError? {
+        guard let rejection else { return nil }
+        let (status, reason) = (rejection.head.status, rejection.head.reason)
+        let text = Self.excerpt(rejection.body)
+        let response = reason.isEmpty ? "\(status)" : "\(status) \(reason)"
         return TransportError(
-            .upgradeRefused, "The server refused the WebSocket with \(answer)\(words.isEmpty ? "." : ": \(words)")", status: status)
+            .upgradeRefused, "The server rejected the WebSocket with \(response)\(text.isEmpty ? "." : ": \(text)")", status: status)
     }
 
     private func check(_ head: HTTPResponseHead) throws(TransportError) {
-        func wrong(_ what: String) -> TransportError {
-            TransportError(.protocolViolation, "The server's answer to the WebSocket request \(what).")
+        func invalid(_ problem: String) -> TransportError {
+            TransportError(.protocolViolation, "Invalid response to the WebSocket request: \(problem).")
         }
-        guard head.headers.contains("Upgrade", token: "websocket") else { throw wrong("has no Upgrade field with websocket") }
-        guard head.headers.contains("Connection", token: "upgrade") else { throw wrong("has no Connection field with upgrade") }
-        guard head.headers.values("Sec-WebSocket-Accept") == [self.accept] else { throw wrong("does not match the key that was sent") }
+        guard head.headers.contains("Upgrade", token: "websocket") else { throw invalid("missing Upgrade: websocket") }
+        guard head.headers.contains("Connection", token: "upgrade") else { throw invalid("missing Connection: Upgrade") }
+        guard head.headers.values("Sec-WebSocket-Accept") == [self.accept] else {
+            throw invalid("Sec-WebSocket-Accept does not match the key of the request")
+        }
         guard head.headers.values("Sec-WebSocket-Extensions").allSatisfy(\.isEmpty) else {
-            throw wrong("has an extension that was not offered")
+            throw invalid("it selects an extension that was not offered")
         }
-        let chosen = head.headers.values("Sec-WebSocket-Protocol")
-        guard chosen.count <= 1, chosen.allSatisfy(self.subprotocols.contains) else {
-            throw wrong("has a subprotocol that was not offered")
+        let selected = head.headers.values("Sec-WebSocket-Protocol")
+        guard selected.count <= 1, selected.allSatisfy(self.subprotocols.contains) else {
+            throw invalid("it selects a subprotocol that was not offered")
         }
     }
 
@@ -89,7 +101,7 @@ package struct ClientHandshake: Sendable {
             switch field.name.lowercased() {
             case "host", "connection", "upgrade", "sec-websocket-key", "sec-websocket-version": continue
             case "sec-websocket-protocol":
-                throw TransportError(.unsupported, "Sec-WebSocket-Protocol cannot be set as a header field; offer subprotocols instead.")
+                throw TransportError(.unsupported, "Sec-WebSocket-Protocol cannot be set as a header field. Set the subprotocols of the request instead.")
             case "sec-websocket-extensions", "content-length", "transfer-encoding":
                 throw TransportError(.unsupported, "The header field \(field.name) cannot be set on a WebSocket request.")
             default: headers.add(field.name, field.value)
@@ -101,21 +113,45 @@ package struct ClientHandshake: Sendable {
         headers.add("Sec-WebSocket-Version", "13")
         guard request.subprotocols.allSatisfy({ HTTPCharacters.isToken($0.utf8) }),
             Set(request.subprotocols).count == request.subprotocols.count
-        else { throw TransportError(.unsupported, "A subprotocol is no word without spaces and commas, or is offered twice.") }
+        else { throw TransportError(.unsupported, "Subprotocols must be unique and must not contain spaces, commas or other separators.") }
         if !request.subprotocols.isEmpty { headers.add("Sec-WebSocket-Protocol", request.subprotocols.joined(separator: ", ")) }
         return headers
     }
 
-    /// The first 200 characters, when it is text that can stand in a message; white space made one space each.
-    private static func shortText(_ body: [UInt8]) -> String {
-        // A character may be cut where reading stopped.
-        for cut in 0..<min(4, body.count) {
-            let bytes = body.dropLast(cut)
+    /// Returns the first 200 characters if the body is printable text, with each run of white space as one space.
+    private static func excerpt(_ body: [UInt8]) -> String {
+        // The last character may be incomplete, because only the beginning of the body is kept.
+        for dropped in 0..<min(4, body.count) {
+            let bytes = body.dropLast(dropped)
             guard bytes.withUnsafeBytes(UTF8Validator.isValid) else { continue }
             guard bytes.allSatisfy({ $0 >= 0x20 && $0 != 0x7F || (0x09...0x0D).contains($0) }) else { return "" }
-            let words = String(decoding: bytes, as: UTF8.self).split(whereSeparator: \.isWhitespace).joined(separator: " ")
-            return words.count > 200 ? words.prefix(200) + "…" : words
+            let text = String(decoding: bytes, as: UTF8.self).split(whereSeparator: \.isWhitespace).joined(separator: " ")
+            return text.count > 200 ? text.prefix(200) + "…" : text
         }
         return ""
+    }
+}
+
+/// The key of the opening handshake and the value derived from it (RFC 6455 section 1.3).
+package enum HandshakeKey {
+    private static let nonceBytes = 16
+
+    /// Returns 16 random bytes.
+    package static func makeNonce() -> [UInt8] {
+        [UInt8](unsafeUninitializedCapacity: Self.nonceBytes) { buffer, initialized in
+            realtime_random_bytes(buffer.baseAddress, Self.nonceBytes)
+            initialized = Self.nonceBytes
+        }
+    }
+
+    static func encode(_ nonce: [UInt8]) -> String { Base64.encode(nonce) }
+
+    /// Whether the key is the Base64 encoding of 16 bytes.
+    static func isValid(_ key: String) -> Bool { Base64.decode(key)?.count == Self.nonceBytes }
+
+    /// Returns the value of Sec-WebSocket-Accept for a key. It proves that the server supports WebSockets and that the response does
+    /// not come from a cache.
+    static func accept(_ key: String) -> String {
+        Base64.encode(SHA1.hash(Array((key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").utf8)))
     }
 }

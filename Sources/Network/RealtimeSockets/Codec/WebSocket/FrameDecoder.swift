@@ -1,22 +1,23 @@
 package import RealtimeCore
 
-/// Turns what comes from the socket into whole messages.
+/// Decodes the bytes from a socket into complete messages.
 ///
-/// Frames are read in place. Only what a read cut off is kept, already unmasked and checked; an idle decoder holds no memory
-/// of its own. Whatever the first bad frame brings, the messages before it come out.
+/// Frames are decoded in place. The decoder keeps only the incomplete part of a frame or message, unmasked and validated, and an idle
+/// decoder has no memory on the heap. The messages in front of an invalid frame are delivered.
 package struct FrameDecoder: Sendable {
-    /// What one read brought, besides the messages.
-    package struct Outcome: Sendable {
-        /// Where the last ping lies in the batch's bytes. It is the only one that wants an answer (RFC 6455 section 5.5.3).
-        package var latestPing: Range<Int>?
-        /// Set once. Nothing is decoded after it.
+    /// The result of decoding the bytes of one read, in addition to the messages.
+    package struct DecodeResult: Sendable {
+        /// Whether there is a ping among the messages.
+        package var hasPing = false
+        /// Reported once. Nothing is decoded after it.
         package var end: End?
     }
 
-    /// Why no more messages come.
+    /// The reason why no more messages follow.
     package enum End: Hashable, Sendable {
-        /// A close frame; `noStatus` when it carried no code.
+        /// A close frame. The code is `noStatus` if the frame has none.
         case close(CloseCode, String)
+        /// A violation of the protocol or of the message limit.
         case failure(FrameError)
     }
 
@@ -27,17 +28,17 @@ package struct FrameDecoder: Sendable {
     private let messageLimit: Int
     let role: WebSocketRole
     private var stage = Stage.header
-    /// What is open: FIN and opcode of the frame, and the opcode of the fragmented message, 0 for none.
+    /// FIN and opcode of the incomplete frame, and the opcode of the incomplete message or 0.
     private var frame: UInt8 = 0
     private var message: UInt8 = 0
     private var text = UTF8Validator()
-    private var cutHeaderCount: UInt8 = 0
+    private var partialHeaderCount: UInt8 = 0
     private var key: UInt32 = 0
-    private var cutHeader: (UInt64, UInt64) = (0, 0)
-    /// Of the open frame's payload.
+    private var partialHeader: (UInt64, UInt64) = (0, 0)
+    /// The bytes received and missing of the incomplete frame's payload.
     private var received = 0
     private var remaining = 0
-    /// The open message, and the open control frame, which may lie between two of its fragments.
+    /// The incomplete message, and the incomplete control frame, which may come between two fragments of the message.
     private var assembled: [UInt8] = []
     private var control: [UInt8] = []
 
@@ -46,32 +47,32 @@ package struct FrameDecoder: Sendable {
         self.messageLimit = messageLimit
     }
 
-    /// Adds to `batch` the messages, pings and pongs that these bytes complete, in order. It answers nothing.
-    package mutating func decode(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) -> Outcome {
-        var outcome = Outcome()
-        guard let start = bytes.baseAddress else { return outcome }
+    /// Appends the messages, pings and pongs that these bytes complete to `batch`, in order.
+    package mutating func decode(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) -> DecodeResult {
+        var result = DecodeResult()
+        guard let start = bytes.baseAddress else { return result }
         do throws(FrameError) {
-            try self.decode(start, start + bytes.count, &batch, &outcome)
+            try self.decode(start, start + bytes.count, &batch, &result)
         } catch {
-            self.end(.failure(error), &outcome)
+            self.end(.failure(error), &result)
         }
-        return outcome
+        return result
     }
 
     private mutating func decode(
-        _ start: UnsafeRawPointer, _ end: UnsafeRawPointer, _ batch: inout MessageBatch, _ outcome: inout Outcome
+        _ start: UnsafeRawPointer, _ end: UnsafeRawPointer, _ batch: inout MessageBatch, _ result: inout DecodeResult
     ) throws(FrameError) {
         var next = start
         while next < end {
             switch self.stage {
-            case .header where self.cutHeaderCount == 0 && end - next >= 2:
+            case .header where self.partialHeaderCount == 0 && end - next >= 2:
                 let size = FrameHeader.size(second: next.load(fromByteOffset: 1, as: UInt8.self))
                 guard end - next >= size else { return try self.keepHeader(&next, end) }
                 let header = try FrameHeader(next, role: self.role)
                 try self.check(header)
                 next += size
                 if end - next >= header.length {
-                    try self.takeWhole(header, UnsafeRawBufferPointer(start: next, count: header.length), &batch, &outcome)
+                    try self.decodeComplete(header, UnsafeRawBufferPointer(start: next, count: header.length), &batch, &result)
                     next += header.length
                 } else {
                     self.begin(header)
@@ -80,17 +81,17 @@ package struct FrameDecoder: Sendable {
                 guard let header = try self.completeHeader(&next, end) else { return }
                 try self.check(header)
                 if header.length == 0 {
-                    try self.takeWhole(header, UnsafeRawBufferPointer(start: next, count: 0), &batch, &outcome)
+                    try self.decodeComplete(header, UnsafeRawBufferPointer(start: next, count: 0), &batch, &result)
                 } else {
                     self.begin(header)
                 }
             case .payload:
                 let piece = UnsafeRawBufferPointer(start: next, count: min(self.remaining, end - next))
                 next += piece.count
-                try self.absorb(piece)
+                try self.appendPayload(piece)
                 if self.remaining == 0 {
                     self.stage = .header
-                    try self.finishFrame(&batch, &outcome)
+                    try self.finishFrame(&batch, &result)
                 }
             case .ended:
                 return
@@ -100,17 +101,18 @@ package struct FrameDecoder: Sendable {
 
     // MARK: Headers
 
-    /// What the header says has to fit what came before it, and the limit: looked at before any of the payload is there.
+    /// Validates a header against the frames before it and the message limit, before any of its payload is stored.
     @inline(__always)
     private func check(_ header: FrameHeader) throws(FrameError) {
         if header.isControl { return }
         if (header.opcode == FrameOpcode.continuation) != (self.message != 0) {
             throw self.message == 0
-                ? .violation("The peer continued a message that it had not begun.")
-                : .violation("The peer began a message before it had ended the one before.")
+                ? .violation("The peer sent a continuation frame without a message to continue.")
+                : .violation("The peer began a message inside a fragmented message.")
         }
         guard header.length <= self.messageLimit &- self.assembled.count else {
-            throw FrameError(.tooLarge, "The peer sent a message of more than \(self.messageLimit) bytes; raise the limit to accept it.")
+            throw FrameError(
+                .tooLarge, "The peer sent a message of more than \(self.messageLimit) bytes. Raise the message limit to accept it.")
         }
     }
 
@@ -118,11 +120,13 @@ package struct FrameDecoder: Sendable {
         _ = try self.completeHeader(&next, end)
     }
 
-    /// Adds bytes to a header that a read cut off. `nil`: it is still not whole.
+    /// Appends bytes to an incomplete header.
+    ///
+    /// - Returns: The header if it is complete now.
     private mutating func completeHeader(_ next: inout UnsafeRawPointer, _ end: UnsafeRawPointer) throws(FrameError) -> FrameHeader? {
         let role = self.role
-        var count = Int(self.cutHeaderCount)
-        let header: Result<FrameHeader, FrameError>? = withUnsafeMutableBytes(of: &self.cutHeader) { buffer in
+        var count = Int(self.partialHeaderCount)
+        let header: Result<FrameHeader, FrameError>? = withUnsafeMutableBytes(of: &self.partialHeader) { buffer in
             while next < end {
                 buffer[count] = next.load(as: UInt8.self)
                 next += 1
@@ -135,7 +139,7 @@ package struct FrameDecoder: Sendable {
             }
             return nil
         }
-        self.cutHeaderCount = header == nil ? UInt8(count) : 0
+        self.partialHeaderCount = header == nil ? UInt8(count) : 0
         return try header?.get()
     }
 
@@ -149,18 +153,18 @@ package struct FrameDecoder: Sendable {
             self.control.reserveCapacity(header.length)
         } else {
             if header.opcode != FrameOpcode.continuation { self.message = header.opcode }
-            // Not all of it at once: the length is a claim, and the bytes may never come. Not for each fragment either:
-            // reserving is exact, and a message of many small ones would be copied for each of them.
+            // Not the full length: the peer may never send that much. Not for every fragment: reserving is exact, and would copy a
+            // message of many small fragments for each of them.
             if self.assembled.isEmpty { self.assembled.reserveCapacity(min(header.length, 1 << 16)) }
         }
     }
 
     // MARK: Payloads
 
-    /// A frame that lies in the read as a whole. The usual case, an unfragmented message, is copied once, into the batch.
+    /// Decodes a frame that is complete in the read. The usual case, an unfragmented message, is copied once, into the batch.
     @inline(__always)
-    private mutating func takeWhole(
-        _ header: FrameHeader, _ payload: UnsafeRawBufferPointer, _ batch: inout MessageBatch, _ outcome: inout Outcome
+    private mutating func decodeComplete(
+        _ header: FrameHeader, _ payload: UnsafeRawBufferPointer, _ batch: inout MessageBatch, _ result: inout DecodeResult
     ) throws(FrameError) {
         switch header.first {
         case 0x80 | FrameOpcode.text:
@@ -176,9 +180,9 @@ package struct FrameDecoder: Sendable {
             batch.entries.append(MessageBatch.Entry(.binary, range))
         default:
             self.begin(header)
-            try self.absorb(payload)
+            try self.appendPayload(payload)
             self.stage = .header
-            try self.finishFrame(&batch, &outcome)
+            try self.finishFrame(&batch, &result)
         }
     }
 
@@ -189,8 +193,8 @@ package struct FrameDecoder: Sendable {
         return start..<(start &+ payload.count)
     }
 
-    /// Adds a piece of the open frame to what is being assembled.
-    private mutating func absorb(_ piece: UnsafeRawBufferPointer) throws(FrameError) {
+    /// Appends a part of the incomplete frame's payload to the message or control frame.
+    private mutating func appendPayload(_ piece: UnsafeRawBufferPointer) throws(FrameError) {
         let mask = self.role == .server ? Mask(self.key, offset: self.received) : nil
         if self.frame & 0x08 != 0 {
             self.control.append(piece, mask: mask)
@@ -207,25 +211,24 @@ package struct FrameDecoder: Sendable {
         self.remaining -= piece.count
     }
 
-    private mutating func finishFrame(_ batch: inout MessageBatch, _ outcome: inout Outcome) throws(FrameError) {
+    private mutating func finishFrame(_ batch: inout MessageBatch, _ result: inout DecodeResult) throws(FrameError) {
         switch self.frame & 0x0F {
         case FrameOpcode.ping:
-            let start = batch.bytes.count
             batch.append(.ping, self.control)
-            outcome.latestPing = start..<batch.bytes.count
+            result.hasPing = true
             self.control = []
         case FrameOpcode.pong:
             batch.append(.pong, self.control)
             self.control = []
         case FrameOpcode.close:
             let (code, reason) = try Self.readClose(self.control)
-            self.end(.close(code, reason), &outcome)
+            self.end(.close(code, reason), &result)
         default:
             if self.frame & 0x80 != 0 { try self.finishMessage(&batch) }
         }
     }
 
-    /// A message that came in several reads or fragments. (One that is compressed would be inflated here, and its text checked after that.)
+    /// Completes a message that came in several reads or fragments. Support for compression would inflate it here.
     private mutating func finishMessage(_ batch: inout MessageBatch) throws(FrameError) {
         guard self.text.isComplete else { throw Self.notText }
         let start = batch.bytes.count
@@ -235,8 +238,8 @@ package struct FrameDecoder: Sendable {
         self.message = 0
     }
 
-    private mutating func end(_ end: End, _ outcome: inout Outcome) {
-        outcome.end = end
+    private mutating func end(_ end: End, _ result: inout DecodeResult) {
+        result.end = end
         self.stage = .ended
         self.assembled = []
         self.control = []

@@ -1,10 +1,10 @@
 package import RealtimeCore
 
-/// Writes frames. Messages are never fragmented.
+/// Encodes frames. Messages are never fragmented.
 package enum FrameEncoder {
-    /// Adds one message as one frame.
+    /// Appends a message as one frame.
     ///
-    /// - Parameter mask: the key of a client's frame, never used before; `nil` on a server.
+    /// - Parameter mask: A new random key for a frame of a client; `nil` for a frame of a server.
     @inline(__always)
     package static func append(_ kind: WebSocketMessage.Kind, _ payload: [UInt8], mask: UInt32?, to output: inout [UInt8]) {
         payload.withUnsafeBytes { Self.append(kind, $0, mask: mask, to: &output) }
@@ -21,7 +21,8 @@ package enum FrameEncoder {
         Self.append(opcode: opcode, payload, mask: mask, to: &output)
     }
 
-    /// Adds a close frame. A code that may not be sent stands for none; a reason of more than 123 bytes is cut at a character.
+    /// Appends a close frame. Omits code and reason if the code must not be sent. Truncates a reason of more than 123 bytes at a
+    /// character boundary.
     package static func appendClose(_ code: CloseCode, reason: String, mask: UInt32?, to output: inout [UInt8]) {
         var payload: [UInt8] = []
         if code.mayBeSent {
@@ -37,7 +38,7 @@ package enum FrameEncoder {
     @inline(__always)
     private static func append(opcode: UInt8, _ payload: UnsafeRawBufferPointer, mask: UInt32?, to output: inout [UInt8]) {
         let count = payload.count
-        output.append(addingCapacity: FrameHeader.longest &+ count) { span in
+        output.append(addingCapacity: FrameHeader.maximumSize &+ count) { span in
             span.withUnsafeMutableBufferPointer { buffer, initialized in
                 guard let start = UnsafeMutableRawPointer(buffer.baseAddress) else { return }
                 var size = Self.writeHeader(opcode, count, isMasked: mask != nil, to: start)
@@ -57,7 +58,9 @@ package enum FrameEncoder {
         }
     }
 
-    /// All of the header but the key, and how long that is.
+    /// Writes the header without the mask key.
+    ///
+    /// - Returns: The number of bytes written.
     @inline(__always)
     private static func writeHeader(_ opcode: UInt8, _ count: Int, isMasked: Bool, to start: UnsafeMutableRawPointer) -> Int {
         let mask: UInt8 = isMasked ? 0x80 : 0

@@ -1,11 +1,11 @@
 package import RealtimeCore
 
-/// Which end of a WebSocket this is. A client masks what it sends, a server does not (RFC 6455 section 5.1).
+/// The role of an endpoint of a WebSocket. A client masks the frames it sends, a server does not (RFC 6455 section 5.1).
 package enum WebSocketRole: Sendable {
     case client, server
 }
 
-/// A frame, or a message made of frames, that ends the connection.
+/// A violation of the protocol or of a limit that ends the connection.
 package struct FrameError: Error, Hashable, Sendable {
     /// The code of the close frame to send.
     package var code: CloseCode
@@ -18,7 +18,7 @@ package struct FrameError: Error, Hashable, Sendable {
 
     static func violation(_ message: String) -> FrameError { FrameError(.protocolError, message) }
 
-    /// The same for the user of the connection.
+    /// The error to report to the user of the connection.
     package var transportError: TransportError {
         TransportError(self.code == .tooLarge ? .tooLarge : .protocolViolation, self.message)
     }
@@ -34,9 +34,9 @@ enum FrameOpcode {
     static let pong: UInt8 = 10
 }
 
-/// The 2 to 14 bytes before a frame's payload.
+/// The 2 to 14 bytes in front of a frame's payload.
 struct FrameHeader {
-    static let longest = 14
+    static let maximumSize = 14
 
     /// FIN, RSV1 to RSV3 and the opcode.
     var first: UInt8
@@ -47,7 +47,7 @@ struct FrameHeader {
     var isFinal: Bool { self.first & 0x80 != 0 }
     var isControl: Bool { self.first & 0x08 != 0 }
 
-    /// How long the header is whose second byte this is.
+    /// The size of the header with this second byte.
     @inline(__always)
     static func size(second: UInt8) -> Int {
         let lengthSize =
@@ -59,7 +59,7 @@ struct FrameHeader {
         return 2 &+ lengthSize &+ (second & 0x80 == 0 ? 0 : 4)
     }
 
-    /// Reads a header that is there as a whole, and checks what can be told from it alone.
+    /// Reads a complete header and validates it.
     @inline(__always)
     init(_ start: UnsafeRawPointer, role: WebSocketRole) throws(FrameError) {
         self.first = start.load(as: UInt8.self)
@@ -83,24 +83,54 @@ struct FrameHeader {
         self.key = second & 0x80 == 0 ? 0 : UInt32(littleEndian: start.loadUnaligned(fromByteOffset: offset, as: UInt32.self))
     }
 
-    /// The rules that the first two bytes have to keep.
+    /// Validates the first two bytes.
     @inline(__always)
     private static func check(first: UInt8, second: UInt8, role: WebSocketRole) throws(FrameError) {
-        // RSV1 marks a compressed message. When an extension that uses it has been agreed on, this is the place to let it pass.
-        guard first & 0x70 == 0 else { throw .violation("The peer set a reserved bit of a frame, and no extension was agreed on.") }
+        // RSV1 marks a compressed message. Support for an extension that uses it would start here.
+        guard first & 0x70 == 0 else { throw .violation("The peer set a reserved bit of a frame without a negotiated extension.") }
         // RFC 6455 section 5.1: frames to a server are masked, frames to a client are not.
         guard (second & 0x80 != 0) == (role == .server) else {
-            throw .violation(role == .server ? "The client sent a frame without a mask." : "The server sent a masked frame.")
+            throw .violation(role == .server ? "The client sent an unmasked frame." : "The server sent a masked frame.")
         }
         switch first & 0x0F {
         case 0...2: return
         case 8...10:
             guard first & 0x80 != 0 else { throw .violation("The peer sent a fragmented control frame.") }
             guard second & 0x7F <= 125 else { throw .violation("The peer sent a control frame of more than 125 bytes.") }
-        default: throw .violation("The peer sent a frame of an unknown kind (opcode \(first & 0x0F)).")
+        default: throw .violation("The peer sent a frame with the unknown opcode \(first & 0x0F).")
         }
     }
 
     /// RFC 6455 section 5.2: "the minimal number of bytes MUST be used".
-    private static var notMinimal: FrameError { .violation("The peer wrote a frame's length with more bytes than it takes.") }
+    private static var notMinimal: FrameError { .violation("The peer encoded a frame length with more bytes than necessary.") }
+}
+
+// MARK: Close frames
+
+extension CloseCode {
+    /// Whether a close frame may carry the code (RFC 6455 section 7.4 and the IANA registry).
+    ///
+    /// 1004, 1005, 1006 and 1015 are reserved, the other codes below 3000 are unassigned, and codes end at 4999.
+    package var mayBeSent: Bool {
+        switch self.rawValue {
+        case 1000...1003, 1007...1014, 3000...4999: true
+        default: false
+        }
+    }
+}
+
+extension FrameDecoder {
+    /// Reads the payload of a close frame (RFC 6455 section 5.5.1).
+    static func readClose(_ payload: [UInt8]) throws(FrameError) -> (CloseCode, String) {
+        if payload.isEmpty { return (.noStatus, "") }
+        guard payload.count >= 2 else { throw .violation("The peer sent a close frame with a truncated code.") }
+        let code = CloseCode(rawValue: UInt16(payload[0]) << 8 | UInt16(payload[1]))
+        guard code.mayBeSent else { throw .violation("The peer sent a close frame with the reserved code \(code).") }
+        let reason = payload.withUnsafeBytes { bytes -> String? in
+            let text = UnsafeRawBufferPointer(rebasing: bytes[2...])
+            return UTF8Validator.isValid(text) ? String(decoding: text, as: UTF8.self) : nil
+        }
+        guard let reason else { throw FrameError(.invalidPayload, "The peer sent a close frame with a reason that is not UTF-8.") }
+        return (code, reason)
+    }
 }

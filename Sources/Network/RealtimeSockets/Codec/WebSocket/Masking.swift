@@ -1,18 +1,24 @@
-/// A mask key, ready for a place within the payload (RFC 6455 section 5.3).
+private import CRealtimeSystem
+
+/// A mask key, aligned to an offset in the payload (RFC 6455 section 5.3).
 struct Mask {
     private let word: UInt64
 
     /// - Parameters:
-    ///   - key: the four bytes of the key as they lie in the frame, the first one lowest.
-    ///   - offset: how many bytes of the payload came before.
+    ///   - key: The four bytes of the key as they are sent, the first one in the lowest bits.
+    ///   - offset: The number of payload bytes that precede the bytes to mask.
     @inline(__always)
     init(_ key: UInt32, offset: Int = 0) {
-        let turn = UInt32(truncatingIfNeeded: offset & 3) &* 8
-        let turned = key &>> turn | key &<< ((32 &- turn) & 31)
-        self.word = UInt64(turned) << 32 | UInt64(turned)
+        let shift = UInt32(truncatingIfNeeded: offset & 3) &* 8
+        let rotated = key &>> shift | key &<< ((32 &- shift) & 31)
+        self.word = UInt64(rotated) << 32 | UInt64(rotated)
     }
 
-    /// Copies bytes and masks (or unmasks) them on the way, 8 at a time.
+    /// Returns a key for one frame of a client. The peer cannot predict it (RFC 6455 section 10.3).
+    @inline(__always)
+    static func randomKey() -> UInt32 { realtime_random_word() }
+
+    /// Copies bytes and masks or unmasks them, 8 at a time.
     @inline(__always)
     func copy(_ source: UnsafeRawPointer, to target: UnsafeMutableRawPointer, count: Int) {
         let stored = self.word.littleEndian
@@ -22,18 +28,18 @@ struct Mask {
                 of: source.loadUnaligned(fromByteOffset: offset, as: UInt64.self) ^ stored, toByteOffset: offset, as: UInt64.self)
             offset &+= 8
         }
-        var rest = self.word
+        var remaining = self.word
         while offset < count {
-            let byte = source.load(fromByteOffset: offset, as: UInt8.self) ^ UInt8(truncatingIfNeeded: rest)
+            let byte = source.load(fromByteOffset: offset, as: UInt8.self) ^ UInt8(truncatingIfNeeded: remaining)
             target.storeBytes(of: byte, toByteOffset: offset, as: UInt8.self)
-            rest &>>= 8
+            remaining &>>= 8
             offset &+= 1
         }
     }
 }
 
 extension [UInt8] {
-    /// Adds a payload, masked (or unmasked) when there is a mask.
+    /// Appends a payload. Masks or unmasks it if there is a mask.
     @inline(__always)
     mutating func append(_ payload: UnsafeRawBufferPointer, mask: Mask?) {
         guard let source = payload.baseAddress, payload.count > 0 else { return }

@@ -1,65 +1,65 @@
-import RealtimeEncoding
 package import RealtimeCore
 
 /// The server's side of the opening handshake (RFC 6455 section 4.2).
 package enum ServerHandshake {
-    /// What a request is to a server.
+    /// The result of checking a request.
     package enum Check: Sendable {
-        /// A request like any other.
+        /// The request does not ask for a WebSocket.
         case notAnUpgrade
         case valid(Offer)
-        /// A WebSocket is asked for in a way that cannot be accepted: answer with this.
+        /// The request for a WebSocket is invalid. Send this response.
         case refused(HTTPResponse)
     }
 
-    /// What a client asks for.
+    /// The parameters of a valid request.
     package struct Offer: Sendable, Hashable {
         package var key: String
         package var subprotocols: [String]
     }
 
+    /// Checks whether a request asks for a WebSocket, and validates it.
     package static func check(_ request: HTTPRequestHead, isHTTP11: Bool = true) -> Check {
         let headers = request.headers
         guard headers.contains("Upgrade", token: "websocket") else { return .notAnUpgrade }
-        guard request.method == "GET" else { return Self.refuse(405, "A WebSocket is asked for with GET.", ["Allow": "GET"]) }
-        guard isHTTP11 else { return Self.refuse(400, "A WebSocket is asked for with HTTP/1.1.") }
+        guard request.method == "GET" else { return Self.reject(405, "Invalid method; a WebSocket request uses GET.", ["Allow": "GET"]) }
+        guard isHTTP11 else { return Self.reject(400, "Invalid HTTP version; a WebSocket request uses HTTP/1.1.") }
         guard headers.contains("Connection", token: "upgrade") else {
-            return Self.refuse(400, "A request for a WebSocket has to have Connection: Upgrade.")
+            return Self.reject(400, "Missing header field Connection: Upgrade.")
         }
         guard headers.values("Sec-WebSocket-Version") == ["13"] else {
-            return Self.refuse(
-                426, "Version 13 of the WebSocket protocol is spoken here.", ["Upgrade": "websocket", "Sec-WebSocket-Version": "13"])
+            return Self.reject(
+                426, "Unsupported Sec-WebSocket-Version; expected 13.", ["Upgrade": "websocket", "Sec-WebSocket-Version": "13"])
         }
         let keys = headers.values("Sec-WebSocket-Key")
         guard keys.count == 1, HandshakeKey.isValid(keys[0]) else {
-            return Self.refuse(400, "Sec-WebSocket-Key has to be there once, with Base64 of 16 bytes.")
+            return Self.reject(400, "Sec-WebSocket-Key must appear exactly once and be 16 Base64-encoded bytes.")
         }
         let offered = headers.values("Sec-WebSocket-Protocol").flatMap { value in
             value.utf8.split(separator: UInt8(ascii: ",")).map { HTTPCharacters.text(HTTPCharacters.trimmed(Array($0)[...])) }
         }
         guard offered.allSatisfy({ HTTPCharacters.isToken($0.utf8) }) else {
-            return Self.refuse(400, "Sec-WebSocket-Protocol has something that is no subprotocol.")
+            return Self.reject(400, "Invalid Sec-WebSocket-Protocol; expected a comma-separated list of names.")
         }
         return .valid(Offer(key: keys[0], subprotocols: offered))
     }
 
-    /// The `101`. No extension is ever agreed on.
+    /// Returns the head of the response with the status 101. Extensions are never negotiated.
     ///
-    /// - Throws: when the subprotocol was not offered: the client would have to end the connection.
+    /// - Throws: `TransportError` with the code `unsupported` if the client did not offer the subprotocol: it would close the connection.
     package static func accept(_ offer: Offer, subprotocol: String?) throws(TransportError) -> HTTPResponseHead {
         var headers: HTTPHeaders = [
             "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Accept": HandshakeKey.accept(offer.key),
         ]
         if let subprotocol {
             guard offer.subprotocols.contains(subprotocol) else {
-                throw TransportError(.unsupported, "The subprotocol \(subprotocol) was chosen, and the client has not offered it.")
+                throw TransportError(.unsupported, "The client did not offer the subprotocol \(subprotocol).")
             }
             headers.add("Sec-WebSocket-Protocol", subprotocol)
         }
         return HTTPResponseHead(status: 101, headers: headers)
     }
 
-    private static func refuse(_ status: Int, _ text: String, _ fields: HTTPHeaders = [:]) -> Check {
+    private static func reject(_ status: Int, _ text: String, _ fields: HTTPHeaders = [:]) -> Check {
         var headers = fields
         headers.add("Content-Type", "text/plain; charset=utf-8")
         return .refused(HTTPResponse(status: status, headers: headers, text: text))

@@ -1,13 +1,19 @@
 package import RealtimeCore
 
-/// The life of one open WebSocket, above its bytes: open, closing, over.
+/// The state machine of one open WebSocket.
 ///
-/// It writes into the `output` that it is given, which the caller sends; it reads no clock and holds no socket.
-/// Whatever happens, ``Step/closed`` comes once, and ``Step/socket`` says `drop` once.
+/// ```
+///          close()                the peer's close frame
+///   open ──────────▶ closing ─────────────────────────────▶ closed ──end of stream, deadline──▶ dropped
+///     ├────────────── the peer's close frame, a violation ────▶│                                   ▲
+///     └──────────────── end of stream, socket error; in closing also the deadline ─────────────────┘
+/// ```
+/// It appends frames to the `output` it is given, which the caller sends. It has no clock and no socket. ``Step/closed`` is reported
+/// exactly once, and so is ``SocketAction/drop``.
 package struct WebSocketMachine: Sendable {
-    /// What to do next. Everything in `output` goes out first.
+    /// What to do next, after sending everything in `output`.
     package struct Step: Sendable, Hashable {
-        /// The WebSocket is over: tell its user, once the messages of this read were delivered.
+        /// The WebSocket has closed: notify its user, after delivering the messages of this read.
         package var closed: CloseReason?
         package var socket: SocketAction
 
@@ -20,35 +26,37 @@ package struct WebSocketMachine: Sendable {
     }
 
     package enum SocketAction: Sendable, Hashable {
-        /// Go on reading; ``WebSocketMachine/received(_:into:output:keys:)`` ignores what is not wanted any more.
+        /// Continue reading. ``WebSocketMachine/receive(_:into:)`` ignores bytes that no longer matter.
         case keep
-        /// Send `output`, end this side of the connection, and go on reading until the peer has ended its own or the deadline
-        /// has come: closing a socket with unread bytes in it would reset it, and the peer might never see the close frame.
+        /// Send `output`, shut down writing, and continue reading until the peer closes the connection or the deadline passes. Closing
+        /// a socket with unread bytes would reset the connection, and the peer might never receive the close frame.
         case finishWriting
         /// Close the socket.
         case drop
     }
 
-    /// What became of a message.
-    package enum SendOutcome: Sendable, Hashable {
+    /// The result of sending a message.
+    package enum SendResult: Sendable, Hashable {
         case appended
-        /// A close frame was sent or received: nothing may follow it (RFC 6455 section 5.5.1).
+        /// A close frame was sent or received. No message may follow it (RFC 6455 section 5.5.1).
         case closed
-        /// A ping or pong of more than 125 bytes.
+        /// The message is a ping or pong of more than 125 bytes.
         case tooLong
     }
 
     private enum State: Sendable {
         case open
-        /// Our close frame is out, the peer's is not here.
+        /// Our close frame was sent, the peer's was not received yet.
         case closing(deadline: Instant)
-        /// The user knows that it is over; the socket waits for the peer to end it.
-        case over(deadline: Instant)
+        /// The user knows that the WebSocket has closed. The socket waits for the peer to close the connection.
+        case closed(deadline: Instant)
         case dropped
     }
 
-    /// A pong is not written behind more than this: a peer that pings and reads nothing would fill the memory.
-    private static let pongBacklog = SocketStream.highWater
+    /// Holds back a pong if more bytes than this wait to be sent. Otherwise a peer that pings and reads nothing would exhaust memory.
+    ///
+    /// At least as much as a stream buffers before it reports that it has drained, because ``drained(output:)`` sends the pong.
+    package static let pongBacklogLimit = 256 << 10
 
     private var role: WebSocketRole { self.decoder.role }
     private let closeTimeout: Int64
@@ -58,8 +66,10 @@ package struct WebSocketMachine: Sendable {
     private var decoder: FrameDecoder
 
     /// - Parameters:
-    ///   - closeTimeout: how long the peer may take to answer a close frame.
-    ///   - lingerTimeout: how long it may then take to end the connection.
+    ///   - role: Which endpoint of the WebSocket this is.
+    ///   - messageLimit: The largest message accepted, in bytes.
+    ///   - closeTimeout: How long the peer may take to respond to a close frame.
+    ///   - lingerTimeout: How long the peer may take to close the connection after the close frames.
     package init(
         role: WebSocketRole, messageLimit: Int, closeTimeout: Duration = .seconds(5), lingerTimeout: Duration = .seconds(1)
     ) {
@@ -73,87 +83,88 @@ package struct WebSocketMachine: Sendable {
         if case .open = self.state { true } else { false }
     }
 
-    /// When ``timeout(now:)`` wants to be called.
+    /// When to call ``timeout(now:)``.
     package var nextDeadline: Instant? {
         switch self.state {
         case .open, .dropped: nil
-        case .closing(let deadline), .over(let deadline): deadline
+        case .closing(let deadline), .closed(let deadline): deadline
         }
     }
 
     // MARK: Sending
 
-    package mutating func send(_ message: WebSocketMessage, output: inout [UInt8], keys: inout MaskKeys) -> SendOutcome {
+    /// Appends a message to `output`.
+    package mutating func send(_ message: WebSocketMessage, output: inout [UInt8]) -> SendResult {
         guard self.isOpen else { return .closed }
         if message.kind == .ping || message.kind == .pong, message.bytes.count > 125 { return .tooLong }
-        FrameEncoder.append(message.kind, message.bytes, mask: self.mask(&keys), to: &output)
+        FrameEncoder.append(message.kind, message.bytes, mask: self.makeMask(), to: &output)
         return .appended
     }
 
-    /// Adds the close frame. The answer, or the deadline, ends the WebSocket. `false`: it was closing already.
-    package mutating func close(
-        _ code: CloseCode, reason: String, output: inout [UInt8], keys: inout MaskKeys, now: Instant
-    ) -> Bool {
+    /// Appends a close frame to `output`. The peer's response or the deadline then closes the WebSocket.
+    ///
+    /// - Returns: `false` if the WebSocket was closing already.
+    package mutating func close(_ code: CloseCode, reason: String, output: inout [UInt8], now: Instant) -> Bool {
         guard self.isOpen else { return false }
-        FrameEncoder.appendClose(code, reason: reason, mask: self.mask(&keys), to: &output)
+        FrameEncoder.appendClose(code, reason: reason, mask: self.makeMask(), to: &output)
         self.state = .closing(deadline: now + self.closeTimeout)
         return true
     }
 
-    /// `output` was sent: writes the pong that had to wait for it.
-    package mutating func drained(output: inout [UInt8], keys: inout MaskKeys) {
+    /// Appends the pong that was held back, once `output` has been sent.
+    package mutating func drained(output: inout [UInt8]) {
         guard self.isOpen, let payload = self.heldPong else { return }
         self.heldPong = nil
-        FrameEncoder.append(.pong, payload, mask: self.mask(&keys), to: &output)
+        FrameEncoder.append(.pong, payload, mask: self.makeMask(), to: &output)
     }
 
     // MARK: Receiving
 
-    /// What one read brought. Messages go into `batch`, answers to pings into `output`.
+    /// Decodes the bytes of one read.
     ///
-    /// When the peer has closed, or has sent what it must not, that is returned: ``conclude(_:output:keys:now:)`` is for
-    /// after the owner has had the messages, so that what it answers to them still goes out before the close frame.
-    /// Messages that come after our close frame and before the peer's are delivered: it may send them (RFC 6455 section 1.4).
-    package mutating func received(
-        _ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch, output: inout [UInt8], keys: inout MaskKeys
-    ) -> FrameDecoder.End? {
+    /// The result says what to do, in this order: If there are pings, call ``answerPings(in:output:)``. Deliver the messages. If there is
+    /// an end, call ``conclude(_:output:now:)``, so that what the owner sends in response to the messages precedes the close frame.
+    ///
+    /// Messages that arrive after our close frame and before the peer's are delivered: the peer may send them (RFC 6455 section 1.4).
+    package mutating func receive(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) -> FrameDecoder.DecodeResult {
         switch self.state {
-        case .over, .dropped: return nil
-        case .open, .closing: break
+        case .closed, .dropped: FrameDecoder.DecodeResult()
+        case .open, .closing: self.decoder.decode(bytes, into: &batch)
         }
-        let first = batch.entries.count
-        let outcome = self.decoder.decode(bytes, into: &batch)
-        if outcome.latestPing != nil, self.isOpen {
-            for index in first..<batch.entries.count where batch.entries[index].kind == .ping {
-                self.answer(batch.entries[index].range, of: batch, output: &output, keys: &keys)
-            }
-        }
-        return outcome.end
     }
 
-    /// Acts on the end that ``received(_:into:output:keys:)`` has found.
-    package mutating func conclude(
-        _ end: FrameDecoder.End, output: inout [UInt8], keys: inout MaskKeys, now: Instant
-    ) -> Step {
+    /// Appends a pong for every ping of a batch to `output`.
+    ///
+    /// RFC 6455 section 5.5.3 requires a response to the latest ping only. But every ping is answered while the peer reads: some peers
+    /// count.
+    package mutating func answerPings(in batch: borrowing MessageBatch, output: inout [UInt8]) {
+        guard self.isOpen else { return }
+        for index in batch.entries.indices where batch.entries[index].kind == .ping {
+            self.answerPing(batch.entries[index].range, of: batch, output: &output)
+        }
+    }
+
+    /// Reacts to the end that ``receive(_:into:)`` returned.
+    package mutating func conclude(_ end: FrameDecoder.End, output: inout [UInt8], now: Instant) -> Step {
         switch self.state {
-        case .over, .dropped: .none
+        case .closed, .dropped: .none
         case .open, .closing:
             switch end {
-            case .close(let code, let reason): self.peerClosed(code, reason, &output, &keys, now)
-            case .failure(let error): self.peerFailed(error, &output, &keys, now)
+            case .close(let code, let reason): self.peerClosed(code, reason, &output, now)
+            case .failure(let error): self.peerFailed(error, &output, now)
             }
         }
     }
 
-    /// The peer has ended its side of the connection.
+    /// The peer has shut down its side of the connection.
     package mutating func endOfStream() -> Step {
-        self.drop(.transport(TransportError(.closed, "The peer ended the connection without a close frame.")))
+        self.drop(.transport(TransportError(.closed, "The peer closed the connection without a close frame.")))
     }
 
     /// The socket failed.
     package mutating func failed(_ error: TransportError) -> Step { self.drop(.transport(error)) }
 
-    /// Call it at ``nextDeadline``; earlier it does nothing.
+    /// Call it at ``nextDeadline``. Earlier calls have no effect.
     package mutating func timeout(now: Instant) -> Step {
         guard let deadline = self.nextDeadline, deadline <= now else { return .none }
         return self.drop(.requested)
@@ -168,47 +179,45 @@ package struct WebSocketMachine: Sendable {
         return switch state {
         case .open: Step(closed: reasonIfOpen, socket: .drop)
         case .closing: Step(closed: .requested, socket: .drop)
-        case .over: Step(closed: nil, socket: .drop)
+        case .closed: Step(closed: nil, socket: .drop)
         case .dropped: .none
         }
     }
 
-    private mutating func peerClosed(
-        _ code: CloseCode, _ reason: String, _ output: inout [UInt8], _ keys: inout MaskKeys, _ now: Instant
-    ) -> Step {
-        var why = CloseReason.requested
+    private mutating func peerClosed(_ code: CloseCode, _ reason: String, _ output: inout [UInt8], _ now: Instant) -> Step {
+        var closeReason = CloseReason.requested
         if self.isOpen {
-            FrameEncoder.appendClose(code, reason: "", mask: self.mask(&keys), to: &output)
-            why = .peer(code, reason)
+            FrameEncoder.appendClose(code, reason: "", mask: self.makeMask(), to: &output)
+            closeReason = .peer(code, reason)
         }
-        self.finish(now)
-        // RFC 6455 section 7.1.1: the server ends the TCP connection first; the client waits for that.
-        return Step(closed: why, socket: self.role == .server ? .finishWriting : .keep)
+        self.linger(now)
+        // RFC 6455 section 7.1.1: the server closes the TCP connection first, and the client waits for that.
+        return Step(closed: closeReason, socket: self.role == .server ? .finishWriting : .keep)
     }
 
-    private mutating func peerFailed(
-        _ error: FrameError, _ output: inout [UInt8], _ keys: inout MaskKeys, _ now: Instant
-    ) -> Step {
+    private mutating func peerFailed(_ error: FrameError, _ output: inout [UInt8], _ now: Instant) -> Step {
         guard self.isOpen else { return self.drop(.requested) }
-        FrameEncoder.appendClose(error.code, reason: error.message, mask: self.mask(&keys), to: &output)
-        self.finish(now)
+        FrameEncoder.appendClose(error.code, reason: error.message, mask: self.makeMask(), to: &output)
+        self.linger(now)
         return Step(closed: .transport(error.transportError), socket: .finishWriting)
     }
 
-    private mutating func finish(_ now: Instant) {
-        self.state = .over(deadline: now + self.lingerTimeout)
+    private mutating func linger(_ now: Instant) {
+        self.state = .closed(deadline: now + self.lingerTimeout)
         self.heldPong = nil
     }
 
-    private mutating func answer(_ ping: Range<Int>, of batch: borrowing MessageBatch, output: inout [UInt8], keys: inout MaskKeys) {
-        guard output.count <= Self.pongBacklog else {
+    private mutating func answerPing(_ ping: Range<Int>, of batch: borrowing MessageBatch, output: inout [UInt8]) {
+        guard output.count <= Self.pongBacklogLimit else {
+            // Only the latest: that is enough for the protocol.
             self.heldPong = Array(batch.bytes[ping])
             return
         }
         self.heldPong = nil
-        let mask = self.mask(&keys)
+        let mask = self.makeMask()
         batch.bytes.withUnsafeBytes { FrameEncoder.append(.pong, UnsafeRawBufferPointer(rebasing: $0[ping]), mask: mask, to: &output) }
     }
 
-    private func mask(_ keys: inout MaskKeys) -> UInt32? { self.role == .client ? keys.next() : nil }
+    @inline(__always)
+    private func makeMask() -> UInt32? { self.role == .client ? Mask.randomKey() : nil }
 }

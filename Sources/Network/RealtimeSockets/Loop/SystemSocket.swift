@@ -1,10 +1,24 @@
+package import RealtimeCore
 internal import RealtimeSystem
-internal import RealtimeCore
 #if os(Linux)
 internal import CRealtimeSystem
 #endif
 
-/// The system calls on sockets, each with what its system lacks made up for.
+/// The result of an attempt to move bytes, on a plain socket or with TLS. No attempt blocks.
+package enum IOResult: Sendable, Equatable {
+    /// The number of bytes moved. 0 for a completed handshake or shutdown.
+    case done(Int)
+    /// Nothing was moved. Retry when the descriptor is readable.
+    case wantRead
+    /// Nothing was moved. Retry when the descriptor is writable.
+    case wantWrite
+    /// The peer has shut down its side of the connection (with TLS, by `close_notify`). All bytes before it were received.
+    case closed
+    /// The connection failed. With TLS and without a `close_notify` the code is `.closed`: bytes may be missing.
+    case failed(TransportError)
+}
+
+/// System calls on sockets, with the same behavior on every platform.
 enum SystemSocket {
     #if canImport(Darwin)
     static let stream = SOCK_STREAM
@@ -21,7 +35,7 @@ enum SystemSocket {
     #endif
 
     static func close(_ descriptor: Int32) {
-        // Not again after EINTR: Linux has given the number back by then.
+        // Never retried after EINTR: Linux has released the descriptor by then.
         #if canImport(Darwin)
         _ = Darwin.close(descriptor)
         #elseif canImport(Glibc)
@@ -31,7 +45,7 @@ enum SystemSocket {
         #endif
     }
 
-    /// A TCP socket that never blocks, is not inherited and raises no signal; or the error number.
+    /// Creates a non-blocking TCP socket that child processes do not inherit and that raises no SIGPIPE.
     static func makeSocket(_ family: Int32) -> Result<Int32, SystemError> {
         #if canImport(Darwin)
         let descriptor = socket(family, self.stream, 0)
@@ -44,6 +58,7 @@ enum SystemSocket {
         return .success(descriptor)
     }
 
+    /// Accepts a connection as a socket like those of ``makeSocket(_:)``.
     static func accept(_ listener: Int32) -> Result<Int32, SystemError> {
         #if os(Linux)
         let descriptor = realtime_accept(listener)
@@ -69,12 +84,12 @@ enum SystemSocket {
         setsockopt(descriptor, level, option, &value, socklen_t(MemoryLayout<Int32>.size))
     }
 
-    /// Small frames go out at once.
+    /// Disables Nagle's algorithm, so that small frames are sent without delay.
     static func setNoDelay(_ descriptor: Int32) {
         self.set(descriptor, Int32(IPPROTO_TCP), TCP_NODELAY, 1)
     }
 
-    /// The error that a connect left behind, 0 for none.
+    /// Returns the error number of an asynchronous connect, or 0.
     static func pendingError(_ descriptor: Int32) -> Int32 {
         var value: Int32 = 0
         var length = socklen_t(MemoryLayout<Int32>.size)
@@ -114,8 +129,8 @@ enum SystemSocket {
         }
     }
 
-    /// Sends FIN; reading goes on.
-    static func finish(_ descriptor: Int32) {
+    /// Shuts down writing (sends FIN). Reading continues.
+    static func shutDownWriting(_ descriptor: Int32) {
         #if canImport(Glibc)
         shutdown(descriptor, Int32(SHUT_WR))
         #else
@@ -124,7 +139,7 @@ enum SystemSocket {
     }
 }
 
-/// An error number.
+/// An `errno` value.
 struct SystemError: Error, Hashable {
     var number: Int32
 
@@ -134,17 +149,17 @@ struct SystemError: Error, Hashable {
 
     static var last: SystemError { SystemError(errno) }
 
-    /// No descriptor or memory is left: a state that passes, and is no fault of the connection.
+    /// Whether the process or system is out of descriptors or memory. That is temporary and not caused by the connection.
     var isShortage: Bool { [EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(self.number) }
 }
 
 extension TransportError {
-    /// The system's own words for an error number.
-    static func words(_ number: Int32) -> String {
+    /// Returns the system's message for an error number.
+    static func systemMessage(_ number: Int32) -> String {
         withUnsafeTemporaryAllocation(of: CChar.self, capacity: 256) { text in
             text[0] = 0
             #if canImport(Glibc)
-            // The GNU one returns the text, the POSIX one fills the buffer: Swift sees the latter.
+            // Swift imports the POSIX variant, which fills the buffer, and not the GNU variant.
             _ = strerror_r(number, text.baseAddress!, text.count)
             #else
             strerror_r(number, text.baseAddress!, text.count)
@@ -153,22 +168,27 @@ extension TransportError {
         }
     }
 
-    static func system(_ number: Int32, _ what: String) -> TransportError {
-        let advice = SystemError(number).isShortage ? " Close what is not needed, or raise the limit of open files (ulimit -n)." : ""
-        return TransportError(.system, "The system refused to \(what): \(self.words(number)).\(advice)")
+    /// Creates the error of a failed system call.
+    ///
+    /// - Parameters:
+    ///   - number: The error number.
+    ///   - operation: What failed, such as "create a socket".
+    static func system(_ number: Int32, _ operation: String) -> TransportError {
+        let advice = SystemError(number).isShortage ? " Close unused connections, or raise the limit of open files (ulimit -n)." : ""
+        return TransportError(.system, "Could not \(operation): \(self.systemMessage(number)).\(advice)")
     }
 
-    /// An established connection that broke.
+    /// Creates the error of an established connection that was lost.
     static func lost(_ number: Int32) -> TransportError {
         switch number {
         case ECONNRESET, EPIPE, ECONNABORTED:
-            TransportError(.reset, "The peer cut the connection: \(self.words(number)).")
+            TransportError(.reset, "The peer reset the connection: \(self.systemMessage(number)).")
         case ETIMEDOUT:
-            TransportError(.timedOut, "The connection broke: the peer's system no longer answers.")
+            TransportError(.timedOut, "The connection was lost: the peer's system does not respond.")
         case EHOSTUNREACH, ENETUNREACH, ENETDOWN:
-            TransportError(.unreachable, "The connection broke: \(self.words(number)). Check the network.")
+            TransportError(.unreachable, "The connection was lost: \(self.systemMessage(number)). Check the network.")
         default:
-            TransportError(.system, "The connection broke: \(self.words(number)).")
+            TransportError(.system, "The connection was lost: \(self.systemMessage(number)).")
         }
     }
 }

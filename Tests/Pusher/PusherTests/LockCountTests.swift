@@ -1,0 +1,94 @@
+#if DEBUG
+import PusherChannels
+import PusherServer
+import RealtimeCore
+import RealtimeSockets
+import RealtimeSystem
+import TestSupport
+import Testing
+
+/// Limits the number of locks on the hot paths between a client's sockets and its user. Counted in debug builds only.
+@Suite(.usesSockets, .timeLimit(.minutes(5)))
+struct LockCountTests {
+    /// Runs `body` with a client that is subscribed to a channel, and the client's loop.
+    private func withClient(_ body: (PusherServer, PusherChannel, EventLoop) async throws -> Void) async throws {
+        let server = PusherServer(app: PusherApp(id: "1", key: "key", secret: "secret"), log: .none)
+        let address = try await server.start(on: SocketListener())
+        let loop = try EventLoop("client")
+        var configuration = PusherConfiguration(key: "key", host: address.host, port: address.port, useTLS: false)
+        configuration.transports = Transports(
+            webSocket: SocketWebSocketTransport(loop: loop), http: SocketHTTPTransport(loop: loop), time: loop)
+        configuration.authorizer = .secret("secret")
+        configuration.log = .none
+        let client = PusherClient(configuration)
+        client.connect()
+        let channel = try client.subscribe("private-room")
+        try await channel.subscribed()
+        try await body(server, channel, loop)
+        client.disconnect()
+        await server.stop()
+        loop.shutdown()
+    }
+
+    /// Counts the locks of the loop's thread from a job that runs before `body` to one that runs after it.
+    private func count(on loop: EventLoop, _ body: () async -> Void) async -> LockCounter.Counts {
+        await self.sleep(of: loop, after: loop.counters.turns) { loop.execute { LockCounter.start() } }
+        await body()
+        return await withCheckedContinuation { continuation in
+            loop.execute { continuation.resume(returning: LockCounter.stop()) }
+        }
+    }
+
+    /// Runs `body`, which gives the loop something to do, and returns when the loop has finished that turn.
+    private func sleep(of loop: EventLoop, after turns: Int, _ body: () async -> Void) async {
+        await body()
+        while loop.counters.turns == turns { await Task.yield() }
+    }
+
+    @Test func `an event takes at most nine locks from the socket to its sequence`() async throws {
+        try await self.withClient { server, channel, loop in
+            let events = channel.events("price").makeAsyncIterator()
+            // The first event allocates buffers, and the subscription may still be in progress on the loop.
+            server.publish("price", to: channel.name, data: "0")
+            _ = await events.next()
+            await loop.turn()
+            let jobs = await self.count(on: loop) {}
+            let counts = await self.count(on: loop) {
+                await self.sleep(of: loop, after: loop.counters.turns) {
+                    server.publish("price", to: channel.name, data: "1")
+                    #expect(await events.next()?.data == "1")
+                }
+            }
+            #expect(counts.acquisitions - jobs.acquisitions <= 9)
+            #expect(counts.depth <= 2)
+        }
+    }
+
+    @Test func `a client event takes at most seven locks from trigger to the socket`() async throws {
+        try await self.withClient { _, channel, loop in
+            // The first one fills caches of the encoder.
+            try channel.trigger("client-typing", "on")
+            for _ in 0..<3 {
+                await loop.turn()
+                LockCounter.start()
+                let result = Result { () throws(PusherError) in try channel.trigger("client-typing", "on") }
+                let counts = LockCounter.stop()
+                try result.get()
+                #expect(counts.acquisitions <= 7)
+                #expect(counts.depth <= 3)
+            }
+        }
+    }
+}
+
+extension EventLoop {
+    /// Returns when the jobs before this call have run.
+    fileprivate func turn() async {
+        for _ in 0..<2 {
+            await withCheckedContinuation { continuation in
+                self.execute { continuation.resume() }
+            }
+        }
+    }
+}
+#endif
