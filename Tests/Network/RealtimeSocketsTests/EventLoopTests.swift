@@ -7,38 +7,39 @@ import Testing
 
 @Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct EventLoopTests {
-    private final class Alarm: TimerClient {
+    private final class NamedTimer: TimerClient {
         private let name: String
-        private let book: Book
-        init(_ name: String, _ book: Book) {
+        private let log: Log
+        init(_ name: String, _ log: Log) {
             self.name = name
-            self.book = book
+            self.log = log
         }
-        func timerFired() { self.book.note(self.name) }
+        func timerFired() { self.log.append(self.name) }
     }
 
-    private final class Book: Sendable {
+    /// Collects names, and lets a test wait for them.
+    private final class Log: Sendable {
         private let state = Lock<[String]>([])
         let stream: AsyncStream<String>
         private let continuation: AsyncStream<String>.Continuation
         init() { (self.stream, self.continuation) = AsyncStream.makeStream() }
-        func note(_ name: String) {
+        func append(_ name: String) {
             self.state.withLock { $0.append(name) }
             self.continuation.yield(name)
         }
         var names: [String] { self.state.withLock { $0 } }
     }
 
-    private func first(_ count: Int, of book: Book) async -> [String] {
+    private func first(_ count: Int, of log: Log) async -> [String] {
         var names: [String] = []
-        for await name in book.stream {
+        for await name in log.stream {
             names.append(name)
             if names.count == count { break }
         }
         return names
     }
 
-    @Test func `jobs run in order on the loops thread`() async throws {
+    @Test func `jobs run in order on the loop's thread`() async throws {
         let loop = try EventLoop()
         let order = Lock<[Int]>([])
         let onLoop = Lock<[Bool]>([])
@@ -54,108 +55,108 @@ struct EventLoopTests {
         #expect(!loop.isOnLoop)
     }
 
-    @Test func `jobs of a busy loop need no wake up`() async throws {
+    @Test func `jobs for a busy loop cause no wake-up`() async throws {
         let loop = try EventLoop()
-        let blockade = BlockedLoop(loop)
+        let blocked = BlockedLoop(loop)
         let before = loop.counters.wakeUps
         let count = Lock(0)
         for _ in 0..<10_000 { loop.execute { count.withLock { $0 += 1 } } }
         #expect(loop.counters.wakeUps == before)
-        blockade.lift()
+        blocked.release()
         await loop.turn()
         #expect(count.withLock { $0 } == 10_000)
         loop.shutdown()
     }
 
-    @Test func `a job that adds jobs for ever leaves time for the others`() async throws {
+    @Test func `a job that keeps adding jobs does not delay timers`() async throws {
         let loop = try EventLoop()
         let stop = Lock(false)
         @Sendable func again() {
             if !stop.withLock({ $0 }) { loop.execute(again) }
         }
         loop.execute(again)
-        let book = Book()
-        let alarm = Alarm("rang", book)
-        loop.schedule(alarm, at: loop.now)
-        #expect(await self.first(1, of: book) == ["rang"])
+        let log = Log()
+        let timer = NamedTimer("fired", log)
+        loop.schedule(timer, at: loop.now)
+        #expect(await self.first(1, of: log) == ["fired"])
         stop.withLock { $0 = true }
         loop.shutdown()
     }
 
-    @Test func `sleepers are woken by time and then by age`() async throws {
+    @Test func `timers fire by time and then in the order they were scheduled`() async throws {
         let loop = try EventLoop()
-        let book = Book()
-        let alarms = ["third", "second", "first", "also first"].map { Alarm($0, book) }
-        let blockade = BlockedLoop(loop)
+        let log = Log()
+        let timers = ["third", "second", "first", "also first"].map { NamedTimer($0, log) }
+        let blocked = BlockedLoop(loop)
         let now = loop.now
-        for (alarm, delay) in zip(alarms, [3, 2, 1, 1]) { loop.schedule(alarm, at: now.advanced(by: .milliseconds(delay))) }
-        blockade.lift()
-        #expect(await self.first(4, of: book) == ["first", "also first", "second", "third"])
+        for (timer, delay) in zip(timers, [3, 2, 1, 1]) { loop.schedule(timer, at: now.advanced(by: .milliseconds(delay))) }
+        blocked.release()
+        #expect(await self.first(4, of: log) == ["first", "also first", "second", "third"])
         loop.shutdown()
     }
 
-    @Test func `a wish that was replaced or taken back is forgotten`() async throws {
+    @Test func `a timer that was rescheduled or cancelled does not fire at its old time`() async throws {
         let loop = try EventLoop()
-        let book = Book()
-        let (moved, cancelled, last) = (Alarm("moved", book), Alarm("cancelled", book), Alarm("last", book))
-        let blockade = BlockedLoop(loop)
+        let log = Log()
+        let (moved, cancelled, last) = (NamedTimer("moved", log), NamedTimer("cancelled", log), NamedTimer("last", log))
+        let blocked = BlockedLoop(loop)
         let now = loop.now
         loop.schedule(moved, at: now.advanced(by: .seconds(3600)))
         loop.schedule(moved, at: now.advanced(by: .milliseconds(1)))
         loop.schedule(cancelled, at: now)
         loop.schedule(cancelled, at: nil)
         loop.schedule(last, at: now.advanced(by: .milliseconds(2)))
-        blockade.lift()
-        #expect(await self.first(2, of: book) == ["moved", "last"])
+        blocked.release()
+        #expect(await self.first(2, of: log) == ["moved", "last"])
         await loop.turn()
-        #expect(book.names == ["moved", "last"])
+        #expect(log.names == ["moved", "last"])
         loop.shutdown()
     }
 
-    @Test func `only an earlier wish wakes a sleeping loop`() async throws {
+    @Test func `only an earlier timer wakes a sleeping loop`() async throws {
         let loop = try EventLoop()
-        let book = Book()
-        let (early, late) = (Alarm("early", book), Alarm("late", book))
-        loop.schedule(early, at: loop.now.advanced(by: .seconds(1800)))
+        let log = Log()
+        let (first, second) = (NamedTimer("first", log), NamedTimer("second", log))
+        loop.schedule(first, at: loop.now.advanced(by: .seconds(1800)))
         await loop.turn()
-        // Its thread may still be on its way to sleep; from here on there are no others to wake it.
+        // The loop's thread may not sleep yet, but nothing else wakes it from here on.
         let before = loop.counters.wakeUps
-        loop.schedule(late, at: loop.now.advanced(by: .seconds(3600)))
+        loop.schedule(second, at: loop.now.advanced(by: .seconds(3600)))
         #expect(loop.counters.wakeUps == before)
-        loop.schedule(early, at: loop.now)
-        #expect(await self.first(1, of: book) == ["early"])
+        loop.schedule(first, at: loop.now)
+        #expect(await self.first(1, of: log) == ["first"])
         loop.shutdown()
     }
 
-    @Test func `as sleeper that is gone is not woken`() async throws {
+    @Test func `a timer does not retain its client`() async throws {
         let loop = try EventLoop()
-        let book = Book()
-        let blockade = BlockedLoop(loop)
-        loop.schedule(Alarm("gone", book), at: loop.now)
-        let there = Alarm("there", book)
-        loop.schedule(there, at: loop.now)
-        blockade.lift()
-        #expect(await self.first(1, of: book) == ["there"])
+        let log = Log()
+        let blocked = BlockedLoop(loop)
+        loop.schedule(NamedTimer("deallocated", log), at: loop.now)
+        let retained = NamedTimer("retained", log)
+        loop.schedule(retained, at: loop.now)
+        blocked.release()
+        #expect(await self.first(1, of: log) == ["retained"])
         loop.shutdown()
     }
 
-    @Test func `nothing is woken before its time`() async throws {
-        final class Punctual: TimerClient {
+    @Test func `timers never fire early`() async throws {
+        final class CheckingTimer: TimerClient {
             let loop: EventLoop
             let due: Instant
-            let book: Book
-            init(_ loop: EventLoop, _ due: Instant, _ book: Book) { (self.loop, self.due, self.book) = (loop, due, book) }
-            func timerFired() { self.book.note(self.loop.now >= self.due ? "on time" : "early") }
+            let log: Log
+            init(_ loop: EventLoop, _ due: Instant, _ log: Log) { (self.loop, self.due, self.log) = (loop, due, log) }
+            func timerFired() { self.log.append(self.loop.now >= self.due ? "on time" : "early") }
         }
         let loop = try EventLoop()
-        let book = Book()
-        let sleepers = (0..<50).map { Punctual(loop, loop.now + Int64($0 * 137_731), book) }
-        for client in sleepers { loop.schedule(client, at: client.due) }
-        #expect(await self.first(50, of: book) == Array(repeating: "on time", count: 50))
+        let log = Log()
+        let timers = (0..<50).map { CheckingTimer(loop, loop.now + Int64($0 * 137_731), log) }
+        for client in timers { loop.schedule(client, at: client.due) }
+        #expect(await self.first(50, of: log) == Array(repeating: "on time", count: 50))
         loop.shutdown()
     }
 
-    @Test func `streams that are due later cost one wake up and are let go at the end`() async throws {
+    @Test func `delayed service requests cause one wake-up and are released at shutdown`() async throws {
         let loop = try EventLoop()
         await loop.turn()
         weak var last: SocketStream?
@@ -172,7 +173,7 @@ struct EventLoopTests {
         #expect(!loop.requestService(of: SocketStream(loop: loop, events: EventRecorder()), at: loop.now))
     }
 
-    @Test func `after shutdown nothing runs any more`() async throws {
+    @Test func `a job after shutdown is rejected`() async throws {
         let loop = try EventLoop()
         loop.shutdown()
         let ran = Lock(false)
@@ -182,7 +183,7 @@ struct EventLoopTests {
         loop.shutdown()
     }
 
-    @Test func `a loop can shut itself down`() async throws {
+    @Test func `a loop can be shut down on its own thread`() async throws {
         let loop = try EventLoop()
         await withCheckedContinuation { continuation in
             loop.execute {
@@ -193,8 +194,8 @@ struct EventLoopTests {
         #expect(!loop.execute {})
     }
 
-    @Test func `a token names one resident only`() async throws {
-        final class Nobody: PollHandler {
+    @Test func `tokens are not reused`() async throws {
+        final class IdleHandler: PollHandler {
             func ready(_ readiness: Readiness) {}
             func loopDidShutDown() {}
         }
@@ -202,7 +203,7 @@ struct EventLoopTests {
         let tokens = Lock<[UInt64]>([])
         loop.execute {
             for _ in 0..<3 {
-                let token = loop.register(Nobody())
+                let token = loop.register(IdleHandler())
                 tokens.withLock { $0.append(token) }
                 loop.deregister(token)
             }

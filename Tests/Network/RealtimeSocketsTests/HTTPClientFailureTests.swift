@@ -120,7 +120,7 @@ struct HTTPClientFailureTests {
             guard let socket = try? listener.accepted() else { return }
             _ = socket.receive(20)
             socket.send(Array(response.utf8))
-            socket.cut()
+            socket.reset()
         }
         let error = await SocketHTTPTransport().failure(.get(Endpoint(scheme: "http", host: "127.0.0.1", port: port)))
         #expect(error?.code == .reset)

@@ -7,10 +7,10 @@ import Testing
 
 @testable import RealtimeSockets
 
-/// What concerns the whole process, each in one of its own.
+/// Tests of process-wide effects, each in a process of its own.
 @Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct StreamProcessTests {
-    @Test func `writing to a peer that is gone raises no signal`() async {
+    @Test func `writing to a reset connection raises no signal`() async {
         await #expect(processExitsWith: .success) {
             signal(SIGPIPE, SIG_DFL)
             let loop = try EventLoop(turnLimit: .zero)
@@ -21,7 +21,7 @@ struct StreamProcessTests {
                 stream.connect(to: "127.0.0.1", port: port)
                 let peer = try listener.accepted()
                 await recorder.opened()
-                peer.cut()
+                peer.reset()
                 for _ in 0..<100 { stream.send([1]) }
                 #expect(await recorder.ended() != nil)
             }
@@ -49,7 +49,7 @@ struct StreamProcessTests {
                     for cycle in 0..<count / 20 {
                         let recorder = EventRecorder()
                         let stream = SocketStream(loop: loop, events: recorder)
-                        // One look-up with a thread now and then.
+                        // Some of them start a thread to resolve the name.
                         stream.connect(to: cycle % 50 == 0 ? "localhost" : "127.0.0.1", port: listener.address.port)
                         stream.send([UInt8(lane)])
                         #expect(await recorder.bytes(1) == [UInt8(lane)])
@@ -62,18 +62,18 @@ struct StreamProcessTests {
         loop.shutdown()
     }
 
-    @Test func `ten thousand connections leave no descriptor and no thread behind`() async {
+    @Test func `ten thousand connections leak no descriptor and no thread`() async {
         await #expect(processExitsWith: .success) {
             try await StreamProcessTests.round(200)
             let before = ProcessUsage.now()
             try await StreamProcessTests.round(10_000)
             #expect(ProcessUsage.now().descriptors == before.descriptors)
-            // A thread that looked up a name may still be on its way out.
+            // A thread that resolved a name may not have ended yet.
             while ProcessUsage.now().threads > before.threads { sched_yield() }
         }
     }
 
-    @Test func `a read happens while every thread of the task pool is blocked`() async {
+    @Test func `a loop reads while all threads of the task pool are blocked`() async {
         await #expect(processExitsWith: .success) {
             let loop = try EventLoop()
             let (listener, port) = try RawSocket.listening()
@@ -83,7 +83,7 @@ struct StreamProcessTests {
             let peer = try listener.accepted()
             await recorder.opened()
             let hasRead = Shared(false)
-            // Twice as many as there are processors: all of the pool's threads spin until the loop has read.
+            // Twice as many as processors, so that all threads of the pool spin until the loop has read.
             await withTaskGroup(of: Void.self) { group in
                 let count = 2 * Int(sysconf(Int32(_SC_NPROCESSORS_ONLN)))
                 let started = Shared(0)
@@ -105,13 +105,13 @@ struct StreamProcessTests {
         }
     }
 
-    @Test func `a listener without a descriptor left goes on when there is one`() async {
+    @Test func `a listener that ran out of descriptors resumes when there are some`() async {
         await #expect(processExitsWith: .success) {
             let loop = try EventLoop()
             let accepted = Accepted()
             let listener = try TCPListener(loops: [loop]) { accepted.note($0, EventRecorder()) }
             let sockets = (0..<8).map { _ in RawSocket(socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)) }
-            // Nothing above the highest number in use may be opened from here on.
+            // From here on no descriptor above the highest one in use can be opened.
             var limit = rlimit()
             getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
             let before = limit.rlim_cur
@@ -122,7 +122,7 @@ struct StreamProcessTests {
             await loop.turn()
             let (turns, start) = (loop.counters.turns, loop.now)
             for _ in 0..<10_000 { sched_yield() }
-            // It looks again ten times a second, and does not spin: however long the system took for this.
+            // It retries ten times a second and does not spin.
             let tenths = Int(start.duration(to: loop.now) / .milliseconds(100))
             #expect(loop.counters.turns - turns < 100 + 10 * tenths)
             limit.rlim_cur = before

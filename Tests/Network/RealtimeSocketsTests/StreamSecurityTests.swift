@@ -5,18 +5,12 @@ import Testing
 
 @testable import RealtimeSockets
 
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
-
-/// A stand-in for TLS with all its moods: it reads ahead, takes less than it is given, reads when it has to write and
-/// the other way round. What it sends is the plain bytes with every bit turned.
-private final class MoodySession: StreamSecurity {
-    struct Moods: Sendable {
+/// A replacement for TLS with its peculiarities: it reads ahead, writes less than it is given, and may have to write in order to read
+/// or to read in order to write. It sends the bytes with every bit inverted.
+private final class FakeSession: StreamSecurity {
+    struct Behavior: Sendable {
         var readsWantWrite = false
-        var writesWaitForThePeer = false
+        var writesWantRead = false
         var handshakeFails = false
         var handshakeNeverEnds = false
     }
@@ -25,95 +19,95 @@ private final class MoodySession: StreamSecurity {
         var isInUse = false
         var overlaps = 0
         var calls = 0
-        var hasGreeted = false
-        var ahead: [UInt8] = []
-        var hasHeard = false
-        var farewells = 0
+        var hasSentHello = false
+        var readAhead: [UInt8] = []
+        var hasReceived = false
+        var shutdowns = 0
     }
 
     private let descriptor: Int32
-    private let moods: Moods
+    private let behavior: Behavior
     private let state = Lock(State())
 
-    init(_ descriptor: Int32, _ moods: Moods) {
+    init(_ descriptor: Int32, _ behavior: Behavior) {
         self.descriptor = descriptor
-        self.moods = moods
+        self.behavior = behavior
     }
 
     var overlaps: Int { self.state.withLock { $0.overlaps } }
-    var farewells: Int { self.state.withLock { $0.farewells } }
+    var shutdowns: Int { self.state.withLock { $0.shutdowns } }
 
-    private func alone(_ body: (inout State) -> IOResult) -> IOResult {
-        var mine = self.state.withLock { state -> State in
+    private func exclusively(_ body: (inout State) -> IOResult) -> IOResult {
+        var copy = self.state.withLock { state -> State in
             if state.isInUse { state.overlaps += 1 }
             state.isInUse = true
             state.calls += 1
             return state
         }
         sched_yield()
-        let outcome = body(&mine)
+        let result = body(&copy)
         self.state.withLock { state in
-            mine.overlaps = state.overlaps
-            mine.isInUse = false
-            state = mine
+            copy.overlaps = state.overlaps
+            copy.isInUse = false
+            state = copy
         }
-        return outcome
+        return result
     }
 
     func handshake() -> IOResult {
-        self.alone { state in
-            if self.moods.handshakeFails { return .failed(TransportError(.certificateRejected, "no")) }
-            if self.moods.handshakeNeverEnds { return .wantRead }
+        self.exclusively { state in
+            if self.behavior.handshakeFails { return .failed(TransportError(.certificateRejected, "no")) }
+            if self.behavior.handshakeNeverEnds { return .wantRead }
             if state.calls == 1 { return .wantWrite }
-            if !state.hasGreeted {
-                state.hasGreeted = true
+            if !state.hasSentHello {
+                state.hasSentHello = true
                 _ = [UInt8(7)].withUnsafeBytes { SystemSocket.send(self.descriptor, $0) }
             }
-            // Takes what follows the greeting too: no event will tell of it.
+            // Reads what follows the hello as well, so that no event announces it.
             var buffer = [UInt8](repeating: 0, count: 4096)
             guard case .done(let count) = buffer.withUnsafeMutableBytes({ SystemSocket.receive(self.descriptor, into: $0) }) else {
                 return .wantRead
             }
-            state.ahead = Array(buffer[1..<count])
+            state.readAhead = Array(buffer[1..<count])
             return .done(0)
         }
     }
 
     func read(into buffer: UnsafeMutableRawBufferPointer) -> IOResult {
-        self.alone { state in
-            if self.moods.readsWantWrite, state.calls.isMultiple(of: 3) { return .wantWrite }
-            if state.ahead.isEmpty {
+        self.exclusively { state in
+            if self.behavior.readsWantWrite, state.calls.isMultiple(of: 3) { return .wantWrite }
+            if state.readAhead.isEmpty {
                 var more = [UInt8](repeating: 0, count: 16 << 10)
                 switch more.withUnsafeMutableBytes({ SystemSocket.receive(self.descriptor, into: $0) }) {
-                case .done(let count): state.ahead = Array(more[..<count])
+                case .done(let count): state.readAhead = Array(more[..<count])
                 case let other: return other
                 }
             }
-            state.hasHeard = true
-            let count = min(1000, state.ahead.count)
-            for index in 0..<count { buffer[index] = ~state.ahead[index] }
-            state.ahead.removeFirst(count)
+            state.hasReceived = true
+            let count = min(1000, state.readAhead.count)
+            for index in 0..<count { buffer[index] = ~state.readAhead[index] }
+            state.readAhead.removeFirst(count)
             return .done(count)
         }
     }
 
     func write(_ bytes: UnsafeRawBufferPointer) -> IOResult {
-        self.alone { state in
-            if self.moods.writesWaitForThePeer, !state.hasHeard { return .wantRead }
-            let turned = bytes.prefix(5000).map { ~$0 }
-            return turned.withUnsafeBytes { SystemSocket.send(self.descriptor, $0) }
+        self.exclusively { state in
+            if self.behavior.writesWantRead, !state.hasReceived { return .wantRead }
+            let inverted = bytes.prefix(5000).map { ~$0 }
+            return inverted.withUnsafeBytes { SystemSocket.send(self.descriptor, $0) }
         }
     }
 
     func shutdown() -> IOResult {
-        self.alone { state in
-            state.farewells += 1
+        self.exclusively { state in
+            state.shutdowns += 1
             return .done(0)
         }
     }
 }
 
-/// Reads the peer's end just when another thread has begun to write.
+/// Returns the end of the stream while another thread has begun to write.
 private final class EndingSession: StreamSecurity {
     private let descriptor: Int32
     private let stream: SocketStream
@@ -130,8 +124,8 @@ private final class EndingSession: StreamSecurity {
 
     func read(into buffer: UnsafeMutableRawBufferPointer) -> IOResult {
         if self.hasEnded.withLock({ $0 }) { return .closed }
-        let outcome = SystemSocket.receive(self.descriptor, into: buffer)
-        guard case .done = outcome else { return outcome }
+        let result = SystemSocket.receive(self.descriptor, into: buffer)
+        guard case .done = result else { return result }
         self.hasEnded.withLock { $0 = true }
         let (stream, before) = (self.stream, self.stream.writes)
         let writer = PosixThread("test-writer") { stream.send([1]) }
@@ -145,29 +139,29 @@ private final class EndingSession: StreamSecurity {
 @Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct StreamSecurityTests {
     private final class Sessions: Sendable {
-        private let made = Lock<[MoodySession]>([])
-        var all: [MoodySession] { self.made.withLock { $0 } }
+        private let created = Lock<[FakeSession]>([])
+        var all: [FakeSession] { self.created.withLock { $0 } }
 
-        func factory(_ moods: MoodySession.Moods = .init()) -> StreamSecurityFactory {
+        func factory(_ behavior: FakeSession.Behavior = .init()) -> StreamSecurityFactory {
             { descriptor throws(TransportError) in
-                let session = MoodySession(descriptor, moods)
-                self.made.withLock { $0.append(session) }
+                let session = FakeSession(descriptor, behavior)
+                self.created.withLock { $0.append(session) }
                 return session
             }
         }
     }
 
     private func withPair(
-        _ moods: MoodySession.Moods = .init(), server: EventRecorder = EventRecorder(), _ body: (Pair) async throws -> Void
+        _ behavior: FakeSession.Behavior = .init(), server: EventRecorder = EventRecorder(), _ body: (Pair) async throws -> Void
     ) async throws {
         let sessions = Sessions()
-        let factories = (sessions.factory(moods), sessions.factory())
+        let factories = (sessions.factory(behavior), sessions.factory())
         try await RealtimeSocketsTests.withPair(security: factories, server: server, body)
         #expect(sessions.all.map(\.overlaps) == [0, 0])
-        #expect(sessions.all.allSatisfy { $0.farewells <= 1 })
+        #expect(sessions.all.allSatisfy { $0.shutdowns <= 1 })
     }
 
-    @Test func `bytes go both ways through it`() async throws {
+    @Test func `bytes are sent and received through TLS`() async throws {
         let echo = EventRecorder(onReceived: { stream, bytes in
             stream.enqueue { $0.append(contentsOf: bytes) }
             stream.flush()
@@ -178,7 +172,7 @@ struct StreamSecurityTests {
         }
     }
 
-    @Test func `what it read ahead is not forgotten when reading was paused`() async throws {
+    @Test func `bytes read ahead are delivered after a pause`() async throws {
         let recorder = EventRecorder(onReceived: { stream, _ in stream.pauseReading() })
         try await self.withPair(server: recorder) { pair in
             pair.client.send(pattern(10_000))
@@ -192,9 +186,9 @@ struct StreamSecurityTests {
         }
     }
 
-    @Test func `what it read ahead is not forgotten when its turn is over`() async throws {
+    @Test func `bytes read ahead are delivered when the read budget is spent`() async throws {
         try await self.withPair { pair in
-            // A little more than one turn's budget, and all of it there before the first read.
+            // A little more than the budget of a turn, all of it received before the first read.
             let count = SocketStream.readBudget + 8000
             pair.server.pauseReading()
             await pair.loop.turn()
@@ -205,8 +199,8 @@ struct StreamSecurityTests {
         }
     }
 
-    /// Its writes take until they are let go.
-    private final class SlowSession: StreamSecurity {
+    /// A session with writes that block until ``release()``.
+    private final class BlockingSession: StreamSecurity {
         private let gate = Lock(false)
         private let entered = Lock(false)
         func handshake() -> IOResult { .done(0) }
@@ -218,14 +212,14 @@ struct StreamSecurityTests {
         }
         func shutdown() -> IOResult { .done(0) }
         func waitForWrite() { while !self.entered.withLock({ $0 }) { sched_yield() } }
-        func lift() { self.gate.withLock { $0 = true } }
+        func release() { self.gate.withLock { $0 = true } }
     }
 
-    @Test func `the descriptor stays open while another thread writes to it`() async throws {
+    @Test func `the descriptor stays open while another thread writes`() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop()
         let recorder = EventRecorder()
-        let session = SlowSession()
+        let session = BlockingSession()
         let stream = SocketStream(loop: loop, events: recorder)
         stream.connect(to: "127.0.0.1", port: port, ConnectOptions(timeout: .seconds(600), security: { _ in session }))
         let peer = try listener.accepted()
@@ -236,7 +230,7 @@ struct StreamSecurityTests {
         await loop.turn()
         var byte: UInt8 = 0
         #expect(recv(peer.descriptor, &byte, 1, Int32(MSG_DONTWAIT)) == -1)
-        session.lift()
+        session.release()
         writer.join()
         #expect(peer.receive(1).isEmpty)
         #expect(recv(peer.descriptor, &byte, 1, Int32(MSG_DONTWAIT)) == 0)
@@ -245,19 +239,19 @@ struct StreamSecurityTests {
         loop.shutdown()
     }
 
-    @Test func `a read that has to write is taken up again`() async throws {
-        var moods = MoodySession.Moods()
-        moods.readsWantWrite = true
-        try await self.withPair(moods) { pair in
+    @Test func `a read that wants to write is repeated`() async throws {
+        var behavior = FakeSession.Behavior()
+        behavior.readsWantWrite = true
+        try await self.withPair(behavior) { pair in
             pair.server.send(pattern(200_000))
             #expect(await pair.atClient.bytes(200_000) == pattern(200_000))
         }
     }
 
-    @Test func `a write that has to read goes on when the peer has spoken`() async throws {
-        var moods = MoodySession.Moods()
-        moods.writesWaitForThePeer = true
-        try await self.withPair(moods) { pair in
+    @Test func `a write that wants to read continues when the peer sends`() async throws {
+        var behavior = FakeSession.Behavior()
+        behavior.writesWantRead = true
+        try await self.withPair(behavior) { pair in
             pair.client.send(pattern(20_000))
             await pair.loop.turn()
             #expect(pair.client.bufferedBytes == 20_000)
@@ -266,7 +260,7 @@ struct StreamSecurityTests {
         }
     }
 
-    @Test func `writes of many threads and reads never meet in a session`() async throws {
+    @Test func `reads and writes never overlap in a session`() async throws {
         try await self.withPair { pair in
             await withTaskGroup(of: Void.self) { group in
                 for stream in [pair.client, pair.server] {
@@ -280,32 +274,32 @@ struct StreamSecurityTests {
         }
     }
 
-    @Test func `a rejected certificate ends the stream before it was open`() async throws {
+    @Test func `a rejected certificate ends the stream before it opens`() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop()
-        var moods = MoodySession.Moods()
-        moods.handshakeFails = true
+        var behavior = FakeSession.Behavior()
+        behavior.handshakeFails = true
         let recorder = EventRecorder()
         let sessions = Sessions()
         let stream = SocketStream(loop: loop, events: recorder)
         stream.send([1, 2, 3])
-        stream.connect(to: "127.0.0.1", port: port, ConnectOptions(timeout: .seconds(600), security: sessions.factory(moods)))
+        stream.connect(to: "127.0.0.1", port: port, ConnectOptions(timeout: .seconds(600), security: sessions.factory(behavior)))
         #expect(await recorder.ended()?.code == .certificateRejected)
         #expect(recorder.seen.opened == 0)
-        #expect(sessions.all.map(\.farewells) == [0])
+        #expect(sessions.all.map(\.shutdowns) == [0])
         #expect(try listener.accepted().receive(10).isEmpty)
         loop.shutdown()
         listener.close()
     }
 
-    @Test func `a handshake that never ends falls under the time limit`() async throws {
+    @Test func `a handshake that never completes times out`() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop()
-        var moods = MoodySession.Moods()
-        moods.handshakeNeverEnds = true
+        var behavior = FakeSession.Behavior()
+        behavior.handshakeNeverEnds = true
         let recorder = EventRecorder()
         let stream = SocketStream(loop: loop, events: recorder)
-        let options = ConnectOptions(timeout: .milliseconds(200), security: Sessions().factory(moods))
+        let options = ConnectOptions(timeout: .milliseconds(200), security: Sessions().factory(behavior))
         stream.connect(to: "127.0.0.1", port: port, options)
         let error = await recorder.ended()
         #expect(error?.code == .timedOut)
@@ -314,7 +308,7 @@ struct StreamSecurityTests {
         listener.close()
     }
 
-    @Test func `an end that is read while somebody writes is told afterwards`() async throws {
+    @Test func `an end that is read during a write is reported after it`() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop()
         let recorder = EventRecorder()
@@ -322,7 +316,7 @@ struct StreamSecurityTests {
         let options = ConnectOptions(timeout: .seconds(600), security: { EndingSession($0, stream) })
         stream.connect(to: "127.0.0.1", port: port, options)
         await recorder.opened()
-        // It stays connected, as a peer may that waits for our end: the socket has nothing more to tell.
+        // The peer stays connected, so the poller reports nothing more.
         let peer = try listener.accepted()
         peer.send([0])
         let seen = await recorder.until { $0.ended > 0 }
@@ -333,7 +327,7 @@ struct StreamSecurityTests {
         listener.close()
     }
 
-    @Test func `TLS that cannot be made is the streams error`() async throws {
+    @Test func `an error of the TLS factory is the stream's error`() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop()
         let recorder = EventRecorder()

@@ -4,13 +4,7 @@ import Testing
 
 @testable import RealtimeSockets
 
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
-
-/// Keeps what happens on a stream, and lets a test wait for it.
+/// Records the events of a stream, and lets a test wait for them.
 final class EventRecorder: StreamEvents {
     struct Seen: Sendable {
         var opened = 0
@@ -82,18 +76,18 @@ final class EventRecorder: StreamEvents {
         for continuation in ready { continuation.resume() }
     }
 
-    /// Waits; when the test's time limit runs out it returns, and the next check fails.
+    /// Waits for a condition. Returns early if the test's time limit is exceeded, and the next expectation fails.
     @discardableResult
     func until(_ condition: @escaping @Sendable (Seen) -> Bool) async -> Seen {
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                let isThere = self.state.withLock { state -> Bool in
+                let isMet = self.state.withLock { state -> Bool in
                     if condition(state.seen) || state.isCancelled { return true }
                     state.lastWaiter += 1
                     state.waiters[state.lastWaiter] = (condition, continuation)
                     return false
                 }
-                if isThere { continuation.resume() }
+                if isMet { continuation.resume() }
             }
         } onCancel: {
             let waiters = self.state.withLock { state in
@@ -106,7 +100,7 @@ final class EventRecorder: StreamEvents {
         return self.seen
     }
 
-    /// Waits for `opened`, or for the end that comes in its place.
+    /// Waits for `opened` or `ended`.
     func opened() async { await self.until { $0.opened + $0.ended > 0 } }
 
     func bytes(_ count: Int) async -> [UInt8] { await self.until { $0.bytes.count >= count || $0.ended > 0 }.bytes }
@@ -121,7 +115,7 @@ extension SocketStream {
     }
 }
 
-/// The accepted streams of a listener, in the order they came.
+/// The accepted streams of a listener, in order.
 final class Accepted: Sendable {
     private let stream: AsyncStream<(SocketStream, EventRecorder)>
     private let continuation: AsyncStream<(SocketStream, EventRecorder)>.Continuation
@@ -140,7 +134,7 @@ final class Accepted: Sendable {
     }
 }
 
-/// A client and a server on one loop, joined over loopback.
+/// A connected client and server on one loop.
 struct Pair: Sendable {
     let loop: EventLoop
     let listener: TCPListener
@@ -182,7 +176,7 @@ func withPair(
     #expect(atClient.seen.wrongThread == 0 && atServer.seen.wrongThread == 0)
 }
 
-/// Keeps a loop's thread busy until it is let go, so that a test can see what gathers meanwhile.
+/// Blocks the thread of a loop until ``release()``, so that a test can inspect what is gathered meanwhile.
 final class BlockedLoop: Sendable {
     private let gate = Lock(true)
     private let entered = Lock(false)
@@ -195,11 +189,11 @@ final class BlockedLoop: Sendable {
         while !self.entered.withLock({ $0 }) { sched_yield() }
     }
 
-    func lift() { self.gate.withLock { $0 = false } }
+    func release() { self.gate.withLock { $0 = false } }
 }
 
 extension EventLoop {
-    /// Returns when all that was asked of the loop before has been done.
+    /// Returns when the loop has done everything that was requested before.
     func turn() async {
         for _ in 0..<2 {
             await withCheckedContinuation { continuation in
@@ -209,16 +203,7 @@ extension EventLoop {
     }
 }
 
-/// Creates a blocking TCP socket.
-func makeStreamSocket() -> Int32 {
-    #if canImport(Darwin)
-    socket(AF_INET, SOCK_STREAM, 0)
-    #else
-    socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-    #endif
-}
-
-/// A blocking socket, for what a stream never does.
+/// A blocking socket, which can do what a stream never does.
 final class RawSocket: Sendable {
     let descriptor: Int32
 
@@ -227,24 +212,23 @@ final class RawSocket: Sendable {
         var limit = timeval(tv_sec: 30, tv_usec: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
         #if canImport(Darwin)
-        var isOn: Int32 = 1
-        setsockopt(descriptor, SOL_SOCKET, SO_NOSIGPIPE, &isOn, socklen_t(MemoryLayout<Int32>.size))
+        SystemSocket.set(descriptor, SOL_SOCKET, SO_NOSIGPIPE, 1)
         #endif
     }
 
     static func listening() throws -> (RawSocket, Int) {
-        let socket = RawSocket(makeStreamSocket())
+        let listener = RawSocket(socket(AF_INET, SystemSocket.stream, 0))
         let address = try #require(SocketAddress("127.0.0.1", port: 0))
-        #expect(address.withPointer { bind(socket.descriptor, $0, $1) } == 0)
-        listen(socket.descriptor, 64)
-        return (socket, try #require(SocketAddress(localOf: socket.descriptor)).port)
+        #expect(address.withPointer { bind(listener.descriptor, $0, $1) } == 0)
+        listen(listener.descriptor, 64)
+        return (listener, try #require(SocketAddress(localOf: listener.descriptor)).port)
     }
 
     static func connected(to port: Int) throws -> RawSocket {
-        let socket = RawSocket(makeStreamSocket())
+        let client = RawSocket(socket(AF_INET, SystemSocket.stream, 0))
         let address = try #require(SocketAddress("127.0.0.1", port: port))
-        try #require(address.withPointer { connect(socket.descriptor, $0, $1) } == 0)
-        return socket
+        try #require(address.withPointer { connect(client.descriptor, $0, $1) } == 0)
+        return client
     }
 
     func accepted() throws -> RawSocket {
@@ -261,7 +245,7 @@ final class RawSocket: Sendable {
         }
     }
 
-    /// So many bytes, or fewer at the end of the stream.
+    /// Receives this number of bytes, or fewer at the end of the stream.
     func receive(_ count: Int) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: count)
         var received = 0
@@ -273,19 +257,19 @@ final class RawSocket: Sendable {
         return Array(bytes[..<received])
     }
 
-    /// With RST.
-    func cut() {
-        var option = linger(l_onoff: 1, l_linger: 0)
-        setsockopt(self.descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
+    /// Closes the connection with RST.
+    func reset() {
+        var linger = linger(l_onoff: 1, l_linger: 0)
+        setsockopt(self.descriptor, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout.size(ofValue: linger)))
         self.close()
     }
 
-    func finish() { shutdown(self.descriptor, Int32(SHUT_WR)) }
+    func finish() { SystemSocket.shutDownWriting(self.descriptor) }
 
     func close() { SystemSocket.close(self.descriptor) }
 }
 
-/// Bytes that show a loss, a repetition or a swap.
+/// Bytes in which lost, repeated or swapped parts are detected.
 func pattern(_ count: Int, seed: Int = 0) -> [UInt8] {
     let block = (0..<min(count, 65_521)).map { UInt8(truncatingIfNeeded: ($0 &+ seed) &* 31 &+ ($0 >> 8)) }
     var bytes: [UInt8] = []

@@ -5,12 +5,6 @@ import Testing
 
 @testable import RealtimeSockets
 
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
-
 @Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct StreamTests {
     private static func echo() -> EventRecorder {
@@ -20,21 +14,21 @@ struct StreamTests {
         })
     }
 
-    @Test func `what is sent comes back`() async throws {
+    @Test func `a stream sends and receives`() async throws {
         try await withPair(server: Self.echo()) { pair in
             pair.client.send(pattern(1000))
             #expect(await pair.atClient.bytes(1000) == pattern(1000))
         }
     }
 
-    @Test func `one byte at a time arrives whole`() async throws {
+    @Test func `single bytes arrive in order`() async throws {
         try await withPair(server: Self.echo()) { pair in
             for byte in pattern(3000) { pair.client.send([byte]) }
             #expect(await pair.atClient.bytes(3000) == pattern(3000))
         }
     }
 
-    @Test func `what is enqueued before the stream is open is sent when it is`() async throws {
+    @Test func `bytes that are enqueued before the stream is open are sent when it opens`() async throws {
         let loop = try EventLoop()
         let accepted = Accepted()
         let listener = try TCPListener(loops: [loop]) { accepted.note($0, EventRecorder()) }
@@ -48,30 +42,30 @@ struct StreamTests {
         loop.shutdown()
     }
 
-    @Test func `a burst costs two writes and no more than one wake up`() async throws {
+    @Test func `a burst causes two writes and at most one wake-up`() async throws {
         try await withPair(turnLimit: .seconds(3600)) { pair in
-            let blockade = BlockedLoop(pair.loop)
+            let blocked = BlockedLoop(pair.loop)
             let (writes, wakeUps) = (pair.client.writes, pair.loop.counters.wakeUps)
             for number in 0..<64 { pair.client.send(pattern(195, seed: number)) }
             #expect(pair.client.writes - writes == 1)
             #expect(pair.client.bufferedBytes == 63 * 195)
-            blockade.lift()
+            blocked.release()
             #expect(await pair.atServer.bytes(64 * 195) == (0..<64).flatMap { pattern(195, seed: $0) })
             #expect(pair.client.writes - writes == 2)
             #expect(pair.loop.counters.wakeUps - wakeUps <= 1)
         }
     }
 
-    @Test func `further bursts are gathered though the loop sleeps`() async throws {
+    @Test func `later bursts are gathered while the loop sleeps`() async throws {
         try await withPair(turnLimit: .seconds(3600)) { pair in
-            let blockade = BlockedLoop(pair.loop)
+            let blocked = BlockedLoop(pair.loop)
             for number in 0..<64 { pair.client.send(pattern(195, seed: number)) }
-            blockade.lift()
+            blocked.release()
             _ = await pair.atServer.bytes(64 * 195)
             await pair.loop.turn()
             let writes = pair.client.writes
             for number in 64..<128 { pair.client.send(pattern(195, seed: number)) }
-            // Nobody holds the loop up: it has nothing to do with the stream for an hour.
+            // The loop is not blocked, but it does not service the stream for an hour.
             #expect(pair.client.writes - writes == 1)
             #expect(pair.client.bufferedBytes == 63 * 195)
             pair.client.finishWriting()
@@ -80,7 +74,7 @@ struct StreamTests {
         }
     }
 
-    @Test func `what gathered goes out when the turn ends`() async throws {
+    @Test func `gathered bytes are written when the turn ends`() async throws {
         try await withPair(turnLimit: .milliseconds(1)) { pair in
             for burst in 1...20 {
                 for _ in 0..<64 { pair.client.send(pattern(195)) }
@@ -89,12 +83,12 @@ struct StreamTests {
         }
     }
 
-    @Test func `a request after its answer is written at once`() async throws {
+    @Test func `a request after a response is written immediately`() async throws {
         try await withPair(turnLimit: .seconds(3600), server: Self.echo()) { pair in
             for number in 1...100 {
                 let writes = pair.client.writes
                 pair.client.send(pattern(195))
-                // Written here already, though the turn limit is an hour: the answer ended the turn before.
+                // Written although the turn limit is an hour, because the response has ended the previous turn.
                 #expect(pair.client.writes == writes + 1)
                 #expect(pair.client.bufferedBytes == 0)
                 _ = await pair.atClient.bytes(number * 195)
@@ -103,17 +97,17 @@ struct StreamTests {
         }
     }
 
-    @Test func `without an answer the turn ends by the clock`() async throws {
+    @Test func `without a response the turn ends by the clock`() async throws {
         try await withPair(turnLimit: .zero) { pair in
-            let blockade = BlockedLoop(pair.loop)
+            let blocked = BlockedLoop(pair.loop)
             let writes = pair.client.writes
             for _ in 0..<10 { pair.client.send([1]) }
             #expect(pair.client.writes == writes + 10)
-            blockade.lift()
+            blocked.release()
         }
     }
 
-    @Test func `more than the socket takes waits and arrives whole`() async throws {
+    @Test func `a backlog larger than the socket's buffer arrives in full`() async throws {
         try await withPair { pair in
             let bytes = pattern(32 << 20)
             pair.server.pauseReading()
@@ -129,7 +123,7 @@ struct StreamTests {
         }
     }
 
-    @Test func `a small backlog is no reason to say drained`() async throws {
+    @Test func `a small backlog does not notify drained`() async throws {
         try await withPair(server: Self.echo()) { pair in
             pair.client.send(pattern(1000))
             _ = await pair.atClient.bytes(1000)
@@ -138,7 +132,7 @@ struct StreamTests {
         }
     }
 
-    @Test func `nothing is read after reading was paused in the handler`() async throws {
+    @Test func `pausing in received stops reading immediately`() async throws {
         let recorder = EventRecorder(onReceived: { stream, _ in stream.pauseReading() })
         try await withPair(server: recorder) { pair in
             pair.client.send(pattern(1 << 20))
@@ -152,7 +146,7 @@ struct StreamTests {
         }
     }
 
-    @Test func `a paused stream whose peer has gone lets the loop sleep`() async throws {
+    @Test func `a paused stream with a reset connection lets the loop sleep`() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop()
         let recorder = EventRecorder()
@@ -163,11 +157,11 @@ struct StreamTests {
         stream.pauseReading()
         peer.send([1])
         await loop.turn()
-        peer.cut()
+        peer.reset()
         await loop.turn()
         let turns = loop.counters.turns
         for _ in 0..<1000 { sched_yield() }
-        // It would count by the thousand if the hang-up were reported again and again.
+        // There would be thousands if the hang-up were reported repeatedly.
         #expect(loop.counters.turns - turns < 5)
         stream.resumeReading()
         #expect(await recorder.ended()?.code == .reset)
@@ -175,7 +169,7 @@ struct StreamTests {
         loop.shutdown()
     }
 
-    @Test func `the end of the peers stream is told and the other direction stays`() async throws {
+    @Test func `the peer's end is reported and the other direction stays open`() async throws {
         try await withPair { pair in
             pair.client.send(pattern(10))
             pair.client.finishWriting()
@@ -190,7 +184,7 @@ struct StreamTests {
         }
     }
 
-    @Test func `finishing waits for the backlog`() async throws {
+    @Test func `finishing sends the backlog first`() async throws {
         try await withPair { pair in
             pair.server.pauseReading()
             pair.client.enqueue { $0.append(contentsOf: pattern(16 << 20)) }
@@ -202,14 +196,14 @@ struct StreamTests {
         }
     }
 
-    @Test func `both ends over the stream is closed by itself`() async throws {
+    @Test func `a stream closes when both sides have ended`() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop()
-        weak var gone: SocketStream?
+        weak var closed: SocketStream?
         let recorder = EventRecorder()
         do {
             let stream = SocketStream(loop: loop, events: recorder)
-            gone = stream
+            closed = stream
             stream.connect(to: "127.0.0.1", port: port)
             let peer = try listener.accepted()
             await recorder.opened()
@@ -220,12 +214,12 @@ struct StreamTests {
             peer.close()
         }
         await loop.turn()
-        #expect(gone == nil)
+        #expect(closed == nil)
         listener.close()
         loop.shutdown()
     }
 
-    @Test func `a cut is an error and the last call`() async throws {
+    @Test func `a reset is an error and the last event`() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop()
         let recorder = EventRecorder()
@@ -233,7 +227,7 @@ struct StreamTests {
         stream.connect(to: "127.0.0.1", port: port)
         let peer = try listener.accepted()
         await recorder.opened()
-        peer.cut()
+        peer.reset()
         #expect(await recorder.ended()?.code == .reset)
         stream.send([1, 2, 3])
         stream.resumeReading()
@@ -245,7 +239,7 @@ struct StreamTests {
         loop.shutdown()
     }
 
-    @Test func `what the peer said before it cut us off is still heard`() async throws {
+    @Test func `bytes sent before a reset are delivered`() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop()
         let recorder = EventRecorder()
@@ -253,19 +247,19 @@ struct StreamTests {
         stream.connect(to: "127.0.0.1", port: port)
         let peer = try listener.accepted()
         await recorder.opened()
-        let blockade = BlockedLoop(loop)
+        let blocked = BlockedLoop(loop)
         peer.send(pattern(100_000))
-        peer.cut()
-        // Writing is what finds the cut here, before anything was read.
+        peer.reset()
+        // A write detects the reset, before anything was read.
         for _ in 0..<100 where stream.bufferedBytes == 0 { stream.send([1]) }
-        blockade.lift()
+        blocked.release()
         #expect(await recorder.ended()?.code == .reset)
         #expect(recorder.seen.bytes == pattern(100_000))
         listener.close()
         loop.shutdown()
     }
 
-    @Test func `a paused stream learns that its writes fail`() async throws {
+    @Test func `a paused stream reports failed writes`() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop(turnLimit: .zero)
         let recorder = EventRecorder()
@@ -275,7 +269,7 @@ struct StreamTests {
         await recorder.opened()
         stream.pauseReading()
         await loop.turn()
-        peer.cut()
+        peer.reset()
         while recorder.seen.ended == 0, !Task.isCancelled {
             stream.send([1])
             await loop.turn()
@@ -285,7 +279,7 @@ struct StreamTests {
         loop.shutdown()
     }
 
-    @Test func `no event follows close`() async throws {
+    @Test func `no event follows a close`() async throws {
         let recorder = EventRecorder(onReceived: { stream, _ in stream.close() })
         try await withPair(server: recorder) { pair in
             pair.client.send(pattern(1 << 20))
@@ -297,13 +291,13 @@ struct StreamTests {
         }
     }
 
-    @Test func `an event that was fetched for a stream closed meanwhile is dropped`() async throws {
+    @Test func `an event fetched for a stream that was closed meanwhile is dropped`() async throws {
         let loop = try EventLoop()
         let accepted = Accepted()
         let streams = Lock<[SocketStream]>([])
         let listener = try TCPListener(loops: [loop]) { stream in
             streams.withLock { $0.append(stream) }
-            // Whoever is first closes the other.
+            // The first of the streams to receive something closes the other one.
             return accepted.note(
                 stream,
                 EventRecorder(onReceived: { stream, _ in
@@ -312,9 +306,9 @@ struct StreamTests {
         }
         let sockets = try (0..<2).map { _ in try RawSocket.connected(to: listener.address.port) }
         let (first, second) = (try await accepted.next(), try await accepted.next())
-        let blockade = BlockedLoop(loop)
+        let blocked = BlockedLoop(loop)
         for socket in sockets { socket.send([1]) }
-        blockade.lift()
+        blocked.release()
         await loop.turn()
         await loop.turn()
         #expect(first.1.seen.reads + second.1.seen.reads == 1)
@@ -323,7 +317,7 @@ struct StreamTests {
         loop.shutdown()
     }
 
-    @Test func `closed from many threads while writing it is closed once`() async throws {
+    @Test func `concurrent writes and closes close the stream once`() async throws {
         let message = pattern(2000)
         for _ in 0..<50 {
             try await withPair { pair in
@@ -343,7 +337,7 @@ struct StreamTests {
         }
     }
 
-    @Test func `many threads writing mix no messages`() async throws {
+    @Test func `concurrent writes do not interleave messages`() async throws {
         try await withPair { pair in
             await withTaskGroup(of: Void.self) { group in
                 for number in 0..<8 {
@@ -359,7 +353,7 @@ struct StreamTests {
         }
     }
 
-    @Test func `a stream that floods leaves the others their turn`() async throws {
+    @Test func `a busy stream does not starve others`() async throws {
         let reads = Lock<[Int]>([])
         let loop = try EventLoop()
         let next = Lock(0)
@@ -377,21 +371,21 @@ struct StreamTests {
         let sockets = try (0..<2).map { _ in try RawSocket.connected(to: listener.address.port) }
         let first = try await ended.next()
         let second = try await ended.next()
-        let blockade = BlockedLoop(loop)
-        // Loopback buffers hold this without a reader.
+        let blocked = BlockedLoop(loop)
+        // The buffers of the loopback device hold this without a reader.
         sockets[0].send(pattern(512 << 10))
         sockets[1].send(pattern(1))
-        blockade.lift()
+        blocked.release()
         _ = await second.1.bytes(1)
         _ = await first.1.bytes(512 << 10)
         let order = reads.withLock { $0 }
-        let place = try #require(order.firstIndex(of: 1))
-        #expect(place <= SocketStream.readBudget)
+        let position = try #require(order.firstIndex(of: 1))
+        #expect(position <= SocketStream.readBudget)
         for socket in sockets { socket.close() }
         loop.shutdown()
     }
 
-    @Test func `a descriptor number that is used again at once brings its own bytes`() async throws {
+    @Test func `a reused descriptor number receives only its own bytes`() async throws {
         let loop = try EventLoop()
         let listener = try TCPListener(loops: [loop]) { _ in Self.echo() }
         await withTaskGroup(of: Void.self) { group in
@@ -413,7 +407,7 @@ struct StreamTests {
         loop.shutdown()
     }
 
-    @Test func `shutting the loop down ends its streams with a word`() async throws {
+    @Test func `shutting down the loop ends its streams with an error`() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop()
         let recorder = EventRecorder()
@@ -424,9 +418,9 @@ struct StreamTests {
         #expect(recorder.seen.error?.code == .closed)
         stream.send([1])
         stream.close()
-        let late = EventRecorder()
-        SocketStream(loop: loop, events: late).connect(to: "127.0.0.1", port: port)
-        #expect(late.seen.error?.code == .closed)
+        let rejected = EventRecorder()
+        SocketStream(loop: loop, events: rejected).connect(to: "127.0.0.1", port: port)
+        #expect(rejected.seen.error?.code == .closed)
         listener.close()
     }
 }

@@ -147,7 +147,7 @@ struct TCPConnectorTests {
 
     @Test func `the next address is tried while the first one does not respond`() async throws {
         let (sockets, port) = try self.silentPort()
-        let listener = RawSocket(makeStreamSocket())
+        let listener = RawSocket(socket(AF_INET, SystemSocket.stream, 0))
         let other = SocketAddress("127.0.0.2", port: port)!
         try #require(other.withPointer { bind(listener.descriptor, $0, $1) } == 0)
         listen(listener.descriptor, 8)

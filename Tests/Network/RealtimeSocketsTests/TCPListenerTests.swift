@@ -7,7 +7,7 @@ import Testing
 
 @Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct TCPListenerTests {
-    @Test func `a taken port says what to do`() async throws {
+    @Test func `a port in use is an error that says what to do`() async throws {
         let loop = try EventLoop()
         let first = try TCPListener(loops: [loop]) { _ in nil }
         var options = TCPListener.Options()
@@ -22,7 +22,7 @@ struct TCPListenerTests {
     }
 
     @Test(arguments: [("no.such.host", 0), ("127.0.0.1", -1), ("127.0.0.1", 65536), ("", 0)])
-    func `what is no address is refused`(_ host: String, _ port: Int) throws {
+    func `an invalid address is an error`(_ host: String, _ port: Int) throws {
         let loop = try EventLoop()
         var options = TCPListener.Options()
         (options.host, options.port) = (host, port)
@@ -31,7 +31,7 @@ struct TCPListenerTests {
     }
 
     @Test(arguments: ["localhost", "127.0.0.1", "0.0.0.0", "::1", "::"])
-    func `it listens where it is told`(_ host: String) async throws {
+    func `it listens at the given address`(_ host: String) async throws {
         let loop = try EventLoop()
         var options = TCPListener.Options()
         options.host = host
@@ -44,25 +44,25 @@ struct TCPListenerTests {
         loop.shutdown()
     }
 
-    @Test func `streams are spread over the loops`() async throws {
+    @Test func `streams are distributed over the loops in turn`() async throws {
         let loops = try (0..<2).map { _ in try EventLoop() }
         let accepted = Accepted()
         let listener = try TCPListener(loops: loops) { accepted.note($0, EventRecorder()) }
-        var homes: [Bool] = []
+        var isOnFirst: [Bool] = []
         for _ in 0..<4 {
             let socket = try RawSocket.connected(to: listener.address.port)
             let (stream, recorder) = try await accepted.next()
-            homes.append(stream.loop === loops[0])
+            isOnFirst.append(stream.loop === loops[0])
             socket.send([1])
             #expect(await recorder.bytes(1) == [1])
             #expect(recorder.seen.wrongThread == 0)
             socket.close()
         }
-        #expect(homes == [true, false, true, false])
+        #expect(isOnFirst == [true, false, true, false])
         for loop in loops { loop.shutdown() }
     }
 
-    @Test func `over the limit connections wait until one has gone`() async throws {
+    @Test func `connections over the limit are accepted when a stream closes`() async throws {
         let loop = try EventLoop()
         let accepted = Accepted()
         var options = TCPListener.Options()
@@ -86,7 +86,7 @@ struct TCPListenerTests {
         loop.shutdown()
     }
 
-    @Test func `a connection that is turned away is closed and not counted`() async throws {
+    @Test func `a rejected connection is closed and not counted`() async throws {
         let loop = try EventLoop()
         var options = TCPListener.Options()
         options.limit = 1
@@ -99,15 +99,15 @@ struct TCPListenerTests {
         loop.shutdown()
     }
 
-    @Test func `a connection that was cut before it was accepted harms nobody`() async throws {
+    @Test func `a connection that was reset before it was accepted does not affect others`() async throws {
         let loop = try EventLoop()
         let accepted = Accepted()
         let listener = try TCPListener(loops: [loop]) { accepted.note($0, EventRecorder()) }
-        let blockade = BlockedLoop(loop)
-        for _ in 0..<5 { try RawSocket.connected(to: listener.address.port).cut() }
+        let blocked = BlockedLoop(loop)
+        for _ in 0..<5 { try RawSocket.connected(to: listener.address.port).reset() }
         let good = try RawSocket.connected(to: listener.address.port)
         good.send([9])
-        blockade.lift()
+        blocked.release()
         var seen: [UInt8] = []
         while seen != [9], !Task.isCancelled {
             let (_, recorder) = try await accepted.next()
@@ -117,7 +117,7 @@ struct TCPListenerTests {
         loop.shutdown()
     }
 
-    @Test func `after stop the port refuses and the streams live on`() async throws {
+    @Test func `stop closes the port and keeps the accepted streams`() async throws {
         let loop = try EventLoop()
         let accepted = Accepted()
         let listener = try TCPListener(loops: [loop]) { accepted.note($0, EventRecorder()) }
@@ -125,9 +125,9 @@ struct TCPListenerTests {
         let (_, recorder) = try await accepted.next()
         await listener.stop()
         await listener.stop()
-        let late = EventRecorder()
-        SocketStream(loop: loop, events: late).connect(to: "127.0.0.1", port: listener.address.port)
-        #expect(await late.ended()?.code == .refused)
+        let rejected = EventRecorder()
+        SocketStream(loop: loop, events: rejected).connect(to: "127.0.0.1", port: listener.address.port)
+        #expect(await rejected.ended()?.code == .refused)
         socket.send([5])
         #expect(await recorder.bytes(1) == [5])
         socket.close()
@@ -135,7 +135,7 @@ struct TCPListenerTests {
         await listener.stop()
     }
 
-    @Test func `a stopped loop cannot be listened on`() throws {
+    @Test func `listening on a stopped loop is an error`() throws {
         let loop = try EventLoop()
         loop.shutdown()
         #expect(throws: TransportError.self) { try TCPListener(loops: [loop]) { _ in nil } }

@@ -4,7 +4,7 @@ import Testing
 
 @Suite struct WebSocketCloseFrameTests {
     @Test(arguments: [1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014, 3000, 3999, 4000, 4999] as [UInt16])
-    func `codes that may be sent are reported`(_ code: UInt16) {
+    func `a valid close code is reported with its reason`(_ code: UInt16) {
         let bytes = closeFrame(code, "why")
         for pieces in everySplit(bytes) + [[bytes]] {
             #expect(decode(pieces) == Decoded(end: .close(CloseCode(rawValue: code), "why")))
@@ -12,7 +12,7 @@ import Testing
     }
 
     @Test(arguments: [0, 1, 999, 1004, 1005, 1006, 1015, 1016, 1100, 2000, 2999, 5000, 65535] as [UInt16])
-    func `codes that may not be sent are violations`(_ code: UInt16) {
+    func `an invalid close code is a violation`(_ code: UInt16) {
         #expect(decode([closeFrame(code, "why")]).failure == .protocolError)
         #expect(!CloseCode(rawValue: code).mayBeSent)
     }
@@ -21,18 +21,18 @@ import Testing
         #expect(decode([frame(0x88)]) == Decoded(end: .close(.noStatus, "")))
     }
 
-    @Test func `nothing after a close frame is looked at`() {
+    @Test func `bytes after a close frame are ignored`() {
         let bytes = frame(0x81, "last") + closeFrame(1000) + frame(0x81, "ignored") + [0xFF, 0xFF]
         let expected = Decoded(messages: [.text("last")], end: .close(.normal, ""))
         #expect(decode([bytes]) == expected)
         for pieces in everySplit(bytes) { #expect(decode(pieces) == expected) }
     }
 
-    @Test func `a close frame within a fragmented message ends it`() {
+    @Test func `a close frame inside a fragmented message ends the stream`() {
         #expect(decode([frame(0x01, "half") + closeFrame(1001, "bye")]) == Decoded(end: .close(.goingAway, "bye")))
     }
 
-    @Test func `the longest reason fits`() {
+    @Test func `a reason of 123 bytes is sent in full`() {
         let reason = String(repeating: "r", count: 123)
         var output: [UInt8] = []
         FrameEncoder.appendClose(.normal, reason: reason, mask: nil, to: &output)
@@ -40,15 +40,16 @@ import Testing
         #expect(decode([output]) == Decoded(end: .close(.normal, reason)))
     }
 
-    @Test func `a longer reason is cut between characters`() {
+    @Test func `a longer reason is truncated between characters`() {
         var output: [UInt8] = []
         FrameEncoder.appendClose(.normal, reason: String(repeating: "é", count: 100), mask: nil, to: &output)
         #expect(decode([output]) == Decoded(end: .close(.normal, String(repeating: "é", count: 61))))
     }
 
-    @Test(arguments: [0, 1005, 1006, 1015, 5000] as [UInt16]) func `a code that may not be sent is left out`(_ code: UInt16) {
+    @Test(arguments: [0, 1005, 1006, 1015, 5000] as [UInt16]) func `a code that must not be sent is omitted with its reason`(_ code: UInt16)
+    {
         var output: [UInt8] = []
-        FrameEncoder.appendClose(CloseCode(rawValue: code), reason: "words", mask: nil, to: &output)
+        FrameEncoder.appendClose(CloseCode(rawValue: code), reason: "text", mask: nil, to: &output)
         #expect(output == frame(0x88))
     }
 }

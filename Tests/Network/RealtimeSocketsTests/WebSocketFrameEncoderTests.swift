@@ -9,7 +9,7 @@ import Testing
 
     private func payload(_ length: Int) -> [UInt8] { (0..<length).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ 7) & 0x7F } }
 
-    @Test(arguments: lengths) func `what is encoded is the frame of the RFC`(_ length: Int) {
+    @Test(arguments: lengths) func `frames are encoded as in the RFC`(_ length: Int) {
         let payload = self.payload(length)
         let key: [UInt8] = [0x01, 0x80, 0xFE, 0x5A]
         for (kind, first) in [(.text, 0x81), (.binary, 0x82)] as [(WebSocketMessage.Kind, UInt8)] {
@@ -20,7 +20,7 @@ import Testing
         }
     }
 
-    @Test(arguments: lengths) func `what is encoded is decoded again`(_ length: Int) {
+    @Test(arguments: lengths) func `encoded messages are decoded to the same messages`(_ length: Int) {
         let messages: [WebSocketMessage] = [
             WebSocketMessage(.text, self.payload(length)), .binary(self.payload(length)),
             WebSocketMessage(.ping, self.payload(min(length, 125))),
@@ -36,7 +36,7 @@ import Testing
         }
     }
 
-    @Test func `masking in pieces of any size is right`() {
+    @Test func `a masked payload is decoded in parts of any size`() {
         let payload = self.payload(100)
         let bytes = frame(0x82, payload, key: [0x11, 0x22, 0x44, 0x88])
         for size in 1...bytes.count {

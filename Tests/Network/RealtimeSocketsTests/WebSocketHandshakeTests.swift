@@ -17,7 +17,7 @@ import Testing
         try self.make(WebSocketRequest(Endpoint("ws://a/"), subprotocols: subprotocols)).handshake
     }
 
-    /// The head that opened it, and what was left; or the error.
+    /// Returns the head of the response and the bytes that follow it, or the error.
     private func receive(
         _ pieces: [[UInt8]], _ handshake: ClientHandshake, ends: Bool = false
     ) -> (head: HTTPResponseHead?, leftover: [UInt8], error: TransportError?) {
@@ -42,18 +42,18 @@ import Testing
     }
 
     private func receive(_ text: String, _ handshake: ClientHandshake, ends: Bool = false) -> TransportError? {
-        let whole = self.receive([Array(text.utf8)], handshake, ends: ends)
+        let complete = self.receive([Array(text.utf8)], handshake, ends: ends)
         for pieces in everySplit(Array(text.utf8)) {
-            let cut = self.receive(pieces, handshake, ends: ends)
-            #expect(cut.head == whole.head)
-            // A body that is cut off may have shown less of itself when the refusal is reported.
-            #expect(cut.error?.code == whole.error?.code)
-            #expect(cut.error?.status == whole.error?.status)
+            let split = self.receive(pieces, handshake, ends: ends)
+            #expect(split.head == complete.head)
+            // The messages may differ, because a rejection quotes the part of the body that has been received.
+            #expect(split.error?.code == complete.error?.code)
+            #expect(split.error?.status == complete.error?.status)
         }
-        return whole.error
+        return complete.error
     }
 
-    @Test func `the request has the fields of the handshake`() throws {
+    @Test func `the request contains the header fields of the handshake`() throws {
         let request = WebSocketRequest(
             try Endpoint("ws://[::1]:6001/app/key?protocol=7"),
             headers: ["Authorization": "Bearer t", "Connection": "close", "Host": "other", "Sec-WebSocket-Version": "8"],
@@ -75,29 +75,29 @@ import Testing
         ("Content-Length", "4"),
         ("Transfer-Encoding", "chunked"),
     ])
-    func `fields that cannot be sent are errors`(_ name: String, _ value: String) {
+    func `a header field that must not be set is an error`(_ name: String, _ value: String) {
         var headers = HTTPHeaders()
         headers.add(name, value)
         #expect(throws: TransportError.self) { try self.make(WebSocketRequest(Endpoint("ws://a/"), headers: headers)) }
     }
 
     @Test(arguments: [["a b"], [""], ["a,b"], ["a", "a"], ["a\r\nX: 1"]])
-    func `subprotocols that cannot be sent are errors`(_ subprotocols: [String]) {
+    func `an invalid or repeated subprotocol is an error`(_ subprotocols: [String]) {
         #expect(throws: TransportError.self) { try self.offer(subprotocols) }
     }
 
-    static func answer(
+    static func response(
         _ more: String = "", upgrade: String = "websocket", connection: String = "Upgrade", accept: String = accept
     ) -> String {
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: \(upgrade)\r\nConnection: \(connection)\r\nSec-WebSocket-Accept: \(accept)\r\n\(more)\r\n"
     }
 
-    @Test func `a right answer opens and the bytes behind it are frames`() throws {
+    @Test func `a valid response opens the WebSocket and the bytes after it are frames`() throws {
         let handshake = try self.offer(["chat"])
         for text in [
-            Self.answer(), Self.answer(upgrade: "WebSocket", connection: "keep-alive, upgrade"),
-            Self.answer("Sec-WebSocket-Protocol: chat\r\n"),
-            "HTTP/1.1 103 Early Hints\r\n\r\n" + Self.answer(),
+            Self.response(), Self.response(upgrade: "WebSocket", connection: "keep-alive, upgrade"),
+            Self.response("Sec-WebSocket-Protocol: chat\r\n"),
+            "HTTP/1.1 103 Early Hints\r\n\r\n" + Self.response(),
         ] {
             let bytes = Array(text.utf8) + frame(0x81, "first")
             for pieces in everySplit(bytes) + [[bytes]] {
@@ -109,21 +109,21 @@ import Testing
     }
 
     @Test(arguments: [
-        answer(upgrade: "h2c"), answer(connection: "close"), answer(accept: "s3pPLMBiTxaQ9kYGzzhZRbK+xOp="), answer(accept: ""),
-        answer(accept: "S3PPLMBITXAQ9KYGZZHZRBK+XOO="), answer("Sec-WebSocket-Accept: \(accept)\r\n"),
-        answer("Sec-WebSocket-Protocol: other\r\n"), answer("Sec-WebSocket-Protocol: CHAT\r\n"),
-        answer("Sec-WebSocket-Protocol: chat\r\nSec-WebSocket-Protocol: chat\r\n"), answer("Sec-WebSocket-Protocol:\r\n"),
-        answer("Sec-WebSocket-Extensions: permessage-deflate\r\n"), "HTTP/1.1 101 Switching Protocols\r\n\r\n", "nonsense\r\n\r\n",
+        response(upgrade: "h2c"), response(connection: "close"), response(accept: "s3pPLMBiTxaQ9kYGzzhZRbK+xOp="), response(accept: ""),
+        response(accept: "S3PPLMBITXAQ9KYGZZHZRBK+XOO="), response("Sec-WebSocket-Accept: \(accept)\r\n"),
+        response("Sec-WebSocket-Protocol: other\r\n"), response("Sec-WebSocket-Protocol: CHAT\r\n"),
+        response("Sec-WebSocket-Protocol: chat\r\nSec-WebSocket-Protocol: chat\r\n"), response("Sec-WebSocket-Protocol:\r\n"),
+        response("Sec-WebSocket-Extensions: permessage-deflate\r\n"), "HTTP/1.1 101 Switching Protocols\r\n\r\n", "nonsense\r\n\r\n",
     ])
-    func `a wrong answer is a violation`(_ text: String) throws {
+    func `an invalid response is a protocol violation`(_ text: String) throws {
         #expect(self.receive(text, try self.offer(["chat"]))?.code == .protocolViolation)
     }
 
-    @Test func `a subprotocol that was not offered is a violation`() throws {
-        #expect(self.receive(Self.answer("Sec-WebSocket-Protocol: chat\r\n"), try self.offer())?.code == .protocolViolation)
+    @Test func `a subprotocol that was not offered is a protocol violation`() throws {
+        #expect(self.receive(Self.response("Sec-WebSocket-Protocol: chat\r\n"), try self.offer())?.code == .protocolViolation)
     }
 
-    @Test func `another status is a refusal with its words`() throws {
+    @Test func `another status is a rejection with the reason and the body`() throws {
         let handshake = try self.offer()
         let error = self.receive("HTTP/1.1 403 Forbidden\r\nContent-Length: 17\r\n\r\nThe key \nis wrong", handshake)
         #expect(error?.code == .upgradeRefused)
@@ -138,19 +138,19 @@ import Testing
         #expect(self.receive(basic, handshake)?.status == 401)
     }
 
-    @Test func `a refusal with a long body does not wait for all of it`() throws {
+    @Test func `a rejection with a long body is reported before the body is complete`() throws {
         let body = String(repeating: "word ", count: 150)
         let error = self.receive("HTTP/1.1 500 Oops\r\nContent-Length: 100000\r\n\r\n\(body)", try self.offer())
         #expect(error?.status == 500)
         #expect((error?.message.count ?? 999) < 300)
     }
 
-    @Test func `a body that is no text is not shown`() throws {
+    @Test func `a body that is not text is not quoted`() throws {
         let bytes = Array("HTTP/1.1 500 Oops\r\nContent-Length: 3\r\n\r\n".utf8) + [0x61, 0x00, 0xFF]
         #expect(self.receive([bytes], try self.offer()).error?.message == "The server rejected the WebSocket with 500 Oops.")
     }
 
-    @Test func `the reason is known while the body is still coming`() throws {
+    @Test func `a rejection is available while its body is received`() throws {
         var handshake = try self.offer()
         #expect(handshake.rejectionError == nil)
         let head = try Array("HTTP/1.1 503 Busy\r\nContent-Length: 100\r\n\r\nCome back".utf8).withUnsafeBytes { bytes in
@@ -162,7 +162,7 @@ import Testing
     }
 
     @Test(arguments: ["", "HTTP/1.1 101", "HTTP/1.1 101 Switching Protocols\r\n", "HTTP/1.1 100 Continue\r\n\r\n"])
-    func `a connection that ends before the answer is closed`(_ text: String) throws {
+    func `a connection that ends before the response is an error`(_ text: String) throws {
         #expect(self.receive(text, try self.offer(), ends: true)?.code == .closed)
     }
 }
@@ -177,11 +177,11 @@ import Testing
         return HTTPRequestHead(method: method, target: "/", headers: headers)
     }
 
-    private func refusal(_ check: ServerHandshake.Check) -> HTTPResponse? {
+    private func rejection(_ check: ServerHandshake.Check) -> HTTPResponse? {
         if case .refused(let response) = check { response } else { nil }
     }
 
-    @Test func `a valid request is accepted with the answer of the RFC`() throws {
+    @Test func `a valid request is accepted with the response of the RFC`() throws {
         guard case .valid(let offer) = ServerHandshake.check(self.request(["Sec-WebSocket-Protocol": "chat.v2, chat ,x"])) else {
             Issue.record("it was not accepted")
             return
@@ -196,7 +196,7 @@ import Testing
         #expect(throws: TransportError.self) { try ServerHandshake.accept(offer, subprotocol: "other") }
     }
 
-    @Test func `a plain request is no upgrade`() {
+    @Test func `a request without an upgrade is not a WebSocket request`() {
         for upgrade in [nil, "h2c"] as [String?] {
             guard case .notAnUpgrade = ServerHandshake.check(self.request(["Upgrade": upgrade])) else {
                 Issue.record("\(upgrade ?? "no field") was taken for an upgrade")
@@ -205,33 +205,33 @@ import Testing
         }
     }
 
-    @Test func `another version is told which one is spoken`() {
+    @Test func `an unsupported version is rejected with the supported one`() {
         for version in [nil, "8", "14", "13, 8", "13x"] as [String?] {
-            let response = self.refusal(ServerHandshake.check(self.request(["Sec-WebSocket-Version": version])))
+            let response = self.rejection(ServerHandshake.check(self.request(["Sec-WebSocket-Version": version])))
             #expect(response?.head.status == 426)
             #expect(response?.head.headers["Sec-WebSocket-Version"] == "13")
         }
     }
 
-    @Test func `a wrong key is refused`() {
+    @Test func `an invalid key is rejected`() {
         for key in [nil, "", "x", "dGhlIHNhbXBsZSBub25jZQ", "dGhlIHNhbXBsZSBub25jZQAA", "dGhlIHNhbXBsZSBub25j", "dGhlIHNhbXBsZSBub25jZR=="]
             as [String?]
         {
-            #expect(self.refusal(ServerHandshake.check(self.request(["Sec-WebSocket-Key": key])))?.head.status == 400)
+            #expect(self.rejection(ServerHandshake.check(self.request(["Sec-WebSocket-Key": key])))?.head.status == 400)
         }
         var twice = self.request()
         twice.headers.add("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")
-        #expect(self.refusal(ServerHandshake.check(twice))?.head.status == 400)
+        #expect(self.rejection(ServerHandshake.check(twice))?.head.status == 400)
     }
 
-    @Test func `method connection and version of HTTP count`() {
-        #expect(self.refusal(ServerHandshake.check(self.request(method: "POST")))?.head.status == 405)
-        #expect(self.refusal(ServerHandshake.check(self.request(["Connection": "close"])))?.head.status == 400)
-        #expect(self.refusal(ServerHandshake.check(self.request(), isHTTP11: false))?.head.status == 400)
-        #expect(self.refusal(ServerHandshake.check(self.request(["Sec-WebSocket-Protocol": "a b"])))?.head.status == 400)
+    @Test func `method, Connection field, HTTP version and subprotocols are validated`() {
+        #expect(self.rejection(ServerHandshake.check(self.request(method: "POST")))?.head.status == 405)
+        #expect(self.rejection(ServerHandshake.check(self.request(["Connection": "close"])))?.head.status == 400)
+        #expect(self.rejection(ServerHandshake.check(self.request(), isHTTP11: false))?.head.status == 400)
+        #expect(self.rejection(ServerHandshake.check(self.request(["Sec-WebSocket-Protocol": "a b"])))?.head.status == 400)
     }
 
-    @Test func `both sides agree with each other`() throws {
+    @Test func `client and server complete a handshake with each other`() throws {
         var output: [UInt8] = []
         let request = WebSocketRequest(try Endpoint("ws://a/b"), subprotocols: ["one", "two"])
         var client = try ClientHandshake(request, output: &output)

@@ -3,8 +3,8 @@ import RealtimeSockets
 import Testing
 
 @Suite struct WebSocketMachineTests {
-    /// One end of a WebSocket with everything it needs around it.
-    struct End {
+    /// One endpoint of a WebSocket with its output, clock and received messages.
+    struct Peer {
         var machine: WebSocketMachine
         var role: WebSocketRole
         var output: [UInt8] = []
@@ -45,13 +45,13 @@ import Testing
             return self.machine.timeout(now: self.now)
         }
 
-        /// What was written since the last look, as the peer would read it.
+        /// Returns what was written since the previous call, as the other endpoint decodes it.
         mutating func written() -> Decoded {
             defer { self.output = [] }
             return decode([self.output], role: self.role == .client ? .server : .client)
         }
 
-        /// A frame as the peer would send it.
+        /// Returns a frame as the other endpoint sends it.
         func frame(_ first: UInt8, _ payload: [UInt8] = []) -> [UInt8] {
             RealtimeSocketsTests.frame(first, payload, key: self.role == .server ? [1, 2, 3, 4] : nil)
         }
@@ -64,185 +64,191 @@ import Testing
     static let roles: [WebSocketRole] = [.client, .server]
     static let none = WebSocketMachine.Step(closed: nil, socket: .keep)
 
-    @Test(arguments: roles) func `messages go out and come in`(_ role: WebSocketRole) {
-        var end = End(role)
+    @Test(arguments: roles) func `messages are sent and received`(_ role: WebSocketRole) {
+        var peer = Peer(role)
         let messages: [WebSocketMessage] = [.text("hello"), .binary([1, 2]), WebSocketMessage(.ping, [3]), WebSocketMessage(.pong, [])]
-        for message in messages { #expect(end.send(message) == .appended) }
-        #expect(end.written() == Decoded(messages: messages))
-        #expect(end.receive(end.frame(0x81, Array("hi".utf8))) == Self.none)
-        #expect(end.messages == [.text("hi")])
-        #expect(end.machine.nextDeadline == nil)
-        #expect(end.wait(.seconds(1_000_000)) == Self.none)
+        for message in messages { #expect(peer.send(message) == .appended) }
+        #expect(peer.written() == Decoded(messages: messages))
+        #expect(peer.receive(peer.frame(0x81, Array("hi".utf8))) == Self.none)
+        #expect(peer.messages == [.text("hi")])
+        #expect(peer.machine.nextDeadline == nil)
+        #expect(peer.wait(.seconds(1_000_000)) == Self.none)
     }
 
-    @Test func `a ping that is too long is not sent`() {
-        var end = End(.client)
-        #expect(end.send(WebSocketMessage(.ping, [UInt8](repeating: 0, count: 126))) == .tooLong)
-        #expect(end.send(WebSocketMessage(.pong, [UInt8](repeating: 0, count: 126))) == .tooLong)
-        #expect(end.output.isEmpty)
+    @Test func `a ping or pong of more than 125 bytes is not sent`() {
+        var peer = Peer(.client)
+        #expect(peer.send(WebSocketMessage(.ping, [UInt8](repeating: 0, count: 126))) == .tooLong)
+        #expect(peer.send(WebSocketMessage(.pong, [UInt8](repeating: 0, count: 126))) == .tooLong)
+        #expect(peer.output.isEmpty)
     }
 
     @Test(arguments: roles) func `every ping of a read is answered in order`(_ role: WebSocketRole) {
-        var end = End(role)
-        _ = end.receive(end.frame(0x89, [1]) + end.frame(0x89, [2]) + end.frame(0x81, [0x61]) + end.frame(0x8A, [3]))
-        #expect(end.written() == Decoded(messages: [WebSocketMessage(.pong, [1]), WebSocketMessage(.pong, [2])]))
-        #expect(end.messages.count == 4)
+        var peer = Peer(role)
+        _ = peer.receive(peer.frame(0x89, [1]) + peer.frame(0x89, [2]) + peer.frame(0x81, [0x61]) + peer.frame(0x8A, [3]))
+        #expect(peer.written() == Decoded(messages: [WebSocketMessage(.pong, [1]), WebSocketMessage(.pong, [2])]))
+        #expect(peer.messages.count == 4)
     }
 
-    @Test func `a pong waits while the peer reads nothing`() {
-        var end = End(.server)
-        _ = end.send(.binary([UInt8](repeating: 0, count: SocketStream.highWater)))
-        let unsent = end.output.count
-        for ping: UInt8 in 1...200 { _ = end.receive(end.frame(0x89, [ping])) }
-        #expect(end.output.count == unsent)
-        _ = end.written()
-        end.machine.drained(output: &end.output)
-        #expect(end.written() == Decoded(messages: [WebSocketMessage(.pong, [200])]))
-        end.machine.drained(output: &end.output)
-        #expect(end.output.isEmpty)
+    @Test func `the latest pong waits until the backlog has been sent`() {
+        var peer = Peer(.server)
+        _ = peer.send(.binary([UInt8](repeating: 0, count: WebSocketMachine.pongBacklogLimit)))
+        let unsent = peer.output.count
+        for ping: UInt8 in 1...200 { _ = peer.receive(peer.frame(0x89, [ping])) }
+        #expect(peer.output.count == unsent)
+        _ = peer.written()
+        peer.machine.drained(output: &peer.output)
+        #expect(peer.written() == Decoded(messages: [WebSocketMessage(.pong, [200])]))
+        peer.machine.drained(output: &peer.output)
+        #expect(peer.output.isEmpty)
     }
 
-    @Test(arguments: roles) func `what is sent on a message goes before the end that came with it`(_ role: WebSocketRole) {
-        var end = End(role)
+    /// Otherwise a stream would not report that it has drained, and the pong would wait forever.
+    @Test func `a pong is held back only if the stream reports that it has drained`() {
+        #expect(WebSocketMachine.pongBacklogLimit >= SocketStream.highWater)
+    }
+
+    @Test(arguments: roles) func `a response to a message precedes the close frame for a violation in the same read`(_ role: WebSocketRole)
+    {
+        var peer = Peer(role)
         var batch = MessageBatch()
-        let result = end.process(end.frame(0x81, [0x61]) + end.frame(0xC1, [0x62]), into: &batch)
+        let result = peer.process(peer.frame(0x81, [0x61]) + peer.frame(0xC1, [0x62]), into: &batch)
         #expect(batch.messages == [.text("a")])
-        #expect(end.send(.text("a")) == .appended)
-        _ = end.machine.conclude(result.end!, output: &end.output, now: end.now)
-        let written = end.written()
+        #expect(peer.send(.text("a")) == .appended)
+        _ = peer.machine.conclude(result.end!, output: &peer.output, now: peer.now)
+        let written = peer.written()
         #expect(written.messages == [.text("a")])
         #expect(written.end != nil)
     }
 
-    @Test(arguments: roles) func `our close is answered and the server ends the connection`(_ role: WebSocketRole) {
-        var end = End(role)
-        #expect(end.close(.goingAway, "bye") == true)
-        #expect(end.written() == Decoded(end: .close(.goingAway, "bye")))
-        #expect(end.close() == false)
-        #expect(end.send(.text("late")) == .closed)
-        #expect(end.output.isEmpty)
-        #expect(!end.machine.isOpen)
-        // What the peer had sent before it saw our close frame still comes; its pings are not answered any more.
-        #expect(end.receive(end.frame(0x81, [0x61]) + end.frame(0x89)) == Self.none)
-        #expect(end.messages == [.text("a"), WebSocketMessage(.ping, [])])
-        let step = end.receive(end.closeFrame(1001))
+    @Test(arguments: roles) func `after both close frames the server ends the connection`(_ role: WebSocketRole) {
+        var peer = Peer(role)
+        #expect(peer.close(.goingAway, "bye") == true)
+        #expect(peer.written() == Decoded(end: .close(.goingAway, "bye")))
+        #expect(peer.close() == false)
+        #expect(peer.send(.text("late")) == .closed)
+        #expect(peer.output.isEmpty)
+        #expect(!peer.machine.isOpen)
+        // Messages that the peer sent before it received our close frame are delivered, but its pings are not answered.
+        #expect(peer.receive(peer.frame(0x81, [0x61]) + peer.frame(0x89)) == Self.none)
+        #expect(peer.messages == [.text("a"), WebSocketMessage(.ping, [])])
+        let step = peer.receive(peer.closeFrame(1001))
         #expect(step == WebSocketMachine.Step(closed: .requested, socket: role == .server ? .finishWriting : .keep))
-        #expect(end.output.isEmpty)
-        #expect(end.machine.endOfStream() == WebSocketMachine.Step(closed: nil, socket: .drop))
-        #expect(end.machine.endOfStream() == Self.none)
-        #expect(end.machine.nextDeadline == nil)
+        #expect(peer.output.isEmpty)
+        #expect(peer.machine.endOfStream() == WebSocketMachine.Step(closed: nil, socket: .drop))
+        #expect(peer.machine.endOfStream() == Self.none)
+        #expect(peer.machine.nextDeadline == nil)
     }
 
-    @Test(arguments: roles) func `the peers close is echoed`(_ role: WebSocketRole) {
-        var end = End(role)
-        let step = end.receive(end.frame(0x81, [0x61]) + end.closeFrame(4001, "why") + end.frame(0x81, [0x62]))
+    @Test(arguments: roles) func `the peer's close frame is echoed`(_ role: WebSocketRole) {
+        var peer = Peer(role)
+        let step = peer.receive(peer.frame(0x81, [0x61]) + peer.closeFrame(4001, "why") + peer.frame(0x81, [0x62]))
         #expect(
             step == WebSocketMachine.Step(closed: .peer(CloseCode(rawValue: 4001), "why"), socket: role == .server ? .finishWriting : .keep)
         )
-        #expect(end.messages == [.text("a")])
-        #expect(end.written() == Decoded(end: .close(CloseCode(rawValue: 4001), "")))
-        #expect(end.send(.text("late")) == .closed)
-        #expect(end.close() == false)
-        #expect(end.receive(end.frame(0x81, [0x63])) == Self.none)
-        #expect(end.messages.count == 1)
-        #expect(end.output.isEmpty)
+        #expect(peer.messages == [.text("a")])
+        #expect(peer.written() == Decoded(end: .close(CloseCode(rawValue: 4001), "")))
+        #expect(peer.send(.text("late")) == .closed)
+        #expect(peer.close() == false)
+        #expect(peer.receive(peer.frame(0x81, [0x63])) == Self.none)
+        #expect(peer.messages.count == 1)
+        #expect(peer.output.isEmpty)
     }
 
     @Test(arguments: roles) func `a close without a code is echoed without one`(_ role: WebSocketRole) {
-        var end = End(role)
-        #expect(end.receive(end.frame(0x88)).closed == .peer(.noStatus, ""))
-        #expect(end.written() == Decoded(end: .close(.noStatus, "")))
+        var peer = Peer(role)
+        #expect(peer.receive(peer.frame(0x88)).closed == .peer(.noStatus, ""))
+        #expect(peer.written() == Decoded(end: .close(.noStatus, "")))
     }
 
-    @Test func `a ping in the read of the close is answered before it`() {
-        var end = End(.client)
-        _ = end.receive(end.frame(0x89, [7]) + end.closeFrame(1000))
-        #expect(end.written() == Decoded(messages: [WebSocketMessage(.pong, [7])], end: .close(.normal, "")))
+    @Test func `a ping in the same read as a close frame is answered first`() {
+        var peer = Peer(.client)
+        _ = peer.receive(peer.frame(0x89, [7]) + peer.closeFrame(1000))
+        #expect(peer.written() == Decoded(messages: [WebSocketMessage(.pong, [7])], end: .close(.normal, "")))
     }
 
-    @Test func `a peer that never answers our close is given up`() {
-        var end = End(.client)
-        _ = end.close()
-        #expect(end.machine.nextDeadline == end.now.advanced(by: .seconds(5)))
-        #expect(end.wait(.milliseconds(4999)) == Self.none)
-        #expect(end.receive(end.frame(0x81, [0x61])) == Self.none)
-        #expect(end.wait(.milliseconds(1)) == WebSocketMachine.Step(closed: .requested, socket: .drop))
-        #expect(end.wait(.seconds(10)) == Self.none)
-        #expect(end.machine.nextDeadline == nil)
+    @Test func `a peer that does not answer a close frame is dropped`() {
+        var peer = Peer(.client)
+        _ = peer.close()
+        #expect(peer.machine.nextDeadline == peer.now.advanced(by: .seconds(5)))
+        #expect(peer.wait(.milliseconds(4999)) == Self.none)
+        #expect(peer.receive(peer.frame(0x81, [0x61])) == Self.none)
+        #expect(peer.wait(.milliseconds(1)) == WebSocketMachine.Step(closed: .requested, socket: .drop))
+        #expect(peer.wait(.seconds(10)) == Self.none)
+        #expect(peer.machine.nextDeadline == nil)
     }
 
-    @Test(arguments: roles) func `a peer that never ends the connection is cut off`(_ role: WebSocketRole) {
-        var end = End(role)
-        _ = end.receive(end.closeFrame(1000))
-        #expect(end.machine.nextDeadline == end.now.advanced(by: .seconds(1)))
-        #expect(end.wait(.milliseconds(999)) == Self.none)
-        #expect(end.wait(.milliseconds(1)) == WebSocketMachine.Step(closed: nil, socket: .drop))
-        #expect(end.machine.failed(TransportError(.reset, "cut")) == Self.none)
+    @Test(arguments: roles) func `a peer that does not end the connection is dropped`(_ role: WebSocketRole) {
+        var peer = Peer(role)
+        _ = peer.receive(peer.closeFrame(1000))
+        #expect(peer.machine.nextDeadline == peer.now.advanced(by: .seconds(1)))
+        #expect(peer.wait(.milliseconds(999)) == Self.none)
+        #expect(peer.wait(.milliseconds(1)) == WebSocketMachine.Step(closed: nil, socket: .drop))
+        #expect(peer.machine.failed(TransportError(.reset, "cut")) == Self.none)
     }
 
-    @Test func `an end without a close frame is abnormal`() {
-        var end = End(.client)
-        let step = end.machine.endOfStream()
+    @Test func `an end of stream without a close frame is an error`() {
+        var peer = Peer(.client)
+        let step = peer.machine.endOfStream()
         guard case .transport(let error)? = step.closed else {
             Issue.record("\(step)")
             return
         }
         #expect(error.code == .closed)
         #expect(step.socket == .drop)
-        #expect(end.send(.text("late")) == .closed)
+        #expect(peer.send(.text("late")) == .closed)
     }
 
-    @Test func `an end while we were closing is the end we asked for`() {
-        var (ended, cut) = (End(.client), End(.server))
+    @Test func `an end of stream while closing is the requested end`() {
+        var (ended, cut) = (Peer(.client), Peer(.server))
         _ = (ended.close(), cut.close())
         #expect(ended.machine.endOfStream() == WebSocketMachine.Step(closed: .requested, socket: .drop))
         #expect(cut.machine.failed(TransportError(.reset, "cut")) == WebSocketMachine.Step(closed: .requested, socket: .drop))
     }
 
-    @Test func `a socket that fails is reported`() {
-        var end = End(.client)
+    @Test func `a socket error is reported once`() {
+        var peer = Peer(.client)
         let error = TransportError(.reset, "cut")
-        #expect(end.machine.failed(error) == WebSocketMachine.Step(closed: .transport(error), socket: .drop))
-        #expect(end.machine.failed(error) == Self.none)
+        #expect(peer.machine.failed(error) == WebSocketMachine.Step(closed: .transport(error), socket: .drop))
+        #expect(peer.machine.failed(error) == Self.none)
     }
 
-    @Test(arguments: roles) func `a violation is answered with its code and ends the connection`(_ role: WebSocketRole) {
+    @Test(arguments: roles) func `a violation is answered with its close code and ends the connection`(_ role: WebSocketRole) {
         let cases: [([UInt8], CloseCode, TransportError.Code)] = [
-            (End(role).frame(0xC1, [0x61]), .protocolError, .protocolViolation),
-            (End(role).frame(0x81, [0xFF]), .invalidPayload, .protocolViolation),
-            (End(role).frame(0x82, [UInt8](repeating: 0, count: 100_001)), .tooLarge, .tooLarge),
+            (Peer(role).frame(0xC1, [0x61]), .protocolError, .protocolViolation),
+            (Peer(role).frame(0x81, [0xFF]), .invalidPayload, .protocolViolation),
+            (Peer(role).frame(0x82, [UInt8](repeating: 0, count: 100_001)), .tooLarge, .tooLarge),
         ]
         for (bytes, code, kind) in cases {
-            var end = End(role)
-            let step = end.receive(end.frame(0x81, [0x61]) + bytes)
+            var peer = Peer(role)
+            let step = peer.receive(peer.frame(0x81, [0x61]) + bytes)
             guard case .transport(let error)? = step.closed else {
                 Issue.record("\(step)")
                 continue
             }
             #expect(error.code == kind)
             #expect(step.socket == .finishWriting)
-            #expect(end.messages == [.text("a")])
-            guard case .close(let sent, let reason)? = end.written().end else {
+            #expect(peer.messages == [.text("a")])
+            guard case .close(let sent, let reason)? = peer.written().end else {
                 Issue.record("no close frame was sent")
                 continue
             }
             #expect(sent == code)
             #expect(error.message.hasPrefix(reason))
-            #expect(end.receive(end.frame(0x81, [0x62])) == Self.none)
-            #expect(end.machine.endOfStream() == WebSocketMachine.Step(closed: nil, socket: .drop))
+            #expect(peer.receive(peer.frame(0x81, [0x62])) == Self.none)
+            #expect(peer.machine.endOfStream() == WebSocketMachine.Step(closed: nil, socket: .drop))
         }
     }
 
-    @Test func `a violation while we were closing ends at once`() {
-        var end = End(.client)
-        _ = end.close()
-        _ = end.written()
-        #expect(end.receive(end.frame(0x83)) == WebSocketMachine.Step(closed: .requested, socket: .drop))
-        #expect(end.output.isEmpty)
+    @Test func `a violation while closing drops the connection`() {
+        var peer = Peer(.client)
+        _ = peer.close()
+        _ = peer.written()
+        #expect(peer.receive(peer.frame(0x83)) == WebSocketMachine.Step(closed: .requested, socket: .drop))
+        #expect(peer.output.isEmpty)
     }
 
     @Test func `close frames that cross are one close`() {
-        var (client, server) = (End(.client), End(.server))
+        var (client, server) = (Peer(.client), Peer(.server))
         _ = client.close(.normal, "client")
         _ = server.close(.goingAway, "server")
         let (fromClient, fromServer) = (client.output, server.output)

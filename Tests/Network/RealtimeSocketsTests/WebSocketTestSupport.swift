@@ -1,7 +1,7 @@
 import RealtimeCore
 import RealtimeSockets
 
-/// Writes a frame byte by byte from the RFC's picture, on purpose without the library's encoder.
+/// Encodes a frame byte by byte as in the RFC, without the encoder under test.
 func frame(_ first: UInt8, _ payload: [UInt8] = [], key: [UInt8]? = nil, lengthBytes: Int? = nil, claims length: UInt64? = nil) -> [UInt8] {
     let length = length ?? UInt64(payload.count)
     let size = lengthBytes ?? (length < 126 ? 0 : length < 65536 ? 2 : 8)
@@ -18,12 +18,12 @@ func closeFrame(_ code: UInt16, _ reason: String = "", key: [UInt8]? = nil) -> [
     frame(0x88, [UInt8(code >> 8), UInt8(code & 0xFF)] + Array(reason.utf8), key: key)
 }
 
-/// What a decoder made of a stream.
+/// The messages and the end that a decoder returned for a stream.
 struct Decoded: Equatable {
     var messages: [WebSocketMessage] = []
     var end: FrameDecoder.End?
 
-    /// The close code that the peer is sent for a violation.
+    /// The close code for a violation.
     var failure: CloseCode? {
         if case .failure(let error) = self.end { error.code } else { nil }
     }
@@ -41,7 +41,7 @@ func decode(_ pieces: [[UInt8]], role: WebSocketRole = .client, limit: Int = 1 <
     return decoded
 }
 
-/// One byte at a time, and cut in two at each place.
+/// Returns the bytes as single bytes, and split in two at every position.
 func everySplit(_ bytes: [UInt8]) -> [[[UInt8]]] {
     [bytes.map { [$0] }] + (0...bytes.count).map { [Array(bytes[..<$0]), Array(bytes[$0...])] }
 }

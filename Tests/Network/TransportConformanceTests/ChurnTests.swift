@@ -5,22 +5,22 @@ import RealtimeTesting
 import TestSupport
 import Testing
 
-/// What looks at the whole process runs in one of its own.
+/// Tests of leaks, each in a process of its own.
 @Suite(.usesSockets, .timeLimit(.minutes(5))) struct ChurnTests {
-    @Test func `ten thousand connections leave nothing behind`() async {
+    @Test func `ten thousand connections leak nothing`() async {
         await #expect(processExitsWith: .success) { try await churn(.plain, cycles: 10_000) }
     }
 
     @Test(.enabled(if: TestTLS.isAvailable, "no TLS library can be loaded"))
-    func `two thousand connections with TLS leave nothing behind`() async {
+    func `two thousand connections with TLS leak nothing`() async {
         await #expect(processExitsWith: .success) { try await churn(.tls, cycles: 2_000) }
     }
 }
 
-/// Opens and ends connections one after the other, and looks at what the process holds before and after.
+/// Opens and ends connections one after the other, and compares the resources of the process before and after.
 private func churn(_ wire: Wire, cycles: Int) async throws {
     let listener = try wire.listener()
-    let address = try await listener.start(BehavingServer(.echo))
+    let address = try await listener.start(ScriptedServer(.echo))
     let transport = wire.transport()
     let request = WebSocketRequest(wire.endpoint(address.port))
 
@@ -32,7 +32,7 @@ private func churn(_ wire: Wire, cycles: Int) async throws {
         connection.enqueue(.text("\(number)"))
         connection.flush()
         try await probe.expect(.text("\(number)"))
-        // Half of them say goodbye.
+        // Half of them close properly.
         if number % 2 == 0 {
             connection.close(.normal, reason: "")
             _ = await probe.closed()
@@ -48,8 +48,8 @@ private func churn(_ wire: Wire, cycles: Int) async throws {
     let after = ProcessUsage.now()
     precondition(after.descriptors <= before.descriptors, "descriptors: \(before) \(after)")
     precondition(after.threads <= before.threads + 2, "threads: \(before) \(after)")
-    // Memory may settle a little higher; what leaks a thousand bytes for each connection (with TLS, five thousand) is found
-    // all the same.
+    // The allocator may keep a little more memory. A leak of a thousand bytes for each connection, or five thousand with TLS, is
+    // detected.
     if ProcessUsage.hasSanitizer { return }
     precondition(after.residentKiB <= before.residentKiB + 8 << 10, "memory: \(before) \(after)")
 }

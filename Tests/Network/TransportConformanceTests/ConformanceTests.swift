@@ -4,12 +4,12 @@ import RealtimeTesting
 import TestSupport
 import Testing
 
-/// What every transport has to do. A transport of Apple's systems joins by another ``TransportUnderTest``.
+/// The requirements for every transport. A transport is added as a case of ``TransportUnderTest``.
 @Suite(.usesSockets, .timeLimit(.minutes(5))) struct ConformanceTests {
     @Test(arguments: TransportUnderTest.available)
-    func `messages of both kinds come back in order`(bed: TransportUnderTest) async throws {
-        try await bed.with(.echo) { net in
-            let (connection, probe) = net.connect()
+    func `text and binary messages arrive in order`(transport: TransportUnderTest) async throws {
+        try await transport.with(.echo) { connector in
+            let (connection, probe) = connector.connect()
             let head = try await probe.opened()
             #expect(head.status == 101)
             let messages = (0..<200).map { $0 % 3 == 0 ? WebSocketMessage.binary([UInt8($0)]) : .text("message \($0) ü🙂") }
@@ -22,42 +22,42 @@ import Testing
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func `what is sent before it is open follows the opening`(bed: TransportUnderTest) async throws {
-        try await bed.with(.echo) { net in
-            let (connection, probe) = net.connect(opens: false)
-            connection.enqueue(.text("early"))
+    func `messages that are enqueued before the connection is open are sent when it opens`(transport: TransportUnderTest) async throws {
+        try await transport.with(.echo) { connector in
+            let (connection, probe) = connector.connect(opens: false)
+            connection.enqueue(.text("before"))
             connection.flush()
             connection.open()
             _ = try await probe.opened()
-            connection.enqueue(.text("late"))
+            connection.enqueue(.text("after"))
             connection.flush()
-            try await probe.expect(.text("early"))
-            try await probe.expect(.text("late"))
+            try await probe.expect(.text("before"))
+            try await probe.expect(.text("after"))
             connection.abandon()
         }
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func `a server that closes as it accepts is heard out`(bed: TransportUnderTest) async throws {
-        let refusal = Behaviour(accepted: { connection in
+    func `a server can send and close before the connection is open`(transport: TransportUnderTest) async throws {
+        let rejecting = Behavior(accepted: { connection in
             connection.enqueue(.text("why"))
             connection.close(CloseCode(rawValue: 4001), reason: "not you")
             connection.enqueue(.text("too late"))
             connection.flush()
         })
-        try await bed.with(refusal) { net in
-            let (_, probe) = net.connect()
+        try await transport.with(rejecting) { connector in
+            let (_, probe) = connector.connect()
             _ = try await probe.opened()
             try await probe.expect(.text("why"))
             #expect(await probe.next() == .closed(.peer(CloseCode(rawValue: 4001), "not you")))
-            #expect(await net.server.ends.closed() == .requested)
+            #expect(await connector.server.ends.closed() == .requested)
         }
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func `messages of every size arrive whole`(bed: TransportUnderTest) async throws {
-        try await bed.with(.echo) { net in
-            let (connection, probe) = net.connect()
+    func `messages of every size arrive complete`(transport: TransportUnderTest) async throws {
+        try await transport.with(.echo) { connector in
+            let (connection, probe) = connector.connect()
             _ = try await probe.opened()
             for size in [0, 1, 125, 126, 127, 65_535, 65_536, 1 << 20] {
                 let message = WebSocketMessage.binary((0..<size).map { UInt8(truncatingIfNeeded: $0 &* 31) })
@@ -69,9 +69,9 @@ import Testing
         }
     }
 
-    /// Both sides send before either has read: nobody may wait with reading until all is sent.
+    /// Both sides send before they read. A transport that does not read until everything is sent would never finish.
     @Test(arguments: TransportUnderTest.available)
-    func `sixteen mebibytes arrive whole in both directions at once`(bed: TransportUnderTest) async throws {
+    func `sixteen mebibytes arrive complete in both directions at the same time`(transport: TransportUnderTest) async throws {
         func message(_ factor: Int) -> WebSocketMessage {
             .binary(
                 [UInt8](unsafeUninitializedCapacity: 16 << 20) { buffer, count in
@@ -80,7 +80,7 @@ import Testing
                 })
         }
         let (upwards, downwards) = (message(7), message(11))
-        let speaking = Behaviour(
+        let speaking = Behavior(
             opened: { connection in
                 connection.enqueue(downwards)
                 connection.flush()
@@ -89,8 +89,8 @@ import Testing
                 connection.enqueue(.text(message == upwards ? "whole" : "not whole"))
                 connection.flush()
             })
-        try await bed.with(speaking) { net in
-            let (connection, probe) = net.connect(opens: false)
+        try await transport.with(speaking) { connector in
+            let (connection, probe) = connector.connect(opens: false)
             connection.enqueue(upwards)
             connection.open()
             _ = try await probe.opened()
@@ -102,13 +102,13 @@ import Testing
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func `the server may speak first`(bed: TransportUnderTest) async throws {
-        let greeting = Behaviour(opened: { connection in
+    func `the server can send first`(transport: TransportUnderTest) async throws {
+        let greeting = Behavior(opened: { connection in
             for number in 1...3 { connection.enqueue(.text("hello \(number)")) }
             connection.flush()
         })
-        try await bed.with(greeting) { net in
-            let (connection, probe) = net.connect()
+        try await transport.with(greeting) { connector in
+            let (connection, probe) = connector.connect()
             _ = try await probe.opened()
             for number in 1...3 { try await probe.expect(.text("hello \(number)")) }
             connection.abandon()
@@ -116,36 +116,36 @@ import Testing
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func `close codes and words go both ways`(bed: TransportUnderTest) async throws {
-        let closing = Behaviour(received: { connection, message in
+    func `close codes and reasons are reported in both directions`(transport: TransportUnderTest) async throws {
+        let closing = Behavior(received: { connection, message in
             guard message.kind == .text else { return }
             connection.close(CloseCode(rawValue: 4321), reason: "because ü")
         })
-        try await bed.with(closing) { net in
-            let (connection, probe) = net.connect()
+        try await transport.with(closing) { connector in
+            let (connection, probe) = connector.connect()
             _ = try await probe.opened()
             connection.enqueue(.text("close, please"))
             connection.flush()
             #expect(await probe.closed() == .peer(CloseCode(rawValue: 4321), "because ü"))
 
-            let (second, secondProbe) = net.connect()
+            let (second, secondProbe) = connector.connect()
             _ = try await secondProbe.opened()
-            // The first one's end, as the server has it.
-            #expect(await net.server.ends.closed() == .requested)
+            // The end of the first connection, as reported to the server.
+            #expect(await connector.server.ends.closed() == .requested)
             second.close(CloseCode(rawValue: 3000), reason: "enough")
             #expect(await secondProbe.closed() == .requested)
-            #expect(await net.server.ends.closed() == .peer(CloseCode(rawValue: 3000), "enough"))
+            #expect(await connector.server.ends.closed() == .peer(CloseCode(rawValue: 3000), "enough"))
         }
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func `what was sent before the close arrives before it`(bed: TransportUnderTest) async throws {
-        let closing = Behaviour(opened: { connection in
+    func `messages before a close frame are delivered before the end`(transport: TransportUnderTest) async throws {
+        let closing = Behavior(opened: { connection in
             for number in 1...50 { connection.enqueue(.text("\(number)")) }
             connection.close(.goingAway, reason: "")
         })
-        try await bed.with(closing) { net in
-            let (_, probe) = net.connect()
+        try await transport.with(closing) { connector in
+            let (_, probe) = connector.connect()
             _ = try await probe.opened()
             for number in 1...50 { try await probe.expect(.text("\(number)")) }
             #expect(await probe.closed() == .peer(.goingAway, ""))
@@ -153,16 +153,16 @@ import Testing
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func `an abandoned connection is noticed by the server and says no more`(bed: TransportUnderTest) async throws {
-        try await bed.with(.echo) { net in
-            let (connection, probe) = net.connect()
+    func `the server is notified of an abandoned connection`(transport: TransportUnderTest) async throws {
+        try await transport.with(.echo) { connector in
+            let (connection, probe) = connector.connect()
             _ = try await probe.opened()
             connection.abandon()
-            guard case .transport = await net.server.ends.closed() else {
-                Issue.record("the server should hear of a cut")
+            guard case .transport = await connector.server.ends.closed() else {
+                Issue.record("the server should report a lost connection")
                 return
             }
-            connection.enqueue(.text("into the void"))
+            connection.enqueue(.text("dropped"))
             connection.flush()
             connection.close(.normal, reason: "")
             connection.open()
@@ -170,21 +170,21 @@ import Testing
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func `closing or abandoning before opening means no connection`(bed: TransportUnderTest) async throws {
-        try await bed.with(.echo) { net in
-            let (abandoned, _) = net.connect(opens: false)
+    func `a connection that was abandoned is never opened`(transport: TransportUnderTest) async throws {
+        try await transport.with(.echo) { connector in
+            let (abandoned, _) = connector.connect(opens: false)
             abandoned.abandon()
             abandoned.open()
-            let (connection, probe) = net.connect()
+            let (connection, probe) = connector.connect()
             _ = try await probe.opened()
-            #expect(net.server.requests.all.count == 1)
+            #expect(connector.server.requests.all.count == 1)
             connection.abandon()
         }
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func `pings are answered and seen`(bed: TransportUnderTest) async throws {
-        let pinging = Behaviour(
+    func `pings are answered and delivered`(transport: TransportUnderTest) async throws {
+        let pinging = Behavior(
             opened: { connection in
                 connection.enqueue(WebSocketMessage(.ping, Array("abc".utf8)))
                 connection.flush()
@@ -194,8 +194,8 @@ import Testing
                 connection.enqueue(.text("pong: \(String(decoding: message.bytes, as: UTF8.self))"))
                 connection.flush()
             })
-        try await bed.with(pinging) { net in
-            let (connection, probe) = net.connect()
+        try await transport.with(pinging) { connector in
+            let (connection, probe) = connector.connect()
             _ = try await probe.opened()
             #expect(await probe.next() == .message(WebSocketMessage(.ping, Array("abc".utf8))))
             try await probe.expect(.text("pong: abc"))
@@ -204,9 +204,9 @@ import Testing
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func `while reading is paused nothing comes and nothing is lost`(bed: TransportUnderTest) async throws {
-        try await bed.with(.echo) { net in
-            let (connection, probe) = net.connect()
+    func `messages that arrive while reading is paused are delivered after it`(transport: TransportUnderTest) async throws {
+        try await transport.with(.echo) { connector in
+            let (connection, probe) = connector.connect()
             _ = try await probe.opened()
             connection.pauseReading()
             for number in 1...1_000 { connection.enqueue(.text("\(number)")) }
@@ -219,27 +219,27 @@ import Testing
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func `subprotocols headers and targets reach the server`(bed: TransportUnderTest) async throws {
-        let choosing = Behaviour(upgrade: { request in
+    func `the server receives subprotocols, header fields and the target`(transport: TransportUnderTest) async throws {
+        let choosing = Behavior(upgrade: { request in
             .accept(subprotocol: request.headers.contains("Sec-WebSocket-Protocol", token: "two") ? "two" : nil)
         })
-        try await bed.with(choosing) { net in
-            let (connection, probe) = net.connect("/path?query=1", subprotocols: ["one", "two"], headers: ["X-Own": "value"])
+        try await transport.with(choosing) { connector in
+            let (connection, probe) = connector.connect("/path?query=1", subprotocols: ["one", "two"], headers: ["X-Own": "value"])
             let head = try await probe.opened()
             #expect(head.headers["Sec-WebSocket-Protocol"] == "two")
-            let request = try #require(net.server.requests.all.first)
+            let request = try #require(connector.server.requests.all.first)
             #expect(request.target == "/path?query=1" && request.headers["X-Own"] == "value")
             connection.abandon()
         }
     }
 
     @Test(arguments: TransportUnderTest.available, [401, 403, 404, 429, 503])
-    func `a refusal carries its status`(bed: TransportUnderTest, status: Int) async throws {
-        let refusing = Behaviour(upgrade: { _ in .refuse(HTTPResponse(status: status, text: "not you")) })
-        try await bed.with(refusing) { net in
-            let (_, probe) = net.connect()
+    func `a rejection reports its status`(transport: TransportUnderTest, status: Int) async throws {
+        let refusing = Behavior(upgrade: { _ in .refuse(HTTPResponse(status: status, text: "not you")) })
+        try await transport.with(refusing) { connector in
+            let (_, probe) = connector.connect()
             guard case .transport(let error) = await probe.closed() else {
-                Issue.record("it was refused")
+                Issue.record("it should be rejected")
                 return
             }
             #expect(error.code == .upgradeRefused && error.status == status)
@@ -247,16 +247,16 @@ import Testing
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func `where nothing listens the connection is refused`(bed: TransportUnderTest) async throws {
-        let ground = try bed.ground()
-        // No test is given this port by the system.
+    func `connecting to an unused port fails as refused`(transport: TransportUnderTest) async throws {
+        let setup = try transport.setup()
+        // The system never assigns this port to a test.
         let address = ListenerAddress(host: "127.0.0.1", port: 1)
         let probe = Probe()
-        let connection = ground.transport.makeConnection(
-            WebSocketRequest(ground.endpoint(address)), id: ConnectionID(rawValue: 1), events: probe)
+        let connection = setup.transport.makeConnection(
+            WebSocketRequest(setup.endpoint(address)), id: ConnectionID(rawValue: 1), events: probe)
         connection.open()
         guard case .transport(let error) = await probe.closed() else {
-            Issue.record("it was refused")
+            Issue.record("it should be rejected")
             return
         }
         #expect(error.code == .refused)
@@ -264,24 +264,24 @@ import Testing
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func `a server that stops says goodbye`(bed: TransportUnderTest) async throws {
-        try await bed.with(.echo) { net in
-            let (_, probe) = net.connect()
+    func `a server that stops closes its connections with 1001`(transport: TransportUnderTest) async throws {
+        try await transport.with(.echo) { connector in
+            let (_, probe) = connector.connect()
             _ = try await probe.opened()
-            await net.ground.listener.stop()
+            await connector.setup.listener.stop()
             guard case .peer(.goingAway, _) = await probe.closed() else {
-                Issue.record("it should be 1001")
+                Issue.record("the close code should be 1001")
                 return
             }
         }
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func `connections do not mix up their messages`(bed: TransportUnderTest) async throws {
-        try await bed.with(.echo) { net in
+    func `concurrent connections receive their own messages`(transport: TransportUnderTest) async throws {
+        try await transport.with(.echo) { connector in
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for client in 0..<20 {
-                    let (connection, probe) = net.connect()
+                    let (connection, probe) = connector.connect()
                     group.addTask {
                         _ = try await probe.opened()
                         for number in 0..<50 {

@@ -5,17 +5,19 @@ import Testing
 
 @testable import RealtimeSockets
 
-/// Servers that say something wrong, or nothing, over plain sockets and TLS.
+/// Servers that violate the protocol or do not respond, over plain sockets and TLS.
 @Suite(.usesSockets, .timeLimit(.minutes(5))) struct MisbehavingServerTests {
-    /// Runs `body` against a server that reads the request and then does as it is told, given the answer that would be right.
+    /// Runs `body` with a client of a server that reads the request and then runs a script.
+    ///
+    /// - Parameter script: Called with the response that would be correct.
     private func with(
-        over wire: Wire, _ script: @escaping @Sendable (RawPeer, _ rightAnswer: [UInt8]) throws -> Void,
+        over wire: Wire, _ script: @escaping @Sendable (RawPeer, _ response: [UInt8]) throws -> Void,
         _ body: (Probe, any WebSocketConnection) async throws -> Void
     ) async throws {
         try await RawServer.with(
             { peer in
                 try peer.secure(wire)
-                try script(peer, try peer.answer())
+                try script(peer, try peer.acceptHandshake())
             }, over: wire, body)
     }
 
@@ -25,7 +27,7 @@ import Testing
     }
 
     @Test(arguments: Wire.available)
-    func `one that closes at once is told`(over wire: Wire) async throws {
+    func `a server that closes the connection immediately is an error`(over wire: Wire) async throws {
         try await RawServer.with({ _ in }, over: wire) { probe, _ in
             let error = await self.failure(probe)
             #expect(error?.code == .closed || error?.code == .reset, "\(String(describing: error))")
@@ -33,19 +35,19 @@ import Testing
     }
 
     @Test(arguments: Wire.available)
-    func `one that closes instead of answering is told`(over wire: Wire) async throws {
+    func `a server that closes the connection without a response is an error`(over wire: Wire) async throws {
         try await self.with(over: wire, { _, _ in }) { probe, _ in
             #expect(await self.failure(probe)?.code == .closed)
         }
     }
 
     @Test(arguments: Wire.available)
-    func `frames in the same segment as the answer are not lost`(over wire: Wire) async throws {
+    func `frames in the same segment as the response are delivered`(over wire: Wire) async throws {
         try await self.with(
             over: wire,
-            { peer, answer in
-                try peer.send(answer + textFrame("one") + textFrame("two"))
-                try peer.waitForTheEnd()
+            { peer, response in
+                try peer.send(response + textFrame("one") + textFrame("two"))
+                try peer.readUntilEnd()
             }
         ) { probe, connection in
             _ = try await probe.opened()
@@ -63,10 +65,10 @@ import Testing
             ("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", 403),
             ("HTTP/1.1 200 OK\r\n\r\na page that the end of the connection ends", 200),
         ], Wire.available)
-    func `another status is a refusal with that status`(answer: (text: String, status: Int), over wire: Wire) async throws {
-        try await self.with(over: wire, { peer, _ in try peer.send(Array(answer.text.utf8)) }) { probe, _ in
+    func `a status other than 101 is a rejection with that status`(response: (text: String, status: Int), over wire: Wire) async throws {
+        try await self.with(over: wire, { peer, _ in try peer.send(Array(response.text.utf8)) }) { probe, _ in
             let error = await self.failure(probe)
-            #expect(error?.code == .upgradeRefused && error?.status == answer.status, "\(String(describing: error))")
+            #expect(error?.code == .upgradeRefused && error?.status == response.status, "\(String(describing: error))")
         }
     }
 
@@ -82,35 +84,35 @@ import Testing
                 .protocolViolation
             ),
         ] as [(String, TransportError.Code)], Wire.available)
-    func `garbage is told`(answer: (text: String, code: TransportError.Code), over wire: Wire) async throws {
-        try await self.with(over: wire, { peer, _ in try peer.send(Array(answer.text.utf8)) }) { probe, _ in
+    func `an invalid response is an error`(response: (text: String, code: TransportError.Code), over wire: Wire) async throws {
+        try await self.with(over: wire, { peer, _ in try peer.send(Array(response.text.utf8)) }) { probe, _ in
             let error = await self.failure(probe)
-            #expect(error?.code == answer.code, "\(String(describing: error))")
+            #expect(error?.code == response.code, "\(String(describing: error))")
         }
     }
 
-    @Test func `garbage instead of TLS is told`() async throws {
+    @Test func `a response without TLS is a TLS error`() async throws {
         try await RawServer.with({ try $0.send(Array("HTTP/1.1 400 Bad Request\r\n\r\n".utf8)) }, over: .tls) { probe, _ in
             #expect(await self.failure(probe)?.code == .tlsFailed)
         }
     }
 
     @Test(arguments: Wire.available)
-    func `one that never answers is left at once`(over wire: Wire) async throws {
-        // It may have gone before its request was whole. The script ends when it sees that.
+    func `a connection to a server that never responds can be abandoned`(over wire: Wire) async throws {
+        // The client may disconnect before its request is complete, which ends the script.
         let script: @Sendable (RawPeer) throws -> Void = { peer in
             try? peer.secure(wire)
-            try peer.waitForTheEnd()
+            try peer.readUntilEnd()
         }
         try await RawServer.with(script, over: wire) { _, connection in connection.abandon() }
     }
 
     @Test(arguments: Wire.available, [false, true])
-    func `one that never answers falls under the time limit`(over wire: Wire, speaksTLS: Bool) async throws {
+    func `a connection to a server that never responds times out`(over wire: Wire, speaksTLS: Bool) async throws {
         let server = try RawServer { peer in
-            // On a slow machine the time may be over by then.
+            // On a slow machine the connection may have timed out already.
             if speaksTLS { try? peer.secure(wire) }
-            try peer.waitForTheEnd()
+            try peer.readUntilEnd()
         }
         let probe = Probe()
         let request = WebSocketRequest(wire.endpoint(server.port), timeout: .milliseconds(50))
@@ -120,9 +122,9 @@ import Testing
     }
 
     @Test(arguments: Wire.available)
-    func `a cut within a frame ends the connection and keeps what came before`(over wire: Wire) async throws {
+    func `an end inside a frame is an error after the messages before it`(over wire: Wire) async throws {
         try await self.with(
-            over: wire, { peer, answer in try peer.send(answer + textFrame("whole") + [0x81, 100] + Array("part".utf8)) }
+            over: wire, { peer, response in try peer.send(response + textFrame("whole") + [0x81, 100] + Array("part".utf8)) }
         ) { probe, _ in
             _ = try await probe.opened()
             try await probe.expect(.text("whole"))
@@ -130,17 +132,17 @@ import Testing
         }
     }
 
-    /// The next byte is sent when the client has read the one before.
+    /// The server sends each byte after the client has read the previous one.
     @Test(arguments: Wire.available)
-    func `one byte at a time is enough`(over wire: Wire) async throws {
+    func `a connection works with one byte at a time`(over wire: Wire) async throws {
         let loop = try EventLoop("byte by byte")
         let listener = try wire.listener()
-        let behaving = BehavingServer(
-            Behaviour(opened: { connection in
+        let scripted = ScriptedServer(
+            Behavior(opened: { connection in
                 for text in ["slow ü", ""] { connection.enqueue(.text(text)) }
-                connection.close(CloseCode(rawValue: 4001), reason: "that was it")
+                connection.close(CloseCode(rawValue: 4001), reason: "the end")
             }))
-        let address = try await listener.start(behaving)
+        let address = try await listener.start(scripted)
         let count = Tally()
         let server = try RawServer { try relay($0, to: address.port, byteByByteTo: loop, count: count) }
         let probe = Probe()
@@ -150,7 +152,7 @@ import Testing
         _ = try await probe.opened()
         try await probe.expect(.text("slow ü"))
         try await probe.expect(.text(""))
-        #expect(await probe.closed() == .peer(CloseCode(rawValue: 4001), "that was it"))
+        #expect(await probe.closed() == .peer(CloseCode(rawValue: 4001), "the end"))
         await server.stop()
         await listener.stop()
         loop.shutdown()
@@ -164,13 +166,15 @@ import Testing
             ([0x81, 0x01, 0xFF], .invalidPayload), ([0x82, 0x7F, 0, 0, 0, 0, 0x7F, 0xFF, 0xFF, 0xFF], .tooLarge),
             ([0x09, 0x00], .protocolError), ([0x88, 0x01, 0x03], .protocolError), ([0x80, 0x00], .protocolError),
         ] as [([UInt8], CloseCode)], Wire.available)
-    func `a bad frame ends the connection and not its neighbours`(frame: (bytes: [UInt8], code: CloseCode), over wire: Wire) async throws {
-        let answered = Lock<[UInt8]>([])
+    func `an invalid frame ends the connection after the messages before it`(
+        frame: (bytes: [UInt8], code: CloseCode), over wire: Wire
+    ) async throws {
+        let received = Lock<[UInt8]>([])
         try await self.with(
             over: wire,
-            { peer, answer in
-                try peer.send(answer + textFrame("before") + frame.bytes + textFrame("after"))
-                while case let more = try peer.receive(), !more.isEmpty { answered.withLock { $0 += more } }
+            { peer, response in
+                try peer.send(response + textFrame("before") + frame.bytes + textFrame("after"))
+                while case let more = try peer.receive(), !more.isEmpty { received.withLock { $0 += more } }
             }
         ) { probe, _ in
             _ = try await probe.opened()
@@ -178,9 +182,9 @@ import Testing
             let error = await self.failure(probe)
             #expect(error?.code == (frame.code == .tooLarge ? .tooLarge : .protocolViolation))
         }
-        // A masked close frame with the code.
-        let said = answered.withLock { $0 }
-        try #require(said.count >= 8 && said[0] == 0x88)
-        #expect(UInt16(said[6] ^ said[2]) << 8 | UInt16(said[7] ^ said[3]) == frame.code.rawValue)
+        // The client has sent a masked close frame with the code.
+        let bytes = received.withLock { $0 }
+        try #require(bytes.count >= 8 && bytes[0] == 0x88)
+        #expect(UInt16(bytes[6] ^ bytes[2]) << 8 | UInt16(bytes[7] ^ bytes[3]) == frame.code.rawValue)
     }
 }

@@ -5,13 +5,7 @@ import Testing
 
 @testable import RealtimeSockets
 
-#if canImport(Darwin)
-import Darwin
-#else
-import Glibc
-#endif
-
-/// What a raw server speaks, and how a client reaches it.
+/// The protocol below the WebSocket, and how a client connects with it.
 enum Wire: String, CaseIterable, Sendable, CustomTestStringConvertible {
     case plain, tls = "TLS"
 
@@ -28,8 +22,8 @@ enum Wire: String, CaseIterable, Sendable, CustomTestStringConvertible {
     func listener() throws -> SocketListener { self == .tls ? SocketListener(tls: try TestTLS.server()) : SocketListener() }
 }
 
-/// A server on a thread of its own that serves one connection after the other with blocking calls, and so does exactly what
-/// it is told in the order that it is told, right or wrong.
+/// A server that runs a script for one connection after the other, with blocking calls on a thread of its own. The script may violate
+/// the protocol.
 final class RawServer: Sendable {
     typealias Script = @Sendable (RawPeer) throws -> Void
 
@@ -38,7 +32,7 @@ final class RawServer: Sendable {
         var failures: [String] = []
     }
 
-    /// Apart, so that the thread does not hold the server.
+    /// An object of its own, so that the thread does not retain the server.
     private final class Shared: Sendable {
         let state = Lock(State())
         let ended = Signal()
@@ -50,8 +44,8 @@ final class RawServer: Sendable {
 
     init(_ script: @escaping Script) throws {
         let descriptor = try makeBlocking(SystemSocket.makeSocket(AF_INET).get())
-        let wanted = try #require(SocketAddress("127.0.0.1", port: 0))
-        try #require(wanted.withPointer { bind(descriptor, $0, $1) } == 0 && listen(descriptor, 64) == 0)
+        let anyPort = try #require(SocketAddress("127.0.0.1", port: 0))
+        try #require(anyPort.withPointer { bind(descriptor, $0, $1) } == 0 && listen(descriptor, 64) == 0)
         let address = try #require(SocketAddress(localOf: descriptor))
         (self.address, self.port) = (address, address.port)
         let shared = self.shared
@@ -71,19 +65,19 @@ final class RawServer: Sendable {
         try #require(thread).detach()
     }
 
-    /// Returns when the script has ended, which a client that is gone makes it do.
+    /// Returns when the script has ended. The client must have disconnected.
     func stop(sourceLocation: SourceLocation = #_sourceLocation) async {
         self.shared.state.withLock { $0.isStopping = true }
-        // No other way to end a thread's `accept` works on every system.
+        // A connection is the only way to end a blocking `accept` on every system.
         if let descriptor = try? makeBlocking(SystemSocket.makeSocket(AF_INET).get()) {
             _ = self.address.withPointer { connect(descriptor, $0, $1) }
             await self.shared.ended.wait()
             SystemSocket.close(descriptor)
         }
-        #expect(self.shared.state.withLock { $0.failures } == [], "the server's script went wrong", sourceLocation: sourceLocation)
+        #expect(self.shared.state.withLock { $0.failures } == [], "the server's script failed", sourceLocation: sourceLocation)
     }
 
-    /// Runs `body` with a client's connection that has been told to open.
+    /// Runs `body` with a client's connection that is being opened.
     static func with(
         _ script: @escaping Script, over wire: Wire = .plain, sourceLocation: SourceLocation = #_sourceLocation,
         _ body: (Probe, any WebSocketConnection) async throws -> Void
@@ -105,7 +99,7 @@ final class RawServer: Sendable {
     }
 }
 
-/// The raw server's end of one connection. It belongs to the server's thread.
+/// The raw server's side of a connection. Used on the server's thread only.
 final class RawPeer {
     struct Broken: Error, CustomStringConvertible {
         var description: String
@@ -118,7 +112,7 @@ final class RawPeer {
         self.descriptor = descriptor
         guard descriptor >= 0 else { return }
         SystemSocket.setNoDelay(descriptor)
-        // A client that hangs makes the test fail, and not hang as well.
+        // If the client hangs, the test fails and does not hang.
         var limit = timeval(tv_sec: 30, tv_usec: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
         setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
@@ -134,31 +128,31 @@ final class RawPeer {
         self.close()
     }
 
-    /// Waits until one of the two has something to read or has ended, and tells which.
+    /// Waits until one of the two can be read or has ended, and returns which.
     static func wait(_ one: RawPeer, _ other: RawPeer) -> (Bool, Bool) {
         var polled = [one, other].map { pollfd(fd: $0.descriptor, events: Int16(POLLIN), revents: 0) }
         poll(&polled, 2, 30_000)
         return (polled[0].revents != 0, polled[1].revents != 0)
     }
 
-    /// The handshake of TLS, where the wire has one.
+    /// Performs the TLS handshake, if there is one.
     func secure(_ wire: Wire) throws {
         guard wire == .tls else { return }
         let session = try TLSSession(server: try RawPeer.context.get(), descriptor: self.descriptor)
         self.tls = session
-        guard case .done = session.handshake() else { throw Broken(description: "no handshake") }
+        guard case .done = session.handshake() else { throw Broken(description: "the TLS handshake failed") }
     }
 
     private static let context = Result<TLSContext, any Error> { try TLSContext.server(try TestTLS.server()) }
 
-    /// What is there, at least a byte; empty at the end of the stream.
+    /// Receives at least one byte. Returns nothing at the end of the stream.
     func receive(atMost limit: Int = 64 << 10) throws -> [UInt8] {
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: limit, alignment: 1)
         defer { buffer.deallocate() }
         switch self.tls?.read(into: buffer) ?? SystemSocket.receive(self.descriptor, into: buffer) {
         case .done(let count): return Array(buffer[..<count])
         case .closed: return []
-        case .wantRead, .wantWrite: throw Broken(description: "the client says nothing")
+        case .wantRead, .wantWrite: throw Broken(description: "the client sent nothing in time")
         case .failed(let error) where error.code == .reset || error.code == .closed: return []
         case .failed(let error): throw error
         }
@@ -167,21 +161,21 @@ final class RawPeer {
     func send(_ bytes: [UInt8]) throws {
         var sent = 0
         while sent < bytes.count {
-            let outcome = bytes.withUnsafeBytes { bytes in
-                let rest = UnsafeRawBufferPointer(rebasing: bytes[sent...])
-                return self.tls?.write(rest) ?? SystemSocket.send(self.descriptor, rest)
+            let result = bytes.withUnsafeBytes { bytes in
+                let remaining = UnsafeRawBufferPointer(rebasing: bytes[sent...])
+                return self.tls?.write(remaining) ?? SystemSocket.send(self.descriptor, remaining)
             }
-            guard case .done(let count) = outcome else { throw Broken(description: "the client takes nothing: \(outcome)") }
+            guard case .done(let count) = result else { throw Broken(description: "the client receives nothing: \(result)") }
             sent += count
         }
     }
 
-    /// Reads the request for a WebSocket, and makes the answer that would be right.
-    func answer() throws -> [UInt8] {
+    /// Reads the request for a WebSocket and returns the correct response.
+    func acceptHandshake() throws -> [UInt8] {
         var request: [UInt8] = []
         while request.suffix(4) != Array("\r\n\r\n".utf8)[...] {
             let more = try self.receive()
-            if more.isEmpty { throw Broken(description: "the request is not whole") }
+            if more.isEmpty { throw Broken(description: "the request is incomplete") }
             request += more
         }
         var decoder = HTTPRequestDecoder(bodyLimit: 0)
@@ -191,19 +185,19 @@ final class RawPeer {
             return request.head
         }
         guard let head, case .valid(let offer) = ServerHandshake.check(head) else {
-            throw Broken(description: "no request for a WebSocket")
+            throw Broken(description: "the request is not for a WebSocket")
         }
         var output: [UInt8] = []
         try HTTPEncoder.append(ServerHandshake.accept(offer, subprotocol: nil), to: &output)
         return output
     }
 
-    /// Reads until the client ends the connection, in whatever way.
-    func waitForTheEnd() throws {
+    /// Reads until the client ends the connection.
+    func readUntilEnd() throws {
         while try !self.receive().isEmpty {}
     }
 
-    /// Ends the connection with RST: what the client has not read yet is all that it gets.
+    /// Ends the connection with RST.
     func reset() {
         var linger = linger(l_onoff: 1, l_linger: 0)
         setsockopt(self.descriptor, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout.size(ofValue: linger)))
@@ -229,7 +223,7 @@ func closeFrame(_ code: CloseCode, _ reason: String) -> [UInt8] {
     [0x88, UInt8(2 + reason.utf8.count), UInt8(code.rawValue >> 8), UInt8(code.rawValue & 0xFF)] + Array(reason.utf8)
 }
 
-/// Carries bytes between a client and a server that behaves, until the server has said `limit` bytes: then both are reset.
+/// Relays bytes between a client and a server until the server has sent `limit` bytes. Then both connections are reset.
 func relay(_ client: RawPeer, to port: Int, limit: Int, count: Tally) throws {
     let server = try RawPeer(connectedTo: port)
     defer {
@@ -243,43 +237,43 @@ func relay(_ client: RawPeer, to port: Int, limit: Int, count: Tally) throws {
     }
 }
 
-/// Carries bytes between a client and a server that behaves. Those of the server go one by one, each when the client's loop
-/// has been round once for the one before.
+/// Relays bytes between a client and a server. Sends the bytes of the server one by one, each after the client's loop has made a turn for
+/// the previous one.
 func relay(_ client: RawPeer, to port: Int, byteByByteTo loop: EventLoop, count: Tally) throws {
     let server = try RawPeer(connectedTo: port)
     while let bytes = try exchange(client, server, atMost: 64 << 10) {
         for byte in bytes {
             let turns = loop.counters.turns
             try client.send([byte])
-            // It does not look any more once it has ended the connection itself.
-            var patience = 1_000_000
-            while loop.counters.turns == turns, patience > 0 {
+            // The loop makes no more turns once the client has ended the connection.
+            var attempts = 1_000_000
+            while loop.counters.turns == turns, attempts > 0 {
                 sched_yield()
-                patience -= 1
+                attempts -= 1
             }
         }
         count.add(bytes.count)
     }
 }
 
-/// Hands on what the client has said, and returns what the server has; `nil` when one of them has ended.
+/// Relays what the client sends until the server sends something, and returns that; `nil` if one of them has ended.
 private func exchange(_ client: RawPeer, _ server: RawPeer, atMost limit: Int) throws -> [UInt8]? {
     while true {
-        let (clientSpoke, serverSpoke) = RawPeer.wait(client, server)
-        guard clientSpoke || serverSpoke else { throw RawPeer.Broken(description: "nobody says anything") }
-        if clientSpoke {
+        let (isClientReadable, isServerReadable) = RawPeer.wait(client, server)
+        guard isClientReadable || isServerReadable else { throw RawPeer.Broken(description: "neither side sent anything in time") }
+        if isClientReadable {
             let bytes = try client.receive()
             if bytes.isEmpty { return nil }
             try server.send(bytes)
         }
-        if serverSpoke {
+        if isServerReadable {
             let bytes = try server.receive(atMost: limit)
             return bytes.isEmpty ? nil : bytes
         }
     }
 }
 
-/// Counts, from any thread.
+/// A counter that any thread can use.
 final class Tally: Sendable {
     private let state = Lock(0)
 

@@ -5,61 +5,61 @@ import Testing
 
 @testable import RealtimeSockets
 
-/// Servers that end a connection with RST instead of FIN, as one does whose process or machine has died.
+/// Servers that end a connection with RST instead of FIN, like a process that was killed.
 @Suite(.usesSockets, .timeLimit(.minutes(5))) struct ResetTests {
-    /// When it happens.
+    /// When the server resets the connection.
     enum Moment: String, CaseIterable, Sendable, CustomTestStringConvertible {
-        case uponTheConnection = "as soon as it is accepted"
-        case beforeTheAnswer = "before the answer"
-        case withinTheAnswer = "in the middle of the answer"
-        case afterTheAnswer = "right after the answer"
-        case withinAFrame = "in the middle of a frame"
-        case whileTheClientSends = "while the client sends"
-        case afterTheCloseFrame = "after the server's close frame"
-        case afterTheClientsCloseFrame = "after the client's close frame"
+        case afterAccept = "after accepting"
+        case beforeResponse = "before the response"
+        case insideResponse = "inside the response"
+        case afterResponse = "after the response"
+        case insideFrame = "inside a frame"
+        case whileClientSends = "while the client sends"
+        case afterCloseFrame = "after the server's close frame"
+        case afterClientCloseFrame = "after the client's close frame"
 
         var testDescription: String { self.rawValue }
 
-        /// What a server does that dies then.
+        /// The script of the server.
         func script(_ wire: Wire) -> RawServer.Script {
             { peer in
                 defer { peer.reset() }
-                if self == .uponTheConnection { return }
+                if self == .afterAccept { return }
                 try peer.secure(wire)
-                let answer = try peer.answer()
+                let response = try peer.acceptHandshake()
                 switch self {
-                case .uponTheConnection, .beforeTheAnswer: break
-                case .withinTheAnswer: try peer.send(Array(answer[..<(answer.count / 2)]))
-                case .afterTheAnswer: try peer.send(answer)
-                case .withinAFrame: try peer.send(answer + textFrame("whole") + [0x81, 100] + Array("a part".utf8))
-                case .whileTheClientSends:
-                    try peer.send(answer)
+                case .afterAccept, .beforeResponse: break
+                case .insideResponse: try peer.send(Array(response[..<(response.count / 2)]))
+                case .afterResponse: try peer.send(response)
+                case .insideFrame: try peer.send(response + textFrame("whole") + [0x81, 100] + Array("a part".utf8))
+                case .whileClientSends:
+                    try peer.send(response)
                     _ = try peer.receive(atMost: 1000)
-                case .afterTheCloseFrame: try peer.send(answer + closeFrame(CloseCode(rawValue: 4200), "bye"))
-                case .afterTheClientsCloseFrame:
-                    try peer.send(answer)
+                case .afterCloseFrame: try peer.send(response + closeFrame(CloseCode(rawValue: 4200), "bye"))
+                case .afterClientCloseFrame:
+                    try peer.send(response)
                     _ = try peer.receive()
                 }
             }
         }
 
-        /// What the client's owner is told, all of it.
+        /// Expects all events of the client's connection.
         func expect(_ probe: Probe, _ connection: any WebSocketConnection) async throws {
             switch self {
-            case .uponTheConnection, .beforeTheAnswer, .withinTheAnswer: break
-            case .afterTheAnswer: _ = try await probe.opened()
-            case .withinAFrame:
+            case .afterAccept, .beforeResponse, .insideResponse: break
+            case .afterResponse: _ = try await probe.opened()
+            case .insideFrame:
                 _ = try await probe.opened()
                 try await probe.expect(.text("whole"))
-            case .whileTheClientSends:
+            case .whileClientSends:
                 _ = try await probe.opened()
                 connection.enqueue(.binary(Array(repeating: 7, count: 16 << 20)))
                 connection.flush()
-            case .afterTheCloseFrame:
+            case .afterCloseFrame:
                 _ = try await probe.opened()
                 #expect(await probe.next() == .closed(.peer(CloseCode(rawValue: 4200), "bye")))
                 return
-            case .afterTheClientsCloseFrame:
+            case .afterClientCloseFrame:
                 _ = try await probe.opened()
                 connection.close(.normal, reason: "")
                 #expect(await probe.next() == .closed(.requested))
@@ -67,7 +67,7 @@ import Testing
             }
             let last = await probe.next()
             guard case .closed(.transport(let error)) = last else {
-                Issue.record("the end should be told, and not \(last)")
+                Issue.record("expected an error, not \(last)")
                 return
             }
             #expect(error.code == .reset && error.message.contains("reset"), "\(self) \(error)")
@@ -75,70 +75,70 @@ import Testing
     }
 
     @Test(arguments: Moment.allCases, Wire.available)
-    func `a reset is told at once and for what it is`(_ moment: Moment, over wire: Wire) async throws {
+    func `a reset is reported immediately and as a reset`(_ moment: Moment, over wire: Wire) async throws {
         try await RawServer.with(moment.script(wire), over: wire) { probe, connection in
             try await moment.expect(probe, connection)
-            // Nothing more is heard of it, whatever is still asked of it.
-            connection.enqueue(.text("into the void"))
+            // No call has an effect any more.
+            connection.enqueue(.text("dropped"))
             connection.flush()
             connection.close(.normal, reason: "")
             connection.open()
             await EventLoop.shared.settle()
-            #expect(probe.isQuiet)
+            #expect(probe.isEmpty)
         }
     }
 
-    /// Whichever byte of the server's is the last one: the client has what came before, and one end.
+    /// Resets the connection after every possible number of bytes. The client receives the messages before it, and one end.
     @Test(arguments: Wire.available)
-    func `a reset behind any byte is an end`(over wire: Wire) async throws {
+    func `a reset after any byte ends the connection`(over wire: Wire) async throws {
         let listener = try wire.listener()
-        let greeting = ["one", "two", "three"]
-        let server = BehavingServer(
-            Behaviour(opened: { connection in
-                for word in greeting { connection.enqueue(.text(word)) }
+        let texts = ["one", "two", "three"]
+        let server = ScriptedServer(
+            Behavior(opened: { connection in
+                for text in texts { connection.enqueue(.text(text)) }
                 connection.flush()
             }))
         let address = try await listener.start(server)
 
-        func run(_ limit: Int) async throws -> (count: Int, news: [Probe.News]) {
+        func run(_ limit: Int) async throws -> (count: Int, events: [Probe.Event]) {
             let (count, probe) = (Tally(), Probe())
             let proxy = try RawServer { try relay($0, to: address.port, limit: limit, count: count) }
             let connection = wire.transport().makeConnection(
                 WebSocketRequest(wire.endpoint(proxy.port)), id: ConnectionID(rawValue: 1), events: probe)
             connection.open()
-            var news: [Probe.News] = []
+            var events: [Probe.Event] = []
             while true {
-                news.append(await probe.next())
-                if case .closed = news.last { break }
-                if limit == .max, news.count == 1 + greeting.count { break }
+                events.append(await probe.next())
+                if case .closed = events.last { break }
+                if limit == .max, events.count == 1 + texts.count { break }
             }
             connection.abandon()
             await proxy.stop()
-            return (count.value, news)
+            return (count.value, events)
         }
 
         let (total, all) = try await run(.max)
-        #expect(all.dropFirst() == greeting.map { .message(.text($0)) }[...])
-        // With TLS nearly all of it is certificates, and a signature may have a byte more or less.
+        #expect(all.dropFirst() == texts.map { .message(.text($0)) }[...])
+        // With TLS most of the bytes are certificates, and the length of a signature varies by a few bytes.
         for limit in stride(from: 0, through: wire == .plain ? total : total - 8, by: wire == .plain ? 1 : 31) {
-            let (_, news) = try await run(limit)
-            guard case .closed(.transport(let error)) = news.last else {
-                Issue.record("\(limit) bytes: \(news)")
+            let (_, events) = try await run(limit)
+            guard case .closed(.transport(let error)) = events.last else {
+                Issue.record("\(limit) bytes: \(events)")
                 continue
             }
             #expect(error.code == .reset, "\(limit) bytes: \(error)")
-            // What came before is what comes without a reset, up to a point.
-            #expect(news.dropLast().dropFirst() == all.dropFirst().prefix(max(0, news.count - 2)), "\(limit) bytes: \(news)")
+            // The events before the end are the first ones of a run without a reset.
+            #expect(events.dropLast().dropFirst() == all.dropFirst().prefix(max(0, events.count - 2)), "\(limit) bytes: \(events)")
         }
         await listener.stop()
     }
 
-    /// In memory there are no bytes: the network is cut between messages.
-    @Test func `a cut in memory is a reset`() async throws {
+    /// The in-memory network transmits messages and not bytes, so it is cut between messages.
+    @Test func `cutting the in-memory network is a reset`() async throws {
         let network = InMemoryNetwork(clock: ManualClock())
         let listener = network.listener()
-        let server = BehavingServer(
-            Behaviour(
+        let server = ScriptedServer(
+            Behavior(
                 opened: { connection in
                     connection.enqueue(.text("hello"))
                     connection.flush()
@@ -168,13 +168,13 @@ import Testing
             case .closed(let reason): #expect(word == "close" && reason == .peer(CloseCode(rawValue: 4200), "bye"))
             case let other: Issue.record("\(other)")
             }
-            #expect(probe.isQuiet)
+            #expect(probe.isEmpty)
         }
         await listener.stop()
     }
 
     #if canImport(Glibc)
-    @Test func `resets leave no descriptor behind`() async {
+    @Test func `resets leak no descriptor`() async {
         await #expect(processExitsWith: .success) {
             func runAll() async throws {
                 for wire in Wire.available {
@@ -182,7 +182,7 @@ import Testing
                         try await RawServer.with(moment.script(wire), over: wire) { try await moment.expect($0, $1) }
                     }
                 }
-                // What a connection holds, it gives back on the loop's thread.
+                // Connections release their descriptors on the loop's thread.
                 await EventLoop.shared.settle()
             }
             try await runAll()
@@ -197,7 +197,7 @@ import Testing
 }
 
 extension EventLoop {
-    /// Returns when what was asked of the loop before has been done.
+    /// Returns when the loop has done everything that was requested before.
     func settle() async {
         for _ in 0..<2 {
             let done = Signal()

@@ -4,7 +4,7 @@ import RealtimeSockets
 import RealtimeTesting
 import Testing
 
-/// A transport and a listener that belong together. Another transport joins the suite by another case.
+/// A transport and the listener it connects to. Another transport is added to the suites as another case.
 enum TransportUnderTest: String, CaseIterable, Sendable, CustomTestStringConvertible {
     case memory = "in memory"
     case sockets = "plain sockets"
@@ -12,10 +12,10 @@ enum TransportUnderTest: String, CaseIterable, Sendable, CustomTestStringConvert
 
     var testDescription: String { self.rawValue }
 
-    /// Those that can run here. TLS is left out, with a word in the test's name list, where no TLS library can be loaded.
+    /// The transports that can run on this system. TLS is missing if no TLS library can be loaded.
     static let available: [TransportUnderTest] = [.memory, .sockets] + (TestTLS.isAvailable ? [.tls] : [])
 
-    struct Ground: Sendable {
+    struct Setup: Sendable {
         let transport: any WebSocketTransport
         let listener: any Listener
         let scheme: String
@@ -25,38 +25,38 @@ enum TransportUnderTest: String, CaseIterable, Sendable, CustomTestStringConvert
         }
     }
 
-    func ground() throws -> Ground {
+    func setup() throws -> Setup {
         switch self {
         case .memory:
             let network = InMemoryNetwork(clock: ManualClock())
-            return Ground(transport: network.webSocket, listener: network.listener(), scheme: "ws")
+            return Setup(transport: network.webSocket, listener: network.listener(), scheme: "ws")
         case .sockets:
-            return Ground(transport: SocketWebSocketTransport(), listener: SocketListener(), scheme: "ws")
+            return Setup(transport: SocketWebSocketTransport(), listener: SocketListener(), scheme: "ws")
         case .tls:
-            return Ground(
+            return Setup(
                 transport: SocketWebSocketTransport(tls: TestTLS.client), listener: SocketListener(tls: try TestTLS.server()), scheme: "wss"
             )
         }
     }
 
-    /// Runs `body` with a server that does what `behaviour` says and a way to connect to it.
-    func with(_ behaviour: Behaviour, _ body: (Connector) async throws -> Void) async throws {
-        let ground = try self.ground()
-        let server = BehavingServer(behaviour)
-        let address = try await ground.listener.start(server)
+    /// Runs `body` with a running server of this behavior, and with what a client needs to connect to it.
+    func with(_ behavior: Behavior, _ body: (Connector) async throws -> Void) async throws {
+        let setup = try self.setup()
+        let server = ScriptedServer(behavior)
+        let address = try await setup.listener.start(server)
         do {
-            try await body(Connector(ground: ground, address: address, server: server))
+            try await body(Connector(setup: setup, address: address, server: server))
         } catch {
-            await ground.listener.stop()
+            await setup.listener.stop()
             throw error
         }
-        await ground.listener.stop()
+        await setup.listener.stop()
     }
 
     struct Connector {
-        let ground: Ground
+        let setup: Setup
         let address: ListenerAddress
-        let server: BehavingServer
+        let server: ScriptedServer
 
         func connect(
             _ target: String = "/", subprotocols: [String] = [], headers: HTTPHeaders = [:], messageLimit: Int = 32 << 20,
@@ -64,125 +64,125 @@ enum TransportUnderTest: String, CaseIterable, Sendable, CustomTestStringConvert
         ) -> (connection: any WebSocketConnection, probe: Probe) {
             let probe = Probe()
             let request = WebSocketRequest(
-                self.ground.endpoint(self.address, target), headers: headers, subprotocols: subprotocols, messageLimit: messageLimit)
-            let connection = self.ground.transport.makeConnection(request, id: ConnectionID(rawValue: 7), events: probe)
+                self.setup.endpoint(self.address, target), headers: headers, subprotocols: subprotocols, messageLimit: messageLimit)
+            let connection = self.setup.transport.makeConnection(request, id: ConnectionID(rawValue: 7), events: probe)
             if opens { connection.open() }
             return (connection, probe)
         }
     }
 }
 
-/// What a server of the suite does.
-struct Behaviour: Sendable {
+/// The reactions of a server.
+struct Behavior: Sendable {
     var upgrade: @Sendable (HTTPRequestHead) -> UpgradeDecision = { _ in .accept(subprotocol: nil) }
-    /// Before the connection is open.
+    /// Called before the connection is open.
     var accepted: @Sendable (any WebSocketConnection) -> Void = { _ in }
     var opened: @Sendable (any WebSocketConnection) -> Void = { _ in }
     var received: @Sendable (any WebSocketConnection, WebSocketMessage) -> Void = { _, _ in }
 
-    /// Sends back what comes.
-    static let echo = Behaviour(received: { connection, message in
+    /// Sends every text and binary message back.
+    static let echo = Behavior(received: { connection, message in
         guard message.kind == .text || message.kind == .binary else { return }
         connection.enqueue(message)
         connection.flush()
     })
 }
 
-final class BehavingServer: ListenerHandler {
-    private let behaviour: Behaviour
+final class ScriptedServer: ListenerHandler {
+    private let behavior: Behavior
     let requests = EventRecorder<HTTPRequestHead>()
     let ends = Probe()
 
-    init(_ behaviour: Behaviour) {
-        self.behaviour = behaviour
+    init(_ behavior: Behavior) {
+        self.behavior = behavior
     }
 
     func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) { responder.respond(HTTPResponse(status: 404)) }
 
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
         self.requests.record(request)
-        return self.behaviour.upgrade(request)
+        return self.behavior.upgrade(request)
     }
 
     func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
-        self.behaviour.accepted(connection)
+        self.behavior.accepted(connection)
         return Session(self, connection)
     }
 
     private final class Session: WebSocketEvents {
-        let server: BehavingServer
+        let server: ScriptedServer
         let connection: any WebSocketConnection
 
-        init(_ server: BehavingServer, _ connection: any WebSocketConnection) {
+        init(_ server: ScriptedServer, _ connection: any WebSocketConnection) {
             self.server = server
             self.connection = connection
         }
 
-        func opened(_ id: ConnectionID, head: HTTPResponseHead) { self.server.behaviour.opened(self.connection) }
+        func opened(_ id: ConnectionID, head: HTTPResponseHead) { self.server.behavior.opened(self.connection) }
 
         func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
-            for message in batch.messages { self.server.behaviour.received(self.connection, message) }
+            for message in batch.messages { self.server.behavior.received(self.connection, message) }
         }
 
         func closed(_ id: ConnectionID, _ reason: CloseReason) { self.server.ends.closed(id, reason) }
     }
 }
 
-/// Keeps what a connection tells, and lets a test wait for the next of it.
+/// Records the events of a connection, and lets a test wait for the next one.
 final class Probe: WebSocketEvents {
-    enum News: Sendable, Equatable {
+    enum Event: Sendable, Equatable {
         case opened(HTTPResponseHead)
         case message(WebSocketMessage)
         case closed(CloseReason)
     }
 
     private struct State: Sendable {
-        var news: [News] = []
+        var events: [Event] = []
         var waiting: WakeUp?
     }
 
     private let state = Lock(State())
 
-    func opened(_ id: ConnectionID, head: HTTPResponseHead) { self.tell([.opened(head)]) }
+    func opened(_ id: ConnectionID, head: HTTPResponseHead) { self.append([.opened(head)]) }
 
-    func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) { self.tell(batch.messages.map { .message($0) }) }
+    func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) { self.append(batch.messages.map { .message($0) }) }
 
-    func closed(_ id: ConnectionID, _ reason: CloseReason) { self.tell([.closed(reason)]) }
+    func closed(_ id: ConnectionID, _ reason: CloseReason) { self.append([.closed(reason)]) }
 
-    private func tell(_ news: [News]) {
+    private func append(_ events: [Event]) {
         let waiting = self.state.withLock { state in
-            state.news += news
+            state.events += events
             return state.waiting.take()
         }
         waiting?.resume()
     }
 
-    /// The next of what happened, in order.
-    func next() async -> News {
+    /// Returns the next event.
+    func next() async -> Event {
         while true {
-            if let news = self.state.withLock({ $0.news.isEmpty ? nil : $0.news.removeFirst() }) { return news }
+            if let event = self.state.withLock({ $0.events.isEmpty ? nil : $0.events.removeFirst() }) { return event }
             await suspend { wakeUp in
                 self.state.withLock { state in
-                    guard state.news.isEmpty, !Task.isCancelled else { return false }
+                    guard state.events.isEmpty, !Task.isCancelled else { return false }
                     state.waiting = wakeUp
                     return true
                 }
             } onCancel: {
                 self.state.withLock { $0.waiting.take() }
             }
-            if Task.isCancelled { return .closed(.transport(TransportError(.cancelled, "the test's time is up"))) }
+            if Task.isCancelled { return .closed(.transport(TransportError(.cancelled, "the test's time limit is exceeded"))) }
         }
     }
 
-    /// Whether everything that happened was looked at.
-    var isQuiet: Bool { self.state.withLock { $0.news.isEmpty } }
+    /// Whether there are no events that ``next()`` has not returned.
+    var isEmpty: Bool { self.state.withLock { $0.events.isEmpty } }
 
     func opened() async throws -> HTTPResponseHead {
         guard case .opened(let head) = await self.next() else { throw Unexpected() }
         return head
     }
 
-    /// The next text or binary message.
+    /// Returns the next text or binary message.
     func message() async throws -> WebSocketMessage {
         while true {
             switch await self.next() {
@@ -199,7 +199,7 @@ final class Probe: WebSocketEvents {
         #expect(message == expected, sourceLocation: sourceLocation)
     }
 
-    /// Why it ended; what comes before is passed over.
+    /// Returns the reason of the end, and skips the events before it.
     func closed() async -> CloseReason {
         while true {
             if case .closed(let reason) = await self.next() { return reason }

@@ -81,7 +81,8 @@ package final class TCPListener: Sendable, PollHandler, TimerClient, StreamOwner
         guard (0...65535).contains(options.port), let address = SocketAddress(host, port: options.port) else {
             throw TransportError(
                 .invalidURL,
-                "Cannot listen at \(options.host), port \(options.port). Use an IP address such as 127.0.0.1 and a port between 0 and 65535.")
+                "Cannot listen at \(options.host), port \(options.port). Use an IP address such as 127.0.0.1 and a port between 0 and 65535."
+            )
         }
         switch SystemSocket.makeSocket(address.systemFamily) {
         case .failure(let error): throw .system(error.number, "create a socket")
@@ -116,7 +117,8 @@ package final class TCPListener: Sendable, PollHandler, TimerClient, StreamOwner
                 .addressInUse,
                 "The address \(address) is in use. Stop the process that uses it, use another port, or use port 0 for a free port.")
         case EACCES:
-            TransportError(.system, "No permission to listen at port \(address.port). Use a port above 1023 or run with elevated privileges.")
+            TransportError(
+                .system, "No permission to listen at port \(address.port). Use a port above 1023 or run with elevated privileges.")
         case EADDRNOTAVAIL:
             TransportError(.unreachable, "\(address.host) is not an address of this machine. Use 127.0.0.1, or 0.0.0.0 for all addresses.")
         default:

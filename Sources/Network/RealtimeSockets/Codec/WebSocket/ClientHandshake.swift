@@ -101,7 +101,8 @@ package struct ClientHandshake: Sendable {
             switch field.name.lowercased() {
             case "host", "connection", "upgrade", "sec-websocket-key", "sec-websocket-version": continue
             case "sec-websocket-protocol":
-                throw TransportError(.unsupported, "Sec-WebSocket-Protocol cannot be set as a header field. Set the subprotocols of the request instead.")
+                throw TransportError(
+                    .unsupported, "Sec-WebSocket-Protocol cannot be set as a header field. Set the subprotocols of the request instead.")
             case "sec-websocket-extensions", "content-length", "transfer-encoding":
                 throw TransportError(.unsupported, "The header field \(field.name) cannot be set on a WebSocket request.")
             default: headers.add(field.name, field.value)
