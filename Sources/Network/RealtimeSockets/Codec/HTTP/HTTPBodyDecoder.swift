@@ -1,5 +1,4 @@
 import RealtimeEncoding
-private import RealtimeCrypto
 package import RealtimeCore
 
 /// An incremental decoder for the body of a message.
