@@ -11,12 +11,12 @@ final class EncodingBuffer {
         /// Not decided yet.
         case value
         case object, array
-            /// A single value, already written.
-            case done
-        }
+        /// A single value, already written.
+        case done
+    }
 
-        /// A value that is being encoded.
-        struct Frame {
+    /// A value that is being encoded.
+    struct Frame {
         var shape: Shape
         var isEmpty = true
         /// Whether the members' names are the keys of a dictionary, which are not converted.
