@@ -196,9 +196,9 @@ struct ListenerLimitTests {
     }
 
     @Test func `a client that reads slowly is not dropped`() {
-        var progress = StallDetector()
-        let outcomes = [0, 1, 2, 2, 2, 3].map { progress.hasStalled(at: $0) }
-        #expect(outcomes == [false, false, false, true, true, false])
+        var stall = StallDetector()
+        let results = [0, 1, 2, 2, 2, 3].map { stall.hasStalled(at: $0) }
+        #expect(results == [false, false, false, true, true, false])
     }
 
     @Test func `a large streamed response arrives`() async throws {

@@ -23,7 +23,7 @@ public struct SocketHTTPTransport: HTTPTransport {
     /// Sends a request and waits for the head of the response.
     ///
     /// The head may arrive while the body of the request is still being sent; sending then continues.
-    /// ``HTTPRequest/connectTimeout`` applies until the connection is established, including TLS. ``HTTPRequest/idleTimeout`` applies while
+    /// The request's `connectTimeout` applies until the connection is established, including TLS. Its `idleTimeout` applies while
     /// the server neither takes nor sends bytes. It does not apply while the transport has stopped reading because the reader of the body
     /// is too far behind.
     ///

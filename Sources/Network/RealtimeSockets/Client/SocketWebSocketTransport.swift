@@ -19,7 +19,7 @@ public struct SocketWebSocketTransport: WebSocketTransport {
         self.connector = SocketConnector(loop: loop, resolver: resolver, tls: tls)
     }
 
-    /// Creates a connection. It does no I/O until ``WebSocketConnection/open()`` is called.
+    /// Creates a connection. It does no I/O until its `open()` is called.
     ///
     /// - Parameters:
     ///   - request: The endpoint and the options of the handshake.

@@ -38,7 +38,7 @@ public struct ListenerLimits: Sendable, Hashable {
     /// The time after which a client that reads nothing is disconnected. The default is 30 seconds.
     ///
     /// The timeout applies while more than ``responseBacklogBytes`` of a streamed response are unsent, while a task waits in
-    /// ``HTTPResponder/send(_:)``, and after the end of a response until all of it has been sent. Clients that read slowly stay connected.
+    /// `HTTPResponder.send(_:)`, and after the end of a response until all of it has been sent. Clients that read slowly stay connected.
     public var stallTimeout = Duration.seconds(30)
     /// The number of unsent bytes above which a WebSocket is closed because its client reads too slowly. The default is 64 MiB.
     ///

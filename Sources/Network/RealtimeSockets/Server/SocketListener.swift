@@ -66,8 +66,7 @@ public final class SocketListener: Listener {
     /// A stopped listener can be started again.
     ///
     /// - Parameter handler: The handler of requests and WebSockets. The listener keeps it until ``stop()`` returns.
-    /// - Returns: The address that the listener is bound to, with the port that the system picked if ``init(host:port:tls:limits:loops:)``
-    ///   was given port 0.
+    /// - Returns: The address that the listener is bound to, with the actual port if the listener was created with port 0.
     /// - Throws: `addressInUse` if the port is taken, `tlsUnavailable` if TLS is configured but OpenSSL is not installed, `tlsFailed` if
     ///   the certificate or key is invalid, `unsupported` if the listener is already running, and `system` if the system does not allow
     ///   it to bind the address.
