@@ -97,8 +97,8 @@ struct PusherSimulation {
         configuration.authorizer = .callback { _ in PusherChannelAuthorization(auth: "") }
         self.client = PusherSession(configuration, seed: seed)
         self.server = PusherServerMachine(Self.app, hooks: .init(), seed: seed &+ 1)
-        self.client.listen(self.stateConsumer, to: .states, &self.clientEffects)
-        self.client.listen(self.errorConsumer, to: .errors, &self.clientEffects)
+        self.client.addConsumer(self.stateConsumer, to: .states, &self.clientEffects)
+        self.client.addConsumer(self.errorConsumer, to: .errors, &self.clientEffects)
     }
 
     mutating func run() throws(Violation) {
@@ -112,16 +112,16 @@ struct PusherSimulation {
         try self.run(until: Self.recovered)
         guard self.client.connection.connected != nil else { throw Violation(description: "not connected after the recovery") }
         for name in Self.names {
-            guard case .subscribed? = self.client.record(name)?.machine.publicState else {
+            guard case .subscribed? = self.client.channels[name]?.machine.publicState else {
                 throw Violation(
                     description:
-                        "\(name) is not subscribed after the recovery: \(String(describing: self.client.record(name)?.machine.state))")
+                        "\(name) is not subscribed after the recovery: \(String(describing: self.client.channels[name]?.machine.state))")
             }
             guard let last = self.lastEvent[name], last > Self.recovered.advanced(by: .seconds(-120)) else {
                 throw Violation(description: "\(name) is subscribed, but receives no events")
             }
         }
-        let members = self.client.record("presence-b")?.members.map(\.id) ?? []
+        let members = self.client.channels["presence-b"]?.members.map(\.id) ?? []
         guard members == ["me"] else { throw Violation(description: "the members are \(members)") }
         try self.user("stop") { $0.stop(now: $1, &$2) }
         guard self.isFinished else { throw Violation(description: "stopping did not finish the session immediately") }
@@ -302,7 +302,7 @@ struct PusherSimulation {
         let consumer = ConsumerID(rawValue: self.lastConsumer)
         self.channelConsumers[consumer] = name
         try self.user("consume \(name)") { session, _, effects in
-            session.listen(consumer, to: .events(channel: name, name: nil), &effects)
+            session.addConsumer(consumer, to: .events(channel: name, name: nil), &effects)
         }
     }
 
@@ -324,7 +324,7 @@ struct PusherSimulation {
             try self.user("trigger on \(name)") { session, _, effects in
                 // Throws if the channel is not subscribed or too many messages are queued, as it should.
                 let message = PusherFrames.clientEvent("client-a", channel: name, data: Array("1".utf8))
-                let sent = try? session.trigger(message, channel: name, hint: Self.names.count / 2)
+                let sent = try? session.trigger(message, channel: name, id: ChannelID(slot: 1, serial: 2))
                 if let (id, message) = sent { effects.commands.append(.send(id, message)) }
             }
         }

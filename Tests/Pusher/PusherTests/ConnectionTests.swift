@@ -263,7 +263,7 @@ import Testing
             return nil
         }
         // The clock's next deadlines are the client's; the waiter's is among them once it waits.
-        while client.waitingCallers < 1 { await Task.yield() }
+        while client.waiterCount < 1 { await Task.yield() }
         pusher.clock.advance(by: .seconds(5))
         #expect(await timed.value == .timedOut)
 
@@ -271,7 +271,7 @@ import Testing
             do throws(PusherError) { try await client.connected(within: .seconds(500)) } catch { return error.code }
             return nil
         }
-        while client.waitingCallers < 1 { await Task.yield() }
+        while client.waiterCount < 1 { await Task.yield() }
         client.disconnect()
         #expect(await disconnected.value == .disconnected)
 

@@ -82,9 +82,9 @@ import Testing
             do throws(PusherError) { try await channel.subscribed(within: .seconds(1000)) } catch { return error.code }
             return nil
         }
-        while client.waitingCallers < 2 { await Task.yield() }
+        while client.waiterCount < 2 { await Task.yield() }
         client.disconnect()
-        #expect(client.waitingCallers == 0)
+        #expect(client.waiterCount == 0)
         // Whatever came of that, nobody is left waiting here.
         pusher.clock.advance(by: .seconds(1000))
         #expect(await connected.value == .disconnected)

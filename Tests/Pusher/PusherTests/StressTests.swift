@@ -60,7 +60,7 @@ struct StressTests {
         let events = try #require(client.channel("two")).events("last")
         server.publish("last", to: "two", data: "1")
         #expect(await events.first { _ in true }?.data == "1")
-        #expect(client.waitingCallers == 0)
+        #expect(client.waiterCount == 0)
         client.disconnect()
     }
 

@@ -1,4 +1,4 @@
-// What code that uses a client names. Everything else of these modules stays out of the importing file's namespace.
+// Re-exports the types that programs need to name when they use a client.
 @_exported public import struct RealtimeCore.Backoff
 @_exported public import enum RealtimeCore.BufferPolicy
 @_exported public import struct RealtimeCore.CloseCode

@@ -3,16 +3,21 @@ public import RealtimeJSON
 public import RealtimeCore
 import PusherWire
 
-/// What the application's server says to a subscription: yes, with a signature.
+/// The signed authorization of a subscription, as the application's server returns it.
 public struct PusherChannelAuthorization: Sendable, Hashable {
-    /// `key:signature`.
+    /// The key of the application and the signature, in the form `key:signature`.
     public var auth: String
-    /// Who this client is on a presence channel, as the text that was signed.
+    /// The user of a presence channel as JSON text, exactly as it was signed.
     public var channelData: String?
-    /// The key of an encrypted channel, in Base64.
+    /// The base64-encoded key of an encrypted channel.
     public var sharedSecret: String?
 
-    /// An authorisation from its parts, as an application's server returns them.
+    /// Creates an authorization from the members of the application server's response.
+    ///
+    /// - Parameters:
+    ///   - auth: The key of the application and the signature, in the form `key:signature`.
+    ///   - channelData: The user of a presence channel as JSON text, exactly as it was signed.
+    ///   - sharedSecret: The base64-encoded key of an encrypted channel.
     public init(auth: String, channelData: String? = nil, sharedSecret: String? = nil) {
         self.auth = auth
         self.channelData = channelData
@@ -20,11 +25,11 @@ public struct PusherChannelAuthorization: Sendable, Hashable {
     }
 }
 
-/// What is to be authorised.
+/// A request to authorize a subscription.
 public struct PusherAuthorizationRequest: Sendable, Hashable {
-    /// The channel.
+    /// The name of the channel.
     public let channel: String
-    /// The connection, by the socket ID that the service gave it.
+    /// The ID that the server assigned to the connection.
     public let socketID: String
 
     package init(channel: String, socketID: String) {
@@ -33,10 +38,11 @@ public struct PusherAuthorizationRequest: Sendable, Hashable {
     }
 }
 
-/// How private and presence channels are authorised.
+/// A method of authorizing subscriptions to private and presence channels.
 ///
-/// It is asked anew for every subscription, after a reconnect too: signatures belong to one connection. When the
-/// connection is lost meanwhile, the task that asks is cancelled and its answer is not used.
+/// Signatures are only valid for one connection, so a client requests a new authorization for every subscription, including those after
+/// a reconnect. At most ten authorizations of a client run at the same time. If the connection is lost or the channel is unsubscribed,
+/// the task that runs the authorization is cancelled and its result is ignored.
 public struct PusherAuthorizer: Sendable {
     enum Kind: Sendable {
         case endpoint(PusherAuthorizationEndpoint)
@@ -46,51 +52,76 @@ public struct PusherAuthorizer: Sendable {
 
     let kind: Kind
 
-    /// Asks the application's server over HTTP, as every Pusher client does: a form with `socket_id` and
-    /// `channel_name`, answered with `{"auth":…}`.
+    /// Returns an authorizer that sends a request to the application's server.
+    ///
+    /// The request is a `POST` of a form with the fields `socket_id` and `channel_name`, as all Pusher clients send it. The response
+    /// must be a JSON object with the member `auth`.
+    ///
+    /// - Parameter endpoint: The endpoint and the contents of the request.
+    /// - Returns: An authorizer.
     public static func endpoint(_ endpoint: PusherAuthorizationEndpoint) -> PusherAuthorizer { PusherAuthorizer(kind: .endpoint(endpoint)) }
 
-    /// Asks the application's server at this address.
+    /// Returns an authorizer that sends a request to a URL of the application's server.
     ///
-    /// It throws a `TransportError` with the code `invalidURL` when the address cannot be used.
+    /// - Parameters:
+    ///   - url: The URL, such as `https://example.org/pusher/auth`.
+    ///   - headers: Additional header fields, such as `Authorization`.
+    /// - Returns: An authorizer.
+    /// - Throws: A `TransportError` with the code `invalidURL` if the URL is invalid.
     public static func endpoint(_ url: String, headers: HTTPHeaders = [:]) throws(TransportError) -> PusherAuthorizer {
         .endpoint(PusherAuthorizationEndpoint(try Endpoint(url), headers: headers))
     }
 
-    /// Asks a function of the application. It runs in a task of its own; what it throws becomes
-    /// ``PusherError/Code/authorizationFailed``, with the error as its ``PusherError/cause``.
+    /// Returns an authorizer that calls a closure.
+    ///
+    /// - Parameter authorize: A closure that returns the authorization. It runs in its own task, on no particular actor. An error that
+    ///   it throws fails the subscription with the code ``PusherError/Code/authorizationFailed`` and becomes the
+    ///   ``PusherError/cause`` of that error.
+    /// - Returns: An authorizer.
     public static func callback(
         _ authorize: @escaping @Sendable (PusherAuthorizationRequest) async throws -> PusherChannelAuthorization
     ) -> PusherAuthorizer {
         PusherAuthorizer(kind: .callback(authorize))
     }
 
-    /// Signs here, with the application's secret. For development and tests: whoever has the secret can read and send
-    /// everything, so it must never be in an app that is given to others.
+    /// Returns an authorizer that signs subscriptions in the client, for development and tests.
+    ///
+    /// - Warning: Anyone who knows the secret can read and publish all events of the application. Never ship it in an app.
     ///
     /// - Parameters:
-    ///   - secret: the application's.
-    ///   - userID: who this client is on presence channels; the socket ID when there is none.
-    ///   - userInfo: what the others are told about it.
+    ///   - secret: The secret of the application.
+    ///   - userID: The ID of this client's user on presence channels, or `nil` to use the socket ID.
+    ///   - userInfo: Information about the user that other members of presence channels receive.
+    /// - Returns: An authorizer.
     public static func secret(_ secret: String, userID: String? = nil, userInfo: JSONValue? = nil) -> PusherAuthorizer {
         PusherAuthorizer(kind: .secret(secret, userID: userID, userInfo: userInfo))
     }
 }
 
-/// An application's server that authorises channels.
+/// An endpoint of the application's server that authorizes subscriptions.
 public struct PusherAuthorizationEndpoint: Sendable {
-    /// Where to ask.
+    /// The endpoint that requests are sent to.
     public var endpoint: Endpoint
-    /// More header fields, such as `Authorization`. They are sent to this endpoint alone.
+    /// Additional header fields, such as `Authorization`. They are only sent to this endpoint.
     public var headers: HTTPHeaders
-    /// More fields of the form.
+    /// Additional fields of the form.
     public var parameters: [String: String]
-    /// More header fields that are asked for anew each time, such as a token that expires.
+    /// A closure that returns header fields for each request, for example a token that expires.
+    ///
+    /// The fields replace fields of ``headers`` with the same names. If the closure throws, the subscription fails with the code
+    /// ``PusherError/Code/authorizationFailed``.
     public var freshHeaders: (@Sendable () async throws -> HTTPHeaders)?
-    /// How long the server may take.
+    /// The time limit for connecting to the server, and for each pause in its response. 10 seconds by default.
     public var timeout: Duration
 
-    /// An endpoint.
+    /// Creates a description of an endpoint.
+    ///
+    /// - Parameters:
+    ///   - endpoint: The endpoint that requests are sent to.
+    ///   - headers: Additional header fields.
+    ///   - parameters: Additional fields of the form.
+    ///   - timeout: The time limit for connecting to the server, and for each pause in its response.
+    ///   - freshHeaders: A closure that returns header fields for each request.
     public init(
         _ endpoint: Endpoint, headers: HTTPHeaders = [:], parameters: [String: String] = [:], timeout: Duration = .seconds(10),
         freshHeaders: (@Sendable () async throws -> HTTPHeaders)? = nil
@@ -105,16 +136,15 @@ public struct PusherAuthorizationEndpoint: Sendable {
     func authorize(
         _ request: PusherAuthorizationRequest, over http: any HTTPTransport
     ) async throws(PusherError) -> PusherChannelAuthorization {
-        func failed(_ why: String, status: Int? = nil, cause: (any Error)? = nil) -> PusherError {
-            let what = "The authorisation of \(request.channel) at \(self.endpoint) failed: \(why)"
-            return PusherError(.authorizationFailed, what, status: status, cause: cause)
+        func failed(_ reason: String, status: Int? = nil, cause: (any Error)? = nil) -> PusherError {
+            .authorizationFailed("\(request.channel) at \(self.endpoint)", reason, status: status, cause: cause)
         }
         var headers = self.headers
         if let freshHeaders {
             do {
                 for field in try await freshHeaders() { headers[field.name] = field.value }
             } catch {
-                throw failed("the application's header function threw an error of the type \(type(of: error)).", cause: error)
+                throw failed("freshHeaders threw an error of type \(type(of: error)).", cause: error)
             }
         }
         headers["Content-Type"] = "application/x-www-form-urlencoded"
@@ -132,14 +162,15 @@ public struct PusherAuthorizationEndpoint: Sendable {
             throw failed(error.message, cause: error)
         }
         let status = response.head.status
-        guard (200...201).contains(status) else {
-            let hint =
-                status == 403 || status == 401
-                ? "it refused" : (300...399).contains(status) ? "it redirects; use the address it points to" : "it answered"
-            throw failed("\(hint), with status \(status).", status: status)
+        switch status {
+        case 200, 201: break
+        case 300...399: throw failed("the server redirects with status \(status). Use the URL that it redirects to.", status: status)
+        case 401, 403: throw failed("the server rejected the subscription with status \(status).", status: status)
+        default: throw failed("the server responded with status \(status).", status: status)
         }
+        // The body of an invalid response stays out of the error: it may contain a token.
         guard let json = try? JSONValue(parsing: response.body), let auth = json["auth"]?.string else {
-            throw failed("its answer is no JSON object with an \"auth\".", status: status)
+            throw failed("the response must be a JSON object with a string \"auth\".", status: status)
         }
         return PusherChannelAuthorization(
             auth: auth, channelData: json["channel_data"]?.string, sharedSecret: json["shared_secret"]?.string)

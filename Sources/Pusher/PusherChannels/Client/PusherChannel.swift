@@ -2,110 +2,140 @@ import RealtimeJSON
 import PusherWire
 public import RealtimeCore
 
-/// A channel that is wanted, or was.
+/// A handle to a channel of a client.
 ///
-/// It is a handle: two of the same channel are the same channel, and dropping one changes nothing. It keeps the client
-/// alive.
+/// You get a channel from ``PusherClient/subscribe(_:)``. Handles for the same name are interchangeable, and releasing a handle does
+/// not unsubscribe. A handle keeps its client alive.
+///
+/// You can call every method from any thread, actor, or task.
 public final class PusherChannel: Sendable {
-    /// Its name.
+    /// The name of the channel.
     public let name: String
-    /// What the name says about it.
+    /// The kind of the channel, which follows from the prefix of its name.
     public let kind: PusherChannelKind
     private let client: PusherClient
-    /// Where the client has it, as long as it is wanted without a break.
-    private let place: Int
+    /// The client's record of the channel when this handle was made, which saves a look-up by name.
+    private let id: ChannelID
 
-    init(_ name: String, _ client: PusherClient, place: Int) {
+    init(_ name: String, _ client: PusherClient, id: ChannelID) {
         self.name = name
         self.kind = ChannelName.kind(of: name)
         self.client = client
-        self.place = place
+        self.id = id
     }
 
     // MARK: Events
 
-    /// The channel's events of this name from now on, or all of them, until it is unsubscribed or the connection has
-    /// ended for good. Losses of the connection that are mended leave the sequence as it is; events that were
-    /// published meanwhile are lost, since the service keeps none.
+    /// Returns the channel's events from now on.
+    ///
+    /// The sequence continues across reconnects, but does not contain events that were published while the client was not connected:
+    /// the server does not store events. It finishes when the channel is unsubscribed, when the client is disconnected, or when the
+    /// connection ends in a way that the client does not recover from. If the client is not subscribed to the channel, the sequence
+    /// is empty.
     ///
     /// - Parameters:
-    ///   - name: the events' name; `nil` for all.
-    ///   - buffer: what happens to events that nobody looks at for long.
+    ///   - name: The name of the events, or `nil` for all events of the channel.
+    ///   - buffer: The policy for events that the consumer has not taken yet.
+    /// - Returns: A sequence with a buffer of its own, in the order in which the server sent the events.
     public func events(_ name: String? = nil, buffer: BufferPolicy = .standard) -> EventSequence<PusherEvent> {
         self.client.eventSequence(.events(channel: self.name, name: name), buffer)
     }
 
-    /// Sends an event to the channel's other subscribers. Before the channel is subscribed the event waits; it does
-    /// not wait for an answer, since the service gives none: what it refuses comes through ``PusherClient/errors``.
+    /// Sends a client event to the other subscribers of the channel.
+    ///
+    /// If the channel is not subscribed yet, the event is queued and sent when the subscription succeeds. Events are sent in the order
+    /// of the calls. This method does not wait: the server does not acknowledge client events, and reports rejected events through
+    /// ``PusherClient/errors``. Events that are triggered while the connection is lost are queued as well; events that were sent
+    /// shortly before a loss may be lost.
     ///
     /// - Parameters:
-    ///   - event: a name that begins with `client-`.
-    ///   - data: goes out as JSON.
+    ///   - event: The name of the event, which must start with `client-`.
+    ///   - data: The data of the event, which is encoded as JSON on the calling thread; at most 10 KiB.
+    /// - Throws: A ``PusherError`` with the code
+    ///   - ``PusherError/Code/clientEventsNotAllowed`` if the channel is neither private nor presence,
+    ///   - ``PusherError/Code/invalidEventName`` if the name does not start with `client-`, or is too long,
+    ///   - ``PusherError/Code/encodingFailed`` if `data` cannot be encoded,
+    ///   - ``PusherError/Code/dataTooLarge`` if the encoded data has more than 10 KiB,
+    ///   - ``PusherError/Code/notSubscribed`` if the channel was unsubscribed,
+    ///   - ``PusherError/Code/queueFull`` if ``PusherConfiguration/clientEventQueueLimit`` events are queued already.
     ///
-    /// It throws ``PusherError/Code/invalidEventName``, ``PusherError/Code/dataTooLarge`` (10 KiB),
-    /// ``PusherError/Code/clientEventsNotAllowed`` (on public and encrypted channels),
-    /// ``PusherError/Code/notSubscribed``, ``PusherError/Code/queueFull``, ``PusherError/Code/encodingFailed``, and the
-    /// error of a subscription that failed.
+    ///   If the subscription has failed, its error is thrown.
     public func trigger(_ event: String, _ data: some Encodable) throws(PusherError) {
         guard self.kind.allowsClientEvents else {
             throw PusherError(
-                .clientEventsNotAllowed, "\(self.name) takes no events from clients; only private- and presence- channels do.")
+                .clientEventsNotAllowed,
+                "Cannot trigger events on \(self.name): only private and presence channels allow client events.")
         }
         guard EventName.isClientEvent(event) else {
-            throw PusherError(.invalidEventName, "The names of clients' events begin with client-, as in client-\(event).")
+            throw PusherError(
+                .invalidEventName, "Invalid client event name \"\(event)\": it must start with \"client-\", such as client-\(event).")
         }
-        if let problem = EventName.validationError(event) { throw PusherError(.invalidEventName, problem) }
-        // Straight into the message, outside of any lock: `data` is encoded by its own code.
+        if let error = EventName.validationError(event) { throw PusherError(.invalidEventName, error) }
+        // Encodes directly into the message, and outside of any lock: `data` may run code of the application.
         var bytes = PusherFrames.beginClientEvent(event, channel: self.name, capacity: 192)
         let start = bytes.count
         do {
             try JSONValueEncoder().encode(data, to: &bytes)
         } catch {
-            let what = "The data of \(event) could not be put into JSON: its encoding threw an error of the type \(type(of: error))."
-            throw PusherError(.encodingFailed, what, cause: error)
+            let message = "Cannot encode the data of \(event) as JSON: its encode(to:) threw an error of type \(type(of: error))."
+            throw PusherError(.encodingFailed, message, cause: error)
         }
         let size = bytes.count - start
-        guard size <= EventName.maximumDataSize else {
-            throw PusherError(.dataTooLarge, "The data of \(event) has \(size) bytes; the service takes \(EventName.maximumDataSize).")
-        }
-        try self.client.trigger(PusherFrames.endClientEvent(&bytes), channel: self.name, hint: self.place)
+        guard size <= EventName.maximumDataSize else { throw .dataTooLarge(event, size) }
+        try self.client.trigger(PusherFrames.endClientEvent(&bytes), channel: self.name, id: self.id)
     }
 
-    // MARK: The subscription
+    // MARK: Subscription
 
-    /// Where the subscription stands.
-    public var state: PusherSubscriptionState { self.client.record(self.name) { $0?.machine.publicState ?? .unsubscribed } }
+    /// The current state of the subscription.
+    public var state: PusherSubscriptionState { self.client.withRecord(self.name) { $0?.machine.publicState ?? .unsubscribed } }
 
-    /// Every change of the subscription from now on, until the channel is unsubscribed or the connection has ended
-    /// for good.
+    /// A sequence of all changes of ``state`` from now on.
+    ///
+    /// The sequence continues across reconnects. It finishes when the channel is unsubscribed, when the client is disconnected, or
+    /// when the connection ends in a way that the client does not recover from.
     public var states: EventSequence<PusherSubscriptionState> {
-        self.client.listen(.subscription(channel: self.name), .standard, .connection) {
+        self.client.sequence(of: .subscription(channel: self.name), .standard, .connection) {
             if case .subscription(_, let state) = $0 { state } else { nil }
         }
     }
 
-    /// Waits until the channel is subscribed, and returns at once when it is.
+    /// Waits until the channel is subscribed.
     ///
-    /// It throws why the subscription failed; ``PusherError/Code/notSubscribed`` when nobody wants the channel;
-    /// ``PusherError/Code/disconnected``, ``PusherError/Code/refused`` or ``PusherError/Code/failed`` when the
-    /// connection ends for good; ``PusherError/Code/timedOut``; and ``PusherError/Code/cancelled``. It does not
-    /// connect by itself.
+    /// Returns immediately if the channel is subscribed already. This method does not connect: call ``PusherClient/connect()`` first.
+    /// If the task is cancelled, the call throws and the client keeps subscribing.
+    ///
+    /// - Parameter limit: The maximum time to wait; 30 seconds by default.
+    /// - Throws: A ``PusherError`` with the code
+    ///   - ``PusherError/Code/notSubscribed`` if the channel was unsubscribed before the call,
+    ///   - ``PusherError/Code/disconnected`` if the channel is unsubscribed or the client is disconnected during the call,
+    ///   - ``PusherError/Code/refused``, ``PusherError/Code/failed`` or ``PusherError/Code/invalidConfiguration`` if the client
+    ///     cannot connect,
+    ///   - ``PusherError/Code/timedOut`` if the time is up,
+    ///   - ``PusherError/Code/cancelled`` if the task is cancelled.
+    ///
+    ///   If the subscription fails, its error is thrown.
     public func subscribed(within limit: Duration = .seconds(30)) async throws(PusherError) {
         try await self.client.awaitSubscribed(self.name, within: limit)
     }
 
-    /// Gives the channel up. Its sequences finish with `EndReason.ended`.
+    /// Unsubscribes from the channel. Its sequences finish with `EndReason.ended` after the events they still hold.
+    ///
+    /// If the channel is unsubscribed already, this method has no effect.
     public func unsubscribe() { self.client.unsubscribe(self.name) }
 
     // MARK: Presence
 
-    /// Who is there: of a presence channel that is subscribed; empty for any other.
-    public var members: PusherMembers { self.client.record(self.name) { $0?.members ?? PusherMembers() } }
+    /// The current members of a presence channel; empty for other channels and while the channel is not subscribed.
+    public var members: PusherMembers { self.client.withRecord(self.name) { $0?.members ?? PusherMembers() } }
 
-    /// Who comes and goes from now on, and the whole list after each subscription. A user is announced once, however
-    /// many connections that user has.
+    /// A sequence of the changes of ``members`` from now on.
+    ///
+    /// It starts with the complete list after each subscription. A user with several connections joins and leaves once. The sequence
+    /// continues across reconnects. It finishes when the channel is unsubscribed, when the client is disconnected, or when the
+    /// connection ends in a way that the client does not recover from.
     public var memberChanges: EventSequence<PusherMemberChange> {
-        self.client.listen(.members(channel: self.name), .standard, .connection) {
+        self.client.sequence(of: .members(channel: self.name), .standard, .connection) {
             if case .members(_, let change) = $0 { change } else { nil }
         }
     }

@@ -2,7 +2,7 @@ import RealtimeJSON
 import PusherWire
 public import RealtimeCore
 
-/// A client of Pusher Channels, or of any server that speaks its protocol.
+/// A client for Pusher Channels, or for any server that implements the Pusher protocol.
 ///
 /// ```swift
 /// let client = PusherClient(key: "app-key", cluster: "eu")
@@ -13,60 +13,87 @@ public import RealtimeCore
 ///     print(price.value)
 /// }
 /// ```
-/// Every method may be called from any thread, actor or task, and none of them waits unless it is `async`. What is
-/// wanted is remembered: channels are subscribed as soon as there is a connection, and again after each loss.
-/// When the last reference to a client and its channels is dropped, the connection is closed and every sequence ends.
+/// A client maintains one connection. It reconnects after a loss, with growing delays, until you call ``disconnect()``.
+/// Subscriptions are remembered: channels are subscribed as soon as the client connects, and again after every reconnect.
+///
+/// You can call every method from any thread, actor, or task. Only `async` methods wait; all others return immediately.
+/// Events and other updates arrive as `EventSequence`s, in the order in which they happened, and are consumed in your own tasks,
+/// never on the thread that reads from the connection.
+///
+/// Channels keep their client alive. When the last reference to a client and its channels is released, the connection is closed
+/// and all sequences finish.
 public final class PusherClient: Sendable {
-    /// The version that servers are told.
+    /// The version of this library, which the client sends to the server when it connects.
     public static let version = "0.1.0"
 
-    /// What the client was made with.
+    /// The configuration that the client was created with.
     public var configuration: PusherConfiguration { self.driver.read { $0.configuration } }
     private let driver: SessionDriver<PusherSession>
 
-    /// A client with this configuration. It does nothing until ``connect()`` or ``run()``.
+    /// Creates a client with a configuration. The client does not connect until you call ``connect()`` or ``run()``.
     ///
-    /// A configuration that cannot be used makes a client whose every attempt to connect ends as
-    /// ``PusherConnectionState/failed(_:)``, with the reason.
+    /// The configuration is validated when the client connects: with an invalid configuration, ``connect()`` moves the state to
+    /// ``PusherConnectionState/failed(_:)`` with an error that describes the invalid value.
+    ///
+    /// - Parameter configuration: The settings of the client. Changing your copy later does not affect the client.
     public init(_ configuration: PusherConfiguration) {
         self.driver = SessionDriver(
             PusherSession(configuration, seed: configuration.transports.seed()), in: configuration.dependencies)
     }
 
-    /// A client for an application on one of the service's clusters.
+    /// Creates a client for an application on a Pusher cluster, with default settings.
+    ///
+    /// - Parameters:
+    ///   - key: The key of the application.
+    ///   - cluster: The name of the cluster, such as `eu`.
     public convenience init(key: String, cluster: String) {
         self.init(PusherConfiguration(key: key, cluster: cluster))
     }
 
-    /// A client for an application on a host of your own.
+    /// Creates a client for an application on your own server, with default settings.
+    ///
+    /// - Parameters:
+    ///   - key: The key of the application.
+    ///   - host: The name or address of the server.
+    ///   - port: The port, or `nil` for the default port: 443 with TLS, 80 without.
+    ///   - path: The path in front of `/app/…`, which starts with a slash and does not end with one; empty by default.
+    ///   - useTLS: Whether to use TLS.
     public convenience init(key: String, host: String, port: Int? = nil, path: String = "", useTLS: Bool = true) {
         self.init(PusherConfiguration(key: key, host: host, port: port, path: path, useTLS: useTLS))
     }
 
     deinit { self.driver.shutDown() }
 
-    // MARK: The connection
+    // MARK: Connection
 
-    /// Begins to connect, and to reconnect after every loss. While a next attempt is waited for, it is made now.
-    /// After ``disconnect()`` and after a refusal it begins anew. Connecting or connected, it does nothing.
+    /// Connects, and keeps reconnecting after every loss until ``disconnect()``.
+    ///
+    /// If a retry is pending, it is made immediately. After ``disconnect()``, and after the server has rejected the client, the
+    /// client starts over. While the client is connecting or connected, this method has no effect.
     public func connect() {
-        if let problem = self.configuration.problem {
-            self.driver.step { session, _, effects in session.misconfigured(problem, &effects) }
+        if let error = self.configuration.validationError {
+            self.driver.step { session, _, effects in session.failConfiguration(error, &effects) }
         } else {
             self.driver.start()
         }
     }
 
-    /// Ends the connection for good, whatever it is doing: the state is ``PusherConnectionState/disconnected(_:)`` when this
-    /// returns, everybody who waits has an answer, and the channels' sequences finish with what they still have.
-    /// The channels stay wanted, for another ``connect()``.
+    /// Disconnects and stops reconnecting.
+    ///
+    /// When this method returns, ``state`` is ``PusherConnectionState/disconnected(_:)`` and calls that were waiting, such as
+    /// ``connected(within:)``, have been resumed. The sequences of the channels finish after the events they still hold. The client
+    /// remains subscribed to its channels: another ``connect()`` subscribes to them again.
     public func disconnect() { self.driver.stop() }
 
-    /// Connects, and returns when the connection has ended for good: after ``disconnect()``. When the task is
-    /// cancelled it disconnects and returns.
+    /// Connects, and returns when the client is disconnected by ``disconnect()``.
     ///
-    /// It throws ``PusherError/Code/refused`` when the service will not have this client,
-    /// ``PusherError/Code/invalidConfiguration``, and ``PusherError/Code/failed`` when no connection is possible. It does not throw for losses that can be mended.
+    /// If the task is cancelled, the client disconnects and this method returns without an error. Temporary connection losses do not
+    /// throw: the client reconnects.
+    ///
+    /// - Throws: A ``PusherError`` with the code
+    ///   - ``PusherError/Code/refused`` if the server rejects this client,
+    ///   - ``PusherError/Code/invalidConfiguration`` if the configuration is invalid,
+    ///   - ``PusherError/Code/failed`` if a connection is impossible, for example because no TLS library is available.
     public func run() async throws(PusherError) {
         self.connect()
         do throws(PusherError) {
@@ -77,103 +104,162 @@ public final class PusherClient: Sendable {
         }
     }
 
-    /// Waits until the client is connected, and returns the socket ID.
+    /// Waits until the client is connected.
     ///
-    /// It throws when the connection has ended for good, when the task is cancelled, and when the time is up: with the last
-    /// attempt's error as the ``PusherError/cause``, if one has failed. It does not connect by itself.
+    /// This method does not connect: call ``connect()`` first. If the task is cancelled, the call throws and the client keeps
+    /// connecting.
+    ///
+    /// - Parameter limit: The maximum time to wait; 30 seconds by default.
+    /// - Returns: The socket ID of the connection.
+    /// - Throws: A ``PusherError`` with the code
+    ///   - ``PusherError/Code/timedOut`` if the time is up, with the last failure to connect as its ``PusherError/cause``, if there
+    ///     was one,
+    ///   - ``PusherError/Code/cancelled`` if the task is cancelled,
+    ///   - ``PusherError/Code/disconnected``, ``PusherError/Code/refused``, ``PusherError/Code/failed`` or
+    ///     ``PusherError/Code/invalidConfiguration`` if the client stops connecting.
     @discardableResult
     public func connected(within limit: Duration = .seconds(30)) async throws(PusherError) -> String {
         guard case .connected(let socketID) = try await self.driver.awaitResult(limit: limit, { $0.awaitConnected($1, &$3) }) else {
-            preconditionFailure("asked for a connection, answered with something else")
+            preconditionFailure("awaitConnected resumed without a socket ID")
         }
         return socketID
     }
 
-    /// Where the connection stands.
+    /// The current connection state.
     public var state: PusherConnectionState { self.driver.read { $0.state } }
 
-    /// Every change of the state from now on, in order. The sequence goes on over any number of connections and
-    /// finishes when the client is dropped.
+    /// A sequence of all changes of ``state`` from now on.
+    ///
+    /// The sequence continues across reconnects and finishes when the client is released.
     public var states: EventSequence<PusherConnectionState> {
-        self.listen(.states, .standard, .client) { if case .state(let state) = $0 { state } else { nil } }
+        self.sequence(of: .states, .standard, .client) { if case .state(let state) = $0 { state } else { nil } }
     }
 
-    /// The name of this connection, for the application's server; `nil` while there is none.
+    /// The ID that the server assigned to this connection, or `nil` while the client is not connected.
+    ///
+    /// Every reconnect results in a new ID. Your application's server needs it to authorize channels, and to exclude this client
+    /// from the events that it publishes.
     public var socketID: String? { self.driver.read { $0.socketID } }
 
-    /// The wait until the next attempt, each time one begins. It finishes when the client is dropped.
+    /// A sequence of the delays before each retry, produced when the delay begins.
+    ///
+    /// The sequence continues across reconnects and finishes when the client is released.
     public var connectingIn: EventSequence<Duration> {
-        self.listen(.connectingIn, .standard, .client) { if case .connectingIn(let delay) = $0 { delay } else { nil } }
+        self.sequence(of: .retryDelays, .standard, .client) { if case .connectingIn(let delay) = $0 { delay } else { nil } }
     }
 
-    /// What goes wrong and ends nothing by itself: attempts to connect that failed and losses, errors that the service
-    /// reports, frames that could not be understood, subscriptions that failed. It finishes when the client is dropped.
+    /// A sequence of errors.
+    ///
+    /// It contains lost connections and failed attempts to connect, errors that the server reports, invalid frames, and failed
+    /// subscriptions. Each failure is reported once. After most of them the client continues; ``state`` tells if it does not.
+    /// The sequence continues across reconnects and finishes when the client is released.
     public var errors: EventSequence<PusherError> {
-        self.listen(.errors, .standard, .client) { if case .error(let error) = $0 { error } else { nil } }
+        self.sequence(of: .errors, .standard, .client) { if case .error(let error) = $0 { error } else { nil } }
     }
 
-    /// What happened so far, in numbers.
+    /// A snapshot of the numbers of messages, bytes, reconnects and dropped events since the client was created.
     public var counters: Counters { self.driver.counters }
+
+    /// A sequence of everything that happens from now on: events, and changes of the connection, the channels and their members.
+    ///
+    /// Use it to show or record updates of different kinds in the order in which they happened, which separate sequences do not
+    /// provide:
+    ///
+    /// ```swift
+    /// for await update in client.updates() {
+    ///     switch update {
+    ///     case .state(let state): print(state.name)
+    ///     case .subscription(let channel, let state): print(channel, state)
+    ///     case .event(let event): print(event)
+    ///     default: break
+    ///     }
+    /// }
+    /// ```
+    /// The sequence finishes when the client is disconnected, or when the connection ends in a way that the client does not recover
+    /// from.
+    ///
+    /// - Parameter buffer: The policy for updates that the consumer has not taken yet.
+    /// - Returns: A sequence with a buffer of its own.
+    public func updates(buffer: BufferPolicy = .standard) -> EventSequence<PusherUpdate> {
+        self.sequence(of: .updates, buffer, .connection) { $0 }
+    }
 
     // MARK: Channels
 
-    /// Wants a channel from now on, and returns it at once. It is subscribed as soon as the client is connected and,
-    /// for private and presence channels, authorised; ``PusherChannel/subscribed(within:)`` waits for that. Wanting it
-    /// twice is wanting it once; one that failed is tried again.
+    /// Subscribes to a channel.
     ///
-    /// It throws ``PusherError/Code/invalidChannelName`` when no server would accept the name.
+    /// This method returns immediately. The client subscribes as soon as it is connected and, for private and presence channels,
+    /// authorized; use ``PusherChannel/subscribed(within:)`` to wait for that. It subscribes again after every reconnect, until you
+    /// call ``unsubscribe(_:)``.
+    ///
+    /// Calling this method again for the same channel has no effect, except that a failed subscription is retried.
+    ///
+    /// - Parameter name: The name of the channel.
+    /// - Returns: A handle to the channel.
+    /// - Throws: A ``PusherError`` with the code ``PusherError/Code/invalidChannelName`` if the name is empty, too long, or contains
+    ///   an invalid character.
     @discardableResult
     public func subscribe(_ name: String) throws(PusherError) -> PusherChannel {
-        if let problem = ChannelName.validationError(name) { throw PusherError(.invalidChannelName, problem) }
-        var place = 0
-        self.driver.step { place = $0.subscribe(name, now: $1, &$2) }
-        return PusherChannel(name, self, place: place)
+        if let error = ChannelName.validationError(name) { throw PusherError(.invalidChannelName, error) }
+        var id = ChannelID.none
+        self.driver.step { id = $0.subscribe(name, now: $1, &$2) }
+        return PusherChannel(name, self, id: id)
     }
 
-    /// Gives the channel up. Its sequences finish.
+    /// Unsubscribes from a channel. Its sequences finish after the events they still hold.
+    ///
+    /// If the client is not subscribed to the channel, this method has no effect.
+    ///
+    /// - Parameter name: The name of the channel.
     public func unsubscribe(_ name: String) {
         self.driver.step { $0.unsubscribe(name, now: $1, &$2) }
     }
 
-    /// A channel that is wanted; `nil` when it is not.
+    /// Returns a handle to a channel that the client is subscribed or subscribing to.
+    ///
+    /// - Parameter name: The name of the channel.
+    /// - Returns: The channel, or `nil` if ``subscribe(_:)`` was not called for it or it was unsubscribed.
     public func channel(_ name: String) -> PusherChannel? {
-        self.driver.read { $0.indices[name] }.map { PusherChannel(name, self, place: $0) }
+        self.driver.read { $0.channels.id(named: name) }.map { PusherChannel(name, self, id: $0) }
     }
 
-    /// The names of the channels that are wanted.
-    public var channelNames: [String] { self.driver.read { $0.channels.compactMap { $0?.name } } }
+    /// The names of the channels that the client is subscribed or subscribing to.
+    public var channelNames: [String] { self.driver.read { $0.channels.names } }
 
-    /// Events of all channels, and those of the service that belong to none, from now on until the connection has
-    /// ended for good. With a name, those events alone.
+    /// Returns the events of all channels from now on, and the server's events that do not belong to a channel.
+    ///
+    /// The sequence finishes when the client is disconnected, or when the connection ends in a way that the client does not recover
+    /// from. It continues across reconnects, but does not contain events that were published while the client was not connected.
+    ///
+    /// - Parameters:
+    ///   - name: The name of the events, or `nil` for all events.
+    ///   - buffer: The policy for events that the consumer has not taken yet.
+    /// - Returns: A sequence with a buffer of its own.
     public func events(_ name: String? = nil, buffer: BufferPolicy = .standard) -> EventSequence<PusherEvent> {
         self.eventSequence(.events(channel: nil, name: name), buffer)
     }
 
-    /// How many callers wait for an answer: for tests, which have to know that somebody does.
-    package var waitingCallers: Int {
-        self.driver.read { session in
-            session.connectWaiters.count + session.endWaiters.count + session.channels.reduce(0) { $0 + ($1?.waiters.count ?? 0) }
-        }
-    }
+    /// The number of suspended calls of ``connected(within:)``, ``run()`` and ``PusherChannel/subscribed(within:)``, for tests.
+    package var waiterCount: Int { self.driver.read { $0.waiterCount } }
 
-    // MARK: For the channels
+    // MARK: Used by PusherChannel
 
     func eventSequence(_ topic: PusherSession.Topic, _ buffer: BufferPolicy) -> EventSequence<PusherEvent> {
-        self.driver.makeSequence(buffer, lifetime: .connection) { events, output in
-            for event in events { if case .event(let event) = event { output.append(event) } }
+        self.driver.makeSequence(buffer, lifetime: .connection) { updates, output in
+            for update in updates { if case .event(let event) = update { output.append(event) } }
         } register: { session, id, effects in
-            session.listen(id, to: topic, &effects)
+            session.addConsumer(id, to: topic, &effects)
         }
     }
 
-    func listen<Element: Sendable>(
-        _ topic: PusherSession.Topic, _ buffer: BufferPolicy, _ lifetime: ConsumerLifetime,
-        _ convert: @escaping @Sendable (PusherSession.Event) -> Element?
+    func sequence<Element: Sendable>(
+        of topic: PusherSession.Topic, _ buffer: BufferPolicy, _ lifetime: ConsumerLifetime,
+        _ convert: @escaping @Sendable (PusherUpdate) -> Element?
     ) -> EventSequence<Element> {
-        self.driver.makeSequence(buffer, lifetime: lifetime) { events, output in
-            for event in events { if let element = convert(event) { output.append(element) } }
+        self.driver.makeSequence(buffer, lifetime: lifetime) { updates, output in
+            for update in updates { if let element = convert(update) { output.append(element) } }
         } register: { session, id, effects in
-            session.listen(id, to: topic, &effects)
+            session.addConsumer(id, to: topic, &effects)
         }
     }
 
@@ -183,30 +269,31 @@ public final class PusherClient: Sendable {
         }
     }
 
-    func record<Result>(_ name: String, _ body: (PusherSession.ChannelRecord?) -> Result) -> Result {
-        self.driver.read { body($0.record(name)) }
+    /// Calls a closure with a channel's record, under the driver's lock.
+    func withRecord<Result>(_ name: String, _ body: (ChannelRecord?) -> Result) -> Result {
+        self.driver.read { body($0.channels[name]) }
     }
 
-    func trigger(_ message: WebSocketMessage, channel: String, hint: Int) throws(PusherError) {
-        try self.driver.send { session throws(PusherError) in try session.trigger(message, channel: channel, hint: hint) }
+    func trigger(_ message: WebSocketMessage, channel: String, id: ChannelID) throws(PusherError) {
+        try self.driver.send { session throws(PusherError) in try session.trigger(message, channel: channel, id: id) }
     }
 
-    // MARK: Authorisation
+    // MARK: Authorization
 
+    /// Authorizes a channel, as a command of the session.
+    ///
+    /// - Returns: A closure that cancels the authorization, or `nil` if it has finished already.
     static func perform(
         _ work: PusherSession.Work, _ finished: @escaping @Sendable (PusherSession.WorkResult) -> Void
     ) -> (@Sendable () -> Void)? {
         let (request, configuration) = (work.request, work.configuration)
-        switch configuration.authorizer?.kind {
-        case nil:
-            finished(.failure(PusherError(.authorizationMissing, "\(request.channel) needs an authorisation.")))
-            return nil
+        switch work.authorizer.kind {
         case .secret(let secret, let userID, let userInfo):
             let key = configuration.key
             finished(.success(ChannelSignature.authorize(request, key: key, secret: secret, userID: userID, userInfo: userInfo)))
             return nil
         case .endpoint(let endpoint):
-            // A task of its own, since the session has none: it is cancelled when nobody wants its answer any more.
+            // An unstructured task, since the driver has none. The session cancels it when its result is no longer needed.
             let task = Task {
                 do throws(PusherError) {
                     finished(.success(try await endpoint.authorize(request, over: configuration.transports.http)))
@@ -216,13 +303,13 @@ public final class PusherClient: Sendable {
             }
             return { task.cancel() }
         case .callback(let authorize):
-            // As above: the application's function needs a task to run in.
+            // An unstructured task for the same reason.
             let task = Task {
                 do {
                     finished(.success(try await authorize(request)))
                 } catch {
-                    let what = "The application's authorisation of \(request.channel) threw an error of the type \(type(of: error))."
-                    finished(.failure(PusherError(.authorizationFailed, what, cause: error)))
+                    let reason = "the callback threw an error of type \(type(of: error))."
+                    finished(.failure(.authorizationFailed(request.channel, reason, cause: error)))
                 }
             }
             return { task.cancel() }
@@ -231,6 +318,7 @@ public final class PusherClient: Sendable {
 }
 
 extension ChannelSignature {
+    /// Signs a subscription the way an application's server does.
     static func authorize(
         _ request: PusherAuthorizationRequest, key: String, secret: String, userID: String?, userInfo: JSONValue?
     ) -> PusherChannelAuthorization {

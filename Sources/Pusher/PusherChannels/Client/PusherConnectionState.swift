@@ -1,27 +1,31 @@
-/// Where the connection stands, in the words of the Pusher documentation.
+/// The state of a client's connection.
+///
+/// The states have the names that the documentation of Pusher Channels uses.
 ///
 /// ```
-/// initialized ─▶ connecting ─▶ connected ─▶ connecting …           a loss, and the way back
+/// initialized ─▶ connecting ─▶ connected ─▶ connecting …       the connection was lost
 ///                    │
-///                    ├─▶ unavailable ─▶ connected                  no luck for a while; it goes on trying
-///                    ├─▶ failed                                    nothing here can ever connect
-///                    └─▶ disconnected                              as asked, or refused with a code from 4000 to 4099
+///                    ├─▶ unavailable ─▶ connected              no connection for a while; the client keeps retrying
+///                    ├─▶ failed                                a connection is impossible
+///                    └─▶ disconnected                          by disconnect(), or rejected with a code from 4000 to 4099
 /// ```
 public enum PusherConnectionState: Hashable, Sendable {
-    /// Nobody has asked to connect yet.
+    /// The client has not been asked to connect yet.
     case initialized
-    /// It is being connected, or is about to be tried again.
+    /// The client is connecting, or is about to retry.
     case connecting
-    /// Events come. The socket ID names this connection to the application's server, and is another after each reconnect.
+    /// The client is connected. The server assigns a new socket ID to every connection.
     case connected(socketID: String)
-    /// There has been no connection for a while (10 seconds unless configured otherwise). The client goes on trying.
+    /// The client has had no connection for ``PusherConfiguration/unavailableTimeout``. It keeps retrying.
     case unavailable
-    /// No connection is possible from here, such as `wss` without a TLS library. The client does not try again by itself.
+    /// A connection is impossible, for example because the configuration is invalid or no TLS library is available. The client does
+    /// not retry until ``PusherClient/connect()`` is called.
     indirect case failed(PusherError)
-    /// Ended: as asked (`nil`), or because the service refuses this client. The client does not try again by itself.
+    /// The client is disconnected: without an error by ``PusherClient/disconnect()``, with an error because the server rejected it.
+    /// The client does not retry until ``PusherClient/connect()`` is called.
     indirect case disconnected(PusherError?)
 
-    /// The documentation's word for the state.
+    /// The name of the state in the documentation of Pusher Channels, such as `connected`.
     public var name: String {
         switch self {
         case .initialized: "initialized"
@@ -33,7 +37,7 @@ public enum PusherConnectionState: Hashable, Sendable {
         }
     }
 
-    /// Whether nothing more happens until `connect()`.
+    /// Whether the state does not change until ``PusherClient/connect()`` is called.
     package var isFinal: Bool {
         switch self {
         case .failed, .disconnected: true
@@ -42,15 +46,18 @@ public enum PusherConnectionState: Hashable, Sendable {
     }
 }
 
-/// Where a channel's subscription stands.
+/// The state of a channel's subscription.
 public enum PusherSubscriptionState: Hashable, Sendable {
-    /// Nobody wants it.
+    /// The client is not subscribed to the channel.
     case unsubscribed
-    /// It is wanted, and follows as soon as the connection allows. After a loss it is renewed without being asked for.
+    /// The client subscribes as soon as it is connected and the channel is authorized. A subscription returns to this state when the
+    /// connection is lost.
     case pending
-    /// Events come.
+    /// The client is subscribed and receives the channel's events.
     case subscribed
-    /// Refused, or not answered. It is tried again after a reconnect and when `subscribe` is called; and by itself, with
-    /// growing waits, when the application's server was not to be reached or was in trouble.
+    /// The subscription was rejected or timed out.
+    ///
+    /// The client retries after a reconnect and when ``PusherClient/subscribe(_:)`` is called. It also retries with growing delays if
+    /// the failure may be temporary: a timeout, or an authorization server that cannot be reached or reports an internal error.
     indirect case failed(PusherError)
 }

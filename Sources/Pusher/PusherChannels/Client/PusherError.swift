@@ -1,10 +1,11 @@
+import PusherWire
 import RealtimeCore
 
-/// What went wrong, with what to do about it.
+/// An error of a client, a channel or a publisher.
 ///
-/// No message holds a secret or a token.
+/// The message says what failed and, where possible, what to do. No message contains a secret, a token or the data of an event.
 public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What kind of failure it was. More may be added, so a `switch` over it needs a `default`.
+    /// The kind of an error. New kinds may be added, so a `switch` over codes needs a `default`.
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Value: String, Sendable {
             case invalidChannelName, invalidEventName, dataTooLarge, notSubscribed, queueFull, clientEventsNotAllowed, unsupportedChannel,
@@ -18,65 +19,65 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
             self.value = value
         }
 
-        /// A channel's name that the service would not accept.
+        /// The name of the channel is empty, too long, or contains an invalid character.
         public static let invalidChannelName = Code(.invalidChannelName)
-        /// An event's name that the service would not accept.
+        /// The name of the event is empty or too long, or the name of a client event does not start with `client-`.
         public static let invalidEventName = Code(.invalidEventName)
-        /// More data than the service takes.
+        /// The data of the event exceeds 10 KiB.
         public static let dataTooLarge = Code(.dataTooLarge)
-        /// The channel is not subscribed, and nobody wants it to be.
+        /// The client is not subscribed to the channel.
         public static let notSubscribed = Code(.notSubscribed)
-        /// Too many client events wait for the subscription.
+        /// Too many client events are waiting for the subscription.
         public static let queueFull = Code(.queueFull)
-        /// Client events are for private and presence channels.
+        /// The channel does not allow client events: only private and presence channels do.
         public static let clientEventsNotAllowed = Code(.clientEventsNotAllowed)
-        /// A kind of channel that this version does not know.
+        /// This version does not support channels of this kind.
         public static let unsupportedChannel = Code(.unsupportedChannel)
-        /// The channel needs an authorisation and the configuration says nothing of one.
+        /// The channel requires authorization, and the configuration has no authorizer.
         public static let authorizationMissing = Code(.authorizationMissing)
-        /// The application's server, or the callback, gave no authorisation.
+        /// The application's server, or the callback, did not authorize the subscription.
         public static let authorizationFailed = Code(.authorizationFailed)
-        /// The service refused the subscription.
+        /// The server rejected the subscription.
         public static let subscriptionRefused = Code(.subscriptionRefused)
-        /// No answer came in time.
+        /// A time limit was exceeded.
         public static let timedOut = Code(.timedOut)
-        /// The waiting task was cancelled.
+        /// The task of the call was cancelled.
         public static let cancelled = Code(.cancelled)
-        /// The connection ended as asked, or the channel was unsubscribed, before the answer came.
+        /// The client was disconnected, or the channel was unsubscribed, during the call.
         public static let disconnected = Code(.disconnected)
-        /// The service refused the connection, and would refuse it again: a wrong key, an exhausted quota.
+        /// The server rejected the connection permanently, for example because the key is unknown, or the request of a publisher.
         public static let refused = Code(.refused)
-        /// No connection is possible from here at all, such as `wss` without a TLS library.
+        /// A connection is impossible, for example because no TLS library is available; or the request of a publisher failed.
         public static let failed = Code(.failed)
-        /// The service reported an error; ``PusherError/serverCode`` has its number.
+        /// The server reported an error. ``PusherError/serverCode`` contains its code.
         public static let server = Code(.server)
-        /// A frame that could not be understood. It was dropped; the connection goes on.
+        /// The server sent an invalid frame. The client dropped it and kept the connection.
         public static let invalidFrame = Code(.invalidFrame)
-        /// The event carries no data to decode.
+        /// The event has no data to decode.
         public static let noData = Code(.noData)
-        /// The configuration cannot be used.
+        /// The configuration is invalid.
         public static let invalidConfiguration = Code(.invalidConfiguration)
-        /// The connection was lost, or an attempt at one failed. The client tries again by itself.
+        /// The connection was lost, or an attempt to connect failed. The client retries.
         public static let connectionLost = Code(.connectionLost)
-        /// The data to send could not be put into JSON.
+        /// The data cannot be encoded as JSON.
         public static let encodingFailed = Code(.encodingFailed)
 
-        /// The kind's name, as in `timedOut`.
+        /// The name of the code, such as `timedOut`.
         public var description: String { self.value.rawValue }
     }
 
-    /// What kind of failure it was.
+    /// The kind of the error.
     public let code: Code
-    /// What was wrong and what to do.
+    /// A description of what failed and, where possible, what to do.
     public let message: String
-    /// The service's own number, such as 4001, where it gave one.
+    /// The code that the server sent, such as 4001, if any.
     public let serverCode: Int?
-    /// The HTTP status of an authorisation that was refused.
+    /// The HTTP status of a rejected authorization, a rejected upgrade to a WebSocket, or a rejected request of a publisher.
     public let status: Int?
-    /// What your own code threw, or the transport's `TransportError`, where that is why. The message names no more than the
-    /// type of an error of yours, since its words may hold what no log should: look at this to know more.
+    /// The underlying error, if any: an error that your code threw, a `TransportError`, or another `PusherError`.
     ///
-    /// Two errors that differ in nothing else are equal.
+    /// ``message`` only contains the type of an error that your code threw, because its description may contain secrets. Errors that
+    /// differ only in their causes are equal.
     public let cause: (any Error)?
 
     package init(_ code: Code, _ message: String, serverCode: Int? = nil, status: Int? = nil, cause: (any Error)? = nil) {
@@ -87,12 +88,12 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
         self.cause = cause
     }
 
-    /// Whether code, message and numbers are the same.
+    /// Returns whether two errors have the same code, message, server code and status. Their causes are not compared.
     public static func == (left: Self, right: Self) -> Bool {
         left.code == right.code && left.message == right.message && left.serverCode == right.serverCode && left.status == right.status
     }
 
-    /// Hashes what ``==(_:_:)`` compares.
+    /// Hashes the code, the message, the server code and the status.
     public func hash(into hasher: inout Hasher) {
         hasher.combine(self.code)
         hasher.combine(self.message)
@@ -104,49 +105,72 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
     public var description: String { self.message }
 }
 
-extension PusherError {
-    static let cancelledByTask = PusherError(.cancelled, "The waiting task was cancelled.")
+// MARK: Errors that several functions create
 
-    /// Whether a subscription that failed so is worth another try by itself: the application's server was not to be
-    /// reached, or was in trouble. One that refuses is not asked again.
+extension PusherError {
+    static let cancelledByTask = PusherError(.cancelled, "The task was cancelled.")
+
+    static func notSubscribed(_ channel: String) -> PusherError {
+        PusherError(.notSubscribed, "Not subscribed to \(channel). Call subscribe(_:) first.")
+    }
+
+    static func dataTooLarge(_ event: String, _ size: Int) -> PusherError {
+        PusherError(.dataTooLarge, "The data of \(event) has \(size) bytes; the limit is \(EventName.maximumDataSize) bytes.")
+    }
+
+    /// - Parameter subject: The channel, and where its authorization was requested.
+    static func authorizationFailed(
+        _ subject: String, _ reason: String, status: Int? = nil, cause: (any Error)? = nil
+    ) -> PusherError {
+        PusherError(.authorizationFailed, "Authorization of \(subject) failed: \(reason)", status: status, cause: cause)
+    }
+
+    static func subscriptionRefused(_ channel: String, _ reason: String, serverCode: Int?, status: Int? = nil) -> PusherError {
+        PusherError(
+            .subscriptionRefused, "The server rejected the subscription to \(channel): \(reason)", serverCode: serverCode, status: status)
+    }
+
+    /// An error that the client recovers from by reconnecting.
+    static func lost(_ reason: CloseReason, wasConnected: Bool) -> PusherError {
+        var cause: TransportError?
+        if case .transport(let error) = reason { cause = error }
+        let reason = reason.description
+        let period = reason.hasSuffix(".") ? "" : "."
+        return PusherError(
+            .connectionLost, "\(wasConnected ? "Connection lost" : "Failed to connect"): \(reason)\(period)", status: cause?.status,
+            cause: cause)
+    }
+
+    /// An error that the client does not recover from.
+    static func ended(_ reason: CloseReason) -> PusherError {
+        switch reason {
+        case .peer(let code, let text) where (4000...4099).contains(code.rawValue):
+            let hint =
+                switch code.rawValue {
+                case 4001: "Unknown application key. Check the key and the cluster or host."
+                case 4003: "The application is disabled. Enable it in its dashboard."
+                case 4004: "The application has reached its connection limit. Close connections or raise the limit."
+                case 4005: "Unknown path. Check the path of the configuration."
+                case 4006...4008: "The server does not support this version of the protocol."
+                case 4009: "The connection is not authorized."
+                default: "The server rejected the connection."
+                }
+            let quote = text.isEmpty ? "" : ": \(text)"
+            return PusherError(.refused, "\(hint) (close code \(code)\(quote))", serverCode: Int(code.rawValue))
+        case .transport(let error):
+            return PusherError(.failed, error.message, status: error.status, cause: error)
+        default:
+            return PusherError(.disconnected, "The client is disconnected.")
+        }
+    }
+
+    /// Whether a subscription that failed with this error is retried: after a timeout, or when the authorization server could not be
+    /// reached or reported an internal error. A rejected subscription is not.
     var isTransient: Bool {
         switch self.code {
         case .timedOut: true
         case .authorizationFailed: self.status.map { $0 >= 500 || $0 == 408 || $0 == 429 } ?? true
         default: false
-        }
-    }
-
-    /// Why there is no connection at the moment; the client is trying to get one again.
-    static func lost(_ reason: CloseReason, wasConnected: Bool) -> PusherError {
-        var cause: TransportError?
-        if case .transport(let error) = reason { cause = error }
-        let what = wasConnected ? "The connection was lost" : "The connection could not be made"
-        let why = reason.description
-        let stop = why.hasSuffix(".") ? "" : "."
-        return PusherError(.connectionLost, "\(what): \(why)\(stop)", status: cause?.status, cause: cause)
-    }
-
-    /// Why a connection is over for good.
-    static func ended(_ reason: CloseReason) -> PusherError {
-        switch reason {
-        case .peer(let code, let words) where (4000...4099).contains(code.rawValue):
-            let hint =
-                switch code.rawValue {
-                case 4001: "There is no application with this key: check the key and the cluster or host."
-                case 4003: "The application is disabled: see its dashboard."
-                case 4004: "The application has no connections left: close some, or raise its quota."
-                case 4005: "The service does not know this path: check the configuration's path."
-                case 4006...4008: "The service does not speak this version of the protocol."
-                case 4009: "The connection is not authorised."
-                default: "The service refuses this connection."
-                }
-            let said = words.isEmpty ? "" : " (\(words))"
-            return PusherError(.refused, "\(hint) It closed with code \(code)\(said).", serverCode: Int(code.rawValue))
-        case .transport(let error):
-            return PusherError(.failed, error.message, status: error.status, cause: error)
-        default:
-            return PusherError(.disconnected, "The connection has ended: \(reason).")
         }
     }
 }

@@ -3,13 +3,13 @@ import RealtimeCore
 
 /// An event on a channel.
 public struct PusherEvent: Sendable {
-    /// Its name.
+    /// The name of the event.
     public let name: String
-    /// Its channel; `nil` for events of the service that belong to none.
+    /// The name of the channel, or `nil` for an event of the server that does not belong to a channel.
     public let channel: String?
-    /// Who sent it: only on client events of presence channels.
+    /// The ID of the user who sent a client event on a presence channel; `nil` for all other events.
     public let userID: String?
-    /// The data as it came, with its escapes; `nil` when there is none.
+    /// The storage of the data as it was received, with JSON escapes; `nil` if the event has no data.
     private let text: EventText?
     private let offset: UInt32
     private let count: UInt32
@@ -32,37 +32,41 @@ public struct PusherEvent: Sendable {
         self.isEscaped = isEscaped
     }
 
-    /// The data as it was published: a text, usually JSON. Where a server sends JSON that is no string, its text.
-    /// `nil` when there is none.
+    /// The data of the event, which is usually JSON, or `nil` if the event has no data.
     ///
-    /// The string is made anew each time: keep it when you need it more than once. An event that is kept keeps the data of
-    /// its neighbours too, up to 4 KiB; the string does not.
+    /// If the server sent the data as a JSON string, which is the rule, this is the contents of the string. Otherwise it is the JSON
+    /// text itself.
+    ///
+    /// Every access creates a new string: store it in a variable if you need it more than once. An event that you keep may share its
+    /// storage, up to 4 KiB, with events that arrived together with it; the string does not.
     public var data: String? {
         self.text.map { JSONText.string($0.bytes(self.offset, self.count), isEscaped: self.isEscaped) }
     }
 
-    /// Reads the data as JSON into a type of your own. The work is done here, on the caller's thread.
+    /// Decodes the data, which must be JSON. Decoding runs on the calling thread.
     ///
-    /// It throws ``PusherError/Code/noData`` when there is no data, `JSONError` when the data is no JSON, and
-    /// `DecodingError` when it does not fit, both with the place of the fault. Nothing else is lost by that.
+    /// - Parameters:
+    ///   - type: The type to decode.
+    ///   - decoder: A decoder with the settings to use.
+    /// - Returns: The decoded value.
+    /// - Throws: A ``PusherError`` with the code ``PusherError/Code/noData`` if the event has no data, a `JSONError` if the data is not
+    ///   valid JSON, or a `DecodingError` if it does not match the type.
     public func decode<Value: Decodable>(
         _ type: Value.Type = Value.self, with decoder: JSONValueDecoder = JSONValueDecoder()
     ) throws -> Value {
-        guard let text else {
-            throw PusherError(.noData, "The event \"\(self.name)\" carries no data to decode.")
-        }
+        guard let text else { throw PusherError(.noData, "The event \"\(self.name)\" has no data to decode.") }
         let raw = text.bytes(self.offset, self.count)
         return try decoder.decode(type, fromUTF8: self.isEscaped ? JSONText.unescapedBytes(raw) : Array(raw))
     }
 }
 
 extension PusherEvent: Hashable {
-    /// Whether name, channel, data and sender are the same.
+    /// Returns whether two events have the same name, channel, data and user ID.
     public static func == (left: Self, right: Self) -> Bool {
         left.name == right.name && left.channel == right.channel && left.userID == right.userID && left.data == right.data
     }
 
-    /// Hashes what ``==(_:_:)`` compares.
+    /// Hashes the name, the channel, the data and the user ID.
     public func hash(into hasher: inout Hasher) {
         hasher.combine(self.name)
         hasher.combine(self.channel)
@@ -72,7 +76,7 @@ extension PusherEvent: Hashable {
 }
 
 extension PusherEvent: CustomStringConvertible {
-    /// The channel, the name and the data, for logs.
+    /// The channel, the name, the data and the user ID, separated by spaces.
     public var description: String {
         [self.channel, self.name, self.data, self.userID.map { "from \($0)" }].compactMap { $0 }.joined(separator: " ")
     }

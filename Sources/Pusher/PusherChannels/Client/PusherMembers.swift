@@ -1,11 +1,11 @@
 public import RealtimeJSON
 import RealtimeCore
 
-/// Somebody on a presence channel. A user with several connections is one member.
+/// A member of a presence channel. A user with several connections is one member.
 public struct PusherMember: Sendable, Hashable, Identifiable {
-    /// The user's ID.
+    /// The ID of the user.
     public let id: String
-    /// What the application's server says about the user.
+    /// The information that the application's server provided about the user, if any.
     public let info: JSONValue?
 
     package init(id: String, info: JSONValue?) {
@@ -13,7 +13,13 @@ public struct PusherMember: Sendable, Hashable, Identifiable {
         self.info = info
     }
 
-    /// Reads what the server says about the user into a type of your own.
+    /// Decodes the information about the user.
+    ///
+    /// - Parameters:
+    ///   - type: The type to decode.
+    ///   - decoder: A decoder with the settings to use.
+    /// - Returns: The decoded value.
+    /// - Throws: A `DecodingError` if the information does not match the type. Missing information is decoded as JSON's `null`.
     public func decodeInfo<Value: Decodable>(
         _ type: Value.Type = Value.self, with decoder: JSONValueDecoder = JSONValueDecoder()
     ) throws -> Value {
@@ -21,7 +27,7 @@ public struct PusherMember: Sendable, Hashable, Identifiable {
     }
 }
 
-/// Who is on a presence channel: in the order in which they came, each once.
+/// The members of a presence channel, in the order in which they joined.
 public struct PusherMembers: Sendable, Hashable, RandomAccessCollection {
     private var order: [PusherMember] = []
     private var myID: String?
@@ -30,25 +36,31 @@ public struct PusherMembers: Sendable, Hashable, RandomAccessCollection {
 
     package init(_ members: [PusherMember], myID: String?) {
         self.myID = myID
-        // Not one by one: servers may send long lists.
-        var known: Set<String> = []
-        self.order = members.filter { known.insert($0.id).inserted }
+        // Removes duplicates with a set, since the server may send a long list.
+        var ids: Set<String> = []
+        self.order = members.filter { ids.insert($0.id).inserted }
     }
 
-    /// This client's own user; `nil` until the channel is subscribed.
+    /// The member that represents this client's user, or `nil` while the channel is not subscribed.
     public var me: PusherMember? { self.myID.flatMap { self[id: $0] } }
 
-    /// The member with this ID.
+    /// Accesses the member with an ID.
+    ///
+    /// - Parameter id: The ID of the user.
+    /// - Returns: The member, or `nil` if the user is not present.
     public subscript(id id: String) -> PusherMember? { self.order.first { $0.id == id } }
 
-    /// Zero: the member that came first.
+    /// The position of the member that joined first.
     public var startIndex: Int { 0 }
-    /// The number of members.
+    /// The position after that of the member that joined last.
     public var endIndex: Int { self.order.count }
-    /// The member at this place, in the order in which they came.
+
+    /// Accesses the member at a position.
+    ///
+    /// - Parameter position: The position of the member, in the order of joining.
     public subscript(position: Int) -> PusherMember { self.order[position] }
 
-    /// False when the member was there: some servers announce each connection of a user.
+    /// Adds a member, and returns `false` if the user is present already: some servers announce each connection of a user.
     mutating func add(_ member: PusherMember) -> Bool {
         guard self[id: member.id] == nil else { return false }
         self.order.append(member)
@@ -60,12 +72,12 @@ public struct PusherMembers: Sendable, Hashable, RandomAccessCollection {
     }
 }
 
-/// What changed on a presence channel.
+/// A change of the members of a presence channel.
 public enum PusherMemberChange: Sendable, Hashable {
-    /// The channel was subscribed, for the first time or again: these are there now.
+    /// The channel was subscribed, initially or after a reconnect, and has these members.
     case subscribed(PusherMembers)
-    /// Somebody came.
+    /// A user joined.
     case joined(PusherMember)
-    /// Somebody went.
+    /// A user left.
     case left(PusherMember)
 }

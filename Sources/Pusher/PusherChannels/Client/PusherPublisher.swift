@@ -4,25 +4,42 @@ import PusherWire
 public import RealtimeCore
 internal import RealtimeTransports
 
-/// Publishes events over the service's HTTP API: for servers and tools, since it needs the application's secret.
+/// A publisher of events, for servers and tools.
+///
+/// It uses the HTTP API of the service, which requires the secret of the application. Apps send client events instead, with
+/// ``PusherChannel/trigger(_:_:)``.
 ///
 /// ```swift
 /// let publisher = PusherPublisher(appID: "1", key: "key", secret: "secret", cluster: "eu")
 /// try await publisher.publish("price", to: ["prices"], data: #"{"value":12}"#)
 /// ```
 public struct PusherPublisher: Sendable {
-    /// Where the HTTP API is, without a path.
+    /// The endpoint of the HTTP API, without a path.
     public let endpoint: Endpoint
     private let appID, key, secret: String
     private let http: any HTTPTransport
 
-    /// A publisher for an application on one of the service's clusters.
+    /// Creates a publisher for an application on a Pusher cluster.
+    ///
+    /// - Parameters:
+    ///   - appID: The ID of the application.
+    ///   - key: The key of the application.
+    ///   - secret: The secret of the application.
+    ///   - cluster: The name of the cluster, such as `eu`.
+    ///   - http: The HTTP implementation to use, or `nil` for the default one of the platform.
     public init(appID: String, key: String, secret: String, cluster: String, http: (any HTTPTransport)? = nil) {
         let endpoint = Endpoint(scheme: "https", host: "api-\(cluster).pusher.com", port: 443)
         self.init(appID: appID, key: key, secret: secret, endpoint: endpoint, http: http)
     }
 
-    /// A publisher for an application on a host of your own. What the endpoint asks for there is not looked at.
+    /// Creates a publisher for an application on your own server.
+    ///
+    /// - Parameters:
+    ///   - appID: The ID of the application.
+    ///   - key: The key of the application.
+    ///   - secret: The secret of the application.
+    ///   - endpoint: The endpoint of the server, whose path and query are ignored.
+    ///   - http: The HTTP implementation to use, or `nil` for the default one of the platform.
     public init(appID: String, key: String, secret: String, endpoint: Endpoint, http: (any HTTPTransport)? = nil) {
         self.endpoint = Endpoint(scheme: endpoint.isSecure ? "https" : "http", host: endpoint.host, port: endpoint.port)
         self.appID = appID
@@ -31,28 +48,32 @@ public struct PusherPublisher: Sendable {
         self.http = http ?? Transports.standard.http
     }
 
-    /// Publishes an event, and returns when the service has accepted it.
+    /// Publishes an event, and returns when the server has accepted it.
+    ///
+    /// A failed request is not retried. If the task is cancelled, the request is cancelled; the server may have accepted the event.
     ///
     /// - Parameters:
-    ///   - event: its name.
-    ///   - channels: where it goes, 1 to 100 channels.
-    ///   - data: sent as it is; usually JSON. At most 10 KiB.
-    ///   - socketID: a connection that is not to get it, usually that of whoever caused the event.
-    ///
-    /// It throws ``PusherError/Code/invalidEventName`` and the like before anything is sent, ``PusherError/Code/failed``
-    /// when the service was not to be reached, and ``PusherError/Code/refused`` with the service's words when it
-    /// refused. It is not tried again.
+    ///   - event: The name of the event.
+    ///   - channels: The names of 1 to 100 channels.
+    ///   - data: The data of the event, usually JSON; at most 10 KiB.
+    ///   - socketID: The ID of a connection that does not receive the event, usually that of the client that caused it.
+    /// - Throws: A ``PusherError`` with the code
+    ///   - ``PusherError/Code/invalidEventName`` if the name of the event is invalid,
+    ///   - ``PusherError/Code/invalidChannelName`` if the name of a channel is invalid, or the number of channels is not between 1 and
+    ///     100,
+    ///   - ``PusherError/Code/dataTooLarge`` if the data has more than 10 KiB,
+    ///   - ``PusherError/Code/failed`` if the request fails, with a `TransportError` as its ``PusherError/cause``,
+    ///   - ``PusherError/Code/refused`` if the server rejects the request, with its ``PusherError/status``,
+    ///   - ``PusherError/Code/cancelled`` if the task is cancelled.
     public func publish(_ event: String, to channels: [String], data: String, except socketID: String? = nil) async throws(PusherError) {
-        if let problem = EventName.validationError(event) { throw PusherError(.invalidEventName, problem) }
+        if let error = EventName.validationError(event) { throw PusherError(.invalidEventName, error) }
         guard (1...100).contains(channels.count) else {
-            throw PusherError(.invalidChannelName, "An event goes to 1 to 100 channels at a time, not to \(channels.count).")
+            throw PusherError(.invalidChannelName, "The number of channels must be between 1 and 100, but is \(channels.count).")
         }
         for channel in channels {
-            if let problem = ChannelName.validationError(channel) { throw PusherError(.invalidChannelName, problem) }
+            if let error = ChannelName.validationError(channel) { throw PusherError(.invalidChannelName, error) }
         }
-        guard data.utf8.count <= EventName.maximumDataSize else {
-            throw PusherError(.dataTooLarge, "The data has \(data.utf8.count) bytes; the service takes \(EventName.maximumDataSize).")
-        }
+        guard data.utf8.count <= EventName.maximumDataSize else { throw .dataTooLarge(event, data.utf8.count) }
         var body: JSONObject = ["name": .string(event), "channels": .array(channels.map { .string($0) }), "data": .string(data)]
         if let socketID { body["socket_id"] = .string(socketID) }
         try await self.post("events", body: JSONValue.object(body).bytes)
@@ -73,9 +94,9 @@ public struct PusherPublisher: Sendable {
         let status = response.head.status
         guard (200...299).contains(status) else {
             let body = ServerError.redacted(String(decoding: response.body.prefix(300), as: UTF8.self))
-            let words = body.split(whereSeparator: \.isNewline).joined(separator: " ")
-            let what = "\(self.endpoint.origin) refused the event with status \(status)\(words.isEmpty ? "." : ": \(words)")"
-            throw PusherError(.refused, what, status: status)
+            let reason = body.split(whereSeparator: \.isNewline).joined(separator: " ")
+            let message = "\(self.endpoint.origin) rejected the event with status \(status)\(reason.isEmpty ? "." : ": \(reason)")"
+            throw PusherError(.refused, message, status: status)
         }
     }
 }

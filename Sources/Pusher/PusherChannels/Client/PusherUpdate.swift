@@ -1,20 +1,18 @@
-package import RealtimeCore
-
-/// Anything that happens to a client: what the sequences of the client and of its channels give one kind of each.
-package enum PusherUpdate: Sendable {
+/// Something that happened to a client, to one of its channels, or on a channel.
+///
+/// ``PusherClient/updates(buffer:)`` delivers updates of all kinds in one order. The other sequences of a client and its channels each
+/// contain the updates of one kind.
+public enum PusherUpdate: Sendable {
+    /// An event arrived.
     case event(PusherEvent)
+    /// The connection state changed to this state.
     case state(PusherConnectionState)
+    /// The connection was lost or could not be made; the client retries after this delay.
     case connectingIn(Duration)
+    /// An error occurred.
     case error(PusherError)
+    /// The subscription of a channel changed to this state.
     case subscription(channel: String, PusherSubscriptionState)
+    /// The members of a presence channel changed.
     case members(channel: String, PusherMemberChange)
-}
-
-extension PusherClient {
-    /// Everything that happens from now on, in the order in which it happened, until the connection has ended for good.
-    ///
-    /// Two sequences know nothing of each other's order. Whoever tells a person or a program what happens needs it.
-    package func updates(buffer: BufferPolicy = .standard) -> EventSequence<PusherUpdate> {
-        self.listen(.everything, buffer, .connection) { $0 }
-    }
 }

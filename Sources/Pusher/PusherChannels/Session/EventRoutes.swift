@@ -1,103 +1,106 @@
 import RealtimeCore
 
-/// Who listens where: numbers for sets of listeners, so that an event needs one look-up however many channels and
-/// names there are.
+/// Sets of consumers, which routes identify: delivering an event takes one look-up, however many channels and names there are.
 struct EventRoutes: Sendable {
-    /// Where nobody listens. What nobody has ever listened to has no route of its own.
-    static let nowhere = EventRoute(rawValue: 0)
+    /// The route of nothing: what has never had a consumer needs no route of its own.
+    static let none = EventRoute(rawValue: 0)
 
     private var sets: [[ConsumerID]] = [[]]
-    private var free: [Int] = []
+    private var free: [EventRoute] = []
+    /// Routes to reuse once the updates that were delivered on them have been taken.
+    private var retired: [EventRoute] = []
 
-    mutating func make(_ listeners: [ConsumerID] = []) -> EventRoute {
-        if let index = self.free.popLast() {
-            self.sets[index] = listeners
-            return EventRoute(rawValue: index)
+    private mutating func make(_ consumers: [ConsumerID]) -> EventRoute {
+        if let route = self.free.popLast() {
+            self.sets[route.rawValue] = consumers
+            return route
         }
-        self.sets.append(listeners)
+        self.sets.append(consumers)
         return EventRoute(rawValue: self.sets.count - 1)
     }
 
-    mutating func drop(_ route: EventRoute) {
-        guard route != Self.nowhere else { return }
+    /// Removes a route that no undelivered update uses.
+    mutating func remove(_ route: EventRoute) {
+        guard route != Self.none else { return }
         self.sets[route.rawValue] = []
-        self.free.append(route.rawValue)
+        self.free.append(route)
     }
 
-    /// Who listens there.
+    /// Removes a route with the next call of ``reuseRetired()``. Its consumers stay until then.
+    mutating func retire(_ route: EventRoute) {
+        if route != Self.none { self.retired.append(route) }
+    }
+
+    mutating func reuseRetired() {
+        for route in self.retired { self.remove(route) }
+        self.retired = []
+    }
+
+    /// The consumers of a route.
     subscript(route: EventRoute) -> [ConsumerID] { self.sets[route.rawValue] }
 
     func isEmpty(_ route: EventRoute) -> Bool { self.sets[route.rawValue].isEmpty }
 
-    /// These and nobody else listen there from now on. It becomes a route of its own with the first of them.
-    mutating func set(_ route: inout EventRoute, to listeners: [ConsumerID]) {
-        if route != Self.nowhere {
-            self.sets[route.rawValue] = listeners
-        } else if !listeners.isEmpty {
-            route = self.make(listeners)
+    /// Replaces the consumers of a route, and makes a route when there is the first consumer.
+    mutating func set(_ route: inout EventRoute, to consumers: [ConsumerID]) {
+        if route != Self.none {
+            self.sets[route.rawValue] = consumers
+        } else if !consumers.isEmpty {
+            route = self.make(consumers)
         }
     }
 
-    mutating func add(_ listener: ConsumerID, to route: inout EventRoute) { self.set(&route, to: self[route] + [listener]) }
+    mutating func add(_ consumer: ConsumerID, to route: inout EventRoute) { self.set(&route, to: self[route] + [consumer]) }
 
-    mutating func remove(_ listener: ConsumerID, from route: EventRoute) { self.sets[route.rawValue].removeAll { $0 == listener } }
+    mutating func remove(_ consumer: ConsumerID, from route: EventRoute) { self.sets[route.rawValue].removeAll { $0 == consumer } }
 }
 
-/// Where the events of one name on one channel go.
-struct EventPlace: Sendable {
-    var name: String
-    var channel: String
-    var route: EventRoute
-    /// Those who listen to all channels; `nil` when nobody does.
-    var globalRoute: EventRoute?
-}
-
-/// Where the events of one channel go, by name.
+/// The routes of one channel's events, by event name; or, with consumers of all channels, the routes of all events.
 struct ChannelRoutes: Sendable {
-    /// Who asked, for which name (`nil`: for all), in the order in which they asked.
-    private var listeners: [(id: ConsumerID, name: String?)] = []
+    /// The consumers in the order of their IDs, with the event name that they receive, or `nil` for all events.
+    private var consumers: [(id: ConsumerID, name: String?)] = []
     private var byName = SmallDictionary<String, EventRoute>()
-    /// For names that nobody asked for by name.
-    private var others = EventRoutes.nowhere
+    /// The route of events whose name no consumer has asked for.
+    private var others = EventRoutes.none
 
     func route(_ name: String) -> EventRoute {
         self.byName.isEmpty ? self.others : self.byName[name] ?? self.others
     }
 
-    /// The same in place: see where it is called.
-    mutating func find(_ name: String) -> EventRoute { self.route(name) }
+    /// Returns the same as ``route(_:)``. It is mutating so that the caller accesses the routes in place, without copying the record
+    /// that contains them.
+    mutating func routeInPlace(_ name: String) -> EventRoute { self.route(name) }
 
-    var isEmpty: Bool { self.listeners.isEmpty }
+    var isEmpty: Bool { self.consumers.isEmpty }
 
-    var ids: [ConsumerID] { self.listeners.map(\.id) }
+    var ids: [ConsumerID] { self.consumers.map(\.id) }
 
     mutating func add(_ id: ConsumerID, _ name: String?, _ routes: inout EventRoutes) {
-        self.listeners.append((id, name))
-        self.listeners.sort { $0.id.rawValue < $1.id.rawValue }
+        self.consumers.append((id, name))
+        self.consumers.sort { $0.id.rawValue < $1.id.rawValue }
         self.update(&routes)
     }
 
     mutating func remove(_ id: ConsumerID, _ routes: inout EventRoutes) {
-        self.listeners.removeAll { $0.id == id }
+        self.consumers.removeAll { $0.id == id }
         self.update(&routes)
     }
 
-    mutating func drop(_ routes: inout EventRoutes) {
-        for (_, route) in self.byName.entries { routes.drop(route) }
-        routes.drop(self.others)
+    func retire(in routes: inout EventRoutes) {
+        for (_, route) in self.byName.entries { routes.retire(route) }
+        routes.retire(self.others)
     }
 
     private mutating func update(_ routes: inout EventRoutes) {
-        let names = Set(self.listeners.compactMap(\.name))
+        let names = Set(self.consumers.compactMap(\.name))
         for (name, route) in self.byName.entries where !names.contains(name) {
-            routes.drop(route)
+            routes.remove(route)
             self.byName[name] = nil
         }
-        routes.set(&self.others, to: self.listeners.filter { $0.name == nil }.map(\.id))
+        routes.set(&self.others, to: self.consumers.filter { $0.name == nil }.map(\.id))
         for name in names {
-            let wanted = self.listeners.filter { $0.name == nil || $0.name == name }.map(\.id)
-            var route = self.byName[name] ?? EventRoutes.nowhere
-            routes.set(&route, to: wanted)
+            var route = self.byName[name] ?? EventRoutes.none
+            routes.set(&route, to: self.consumers.filter { $0.name == nil || $0.name == name }.map(\.id))
             self.byName[name] = route
         }
     }

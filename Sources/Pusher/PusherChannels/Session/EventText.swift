@@ -1,11 +1,11 @@
 import RealtimeCore
 
-/// The data of events that came together, as they stood in their frames: one piece of memory for up to 4 KiB of them.
+/// Storage for the data of events that arrived together, up to 4 KiB of them, as they were in their frames.
 ///
-/// It is filled on the connection's thread, and a string is made of it where the event is used: memory that one thread takes
-/// and another gives back, for each message, would cost more than all the rest.
+/// It is filled on the connection's thread, and strings are made from it on the consumer's thread. Strings that one thread allocates and
+/// another one frees, one per event, would have both threads contend for the allocator's lock.
 ///
-/// `@unchecked Sendable`: it is written by ``EventTextWriter`` alone, before anybody else has it, and only read after that.
+/// `@unchecked Sendable`: only ``EventTextWriter`` writes, before any other thread has access. The bytes do not change after that.
 final class EventText: @unchecked Sendable {
     fileprivate let start: UnsafeMutableRawPointer
     fileprivate let capacity: Int
@@ -22,14 +22,14 @@ final class EventText: @unchecked Sendable {
     }
 }
 
-/// Puts the data of one read's events into as few texts as may be.
+/// Stores the data of the events of one read in as few ``EventText``s as possible.
 struct EventTextWriter {
-    /// Who keeps one event keeps no more than this of its neighbours.
+    /// The maximum that an event shares with others, and therefore keeps in memory.
     private static let limit = 4 << 10
 
     private var text: EventText?
     private var used = 0
-    /// An upper bound of what is still to come.
+    /// An upper bound of the bytes that follow.
     private var remaining: Int
 
     init(atMost count: Int) {

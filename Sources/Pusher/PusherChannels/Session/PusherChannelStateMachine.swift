@@ -1,21 +1,21 @@
 import RealtimeCore
 
-/// The life of one wanted subscription.
+/// The state machine of one subscription.
 ///
 /// ```
-///   waiting ──connected, authorisation needed──▶ authorizing ──authorized──▶ subscribing ──succeeded──▶ subscribed
-///      ▲    ──connected, public──────────────────────────────────────────────▶ ▲
-///      │                                              │ failed, timeout        │ failed, timeout         │ refused
-///      │                                              └────────────▶ failed ◀──┴─────────────────────────┘
-///      └────────────────────── connection lost, from every state ──────────────┘
-///   failed ──the user asks, or it may have passed──▶ as from waiting
+///   waiting ──begin, with authorization──▶ authorizing ──authorized──▶ subscribing ──succeeded──▶ subscribed
+///      ▲    ──begin, without───────────────────────────────────────────▶ ▲
+///      │                                        │ failed, timed out         │ failed, timed out       │ rejected
+///      │                                        └──────────────▶ failed ◀───┴─────────────────────────┘
+///      └───────────────────── connection lost, from every state ────────────┘
+///   failed ──subscribe() or a retry──▶ as from waiting
 /// ```
-/// It also waits, with the connection there, until there is room for one more authorisation: the session sees to that.
+/// A channel also stays in `waiting` while too many other authorizations are running; see ``AuthorizationQueue``.
 ///
-/// An authorisation carries the number of its work: the answer to an older one, made for another socket ID, matches
-/// nothing. Both states that wait for somebody have a deadline.
+/// The result of an authorization is only accepted if it has the ID of the current one: an earlier one was made for another socket ID.
+/// The session sets a deadline for `authorizing` and `subscribing`.
 struct PusherChannelStateMachine: Sendable {
-    enum State: Sendable {
+    enum State: Hashable, Sendable {
         case waiting
         case authorizing(WorkID)
         case subscribing
@@ -33,73 +33,83 @@ struct PusherChannelStateMachine: Sendable {
         }
     }
 
-    var isSubscribed: Bool { if case .subscribed = self.state { true } else { false } }
+    /// Whether a subscription can begin.
+    var canBegin: Bool {
+        switch self.state {
+        case .waiting, .failed: true
+        case .authorizing, .subscribing, .subscribed: false
+        }
+    }
 
-    /// Whether the server was asked for the channel: what it says of any other is an answer to nothing.
-    var isAsked: Bool {
+    /// Whether the client has sent a subscription to the server. Frames about other channels are ignored.
+    var isKnownToServer: Bool {
         switch self.state {
         case .subscribing, .subscribed: true
         case .waiting, .authorizing, .failed: false
         }
     }
 
-    enum BeginAction: Equatable { case none, authorize, subscribe }
+    enum BeginAction: Hashable { case none, authorize(WorkID), subscribe }
 
-    /// The connection is there, or the user asks again.
+    /// Begins to subscribe, after connecting or when the user calls `subscribe`.
     ///
-    /// - Parameter work: the authorisation's number, where one is needed.
+    /// - Parameter work: The ID of the authorization, or `nil` if the channel needs none.
     mutating func begin(authorizing work: WorkID?) -> BeginAction {
-        switch self.state {
-        case .waiting, .failed:
-            self.state = work.map { .authorizing($0) } ?? .subscribing
-            return work == nil ? .subscribe : .authorize
-        case .authorizing, .subscribing, .subscribed:
-            return .none
+        guard self.canBegin else { return .none }
+        if let work {
+            self.state = .authorizing(work)
+            return .authorize(work)
         }
+        self.state = .subscribing
+        return .subscribe
     }
 
-    /// False: an answer that nobody waits for any more.
+    /// Accepts the result of an authorization.
+    ///
+    /// - Returns: Whether to send the subscription: `false` if the authorization is not the current one.
     mutating func authorized(_ work: WorkID) -> Bool {
         guard case .authorizing(work) = self.state else { return false }
         self.state = .subscribing
         return true
     }
 
-    /// False: nothing new.
+    /// Accepts the server's confirmation.
+    ///
+    /// - Returns: Whether the state has changed: `false` if no confirmation was expected.
     mutating func succeeded() -> Bool {
         guard case .subscribing = self.state else { return false }
         self.state = .subscribed
         return true
     }
 
-    enum FailAction: Equatable { case none, announce, announceAndCancel(WorkID) }
+    enum FailAction: Hashable { case none, publish, publishAndCancel(WorkID) }
 
     mutating func failed(_ error: PusherError) -> FailAction {
         switch self.state {
         case .waiting, .failed: return .none
         case .authorizing(let work):
             self.state = .failed(error)
-            return .announceAndCancel(work)
+            return .publishAndCancel(work)
         case .subscribing, .subscribed:
             self.state = .failed(error)
-            return .announce
+            return .publish
         }
     }
 
-    enum LostAction: Equatable { case none, announce, cancel(WorkID) }
+    enum LostAction: Hashable { case none, publish, cancel(WorkID) }
 
     mutating func connectionLost() -> LostAction {
         defer { self.state = .waiting }
         switch self.state {
         case .waiting, .subscribing: return .none
         case .authorizing(let work): return .cancel(work)
-        case .subscribed, .failed: return .announce
+        case .subscribed, .failed: return .publish
         }
     }
 
-    enum UnsubscribeAction: Equatable { case none, send, cancel(WorkID) }
+    enum UnsubscribeAction: Hashable { case none, send, cancel(WorkID) }
 
-    /// It is not wanted any more; the machine is thrown away after this.
+    /// Returns how to unsubscribe. The machine is discarded afterwards.
     func unsubscribe() -> UnsubscribeAction {
         switch self.state {
         case .waiting, .failed: .none

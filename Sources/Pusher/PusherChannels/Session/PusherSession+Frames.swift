@@ -2,7 +2,7 @@ import RealtimeJSON
 import PusherWire
 import RealtimeCore
 
-/// What the server sends.
+/// The frames that the server sends.
 extension PusherSession {
     mutating func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, now: Instant, _ effects: inout Effects<Self>) {
         guard self.connection.received(id, now: now) else { return }
@@ -13,7 +13,7 @@ extension PusherSession {
                 case .text:
                     let text = UnsafeRawBufferPointer(rebasing: bytes[entry.range])
                     guard self.received(text, on: id, now: now, &texts, &effects) else { return }
-                // The protocol has no binary messages: a receiver ignores them.
+                // The protocol has no binary messages.
                 case .binary: effects.counters.messagesIgnored += 1
                 case .ping, .pong: break
                 }
@@ -21,45 +21,46 @@ extension PusherSession {
         }
     }
 
-    /// False: the connection was given up for it, and what follows on it is not read.
+    /// - Returns: `false` if the connection was abandoned because of the frame. The messages that follow are ignored.
     private mutating func received(
         _ text: UnsafeRawBufferPointer, on id: ConnectionID, now: Instant, _ texts: inout EventTextWriter, _ effects: inout Effects<Self>
     ) -> Bool {
         do throws(PusherFrameError) {
             let frame = try PusherFrame(scanning: text)
-            if frame.isReserved {
-                try self.received(reserved: frame, on: id, now: now, &texts, &effects)
-            } else {
+            guard frame.isReserved else {
                 self.deliver(frame, &texts, &effects)
+                return true
             }
-            return true
+            return try self.received(reserved: frame, on: id, now: now, &texts, &effects)
         } catch {
             effects.counters.messagesIgnored += 1
-            let what = "The server sent a frame of \(text.count) bytes that was dropped: \(error)."
-            effects.log(.warning, what)
-            self.tell(.error(PusherError(.invalidFrame, what)), self.errorRoute, &effects)
-            return self.connection.current == id
+            let message = "The server sent an invalid frame of \(text.count) bytes, which was dropped: \(error)."
+            effects.log(.warning, message)
+            self.publish(.error(PusherError(.invalidFrame, message)), to: self.clientRoutes.errors, &effects)
+            return true
         }
     }
 
-    /// The hot path: an event on a channel.
+    // MARK: Events
+
+    /// Delivers an event to the consumers of its channel and of all channels. This is the path of most frames.
     private mutating func deliver(_ frame: PusherFrame, _ texts: inout EventTextWriter, _ effects: inout Effects<Self>) {
-        guard let place = self.place(of: frame) else {
+        guard let route = self.route(of: frame) else {
             if frame.channel.kind.isString {
-                // An event that was under way when its channel was left is no fault.
+                // Valid: events may arrive after the client has unsubscribed.
                 effects.counters.messagesIgnored += 1
-            } else if let globalEvents, !globalEvents.isEmpty {
+            } else if let routes = self.clientRoutes.events, !routes.isEmpty {
                 let name = frame.eventName
-                self.deliver(.event(Self.event(name, nil, frame, &texts)), globalEvents.route(name), &effects)
+                self.deliver(.event(Self.event(name, nil, frame, &texts)), on: routes.route(name), &effects)
             }
             return
         }
-        let isWanted = !self.routes.isEmpty(place.route)
-        guard isWanted || place.globalRoute != nil else { return }
-        let event = Self.event(place.name, place.channel, frame, &texts)
-        guard let globalRoute = place.globalRoute else { return self.deliver(.event(event), place.route, &effects) }
-        if isWanted { self.deliver(.event(event), place.route, &effects) }
-        self.deliver(.event(event), globalRoute, &effects)
+        let hasConsumers = !self.routes.isEmpty(route.route)
+        guard hasConsumers || route.clientRoute != nil else { return }
+        let event = Self.event(route.name, route.channel, frame, &texts)
+        guard let clientRoute = route.clientRoute else { return self.deliver(.event(event), on: route.route, &effects) }
+        if hasConsumers { self.deliver(.event(event), on: route.route, &effects) }
+        self.deliver(.event(event), on: clientRoute, &effects)
     }
 
     private static func event(_ name: String, _ channel: String?, _ frame: PusherFrame, _ texts: inout EventTextWriter) -> PusherEvent {
@@ -69,34 +70,38 @@ extension PusherSession {
             count: raw?.count ?? 0, isEscaped: frame.dataIsEscaped)
     }
 
-    /// Where an event on a channel goes. Events come in runs, and two comparisons are cheaper than two look-ups and two strings.
-    private mutating func place(of frame: PusherFrame) -> EventPlace? {
-        if let last = self.lastPlace, frame.isEvent(last.name), frame.isChannel(last.channel) { return last }
-        guard let channel = frame.channelName, let index = self.indices[channel] else { return nil }
+    /// Returns the routes of an event, or `nil` if the client is not subscribed to its channel.
+    ///
+    /// Consecutive events often have the same name and channel: comparing with the last ones avoids two look-ups and two strings.
+    private mutating func route(of frame: PusherFrame) -> CachedRoute? {
+        if let cached = self.cachedRoute, frame.isEvent(cached.name), frame.isChannel(cached.channel) { return cached }
+        guard let channel = frame.channelName, let id = self.channels.id(named: channel) else { return nil }
         let name = frame.eventName
-        // Through `!` and a mutating call, or the whole record would be copied.
-        let route = self.channels[index]!.events.find(name)
-        let globalRoute = self.globalEvents.flatMap { $0.isEmpty ? nil : $0.route(name) }
-        let place = EventPlace(name: name, channel: channel, route: route, globalRoute: globalRoute)
-        self.lastPlace = place
-        return place
+        guard let route = self.channels[id]?.events.routeInPlace(name) else { return nil }
+        let clientRoute = self.clientRoutes.events.flatMap { $0.isEmpty ? nil : $0.route(name) }
+        let cached = CachedRoute(name: name, channel: channel, route: route, clientRoute: clientRoute)
+        self.cachedRoute = cached
+        return cached
     }
 
+    // MARK: Events of the protocol
+
+    /// - Returns: `false` if the connection was abandoned because of the frame.
     private mutating func received(
         reserved frame: PusherFrame, on id: ConnectionID, now: Instant, _ texts: inout EventTextWriter, _ effects: inout Effects<Self>
-    ) throws(PusherFrameError) {
+    ) throws(PusherFrameError) -> Bool {
         switch frame.eventName {
         case EventName.connectionEstablished:
             do throws(PusherFrameError) {
                 try self.established(id, try frame.dataValue(), now: now, &effects)
             } catch {
                 guard self.connection.connected != id else { throw error }
-                // Without a socket ID this connection is of no use: another attempt may do better.
+                // The connection cannot be used without a socket ID. It is reported as lost, and another attempt is made.
+                effects.counters.messagesIgnored += 1
                 effects.commands.append(.abandon(id))
-                self.closed(
-                    id, .transport(TransportError(.protocolViolation, "The server's greeting cannot be used: \(error).")), now: now,
-                    &effects)
-                throw error
+                let message = "The server sent an invalid \(EventName.connectionEstablished) event: \(error)."
+                self.closed(id, .transport(TransportError(.protocolViolation, message)), now: now, &effects)
+                return false
             }
         case EventName.ping:
             effects.commands.append(.send(id, PusherFrames.pong))
@@ -104,73 +109,76 @@ extension PusherSession {
             if let pingedAt { effects.counters.lastRoundTrip = pingedAt.duration(to: now) }
             self.pingedAt = nil
         case EventName.error:
-            self.serverReported(ServerError(frame), channel: frame.channelName, now: now, &effects)
+            self.receivedError(ServerError(frame), channel: frame.channelName, now: now, &effects)
         case EventName.subscriptionSucceeded:
-            guard let index = try self.channel(frame, &effects) else { return }
-            try self.subscriptionSucceeded(index, frame, on: id, now: now, &effects)
+            guard let channel = try self.channel(frame, &effects) else { break }
+            try self.subscriptionSucceeded(channel, frame, on: id, now: now, &effects)
         case EventName.subscriptionError, EventName.internalSubscriptionError:
-            guard let index = try self.channel(frame, &effects) else { return }
+            guard let channel = try self.channel(frame, &effects) else { break }
             let data = (try? frame.dataValue()) ?? .null
-            let words = self.redacted(data["error"]?.string ?? data["message"]?.string ?? "no reason was given")
-            self.subscriptionFailed(
-                index,
-                PusherError(
-                    .subscriptionRefused, "The service refused the subscription to \(self.name(index)): \(words).",
-                    serverCode: data["code"]?.int, status: data["status"]?.int), now: now, &effects)
+            let reason = self.redacted(data["error"]?.string ?? data["message"]?.string ?? "no reason was given")
+            let error = PusherError.subscriptionRefused(
+                frame.channelName ?? "", "\(reason).", serverCode: data["code"]?.int, status: data["status"]?.int)
+            self.subscriptionFailed(channel, error, now: now, &effects)
         case EventName.memberAdded:
-            guard let index = try self.presenceChannel(frame, &effects) else { return }
+            guard let channel = try self.presenceChannel(frame, &effects) else { break }
             let user = try PresenceUser(try frame.dataValue())
-            self.memberAdded(index, PusherMember(id: user.id, info: user.info), &effects)
+            self.memberAdded(channel, PusherMember(id: user.id, info: user.info), &effects)
         case EventName.memberRemoved:
-            guard let index = try self.presenceChannel(frame, &effects) else { return }
-            self.memberRemoved(index, id: try PresenceUser(try frame.dataValue()).id, &effects)
+            guard let channel = try self.presenceChannel(frame, &effects) else { break }
+            self.memberRemoved(channel, userID: try PresenceUser(try frame.dataValue()).id, &effects)
         case let name where name.hasPrefix("pusher:"):
-            // Events of the service that are for users, such as pusher:cache_miss.
+            // Other events of the server are for users, such as pusher:cache_miss.
             self.deliver(frame, &texts, &effects)
         default:
             effects.counters.messagesIgnored += 1
         }
+        return true
     }
 
-    /// The channel that a frame is about; `nil` when nobody asked for it, or nobody wants it any more.
-    private mutating func channel(_ frame: PusherFrame, _ effects: inout Effects<Self>) throws(PusherFrameError) -> Int? {
+    /// Returns the channel of a frame, or `nil` if the client has not sent a subscription for it.
+    private mutating func channel(_ frame: PusherFrame, _ effects: inout Effects<Self>) throws(PusherFrameError) -> ChannelID? {
         guard let name = frame.channelName else { throw .missing("channel") }
-        if let index = self.indices[name], self.channels[index]?.machine.isAsked == true { return index }
+        if let id = self.channels.id(named: name), self.channels[id]?.machine.isKnownToServer == true { return id }
         effects.counters.messagesIgnored += 1
         return nil
     }
 
-    /// The same for news of members. Those that come before the list of members are in it.
-    private mutating func presenceChannel(_ frame: PusherFrame, _ effects: inout Effects<Self>) throws(PusherFrameError) -> Int? {
-        guard let index = try self.channel(frame, &effects) else { return nil }
-        if let record = self.channels[index], record.kind == .presence, record.machine.publicState == .subscribed { return index }
+    /// Returns the presence channel of a frame about a member. Before the subscription is confirmed, such frames are ignored: the list
+    /// of members, which follows, includes them.
+    private mutating func presenceChannel(_ frame: PusherFrame, _ effects: inout Effects<Self>) throws(PusherFrameError) -> ChannelID? {
+        guard let id = try self.channel(frame, &effects) else { return nil }
+        if let record = self.channels[id], record.kind == .presence, record.machine.state == .subscribed { return id }
         effects.counters.messagesIgnored += 1
         return nil
     }
 
-    private mutating func serverReported(_ server: ServerError, channel: String?, now: Instant, _ effects: inout Effects<Self>) {
+    /// Handles `pusher:error`, which is either the result of a subscription or a report of its own.
+    private mutating func receivedError(_ server: ServerError, channel: String?, now: Instant, _ effects: inout Effects<Self>) {
         var server = server
         server.message = self.redacted(server.message)
-        let error = PusherError(.server, "The service reported an error: \(server.message)", serverCode: server.code)
+        if let id = self.subscription(rejectedBy: server, channel: channel), let record = self.channels[id] {
+            let error = PusherError.subscriptionRefused(record.name, server.message, serverCode: server.code)
+            return self.subscriptionFailed(id, error, now: now, &effects)
+        }
+        let error = PusherError(.server, "The server reported an error: \(server.message)", serverCode: server.code)
         effects.log(.warning, error.message)
-        self.tell(.error(error), self.errorRoute, &effects)
-        // It does not say for which subscription it is meant, so it is given to the one it names, or to the only one
-        // that waits for an answer with a signature.
-        if server.text.hasPrefix("Existing subscription") { return }
-        let waiting = self.channels.indices.filter { index in
-            guard let record = self.channels[index], case .subscribing = record.machine.state else { return false }
-            return true
-        }
-        let signed = waiting.filter { self.channels[$0]?.kind.needsAuthorization == true }
-        // A public channel may be called "the".
-        let named = waiting.first { self.name($0) == channel } ?? signed.first { ChannelName.isNamed(self.name($0), in: server.text) }
-        let only = signed.count == 1 && (server.code == nil || server.code == 4009) ? signed.first : nil
-        guard let index = named ?? only else {
-            // What is said of no subscription may be why the connection ends.
-            self.lastServerError = (server, now)
-            return
-        }
-        let refused = "The service refused the subscription to \(self.name(index)): \(server.message)"
-        self.subscriptionFailed(index, PusherError(.subscriptionRefused, refused, serverCode: server.code), now: now, &effects)
+        self.publish(.error(error), to: self.clientRoutes.errors, &effects)
+        // It may be the reason why the server closes the connection next.
+        if !server.text.hasPrefix("Existing subscription") { self.lastServerError = (server, now) }
+    }
+
+    /// Returns the subscription that an error event rejects, if any.
+    ///
+    /// Most servers do not name the channel. The error then belongs to the subscription whose channel appears in the text, or to the only
+    /// one that awaits the result of a signature.
+    private func subscription(rejectedBy error: ServerError, channel: String?) -> ChannelID? {
+        if error.words.hasPrefix("Existing subscription") { return nil }
+        let pending = self.channels.records.filter { $0.machine.state == .subscribing }
+        if let named = pending.first(where: { $0.name == channel }) { return named.id }
+        // Not public channels, whose names may be ordinary words.
+        let signed = pending.filter(\.kind.needsAuthorization)
+        if let named = signed.first(where: { ChannelName.isNamed($0.name, in: error.words) }) { return named.id }
+        return signed.count == 1 && (error.code == nil || error.code == 4009) ? signed.first?.id : nil
     }
 }

@@ -1,0 +1,103 @@
+import PusherWire
+import RealtimeCore
+
+/// The identity of a channel's record in a ``ChannelTable``.
+///
+/// IDs are not reused: the ID of an unsubscribed channel finds nothing, even if another channel takes its slot.
+struct ChannelID: Hashable, Sendable {
+    /// The ID of no channel.
+    static let none = ChannelID(slot: .max, serial: 0)
+
+    let slot: UInt32
+    let serial: UInt32
+}
+
+/// A channel that the client is subscribed or subscribing to.
+struct ChannelRecord: Sendable {
+    let id: ChannelID
+    let name: String
+    var machine = PusherChannelStateMachine()
+    let kind: PusherChannelKind
+    /// The number of failures in a row, which determines the delay of the next retry.
+    var failures: UInt32 = 0
+    var members = PusherMembers()
+    /// This client's user on a presence channel, from the authorization.
+    var userID: String?
+    var waiters: [WaiterID] = []
+    /// Client events to send when the subscription succeeds.
+    var queuedMessages: [WebSocketMessage] = []
+    var events = ChannelRoutes()
+    var states = EventRoutes.none
+    var memberChanges = EventRoutes.none
+
+    init(_ id: ChannelID, _ name: String) {
+        self.id = id
+        self.name = name
+        self.kind = ChannelName.kind(of: name)
+    }
+}
+
+/// The channels of a session, by ID and by name.
+///
+/// An ID leads to its record without hashing: `trigger` and events of another channel than the last one take this path.
+struct ChannelTable: Sendable {
+    private var idsByName = SmallDictionary<String, ChannelID>()
+    private var slots: [ChannelRecord?] = []
+    private var freeSlots: [UInt32] = []
+    private var lastSerial: UInt32 = 0
+
+    /// The channels, oldest slot first.
+    var ids: [ChannelID] { self.slots.compactMap { $0?.id } }
+    var records: [ChannelRecord] { self.slots.compactMap { $0 } }
+    var names: [String] { self.slots.compactMap { $0?.name } }
+
+    @inline(__always)
+    func id(named name: String) -> ChannelID? { self.idsByName[name] }
+
+    /// Returns the ID of a channel, trying an earlier ID of the channel before its name.
+    @inline(__always)
+    func id(_ id: ChannelID, named name: String) -> ChannelID? { self.contains(id) ? id : self.idsByName[name] }
+
+    @inline(__always)
+    private func contains(_ id: ChannelID) -> Bool { Int(id.slot) < self.slots.count && self.slots[Int(id.slot)]?.id == id }
+
+    /// Accesses a record in place, for example with `channels[id]?.members.add(member)`. An assignment of `nil` has no effect; use
+    /// ``remove(_:)``.
+    subscript(id: ChannelID) -> ChannelRecord? {
+        @inline(__always) get { self.contains(id) ? self.slots[Int(id.slot)] : nil }
+        @inline(__always) _modify {
+            guard self.contains(id) else {
+                var none: ChannelRecord?
+                yield &none
+                return
+            }
+            yield &self.slots[Int(id.slot)]
+        }
+    }
+
+    subscript(name: String) -> ChannelRecord? { self.idsByName[name].flatMap { self[$0] } }
+
+    /// Adds a channel that the table does not contain.
+    mutating func add(_ name: String) -> ChannelID {
+        self.lastSerial &+= 1
+        let slot = self.freeSlots.popLast() ?? UInt32(self.slots.count)
+        let id = ChannelID(slot: slot, serial: self.lastSerial)
+        let record = ChannelRecord(id, name)
+        if Int(slot) == self.slots.count { self.slots.append(record) } else { self.slots[Int(slot)] = record }
+        self.idsByName[name] = id
+        return id
+    }
+
+    mutating func remove(_ name: String) -> ChannelRecord? {
+        guard let id = self.idsByName.removeValue(forKey: name) else { return nil }
+        self.freeSlots.append(id.slot)
+        return self.slots[Int(id.slot)].take()
+    }
+
+    /// Removes a waiter from all channels.
+    mutating func removeWaiter(_ waiter: WaiterID) {
+        for slot in self.slots.indices { self.slots[slot]?.waiters.removeAll { $0 == waiter } }
+    }
+
+    var waiterCount: Int { self.slots.reduce(0) { $0 + ($1?.waiters.count ?? 0) } }
+}
