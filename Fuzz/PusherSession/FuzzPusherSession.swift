@@ -5,7 +5,7 @@ import PusherServer
 import RealtimeCore
 import RealtimeTesting
 
-/// A client that sends whatever there is.
+/// A client that sends the fuzzer's frames.
 final class RawClient: WebSocketEvents {
     let frames = EventRecorder<String>()
     private let isOver = Lock(false)
@@ -19,9 +19,9 @@ final class RawClient: WebSocketEvents {
     }
 }
 
-/// A server that greets its first client with whatever there is, and every client as it should after that.
+/// A server that sends the fuzzer's frames to its first connection, and establishes every connection.
 final class RawServer: ListenerHandler, WebSocketEvents {
-    static let greeting = #"{"event":"pusher:connection_established","data":"{\"socket_id\":\"1.2\"}"}"#
+    static let established = #"{"event":"pusher:connection_established","data":"{\"socket_id\":\"1.2\"}"}"#
 
     private let first: Lock<[String]>
     private let connection = Lock<(any WebSocketConnection)?>(nil)
@@ -46,7 +46,7 @@ final class RawServer: ListenerHandler, WebSocketEvents {
             defer { frames = [] }
             return frames
         }
-        for frame in frames + [Self.greeting] { connection?.enqueue(.text(frame)) }
+        for frame in frames + [Self.established] { connection?.enqueue(.text(frame)) }
         connection?.flush()
     }
 }
@@ -59,7 +59,7 @@ func configuration(_ network: InMemoryNetwork, _ address: ListenerAddress) -> Pu
     return configuration
 }
 
-/// Whatever the frames, the client stays connected and answers, and the server stays and answers.
+/// Checks that client and server stay connected and respond, whatever frames they receive.
 func checkConnected(_ toClient: [String], _ toServer: [String]) async throws {
     let network = InMemoryNetwork(clock: ManualClock())
     let server = PusherServer(app: PusherApp(id: "1", key: "key", secret: "secret"), network: network, log: .none)
@@ -67,8 +67,8 @@ func checkConnected(_ toClient: [String], _ toServer: [String]) async throws {
     let client = PusherClient(configuration(network, address))
     client.connect()
     let channels = try ["one", "private-two", "presence-three"].map { try client.subscribe($0) }
-    let listeners = channels.map { $0.events("marker") }
-    let everything = (client.errors, client.events(), client.states, channels[2].memberChanges, channels[0].states)
+    let markers = channels.map { $0.events("marker") }
+    let consumers = (client.errors, client.events(), client.states, channels[2].memberChanges, channels[0].states)
     let socketID = client.socketID!
     precondition(channels.allSatisfy { $0.state == .subscribed })
 
@@ -84,11 +84,11 @@ func checkConnected(_ toClient: [String], _ toServer: [String]) async throws {
     let events = server.events
     server.send(#"{"event":"pusher:ping"}"#, to: socketID)
     precondition(client.state == .connected(socketID: socketID))
-    let answer = await events.makeAsyncIterator().next()
-    precondition(answer == .received(socketID: socketID, frame: #"{"event":"pusher:pong","data":{}}"#))
-    for (channel, listener) in zip(channels, listeners) where channel.state == .subscribed {
+    let response = await events.makeAsyncIterator().next()
+    precondition(response == .received(socketID: socketID, frame: #"{"event":"pusher:pong","data":{}}"#))
+    for (channel, events) in zip(channels, markers) where channel.state == .subscribed {
         server.publish("marker", to: channel.name, data: "last")
-        let marker = await listener.first { $0.data == "last" }
+        let marker = await events.first { $0.data == "last" }
         precondition(marker != nil)
     }
     precondition(channels[0].members.isEmpty && channels[1].members.isEmpty)
@@ -98,12 +98,12 @@ func checkConnected(_ toClient: [String], _ toServer: [String]) async throws {
     connection.flush()
     precondition(!raw.hasEnded && raw.frames.all == [#"{"event":"pusher:pong","data":{}}"#])
     connection.abandon()
-    withExtendedLifetime(everything) {}
+    withExtendedLifetime(consumers) {}
     await server.stop()
 }
 
-/// Whatever the greeting, another attempt comes right; unless the server said before that it will not have this client.
-func checkGreeting(_ frames: [String]) async throws {
+/// Checks that the client connects in the end, whatever frames precede `connection_established`, unless an error event rejects it.
+func checkConnecting(_ frames: [String]) async throws {
     let clock = ManualClock()
     let network = InMemoryNetwork(clock: clock)
     let listener = network.listener()
@@ -117,11 +117,12 @@ func checkGreeting(_ frames: [String]) async throws {
     case .disconnected(let error?): precondition(error.code == .refused)
     default: preconditionFailure("the state is \(client.state)")
     }
-    // Network and listener hold each other until then.
+    // Stopping breaks the reference cycle of network and listener.
     await listener.stop()
 }
 
-/// The first byte says what the lines are: what a server sends (even lines) and what a client sends (odd lines), or a greeting.
+/// The first byte selects the meaning of the lines: frames of a connected server (even lines) and client (odd lines), or frames that a
+/// server sends before it establishes the connection.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func fuzz(_ start: UnsafePointer<UInt8>, _ count: Int) -> CInt {
     guard count > 0 else { return 0 }
@@ -129,12 +130,13 @@ public func fuzz(_ start: UnsafePointer<UInt8>, _ count: Int) -> CInt {
     let lines = bytes.split(separator: UInt8(ascii: "\n"), maxSplits: 40, omittingEmptySubsequences: false).map {
         String(decoding: $0, as: UTF8.self)
     }
-    let isGreeting = start[0] & 3 == 0
+    let isConnecting = start[0] & 3 == 0
     let isDone = DispatchSemaphore(value: 0)
-    // Nothing in it waits for anything but itself: the network in memory has done everything when a call returns.
+    // The task needs no other thread of this function: everything in the in-memory network has happened when a call returns. So the
+    // semaphore cannot deadlock.
     Task {
-        if isGreeting {
-            try await checkGreeting(lines)
+        if isConnecting {
+            try await checkConnecting(lines)
         } else {
             let numbered = lines.enumerated()
             try await checkConnected(

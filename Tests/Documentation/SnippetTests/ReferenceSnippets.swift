@@ -19,6 +19,19 @@ func clientReference() async throws {
     // end
 }
 
+func updatesReference(_ client: PusherClient) async {
+    // snippet:updates
+    for await update in client.updates() {
+        switch update {
+        case .state(let state): print(state.name)
+        case .subscription(let channel, let state): print(channel, state)
+        case .event(let event): print(event)
+        default: break
+        }
+    }
+    // end
+}
+
 func configurationReference() throws {
     // snippet:configuration
     var configuration = PusherConfiguration(key: "app-key", cluster: "eu")

@@ -87,6 +87,8 @@ struct PusherSimulation {
     private var lastEvent: [String: Instant] = [:]
     private let stateConsumer = ConsumerID(rawValue: 1), errorConsumer = ConsumerID(rawValue: 2)
     private var channelConsumers: [ConsumerID: String] = [:]
+    /// The ID of each channel's first subscription, which its handles keep.
+    private var handles: [String: ChannelID] = [:]
     private var lastConsumer: UInt64 = 10
 
     init(seed: UInt64, isTracing: Bool = false) {
@@ -112,10 +114,9 @@ struct PusherSimulation {
         try self.run(until: Self.recovered)
         guard self.client.connection.connected != nil else { throw Violation(description: "not connected after the recovery") }
         for name in Self.names {
-            guard case .subscribed? = self.client.channels[name]?.machine.publicState else {
-                throw Violation(
-                    description:
-                        "\(name) is not subscribed after the recovery: \(String(describing: self.client.channels[name]?.machine.state))")
+            let state = self.client.channels[name]?.machine.state
+            guard case .subscribed? = state else {
+                throw Violation(description: "\(name) is not subscribed after the recovery: \(String(describing: state))")
             }
             guard let last = self.lastEvent[name], last > Self.recovered.advanced(by: .seconds(-120)) else {
                 throw Violation(description: "\(name) is subscribed, but receives no events")
@@ -296,7 +297,9 @@ struct PusherSimulation {
     }
 
     private mutating func subscribe(_ name: String) throws(Violation) {
-        try self.user("subscribe \(name)") { $0.subscribe(name, now: $1, &$2) }
+        var id = ChannelID.none
+        try self.user("subscribe \(name)") { id = $0.subscribe(name, now: $1, &$2) }
+        if self.handles[name] == nil { self.handles[name] = id }
         guard !self.channelConsumers.values.contains(name) else { return }
         self.lastConsumer += 1
         let consumer = ConsumerID(rawValue: self.lastConsumer)
@@ -321,10 +324,11 @@ struct PusherSimulation {
             self.waiters[waiter] = nil
             try self.user("cancel a wait") { $0.cancelled(waiter, now: $1, &$2) }
         default:
+            let handle = self.handles[name] ?? .none
             try self.user("trigger on \(name)") { session, _, effects in
                 // Throws if the channel is not subscribed or too many messages are queued, as it should.
                 let message = PusherFrames.clientEvent("client-a", channel: name, data: Array("1".utf8))
-                let sent = try? session.trigger(message, channel: name, id: ChannelID(slot: 1, serial: 2))
+                let sent = try? session.trigger(message, channel: name, id: handle)
                 if let (id, message) = sent { effects.commands.append(.send(id, message)) }
             }
         }

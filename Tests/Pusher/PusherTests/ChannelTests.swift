@@ -23,7 +23,7 @@ private struct Price: Codable, Equatable {
         #expect(received == (1...100).map(Double.init))
     }
 
-    @Test func `a listener hears from the moment it is asked for`() async throws {
+    @Test func `a sequence contains the events since its creation`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -34,7 +34,7 @@ private struct Price: Codable, Equatable {
         #expect(await events.pending().map(\.data) == ["2"])
     }
 
-    @Test func `listeners hear the names and channels they asked for`() async throws {
+    @Test func `sequences contain the events of their names and channels`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -52,7 +52,7 @@ private struct Price: Codable, Equatable {
         #expect(await everywhereNamed.pending().map(\.data) == ["one-b", "two-b"])
     }
 
-    @Test func `a listener that is dropped is forgotten`() async throws {
+    @Test func `a released sequence does not affect others`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -66,7 +66,7 @@ private struct Price: Codable, Equatable {
         #expect(await second.pending().map(\.data) == ["1", "2"])
     }
 
-    @Test func `what a break leaves behind is there for the next loop`() async throws {
+    @Test func `events after a break are delivered to the next loop`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -82,7 +82,7 @@ private struct Price: Codable, Equatable {
         #expect(await events.pending().map(\.data) == ["5"])
     }
 
-    @Test func `a full buffer drops the oldest or the newest and counts`() async throws {
+    @Test func `a full buffer drops the oldest or the newest events and counts them`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -95,14 +95,14 @@ private struct Price: Codable, Equatable {
         #expect(await newest.pending().map(\.data) == ["1", "2", "3"])
     }
 
-    @Test func `a full buffer that drops nothing pauses the connection`() async throws {
+    @Test func `a full buffer that does not drop events pauses the connection`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
         let socketID = client.socketID
         let events = try client.subscribe("one").events(buffer: .pauseReading(4))
         for data in 1...20 { pusher.server.publish("a", to: "one", data: "\(data)") }
-        // While nobody reads, silence is not held against the server.
+        // While reading is paused, the connection does not time out.
         pusher.clock.advance(by: .seconds(100))
         #expect(client.socketID == socketID)
         let iterator = events.makeAsyncIterator()
@@ -125,7 +125,7 @@ private struct Price: Codable, Equatable {
         #expect(await errors.pending().isEmpty)
     }
 
-    @Test func `unsubscribing ends the sequences and the server hears of it`() async throws {
+    @Test func `unsubscribing ends the sequences and informs the server`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -141,10 +141,10 @@ private struct Price: Codable, Equatable {
         for await state in states { last = state }
         #expect(last == .unsubscribed && channel.state == .unsubscribed)
         #expect(client.channel("one") == nil)
-        for await _ in channel.events() { Issue.record("a channel that is not wanted has no events") }
+        for await _ in channel.events() { Issue.record("an unsubscribed channel has no events") }
     }
 
-    @Test func `unsubscribing while the subscription is pending leaves nothing behind`() async throws {
+    @Test func `unsubscribing while the subscription is pending removes it`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         let channel = try client.subscribe("private-one")
@@ -155,7 +155,7 @@ private struct Price: Codable, Equatable {
         #expect(pusher.server.subscribers(of: "private-one").count == 1)
     }
 
-    @Test func `every wanted channel is subscribed again after a loss`() async throws {
+    @Test func `every channel is subscribed again after a loss`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client(user: "7")
         client.connect()
@@ -172,26 +172,26 @@ private struct Price: Codable, Equatable {
         for (sequence, name) in zip(events, names) { #expect(await sequence.pending().map(\.data) == [name]) }
     }
 
-    @Test func `subscribed waits and throws why it failed`() async throws {
+    @Test func `subscribed waits and throws the error of a failed subscription`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client { $0.authorizer = .secret("not the secret") }
         client.connect()
         try await client.subscribe("one").subscribed()
-        let refused = try client.subscribe("private-one")
+        let rejected = try client.subscribe("private-one")
         do {
-            try await refused.subscribed()
-            Issue.record("a wrong signature should be refused")
+            try await rejected.subscribed()
+            Issue.record("an invalid signature should be rejected")
         } catch {
             #expect(error.code == .subscriptionRefused && error.serverCode == 4009)
         }
-        guard case .failed = refused.state else {
-            Issue.record("the state is \(refused.state)")
+        guard case .failed = rejected.state else {
+            Issue.record("the state is \(rejected.state)")
             return
         }
         #expect(client.state.name == "connected")
     }
 
-    @Test func `a private channel without an authoriser says what is missing`() async throws {
+    @Test func `a private channel without an authorizer fails with a hint`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client { $0.authorizer = nil }
         client.connect()
@@ -199,14 +199,14 @@ private struct Price: Codable, Equatable {
         let channel = try client.subscribe("private-one")
         do {
             try await channel.subscribed()
-            Issue.record("it cannot be authorised")
+            Issue.record("it should throw")
         } catch {
             #expect(error.code == .authorizationMissing && error.message.contains("authorizer"))
         }
         #expect(await errors.pending().map(\.code) == [.authorizationMissing])
     }
 
-    @Test func `an encrypted channel is refused with a word`() async throws {
+    @Test func `an encrypted channel is not supported`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -219,13 +219,13 @@ private struct Price: Codable, Equatable {
     }
 
     @Test(arguments: ["", "with space", "with/slash", "ünïcode", String(repeating: "x", count: 201)])
-    func `a name that no server accepts is refused here`(name: String) async throws {
+    func `an invalid channel name throws`(name: String) async throws {
         let client = PusherClient(key: "key", host: "memory")
         #expect(throws: PusherError.self) { try client.subscribe(name) }
         #expect(client.channelNames.isEmpty)
     }
 
-    @Test func `a subscription that is never answered fails in time`() async throws {
+    @Test func `a subscription without a confirmation times out`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -244,7 +244,7 @@ private struct Price: Codable, Equatable {
 }
 
 @Suite struct AuthorizationTests {
-    @Test func `ten are asked for at once and the others wait their turn`() async throws {
+    @Test func `ten authorizations run at the same time and the others wait`() async throws {
         let pusher = try await InMemoryPusher()
         let gate = AuthorizationGate()
         let client = pusher.client { $0.authorizer = .callback { await gate.ask($0) } }
@@ -254,25 +254,25 @@ private struct Price: Codable, Equatable {
         var open: [AuthorizationGate.Asked] = []
         for _ in 0..<10 { open.append(await gate.next()) }
         #expect(Set(open.map(\.question.channel)) == Set(names[..<10]) && gate.asking == 10)
-        // One that is not wanted any more makes room, and one that waits and is not wanted is left out.
+        // Unsubscribing makes room, and removes a channel that waits.
         channels[24].unsubscribe()
         channels[0].unsubscribe()
         let eleventh = await gate.next()
         #expect(eleventh.question.channel == names[10] && gate.asking == 11)
-        // A loss begins anew, with ten.
+        // After a loss, all authorizations begin again.
         pusher.network.cut()
         pusher.clock.advance(by: .seconds(1))
-        for asked in open + [eleventh] { asked.answer(pusher.signed(asked.question)) }
+        for pending in open + [eleventh] { pending.answer(pusher.signed(pending.question)) }
         for _ in 1..<24 {
-            let asked = await gate.next()
-            #expect(asked.question.socketID == client.socketID)
-            asked.answer(pusher.signed(asked.question))
+            let pending = await gate.next()
+            #expect(pending.question.socketID == client.socketID)
+            pending.answer(pusher.signed(pending.question))
         }
         for channel in channels[1..<24] { try await channel.subscribed() }
         #expect(gate.most <= 21)
     }
 
-    @Test func `the answer to a lost connections authorisation is not used`() async throws {
+    @Test func `the result of an authorization for a lost connection is ignored`() async throws {
         let pusher = try await InMemoryPusher()
         let gate = AuthorizationGate()
         let client = pusher.client { $0.authorizer = .callback { await gate.ask($0) } }
@@ -290,12 +290,12 @@ private struct Price: Codable, Equatable {
         try await channel.subscribed()
     }
 
-    @Test func `a callback that throws fails its channel alone`() async throws {
-        struct NotToday: Error {}
+    @Test func `a callback that throws fails only its channel`() async throws {
+        struct Unavailable: Error {}
         let pusher = try await InMemoryPusher()
         let client = pusher.client { [signed = pusher.signed] in
             $0.authorizer = .callback { request in
-                if request.channel == "private-bad" { throw NotToday() }
+                if request.channel == "private-bad" { throw Unavailable() }
                 return signed(request)
             }
         }
@@ -304,29 +304,29 @@ private struct Price: Codable, Equatable {
         try await good.subscribed()
         do {
             try await bad.subscribed()
-            Issue.record("its callback throws")
+            Issue.record("it should throw")
         } catch {
-            #expect(error.code == .authorizationFailed && error.message.contains("NotToday"))
+            #expect(error.code == .authorizationFailed && error.message.contains("Unavailable"))
         }
     }
 
-    @Test func `a callback that never answers fails its channel in time`() async throws {
+    @Test func `an authorization that does not finish times out`() async throws {
         let pusher = try await InMemoryPusher()
         let gate = AuthorizationGate()
         let client = pusher.client { $0.authorizer = .callback { await gate.ask($0) } }
         client.connect()
         let channel = try client.subscribe("private-one")
-        let asked = await gate.next()
+        let pending = await gate.next()
         pusher.clock.advance(by: .seconds(30))
         guard case .failed(let error) = channel.state else {
             Issue.record("the state is \(channel.state)")
             return
         }
         #expect(error.code == .timedOut)
-        asked.answer(pusher.signed(asked.question))
+        pending.answer(pusher.signed(pending.question))
     }
 
-    @Test func `an endpoint is asked with a form and its headers`() async throws {
+    @Test func `an endpoint receives a form and the header fields`() async throws {
         let pusher = try await InMemoryPusher()
         let signed = pusher.signed
         let application = ApplicationServer { request, body in
@@ -347,28 +347,29 @@ private struct Price: Codable, Equatable {
     }
 
     @Test(arguments: [
-        (HTTPResponse(status: 403), "refused, with status 403"), (HTTPResponse(status: 302), "redirects"),
+        (HTTPResponse(status: 403), "the server rejected the subscription with status 403"),
+        (HTTPResponse(status: 302), "redirects with status 302"),
         (HTTPResponse(status: 500), "status 500"),
-        (HTTPResponse(status: 200, text: "<html>"), "no JSON object with an \"auth\""),
-        (HTTPResponse(status: 200, text: "[]"), "no JSON object"),
+        (HTTPResponse(status: 200, text: "<html>"), "must be a JSON object with a string \"auth\""),
+        (HTTPResponse(status: 200, text: "[]"), "must be a JSON object"),
     ])
-    func `an endpoint that does not authorise is quoted`(answer: (response: HTTPResponse, words: String)) async throws {
+    func `the error of a failed authorization contains the reason`(answer: (response: HTTPResponse, reason: String)) async throws {
         let pusher = try await InMemoryPusher()
         let address = try await pusher.network.listener(host: "app").start(ApplicationServer { _, _ in answer.response })
         let client = pusher.client { $0.authorizer = try? .endpoint("http://app:\(address.port)/auth") }
         client.connect()
         do {
             try await client.subscribe("private-one").subscribed()
-            Issue.record("it is not authorised")
+            Issue.record("it should throw")
         } catch {
-            #expect(error.code == .authorizationFailed && error.message.contains(answer.words), "\(error)")
+            #expect(error.code == .authorizationFailed && error.message.contains(answer.reason), "\(error)")
             #expect(error.status == answer.response.head.status)
         }
     }
 }
 
 @Suite struct PresenceTests {
-    @Test func `members are known each once and in order`() async throws {
+    @Test func `each member is listed once and in order`() async throws {
         let pusher = try await InMemoryPusher()
         let (anna, bert, annaAgain) = (pusher.client(user: "anna"), pusher.client(user: "bert"), pusher.client(user: "anna"))
         anna.connect()
@@ -388,7 +389,7 @@ private struct Price: Codable, Equatable {
         #expect(room.members.map(\.id) == ["anna"])
     }
 
-    @Test func `members are replaced after a reconnect and not doubled`() async throws {
+    @Test func `the list of members is replaced after a reconnect`() async throws {
         let pusher = try await InMemoryPusher()
         let (anna, bert) = (pusher.client(user: "anna"), pusher.client(user: "bert"))
         for client in [anna, bert] {
@@ -403,7 +404,7 @@ private struct Price: Codable, Equatable {
         #expect(room.members.map(\.id) == ["anna"])
     }
 
-    @Test func `what the server says about a user can be decoded`() async throws {
+    @Test func `the information about a user can be decoded`() async throws {
         struct User: Codable, Equatable {
             var name: String
         }
@@ -416,7 +417,7 @@ private struct Price: Codable, Equatable {
 }
 
 @Suite struct ClientEventTests {
-    @Test func `they reach the others with the senders user ID`() async throws {
+    @Test func `client events reach the other members with the user ID of the sender`() async throws {
         let pusher = try await InMemoryPusher()
         let (anna, bert) = (pusher.client(user: "anna"), pusher.client(user: "bert"))
         for client in [anna, bert] { client.connect() }
@@ -429,7 +430,7 @@ private struct Price: Codable, Equatable {
         #expect(await own.pending().isEmpty)
     }
 
-    @Test func `before the subscription they wait in order`() async throws {
+    @Test func `client events are queued in order until the channel is subscribed`() async throws {
         let pusher = try await InMemoryPusher()
         let receiver = pusher.client()
         receiver.connect()
@@ -441,7 +442,7 @@ private struct Price: Codable, Equatable {
         #expect(await events.pending().map(\.data) == ["1", "2", "3"])
     }
 
-    @Test func `what cannot be sent is refused before it is`() async throws {
+    @Test func `an event that cannot be sent throws`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client { $0.clientEventQueueLimit = 2 }
         let (open, secret) = (try client.subscribe("public"), try client.subscribe("private-one"))
@@ -459,7 +460,7 @@ private struct Price: Codable, Equatable {
         #expect(code { () throws(PusherError) in try secret.trigger("client-a", 1) } == .notSubscribed)
     }
 
-    @Test func `an old handle sends to its own channel wherever that is now`() async throws {
+    @Test func `a handle from before an unsubscribe sends to its own channel`() async throws {
         let pusher = try await InMemoryPusher()
         let (client, other) = (pusher.client(), pusher.client())
         client.connect()
@@ -467,7 +468,7 @@ private struct Price: Codable, Equatable {
         let old = try client.subscribe("private-one")
         let (atOne, atTwo) = (try other.subscribe("private-one").events("client-a"), try other.subscribe("private-two").events("client-a"))
         old.unsubscribe()
-        // It takes the place that the other one had.
+        // It takes the slot of the unsubscribed channel.
         let two = try client.subscribe("private-two")
         #expect(throws: PusherError.self) { try old.trigger("client-a", 1) }
         _ = try client.subscribe("private-one")
@@ -477,7 +478,7 @@ private struct Price: Codable, Equatable {
         #expect(await atTwo.pending().map(\.data) == ["3"])
     }
 
-    @Test func `what the server rejects comes as an error`() async throws {
+    @Test func `an event that the server rejects is reported as an error`() async throws {
         let pusher = try await InMemoryPusher { $0.allowsClientEvents = false }
         let client = pusher.client()
         client.connect()
@@ -487,7 +488,7 @@ private struct Price: Codable, Equatable {
         #expect(client.state.name == "connected")
     }
 
-    @Test func `eleven in a second are one too many`() async throws {
+    @Test func `the server rejects the eleventh client event in a second`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()

@@ -4,17 +4,17 @@ import RealtimeTesting
 import TestSupport
 import Testing
 
-/// How the frames of one server differ from those of the others.
+/// The frames of one server implementation, where they differ from those of others.
 struct Dialect: Sendable, CustomTestStringConvertible {
     var name: String
-    /// What stands behind `"channel":"…"` of an answer to a subscription.
+    /// The members after `"channel":"…"` of a confirmed subscription.
     var succeeded: String
     var presence, added, removed: String
     var error: String
     var ping, pong: String
     var clientEvent: String
     var cacheMiss: String
-    var refusal: @Sendable (String) -> String
+    var rejection: @Sendable (String) -> String
 
     var testDescription: String { self.name }
 
@@ -28,39 +28,39 @@ struct Dialect: Sendable, CustomTestStringConvertible {
         Dialect(
             name: "Pusher", succeeded: #","data":"{}""#, presence: listText,
             added: #""{\"user_id\":\"33\",\"user_info\":{\"name\":\"C\"}}""#,
-            removed: #""{\"user_id\":\"33\"}""#, error: #"{"code":4301,"message":"words"}"#, ping: #","data":{}"#, pong: #","data":{}"#,
-            clientEvent: #""{\"on\":true}""#, cacheMiss: #","data":"{}""#, refusal: nullError),
+            removed: #""{\"user_id\":\"33\"}""#, error: #"{"code":4301,"message":"text"}"#, ping: #","data":{}"#, pong: #","data":{}"#,
+            clientEvent: #""{\"on\":true}""#, cacheMiss: #","data":"{}""#, rejection: nullError),
         Dialect(
             name: "Pusher without data", succeeded: "", presence: listText, added: #""{\"user_id\":33}""#, removed: #""{\"user_id\":33}""#,
-            error: #"{"code":4301,"message":"words"}"#, ping: "", pong: #","data":"{}""#, clientEvent: #""{\"on\":true}""#, cacheMiss: "",
-            refusal: nullError),
+            error: #"{"code":4301,"message":"text"}"#, ping: "", pong: #","data":"{}""#, clientEvent: #""{\"on\":true}""#, cacheMiss: "",
+            rejection: nullError),
         Dialect(
             name: "soketi", succeeded: "", presence: listText, added: #""{\"user_id\":\"33\",\"user_info\":{}}""#,
             removed: #""{\"user_id\":\"33\"}""#,
-            error: #"{"code":4301,"message":"words"}"#, ping: #","data":{}"#, pong: #","data":{}"#, clientEvent: #"{"on":true}"#,
+            error: #"{"code":4301,"message":"text"}"#, ping: #","data":{}"#, pong: #","data":{}"#, clientEvent: #"{"on":true}"#,
             cacheMiss: "",
-            refusal: {
+            rejection: {
                 #"{"event":"pusher:subscription_error","channel":"\#($0)","data":{"type":"AuthError","error":"The connection is unauthorized.","status":401}}"#
             }),
         Dialect(
             name: "Reverb", succeeded: #","data":"{}""#, presence: listText, added: #""{\"user_id\":33,\"user_info\":{\"name\":\"C\"}}""#,
-            removed: #""{\"user_id\":33}""#, error: #""{\"code\":4301,\"message\":\"words\"}""#, ping: "", pong: "",
+            removed: #""{\"user_id\":33}""#, error: #""{\"code\":4301,\"message\":\"text\"}""#, ping: "", pong: "",
             clientEvent: #"{"on": true}"#,
             cacheMiss: "",
-            refusal: { _ in #"{"event":"pusher:error","data":"{\"code\":4009,\"message\":\"Connection is unauthorized\"}"}"# }),
+            rejection: { _ in #"{"event":"pusher:error","data":"{\"code\":4009,\"message\":\"Connection is unauthorized\"}"}"# }),
         Dialect(
             name: "slanger", succeeded: #","data":"{}""#, presence: listText, added: #"{"user_id":"33","user_info":{"name":"C"}}"#,
             removed: #"{"user_id":"33"}"#,
-            error: #""{\"code\":4301,\"message\":\"words\"}""#, ping: #","data":"{}""#, pong: #","data":"{}""#,
+            error: #""{\"code\":4301,\"message\":\"text\"}""#, ping: #","data":"{}""#, pong: #","data":"{}""#,
             clientEvent: #"{"on":true}"#, cacheMiss: "",
-            refusal: { #"{"event":"pusher:error","data":"{\"code\":null,\"message\":\"Invalid signature: Expected \#($0)\"}"}"# }),
+            rejection: { #"{"event":"pusher:error","data":"{\"code\":null,\"message\":\"Invalid signature: Expected \#($0)\"}"}"# }),
         Dialect(
             name: "pusher-fake", succeeded: #","data":"{}""#,
             presence: #","data":"{\"presence\":{\"hash\":{\"11\":{\"name\":\"A\"},\"22\":{}},\"count\":2}}""#,
             added: #""{\"user_id\":\"33\",\"user_info\":{}}""#, removed: #""{\"user_id\":\"33\",\"user_info\":{}}""#,
-            error: #""{\"code\":4301,\"message\":\"words\"}""#,
+            error: #""{\"code\":4301,\"message\":\"text\"}""#,
             ping: #","data":"{}""#, pong: #","data":"{}""#, clientEvent: #""{\"on\":true}""#, cacheMiss: #","data":"{}""#,
-            refusal: { #"{"event":"pusher_internal:subscription_error","channel":"\#($0)","data":{}}"# }),
+            rejection: { #"{"event":"pusher_internal:subscription_error","channel":"\#($0)","data":{}}"# }),
     ]
 }
 
@@ -71,7 +71,7 @@ struct Dialect: Sendable, CustomTestStringConvertible {
             case "pusher:ping": return [#"{"event":"pusher:pong"\#(dialect.pong)}"#]
             case "pusher:subscribe":
                 let channel = data["channel"]?.string ?? ""
-                if channel == "private-refused" { return [dialect.refusal(channel)] }
+                if channel == "private-rejected" { return [dialect.rejection(channel)] }
                 let rest = channel.hasPrefix("presence-") ? dialect.presence : dialect.succeeded
                 return [#"{"event":"pusher_internal:subscription_succeeded","channel":"\#(channel)"\#(rest)}"#]
             default: return []
@@ -82,20 +82,20 @@ struct Dialect: Sendable, CustomTestStringConvertible {
     }
 
     @Test(arguments: Dialect.all)
-    func `channels are subscribed and refused`(dialect: Dialect) async throws {
+    func `channels are subscribed and rejected`(dialect: Dialect) async throws {
         let raw = try await self.connected(dialect)
-        let channels = try ["one", "private-one", "presence-room", "private-refused"].map { try raw.client.subscribe($0) }
+        let channels = try ["one", "private-one", "presence-room", "private-rejected"].map { try raw.client.subscribe($0) }
         #expect(channels.prefix(3).map(\.state) == [.subscribed, .subscribed, .subscribed])
         if case .failed(let error) = channels[3].state {
             #expect(error.code == .subscriptionRefused)
         } else {
-            Issue.record("the refused channel is \(channels[3].state)")
+            Issue.record("the rejected channel is \(channels[3].state)")
         }
         #expect(raw.client.state == .connected(socketID: "1.2"))
     }
 
     @Test(arguments: Dialect.all)
-    func `members come and go once`(dialect: Dialect) async throws {
+    func `members join and leave once`(dialect: Dialect) async throws {
         let raw = try await self.connected(dialect)
         let room = try raw.client.subscribe("presence-room")
         #expect(room.members.map(\.id) == ["11", "22"])
@@ -113,7 +113,7 @@ struct Dialect: Sendable, CustomTestStringConvertible {
     }
 
     @Test(arguments: Dialect.all)
-    func `pings are answered either way`(dialect: Dialect) async throws {
+    func `pings are answered in both directions`(dialect: Dialect) async throws {
         let raw = try await self.connected(dialect)
         raw.server.send(#"{"event":"pusher:ping"\#(dialect.ping)}"#)
         #expect(raw.server.received.take() == [["event": "pusher:pong", "data": [:]]])
@@ -131,17 +131,17 @@ struct Dialect: Sendable, CustomTestStringConvertible {
             #"{"event":"client-typing","channel":"presence-room","data":\#(dialect.clientEvent),"user_id":"11"}"#,
             #"{"event":"pusher:cache_miss","channel":"presence-room"\#(dialect.cacheMiss)}"#)
         let error = await errors.pending()
-        #expect(error.map(\.serverCode) == [4301] && error.first?.message.contains("words") == true)
+        #expect(error.map(\.serverCode) == [4301] && error.first?.message.contains("text") == true)
         let seen = await events.pending()
         #expect(seen.map(\.name) == ["client-typing", "pusher:cache_miss"] && seen.first?.userID == "11")
         #expect(try seen.first?.decode([String: Bool].self) == ["on": true])
     }
 
-    @Test func `an error event and a plain close keep the client away as reverb means it`() async throws {
+    @Test func `an error event and a close without a code disconnect the client`() async throws {
         for (code, isFinal) in [(4001, true), (4004, true), (4201, false)] {
             let raw = try await RawPusher()
             raw.client.connect()
-            raw.server.send(#"{"event":"pusher:error","data":"{\"code\":\#(code),\"message\":\"words\"}"}"#)
+            raw.server.send(#"{"event":"pusher:error","data":"{\"code\":\#(code),\"message\":\"text\"}"}"#)
             raw.server.close(.noStatus)
             if isFinal {
                 guard case .disconnected(let error?) = raw.client.state else { return #expect(Bool(false), "\(code): \(raw.client.state)") }

@@ -4,9 +4,9 @@ import RealtimeTesting
 import TestSupport
 import Testing
 
-/// What a server may do, on purpose or not, that must not bring a client off its way.
+/// Behavior of a server, malicious or faulty, that a client must withstand.
 @Suite struct HostileServerTests {
-    @Test func `what follows a greeting that cannot be used belongs to no connection`() async throws {
+    @Test func `frames after an invalid connection established event are ignored`() async throws {
         let pusher = try await RawPusher(greeting: [
             #"{"event":"pusher:connection_established","data":"{}"}"#,
             #"{"event":"pusher:error","data":{"code":4001,"message":"no such application"}}"#,
@@ -16,14 +16,14 @@ import Testing
         pusher.client.connect()
         #expect(pusher.client.state == .connecting)
         #expect(await events.pending().isEmpty)
-        // The next attempt fails for a reason of its own, which is not that of the error before it.
+        // The error event was ignored too: it would have made the next failure final.
         pusher.network.condition = .down
         pusher.clock.advance(by: .seconds(2))
         #expect(pusher.server.accepted == 1)
         #expect(pusher.client.state == .connecting)
     }
 
-    @Test func `a presence channel that is refused later has no members left`() async throws {
+    @Test func `a presence channel that is rejected later has no members`() async throws {
         let pusher = try await RawPusher()
         let room = try pusher.client.subscribe("presence-room")
         pusher.client.connect()
@@ -36,19 +36,19 @@ import Testing
         #expect(room.members.isEmpty && room.members.me == nil)
     }
 
-    @Test func `a loss that is mended at once is told of too`() async throws {
+    @Test func `a loss that is followed by an immediate reconnect is reported`() async throws {
         let pusher = try await RawPusher()
         pusher.client.connect()
         let errors = pusher.client.errors
         pusher.server.close(CloseCode(rawValue: 4200), "again, please")
         #expect(pusher.client.state.name == "connected" && pusher.server.accepted == 2)
-        let lost = await errors.pending()
-        #expect(lost.map(\.code) == [.connectionLost])
-        #expect(lost.first?.message.contains("again, please") == true)
+        let losses = await errors.pending()
+        #expect(losses.map(\.code) == [.connectionLost])
+        #expect(losses.first?.message.contains("again, please") == true)
     }
 
     @Test(arguments: ["activityTimeout", "pongTimeout", "connectTimeout", "subscriptionTimeout"])
-    func `a time limit of nothing is no configuration`(name: String) async throws {
+    func `a timeout must be greater than zero`(name: String) async throws {
         let pusher = try await InMemoryPusher()
         for limit in [Duration.zero, .seconds(-1)] {
             let client = pusher.client {
@@ -68,7 +68,7 @@ import Testing
         }
     }
 
-    @Test func `who waits after a disconnect is answered by the next`() async throws {
+    @Test func `calls that wait after a disconnect fail with the next disconnect`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         let channel = try client.subscribe("prices")
@@ -85,7 +85,7 @@ import Testing
         while client.waiterCount < 2 { await Task.yield() }
         client.disconnect()
         #expect(client.waiterCount == 0)
-        // Whatever came of that, nobody is left waiting here.
+        // Ends the calls if the disconnect did not, so that the test does not hang.
         pusher.clock.advance(by: .seconds(1000))
         #expect(await connected.value == .disconnected)
         #expect(await subscribed.value == .disconnected)

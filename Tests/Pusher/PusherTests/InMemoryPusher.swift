@@ -5,9 +5,9 @@ import PusherServer
 import PusherWire
 import RealtimeTesting
 
-/// A server and its clients on a network in memory, with a clock that the test moves.
+/// A server and its clients on an in-memory network, with a clock that the test moves.
 ///
-/// Nothing here waits: when a call returns, what it set off has happened.
+/// Everything is synchronous: when a call returns, its effects have happened.
 struct InMemoryPusher {
     let clock = ManualClock()
     let network: InMemoryNetwork
@@ -35,7 +35,7 @@ struct InMemoryPusher {
 }
 
 extension InMemoryPusher {
-    /// What the application's server would answer.
+    /// Signs a request the way the application's server does.
     var signed: @Sendable (PusherAuthorizationRequest) -> PusherChannelAuthorization {
         { request in
             PusherChannelAuthorization(
@@ -44,24 +44,26 @@ extension InMemoryPusher {
     }
 }
 
-/// An application's server with one route.
+/// An application's server that passes all requests to a closure.
 final class ApplicationServer: ListenerHandler {
-    private let answer: @Sendable (HTTPRequestHead, [UInt8]) -> HTTPResponse
+    private let respond: @Sendable (HTTPRequestHead, [UInt8]) -> HTTPResponse
 
-    init(_ answer: @escaping @Sendable (HTTPRequestHead, [UInt8]) -> HTTPResponse) {
-        self.answer = answer
+    init(_ respond: @escaping @Sendable (HTTPRequestHead, [UInt8]) -> HTTPResponse) {
+        self.respond = respond
     }
 
-    func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) { responder.respond(self.answer(request, body)) }
+    func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
+        responder.respond(self.respond(request, body))
+    }
 
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .refuse(HTTPResponse(status: 404)) }
 
     func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
-        preconditionFailure("it refuses every upgrade")
+        preconditionFailure("all upgrades are rejected")
     }
 }
 
-/// Holds questions up until the test answers them, whatever becomes of the task that asks.
+/// Suspends calls until the test resumes them with a result, even if their tasks are cancelled.
 final class Gate<Question: Sendable, Answer: Sendable>: Sendable {
     struct Asked: Sendable {
         let question: Question
@@ -71,15 +73,15 @@ final class Gate<Question: Sendable, Answer: Sendable>: Sendable {
     }
 
     private let asked = AsyncStream<Asked>.makeStream()
-    /// How many of those who asked were cancelled before they had their answer.
+    /// The calls whose tasks were cancelled while they were suspended.
     let cancelled = EventRecorder<Question>()
 
     private let counts = Lock((now: 0, most: 0))
 
-    /// How many wait for an answer.
+    /// The number of suspended calls.
     var asking: Int { self.counts.withLock { $0.now } }
 
-    /// How many ever waited at once.
+    /// The maximum number of calls that were suspended at the same time.
     var most: Int { self.counts.withLock { $0.most } }
 
     func ask(_ question: Question) async -> Answer {
@@ -92,7 +94,7 @@ final class Gate<Question: Sendable, Answer: Sendable>: Sendable {
 
     func next() async -> Asked {
         for await asked in self.asked.stream { return asked }
-        preconditionFailure("nobody asks any more")
+        preconditionFailure("the stream has finished")
     }
 }
 

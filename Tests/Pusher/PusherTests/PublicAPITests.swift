@@ -2,13 +2,13 @@ import PusherChannels
 import TestSupport
 import Testing
 
-// One import, as users write it. That this compiles is most of the test; nothing in it is of the package's own.
+// One import, as users write it: the test is mainly that this file compiles without `package` declarations.
 
 private struct Price: Codable, Equatable, Sendable {
     var value: Double
 }
 
-/// A client that never connects: there is nothing at this address, and nobody asks it to.
+/// A client that does not connect.
 private func makeClient() -> PusherClient {
     var configuration = PusherConfiguration(key: "key", host: "localhost", port: 1, useTLS: false)
     configuration.log = LogSink(minimumLevel: .error) { _, _, _ in }
@@ -23,7 +23,7 @@ private func makeClient() -> PusherClient {
 private final class PriceBoard {
     private let client: PusherClient
     private(set) var prices: [Price] = []
-    private(set) var words: [String] = []
+    private(set) var lines: [String] = []
     private var lowest = 0.0
 
     init(_ client: PusherClient) {
@@ -35,20 +35,20 @@ private final class PriceBoard {
         for await event in channel.events("price", buffer: .dropNewest(10)) {
             if let price = try? event.decode(Price.self) { self.prices.append(price) }
         }
-        for await state in channel.states { self.words.append("\(state)") }
+        for await state in channel.states { self.lines.append("\(state)") }
         let high = await channel.events().first { event in
-            self.words.append(event.name)
+            self.lines.append(event.name)
             return event.data != nil && self.lowest < 1
         }
-        if let high { self.words.append(high.name) }
+        if let high { self.lines.append(high.name) }
     }
 
     func watchState() async {
         for await state in self.client.states {
-            self.words.append(state.name)
+            self.lines.append(state.name)
             switch state {
-            case .connected(let socketID): self.words.append(socketID)
-            case .failed(let error), .disconnected(let error?): self.words.append(error.message)
+            case .connected(let socketID): self.lines.append(socketID)
+            case .failed(let error), .disconnected(let error?): self.lines.append(error.message)
             case .initialized, .connecting, .unavailable, .disconnected(nil): break
             }
         }
@@ -81,7 +81,7 @@ private actor Chat {
         return first?.serverCode
     }
 
-    func waitForTheEnd() async -> PusherError.Code? {
+    func run() async -> PusherError.Code? {
         do throws(PusherError) {
             try await self.client.run()
             return nil
@@ -91,12 +91,12 @@ private actor Chat {
     }
 }
 
-private func listen(_ client: PusherClient) async throws {
+private func consumeEvents(_ client: PusherClient) async throws {
     let prices = try client.subscribe("prices")
     #expect(prices.kind == .public && !prices.kind.needsAuthorization && prices.state == .pending)
     let events = prices.events()
     client.unsubscribe("prices")
-    for await event in events { Issue.record("nobody sent \(event)") }
+    for await event in events { Issue.record("unexpected \(event)") }
     #expect(events.endReason == .ended && events.dropped == 0)
     #expect(await events.first { $0.name == "price" } == nil)
     let counters: Counters = client.counters
@@ -104,27 +104,27 @@ private func listen(_ client: PusherClient) async throws {
 }
 
 @Suite(.usesSockets) struct PublicAPITests {
-    @Test @MainActor func `a class on the main actor listens`() async throws {
+    @Test @MainActor func `a class on the main actor consumes events`() async throws {
         let client = makeClient()
         let board = PriceBoard(client)
         let watching = Task { try await board.watch() }
         while client.channel("prices") == nil { await Task.yield() }
-        // The sequences end with the channel, whichever of them is being waited for.
+        // Ends the sequence that the task waits for.
         client.unsubscribe("prices")
         try await watching.value
         #expect(board.prices.isEmpty)
     }
 
-    @Test @MainActor func `a class on the main actor follows the state`() async throws {
+    @Test @MainActor func `a class on the main actor consumes states`() async throws {
         let client = makeClient()
         let board = PriceBoard(client)
         let watching = Task { await board.watchState() }
         watching.cancel()
         await watching.value
-        #expect(client.state == .initialized && client.socketID == nil && board.words.isEmpty)
+        #expect(client.state == .initialized && client.socketID == nil && board.lines.isEmpty)
     }
 
-    @Test func `an actor listens`() async throws {
+    @Test func `an actor consumes events`() async throws {
         let client = makeClient()
         let chat = Chat(client)
         let joining = Task { try await chat.join() }
@@ -138,14 +138,14 @@ private func listen(_ client: PusherClient) async throws {
 
     @Test func `an actor runs a client until its task is cancelled`() async {
         let chat = Chat(makeClient())
-        let running = Task { await chat.waitForTheEnd() }
+        let running = Task { await chat.run() }
         running.cancel()
         #expect(await running.value == nil)
     }
 
-    @Test func `a function of no actor listens`() async throws { try await listen(makeClient()) }
+    @Test func `a nonisolated function consumes events`() async throws { try await consumeEvents(makeClient()) }
 
-    @Test func `what goes wrong is typed`() async {
+    @Test func `errors are typed`() async {
         let client = makeClient()
         do throws(PusherError) {
             try client.subscribe("not allowed")

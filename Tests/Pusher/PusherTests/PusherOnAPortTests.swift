@@ -6,7 +6,7 @@ import RealtimeSockets
 import TestSupport
 import Testing
 
-/// What is another matter over sockets than in memory.
+/// Behavior that differs between sockets and the in-memory network.
 @Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct PusherOnAPortTests {
     private func withServer(_ body: (PusherServer, (_ key: String, PusherAuthorizer?) -> PusherClient) async throws -> Void) async throws {
@@ -26,7 +26,7 @@ struct PusherOnAPortTests {
         await server.stop()
     }
 
-    @Test func `a wrong key is refused with its code`() async throws {
+    @Test func `a wrong key is rejected with its close code`() async throws {
         try await self.withServer { _, makeClient in
             let client = makeClient("another", nil)
             client.connect()
@@ -35,7 +35,7 @@ struct PusherOnAPortTests {
         }
     }
 
-    @Test func `the deepest user that is taken fits the stack of a loop`() async throws {
+    @Test func `the deepest user information fits the stack of an event loop`() async throws {
         let info = String(repeating: "[", count: 500) + String(repeating: "]", count: 500)
         let channelData = #"{"user_id":"deep","user_info":\#(info)}"#
         try await self.withServer { server, makeClient in

@@ -5,26 +5,26 @@ import PusherChannels
 import PusherServer
 import RealtimeTesting
 
-/// A server that says what the test tells it to, right or wrong.
+/// A server that sends the frames of a test, valid or not.
 final class RawServer: ListenerHandler, WebSocketEvents {
     static let greeting = #"{"event":"pusher:connection_established","data":"{\"socket_id\":\"1.2\",\"activity_timeout\":120}"}"#
 
     let received = EventRecorder<JSONValue>()
-    /// Those that are open.
+    /// The open connections, oldest first.
     private let connections = Lock<[(id: ConnectionID, connection: any WebSocketConnection)]>([])
     private let count = Lock(0)
     private let greeting: [WebSocketMessage]
-    private let answer: @Sendable (_ event: String, _ data: JSONValue) -> [String]
+    private let respond: @Sendable (_ event: String, _ data: JSONValue) -> [String]
 
-    init(greeting: [WebSocketMessage], answer: @escaping @Sendable (_ event: String, _ data: JSONValue) -> [String]) {
+    init(greeting: [WebSocketMessage], respond: @escaping @Sendable (_ event: String, _ data: JSONValue) -> [String]) {
         self.greeting = greeting
-        self.answer = answer
+        self.respond = respond
     }
 
-    /// How many connections were made.
+    /// The number of accepted connections.
     var accepted: Int { self.count.withLock { $0 } }
 
-    /// Everything in one read of the newest connection.
+    /// Sends messages on the newest connection, which reads all of them together.
     func send(_ messages: [WebSocketMessage]) {
         guard let connection = self.connections.withLock({ $0.last?.connection }) else { return }
         for message in messages { connection.enqueue(message) }
@@ -51,12 +51,12 @@ final class RawServer: ListenerHandler, WebSocketEvents {
         for message in batch.messages where message.kind == .text {
             guard let frame = try? JSONValue(parsing: message.bytes) else { continue }
             self.received.record(frame)
-            self.send(self.answer(frame["event"]?.string ?? "", frame["data"] ?? .null).map { .text($0) })
+            self.send(self.respond(frame["event"]?.string ?? "", frame["data"] ?? .null).map { .text($0) })
         }
     }
 }
 
-/// A client of the package on a network in memory, before a raw server.
+/// A client on an in-memory network, connected to a raw server.
 struct RawPusher {
     let clock = ManualClock()
     let network: InMemoryNetwork
@@ -65,10 +65,10 @@ struct RawPusher {
 
     init(
         greeting: [String] = [RawServer.greeting], authorizer: PusherAuthorizer = .secret("secret", userID: "me"),
-        answer: @escaping @Sendable (_ event: String, _ data: JSONValue) -> [String] = RawPusher.subscribing
+        respond: @escaping @Sendable (_ event: String, _ data: JSONValue) -> [String] = RawPusher.subscribing
     ) async throws {
         self.network = InMemoryNetwork(clock: self.clock)
-        self.server = RawServer(greeting: greeting.map { .text($0) }, answer: answer)
+        self.server = RawServer(greeting: greeting.map { .text($0) }, respond: respond)
         let address = try await self.network.listener().start(self.server)
         var configuration = PusherConfiguration(key: "key", host: address.host, port: address.port, useTLS: false)
         configuration.transports = self.network.transports()
@@ -77,7 +77,7 @@ struct RawPusher {
         self.client = PusherClient(configuration)
     }
 
-    /// Says yes to every subscription.
+    /// Confirms every subscription.
     static let subscribing: @Sendable (String, JSONValue) -> [String] = { event, data in
         guard event == "pusher:subscribe", let channel = data["channel"]?.string else { return [] }
         let text = channel.hasPrefix("presence-") ? #"{\"presence\":{\"ids\":[\"me\"],\"hash\":{\"me\":null},\"count\":1}}"# : "{}"
@@ -85,10 +85,10 @@ struct RawPusher {
     }
 }
 
-/// A client that says what the test tells it to, right or wrong.
+/// A client that sends the frames of a test, valid or not.
 final class RawClient: Sendable {
-    /// The connection holds this one, and not the client: dropping that ends the connection.
-    private final class Ear: WebSocketEvents {
+    /// The connection retains this object instead of the client, so that releasing the client ends the connection.
+    private final class Events: WebSocketEvents {
         private let client = Lock<Weak>(Weak())
 
         private struct Weak: Sendable {
@@ -108,7 +108,7 @@ final class RawClient: Sendable {
     let endings = EventRecorder<CloseReason>()
     private let connection = Lock<(any WebSocketConnection)?>(nil)
 
-    /// Open, and greeted if the server likes it.
+    /// Opens a connection.
     convenience init(_ pusher: InMemoryPusher, _ target: String = "/app/key?protocol=7") {
         self.init(pusher.network, pusher.address, target)
     }
@@ -116,20 +116,20 @@ final class RawClient: Sendable {
     init(_ network: InMemoryNetwork, _ address: ListenerAddress, _ target: String = "/app/key?protocol=7") {
         let endpoint = Endpoint(scheme: "ws", host: address.host, port: address.port, target: target)
         let connection = network.webSocket.makeConnection(
-            WebSocketRequest(endpoint), id: ConnectionID(rawValue: 1), events: Ear(self))
+            WebSocketRequest(endpoint), id: ConnectionID(rawValue: 1), events: Events(self))
         self.connection.withLock { $0 = connection }
         connection.open()
     }
 
     deinit { self.connection.withLock { $0.take() }?.abandon() }
 
-    /// What the server said since.
+    /// Removes and returns the frames received since the last call.
     func take() -> [String] { self.frames.take() }
 
-    /// The events and data of what the server said since.
+    /// Removes the frames received since the last call, and returns their event names.
     func takeEvents() -> [String] { self.take().map { (try? JSONValue(parsing: $0))?["event"]?.string ?? "?" } }
 
-    /// The codes of the errors that the server reported since; `nil` for one without.
+    /// Removes the frames received since the last call, and returns the codes of error events, which may be `nil`.
     func takeErrors() -> [Int?] {
         self.take().compactMap { try? JSONValue(parsing: $0) }.filter { $0["event"] == "pusher:error" }.map { $0["data"]?["code"]?.int }
     }

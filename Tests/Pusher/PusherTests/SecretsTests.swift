@@ -8,8 +8,8 @@ import TestSupport
 import Testing
 
 @Suite(.usesSockets) struct SecretsTests {
-    /// A whole session with everything in it that must not be told, and every line and error that came of it.
-    @Test func `no log line and no error holds a secret a signature a user or a payload`() async throws {
+    /// A session in which secrets appear wherever they can, with all its log messages and errors.
+    @Test func `log messages and errors contain no secrets and no signatures and no data`() async throws {
         let (lines, clock) = (EventRecorder<String>(), ManualClock())
         let log = LogSink(minimumLevel: .debug) { lines.record("\($0) \($1) \($2)") }
         let network = InMemoryNetwork(clock: clock)
@@ -32,19 +32,19 @@ import Testing
         )
         let application = try await network.listener(host: "app").start(
             ApplicationServer { _, _ in HTTPResponse(status: 500, text: "answer-body-1") })
-        let asking = client(
+        let byEndpoint = client(
             .endpoint(
                 PusherAuthorizationEndpoint(
                     try Endpoint("http://app:\(application.port)/auth?token=query-token-1"), headers: ["Cookie": "cookie-1"],
                     parameters: ["session": "parameter-1"])))
-        let errors = [good.errors, bad.errors, asking.errors]
-        for client in [good, bad, asking] { client.connect() }
+        let errors = [good.errors, bad.errors, byEndpoint.errors]
+        for client in [good, bad, byEndpoint] { client.connect() }
         let (room, secret) = (try good.subscribe("presence-room"), try good.subscribe("private-one"))
         try await room.subscribed()
         try await secret.subscribed()
         _ = try bad.subscribe("private-one")
-        let refused = try asking.subscribe("private-one")
-        await #expect(throws: PusherError.self) { try await refused.subscribed() }
+        let failed = try byEndpoint.subscribe("private-one")
+        await #expect(throws: PusherError.self) { try await failed.subscribed() }
         for number in 1...3 { try room.trigger("client-a", ["text": "payload-\(number)"]) }
         server.publish("a", to: "private-one", data: "payload-4")
         let socketID = try #require(good.socketID)
@@ -56,12 +56,12 @@ import Testing
         server.drop(socketID)
         clock.advance(by: .seconds(5))
         try await room.subscribed()
-        for client in [good, bad, asking] { client.disconnect() }
+        for client in [good, bad, byEndpoint] { client.disconnect() }
         await server.stop()
 
-        var told = lines.all
-        for sequence in errors { for error in await sequence.pending() { told.append("\(error) \(error.message)") } }
-        #expect(told.count > 20)
+        var reported = lines.all
+        for sequence in errors { for error in await sequence.pending() { reported.append("\(error) \(error.message)") } }
+        #expect(reported.count > 20)
         let signatures = await serverEvents.pending().compactMap { event -> String? in
             guard case .received(_, let frame) = event, let json = try? JSONValue(parsing: frame) else { return nil }
             return json["data"]?["auth"]?.string
@@ -71,25 +71,25 @@ import Testing
             "app-secret", "header-token", "query-token", "cookie-1", "parameter-1", "user-id", "user-info", "payload", "answer-body",
             "0a0a0a0a",
         ]
-        for line in told {
+        for line in reported {
             for text in hidden + signatures.map({ String($0.dropFirst(4)) }) { #expect(!line.contains(text), "\(line)") }
         }
     }
 
-    /// Code of the application that fails with a secret in its words.
-    private struct Talkative: Error, CustomStringConvertible, Encodable {
+    /// An error of the application whose description contains a secret.
+    private struct TokenError: Error, CustomStringConvertible, Encodable {
         var description: String { "the token is thrown-token-1" }
 
         func encode(to encoder: any Encoder) throws { throw self }
     }
 
-    @Test func `what the application throws is named by its type and kept as a value`() async throws {
+    @Test func `an error that the application throws is the cause and only its type is in the message`() async throws {
         let (lines, net) = (EventRecorder<String>(), try await InMemoryPusher())
         let log = LogSink(minimumLevel: .debug) { lines.record("\($0) \($1) \($2)") }
         let authorizers: [PusherAuthorizer] = [
-            .callback { _ in throw Talkative() },
+            .callback { _ in throw TokenError() },
             .endpoint(
-                PusherAuthorizationEndpoint(Endpoint(scheme: "http", host: "app", port: 1), freshHeaders: { throw Talkative() })),
+                PusherAuthorizationEndpoint(Endpoint(scheme: "http", host: "app", port: 1), freshHeaders: { throw TokenError() })),
         ]
         for authorizer in authorizers {
             let client = net.client {
@@ -100,22 +100,22 @@ import Testing
             let channel = try client.subscribe("private-one")
             let error = try await #require(throws: PusherError.self) { try await channel.subscribed() }
             #expect(error.code == .authorizationFailed)
-            #expect(error.cause is Talkative)
-            #expect(error.message.contains("Talkative"))
+            #expect(error.cause is TokenError)
+            #expect(error.message.contains("TokenError"))
             #expect(!"\(error) \(error.message) \(String(reflecting: error))".contains("thrown-token"))
-            #expect(lines.take().contains { $0.contains("Talkative") })
+            #expect(lines.take().contains { $0.contains("TokenError") })
             client.disconnect()
         }
         let client = net.client { $0.log = log }
         client.connect()
         let room = try client.subscribe("private-one")
-        let error = try #require(throws: PusherError.self) { try room.trigger("client-a", Talkative()) }
-        #expect(error.code == .encodingFailed && error.cause is Talkative && !error.message.contains("thrown-token"))
+        let error = try #require(throws: PusherError.self) { try room.trigger("client-a", TokenError()) }
+        #expect(error.code == .encodingFailed && error.cause is TokenError && !error.message.contains("thrown-token"))
         #expect(!lines.all.contains { $0.contains("thrown-token") })
         await net.server.stop()
     }
 
-    /// Each answer comes from an application's server of its own, and each of them has a secret in it.
+    /// Each response of the application's server contains a secret.
     @Test(arguments: [
         HTTPResponse(status: 200, text: "answer-token-1"),
         HTTPResponse(status: 200, text: #"{"auth":5,"token":"answer-token-1"}"#),
@@ -124,9 +124,9 @@ import Testing
         HTTPResponse(status: 403, headers: ["X-Token": "answer-token-1"], text: #"{"error":"answer-token-1"}"#),
         HTTPResponse(status: 500, text: String(repeating: "answer-token-1 ", count: 20_000)),
     ])
-    func `nothing of an application servers answer is logged`(_ answer: HTTPResponse) async throws {
+    func `log messages contain nothing of the response of an application server`(_ response: HTTPResponse) async throws {
         let (lines, net) = (EventRecorder<String>(), try await InMemoryPusher())
-        let application = try await net.network.listener(host: "app").start(ApplicationServer { _, _ in answer })
+        let application = try await net.network.listener(host: "app").start(ApplicationServer { _, _ in response })
         let client = net.client {
             $0.log = LogSink(minimumLevel: .debug) { lines.record("\($0) \($1) \($2)") }
             $0.authorizer = .endpoint(
@@ -144,8 +144,8 @@ import Testing
         for line in lines.all + ["\(error)"] { #expect(!line.contains("-token-"), "\(line)") }
     }
 
-    /// Over sockets, where the host is looked up and named in errors.
-    @Test func `a user name in an address is refused and not repeated`() async throws {
+    /// Uses sockets, which resolve the host and name it in errors.
+    @Test func `a user name in a URL is invalid and not logged`() async throws {
         let lines = EventRecorder<String>()
         #expect(throws: TransportError.self) { try PusherAuthorizer.endpoint("https://anna:hunter-1@example.org/auth") }
         do {
@@ -162,12 +162,12 @@ import Testing
             return PusherClient(configuration)
         }
         let endpoint = Endpoint(scheme: "http", host: "anna:hunter-1@127.0.0.1", port: address.port, target: "/auth?query-hunter-2")
-        let asking = client(address.host, .endpoint(PusherAuthorizationEndpoint(endpoint)))
-        asking.connect()
-        let channel = try asking.subscribe("private-one")
+        let authorizing = client(address.host, .endpoint(PusherAuthorizationEndpoint(endpoint)))
+        authorizing.connect()
+        let channel = try authorizing.subscribe("private-one")
         let error = try await #require(throws: PusherError.self) { try await channel.subscribed() }
         #expect(error.code == .authorizationFailed && (error.cause as? TransportError)?.code == .invalidURL)
-        asking.disconnect()
+        authorizing.disconnect()
 
         let connecting = client("anna:hunter-1@127.0.0.1", nil)
         connecting.connect()
@@ -176,16 +176,16 @@ import Testing
             return
         }
         let publisher = PusherPublisher(appID: "1", key: "key", secret: "hunter-3", endpoint: endpoint)
-        let refusal = try await #require(throws: PusherError.self) { try await publisher.publish("a", to: ["b"], data: "hunter-4") }
+        let failedRequest = try await #require(throws: PusherError.self) { try await publisher.publish("a", to: ["b"], data: "hunter-4") }
         await server.stop()
         #expect(lines.all.count > 2)
-        for text in lines.all + ["\(error)", "\(failure)", "\(refusal)", "\(endpoint)", endpoint.origin] {
+        for text in lines.all + ["\(error)", "\(failure)", "\(failedRequest)", "\(endpoint)", endpoint.origin] {
             #expect(!text.contains("hunter") && !text.contains("anna"), "\(text)")
         }
     }
 
-    /// What a server says that repeats what it was sent.
-    @Test func `a server that repeats our header fields is not repeated`() async throws {
+    /// The text of errors and close frames comes from the server.
+    @Test func `header fields that a server repeats are not logged`() async throws {
         let (lines, net) = (EventRecorder<String>(), try await InMemoryPusher())
         let client = net.client {
             $0.headers = ["Authorization": "Bearer header-token-1"]
@@ -206,9 +206,9 @@ import Testing
             return
         }
         await net.server.stop()
-        var told = lines.all + ["\(error)"]
-        for error in await errors.pending() { told.append("\(error)") }
-        #expect(told.count > 4)
-        for line in told { #expect(!line.contains("header-token") && !line.contains("0a0a0a"), "\(line)") }
+        var reported = lines.all + ["\(error)"]
+        for error in await errors.pending() { reported.append("\(error)") }
+        #expect(reported.count > 4)
+        for line in reported { #expect(!line.contains("header-token") && !line.contains("0a0a0a"), "\(line)") }
     }
 }

@@ -6,7 +6,7 @@ import RealtimeSockets
 import TestSupport
 import Testing
 
-/// Everything at once from many tasks: whatever the order, nobody is left waiting, and it works afterwards.
+/// Calls every method from many tasks: in any order, no call waits forever, and the client works afterwards.
 @Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct StressTests {
     private static let channels = ["one", "two", "private-one", "private-two", "presence-one", "presence-two"]
@@ -38,7 +38,7 @@ struct StressTests {
         }
     }
 
-    private static func rage(_ client: PusherClient, _ server: PusherServer, seed: UInt64) async {
+    private static func stress(_ client: PusherClient, _ server: PusherServer, seed: UInt64) async {
         await withTaskGroup { group in
             for number in 0..<UInt64(8) {
                 group.addTask {
@@ -52,7 +52,7 @@ struct StressTests {
         }
     }
 
-    private static func calm(_ client: PusherClient, _ server: PusherServer) async throws {
+    private static func checkClient(_ client: PusherClient, _ server: PusherServer) async throws {
         client.connect()
         for name in Self.channels { try await client.subscribe(name).subscribed() }
         let socketID = try #require(client.socketID)
@@ -77,7 +77,7 @@ struct StressTests {
     }
 
     @Test(arguments: [1, 2, 3] as [UInt64])
-    func `it passes over sockets`(seed: UInt64) async throws {
+    func `a client withstands concurrent calls over sockets`(seed: UInt64) async throws {
         let server = PusherServer(app: PusherApp(id: "1", key: "key", secret: "secret"), log: .none)
         let address = try await server.start(on: SocketListener())
         weak var dropped: PusherClient?
@@ -86,8 +86,8 @@ struct StressTests {
             Self.configure(&configuration)
             let client = PusherClient(configuration)
             dropped = client
-            await Self.rage(client, server, seed: seed)
-            try await Self.calm(client, server)
+            await Self.stress(client, server, seed: seed)
+            try await Self.checkClient(client, server)
         }
         #expect(dropped == nil)
         await server.stop()

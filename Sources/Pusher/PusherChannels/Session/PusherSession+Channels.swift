@@ -188,8 +188,7 @@ extension PusherSession {
     }
 
     private mutating func cancel(_ work: WorkID, _ effects: inout Effects<Self>) {
-        _ = self.authorizations.finish(work)
-        effects.commands.append(.cancel(work))
+        if self.authorizations.finish(work) != nil { effects.commands.append(.cancel(work)) }
     }
 
     private mutating func publishState(_ id: ChannelID, since before: PusherSubscriptionState, _ effects: inout Effects<Self>) {

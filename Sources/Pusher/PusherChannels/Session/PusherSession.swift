@@ -70,7 +70,8 @@ struct PusherSession: ReconnectingSession {
             PusherError(.timedOut, "Timed out after \(limit): the client is not connecting. Call connect() first.")
         case .connecting, .unavailable:
             if let loss = self.lastLoss {
-                PusherError(.timedOut, "Timed out after \(limit) without a connection; the client is still retrying. \(loss.message)", cause: loss)
+                PusherError(
+                    .timedOut, "Timed out after \(limit) without a connection; the client is still retrying. \(loss.message)", cause: loss)
             } else {
                 PusherError(.timedOut, "Timed out after \(limit) without a connection; the client is still trying. Use a longer timeout.")
             }
