@@ -75,6 +75,12 @@ struct ChannelTable: Sendable {
         }
     }
 
+    /// Returns the state of a channel without copying its record.
+    @inline(__always)
+    func state(of id: ChannelID) -> PusherChannelStateMachine.State? {
+        self.contains(id) ? self.slots[Int(id.slot)]?.machine.state : nil
+    }
+
     subscript(name: String) -> ChannelRecord? { self.idsByName[name].flatMap { self[$0] } }
 
     /// Adds a channel that the table does not contain.

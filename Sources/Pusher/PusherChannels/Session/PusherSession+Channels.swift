@@ -216,7 +216,7 @@ extension PusherSession {
     mutating func trigger(
         _ message: WebSocketMessage, channel name: String, id: ChannelID
     ) throws(PusherError) -> (ConnectionID, WebSocketMessage)? {
-        guard let id = self.channels.id(id, named: name), let state = self.channels[id]?.machine.state else { throw .notSubscribed(name) }
+        guard let id = self.channels.id(id, named: name), let state = self.channels.state(of: id) else { throw .notSubscribed(name) }
         switch state {
         case .subscribed: return self.connection.connected.map { ($0, message) }
         case .failed(let error): throw error
@@ -234,10 +234,10 @@ extension PusherSession {
     // MARK: Waiting calls
 
     mutating func awaitSubscribed(_ waiter: WaiterID, channel name: String, _ effects: inout Effects<Self>) {
-        guard let id = self.channels.id(named: name), let machine = self.channels[id]?.machine else {
+        guard let id = self.channels.id(named: name), let state = self.channels.state(of: id) else {
             return effects.resume(waiter, .failure(.notSubscribed(name)))
         }
-        switch machine.state {
+        switch state {
         case .subscribed: effects.resume(waiter, .success(.none))
         case .failed(let error): effects.resume(waiter, .failure(error))
         case .waiting, .authorizing, .subscribing:
