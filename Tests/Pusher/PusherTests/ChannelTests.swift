@@ -353,17 +353,17 @@ private struct Price: Codable, Equatable {
         (HTTPResponse(status: 200, text: "<html>"), "must be a JSON object with a string \"auth\""),
         (HTTPResponse(status: 200, text: "[]"), "must be a JSON object"),
     ])
-    func `the error of a failed authorization contains the reason`(answer: (response: HTTPResponse, reason: String)) async throws {
+    func `the error of a failed authorization contains the reason`(row: (response: HTTPResponse, reason: String)) async throws {
         let pusher = try await InMemoryPusher()
-        let address = try await pusher.network.listener(host: "app").start(ApplicationServer { _, _ in answer.response })
+        let address = try await pusher.network.listener(host: "app").start(ApplicationServer { _, _ in row.response })
         let client = pusher.client { $0.authorizer = try? .endpoint("http://app:\(address.port)/auth") }
         client.connect()
         do {
             try await client.subscribe("private-one").subscribed()
             Issue.record("it should throw")
         } catch {
-            #expect(error.code == .authorizationFailed && error.message.contains(answer.reason), "\(error)")
-            #expect(error.status == answer.response.head.status)
+            #expect(error.code == .authorizationFailed && error.message.contains(row.reason), "\(error)")
+            #expect(error.status == row.response.head.status)
         }
     }
 }
