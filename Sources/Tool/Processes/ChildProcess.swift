@@ -28,7 +28,11 @@ package final class ChildProcess: Sendable {
     /// The path of the current executable.
     package static var ownPath: String {
         #if os(Linux)
-        "/proc/self/exe"
+        // The link itself would name Valgrind's executable while this program runs under Valgrind.
+        var path = [CChar](repeating: 0, count: Int(PATH_MAX))
+        let length = readlink("/proc/self/exe", &path, path.count)
+        guard length > 0 else { return "/proc/self/exe" }
+        return String(decoding: path[..<length].map { UInt8(bitPattern: $0) }, as: UTF8.self)
         #else
         CommandLine.arguments[0]
         #endif
