@@ -14,10 +14,13 @@ func connectingSnippets() throws {
     let client = PusherClient(key: "app-key", cluster: "eu")
     client.connect()
     // end
+}
+
+func hostSnippets() throws {
     // snippet:start-host
-    let own = PusherClient(key: "app-key", host: "127.0.0.1", port: 6001, useTLS: false)
+    let client = PusherClient(key: "app-key", host: "127.0.0.1", port: 6001, useTLS: false)
     // end
-    own.connect()
+    client.connect()
 }
 
 func subscribingSnippets(_ client: PusherClient) async throws {
@@ -34,7 +37,7 @@ func subscribingSnippets(_ client: PusherClient) async throws {
             let price = try event.decode(Price.self)
             print(price.symbol, price.value)
         } catch {
-            print("not a price:", error)
+            print("Not a price:", error)
         }
     }
     // end
@@ -55,8 +58,8 @@ func stateSnippets(_ client: PusherClient) async {
     for await state in client.states {
         switch state {
         case .connected(let socketID): print("connected as \(socketID)")
-        case .unavailable: print("no connection for a while; the client goes on trying")
-        case .failed(let error), .disconnected(let error?): print("over: \(error.message)")
+        case .unavailable: print("not connected for a while; still retrying")
+        case .failed(let error), .disconnected(let error?): print("ended: \(error.message)")
         case .initialized, .connecting, .disconnected(nil): print(state.name)
         }
     }
@@ -95,9 +98,9 @@ func presenceSnippets(_ client: PusherClient) async throws {
     let room = try client.subscribe("presence-room")
     for await change in room.memberChanges {
         switch change {
-        case .subscribed(let members): print("here:", members.map(\.id))
-        case .joined(let member): print("\(member.id) came")
-        case .left(let member): print("\(member.id) went")
+        case .subscribed(let members): print("members:", members.map(\.id))
+        case .joined(let member): print("\(member.id) joined")
+        case .left(let member): print("\(member.id) left")
         }
     }
     // end

@@ -4,7 +4,7 @@ import PusherServer
 import RealtimeTesting
 import Testing
 
-@Test func `prices go on after a loss`() async throws {
+@Test func `prices continue after the connection is lost`() async throws {
     let clock = ManualClock()
     let network = InMemoryNetwork(clock: clock)
     let server = PusherServer(app: .random(), network: network)

@@ -41,10 +41,10 @@ import Testing
 
     @Test func `the server reports its events`() async throws {
         // snippet:testing-server-events
-        let seen = server.events
+        let serverEvents = server.events
         let orders = try client.subscribe("private-orders")
         try orders.trigger("client-seen", ["id": 7])
-        let sent = await seen.first { if case .clientEvent = $0 { true } else { false } }
+        let sent = await serverEvents.first { if case .clientEvent = $0 { true } else { false } }
         let socketID = try #require(client.socketID)
         #expect(sent == .clientEvent(socketID: socketID, channel: "private-orders", name: "client-seen", data: #"{"id":7}"#))
         #expect(server.subscribers(of: "private-orders") == [socketID])
@@ -93,7 +93,7 @@ import Testing
         let socketID = try #require(client.socketID)
         server.close(socketID, CloseCode(rawValue: 4001), reason: "no such app")
         guard case .disconnected(let error?) = client.state else {
-            Issue.record("the client is \(client.state.name)")
+            Issue.record("The state is \(client.state.name).")
             return
         }
         #expect(error.code == .refused)
@@ -131,7 +131,7 @@ import Testing
         let staff = try client.subscribe("private-staff")
         do {
             try await staff.subscribed()
-            Issue.record("it should have been refused")
+            Issue.record("The server should reject the subscription.")
         } catch {
             #expect(error.code == .subscriptionRefused)
         }

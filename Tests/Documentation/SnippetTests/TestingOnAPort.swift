@@ -4,7 +4,7 @@ import PusherServer
 import RealtimeSockets
 import Testing
 
-@Test func `prices come over real sockets`() async throws {
+@Test func `prices arrive over sockets`() async throws {
     let server = PusherServer(app: .random())
     let address = try await server.start(on: SocketListener())
 
