@@ -297,3 +297,26 @@ import Testing
         }
     }
 }
+
+@Suite(.usesSockets, .timeLimit(.minutes(5))) struct WriteCountTests {
+    @Test func `the response to a handshake and the server's first messages are one write`() async throws {
+        let greeting = Behavior(
+            accepted: { connection in
+                connection.enqueue(.text("hello"))
+                connection.flush()
+            },
+            received: { connection, _ in
+                connection.enqueue(.text("\(SocketWebSocketTransport.writes(of: connection))"))
+                connection.flush()
+            })
+        try await TransportUnderTest.sockets.with(greeting) { connector in
+            let (connection, probe) = connector.connect()
+            _ = try await probe.opened()
+            try await probe.expect(.text("hello"))
+            connection.enqueue(.text("writes"))
+            connection.flush()
+            try await probe.expect(.text("1"))
+            connection.abandon()
+        }
+    }
+}

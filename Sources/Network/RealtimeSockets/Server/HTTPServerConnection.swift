@@ -235,7 +235,6 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
         } catch {
             return exchange.respond(.line(500, "The server selected a subprotocol that the client did not offer."))
         }
-        self.stream.enqueue { $0.append(contentsOf: response) }
         let id = ConnectionID.nextAccepted()
         let webSocket = SocketWebSocket(
             accepted: self.stream, id: id, messageLimit: self.limits.messageBytes, backlogLimit: self.limits.messageBacklogBytes)
@@ -245,6 +244,8 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
         input = UnsafeRawBufferPointer(rebasing: input.suffix(0))
         self.resumeReading()
         let events = self.handler.accepted(webSocket, id: id, request: head)
+        // After `accepted`: a flush in there would write the response without the messages that follow it.
+        self.stream.enqueue { $0.append(contentsOf: response) }
         webSocket.start(events, leftover: frames)
         self.stream.flush()
         if self.state.input == .ended { webSocket.ended(self.stream, nil) }

@@ -64,7 +64,8 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
         self.state = Lock(State(events: events, connectRequest: ConnectRequest(request, connector), stage: .idle, machine: machine))
     }
 
-    /// Creates a WebSocket of a server, after the response to the handshake has been enqueued on the stream.
+    /// Creates a WebSocket of a server. Its stream must not contain the response to the handshake before ``start(_:leftover:)`` is about to
+    /// be called, because a flush would write it.
     init(accepted stream: SocketStream, id: ConnectionID, messageLimit: Int, backlogLimit: Int) {
         self.id = id
         self.loop = stream.loop

@@ -173,12 +173,12 @@ extension PusherSession {
     /// Most servers do not name the channel. The error then belongs to the subscription whose channel appears in the text, or to the only
     /// one that awaits the result of a signature.
     private func subscription(rejectedBy error: ServerError, channel: String?) -> ChannelID? {
-        if error.words.hasPrefix("Existing subscription") { return nil }
+        if error.text.hasPrefix("Existing subscription") { return nil }
         let pending = self.channels.records.filter { $0.machine.state == .subscribing }
         if let named = pending.first(where: { $0.name == channel }) { return named.id }
         // Not public channels, whose names may be ordinary words.
         let signed = pending.filter(\.kind.needsAuthorization)
-        if let named = signed.first(where: { ChannelName.isNamed($0.name, in: error.words) }) { return named.id }
+        if let named = signed.first(where: { ChannelName.isNamed($0.name, in: error.text) }) { return named.id }
         return signed.count == 1 && (error.code == nil || error.code == 4009) ? signed.first?.id : nil
     }
 }
