@@ -75,9 +75,9 @@ func listenerReference(_ server: PusherServer) async throws {
 @Suite(.usesSockets) struct ReferenceSnippets {
     @Test func `an endpoint parses a URL`() throws {
         // snippet:endpoint
-        let endpoint = try Endpoint("wss://ws-eu.pusher.com/app/key?protocol=7")
+        let endpoint = try Endpoint("wss://realtime.example.com/app/key?protocol=7")
         // end
-        #expect(endpoint.host == "ws-eu.pusher.com" && endpoint.port == 443 && endpoint.isSecure)
+        #expect(endpoint.host == "realtime.example.com" && endpoint.port == 443 && endpoint.isSecure)
     }
 
     @Test func `a manual clock advances on request`() {

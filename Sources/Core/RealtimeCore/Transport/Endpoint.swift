@@ -1,7 +1,7 @@
 /// The URL of a service, split into scheme, host, port and target.
 ///
 /// ```swift
-/// let endpoint = try Endpoint("wss://ws-eu.pusher.com/app/key?protocol=7")
+/// let endpoint = try Endpoint("wss://realtime.example.com/app/key?protocol=7")
 /// ```
 public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
     /// The scheme: `ws`, `wss`, `http` or `https`.

@@ -146,7 +146,8 @@ final class ConnectAttempt: TimerClient {
                 .refused, "\(target) refused the connection. Check that the server is running and that the port is correct.")
         case ENETUNREACH, EHOSTUNREACH, ENETDOWN, EADDRNOTAVAIL, EAFNOSUPPORT:
             return TransportError(
-                .unreachable, "\(target) is unreachable (\(TransportError.systemMessage(error.number))). Check the network and the address.")
+                .unreachable, "\(target) is unreachable (\(TransportError.systemMessage(error.number))). Check the network and the address."
+            )
         case ETIMEDOUT:
             return TransportError(.timedOut, "The connection to \(target) timed out. Check the address, the network and any firewall.")
         case ECONNRESET:
