@@ -46,6 +46,17 @@ struct LockCountTests {
         while loop.counters.turns == turns { await Task.yield() }
     }
 
+    /// Returns the lowest counts of several runs. A run counts more when another thread interferes, for example when a turn of the loop
+    /// ends early; what the path itself needs is in every run.
+    private func lowest(_ run: () async -> LockCounter.Counts) async -> LockCounter.Counts {
+        var lowest = await run()
+        for _ in 0..<20 {
+            let counts = await run()
+            if counts.acquisitions < lowest.acquisitions { lowest = counts }
+        }
+        return lowest
+    }
+
     @Test func `an event takes at most nine locks from the socket to its sequence`() async throws {
         try await self.withClient { server, channel, loop in
             let events = channel.events("price").makeAsyncIterator()
@@ -53,11 +64,13 @@ struct LockCountTests {
             server.publish("price", to: channel.name, data: "0")
             _ = await events.next()
             await loop.turn()
-            let jobs = await self.count(on: loop) {}
-            let counts = await self.count(on: loop) {
-                await self.sleep(of: loop, after: loop.counters.turns) {
-                    server.publish("price", to: channel.name, data: "1")
-                    #expect(await events.next()?.data == "1")
+            let jobs = await self.lowest { await self.count(on: loop) {} }
+            let counts = await self.lowest {
+                await self.count(on: loop) {
+                    await self.sleep(of: loop, after: loop.counters.turns) {
+                        server.publish("price", to: channel.name, data: "1")
+                        #expect(await events.next()?.data == "1")
+                    }
                 }
             }
             #expect(counts.acquisitions - jobs.acquisitions <= 9)
@@ -70,15 +83,16 @@ struct LockCountTests {
             // Other types may take a lock more: the encoder caches only the latest type, and other tests encode as well.
             let data: JSONValue = "on"
             try channel.trigger("client-typing", data)
-            for _ in 0..<3 {
+            let counts = await self.lowest {
                 await loop.turn()
                 LockCounter.start()
                 let result = Result { () throws(PusherError) in try channel.trigger("client-typing", data) }
                 let counts = LockCounter.stop()
-                try result.get()
-                #expect(counts.acquisitions <= 7)
-                #expect(counts.depth <= 3)
+                #expect(throws: Never.self) { try result.get() }
+                return counts
             }
+            #expect(counts.acquisitions <= 7)
+            #expect(counts.depth <= 3)
         }
     }
 }
