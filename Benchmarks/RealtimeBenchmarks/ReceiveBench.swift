@@ -35,7 +35,7 @@ struct ReceiveBench {
             let result = BenchResult(candidate.name, value, "ns CPU")
             switch candidate.name {
             case Self.strings:
-                self.fixture.print(result.compared(rounds.ratio(Self.strings, to: Self.bare), with: Self.bare, atMost: 1.5))
+                self.fixture.print(result.compared(rounds.ratio(Self.strings, to: Self.bare), with: Self.bare, atMost: 1.4))
                 if let ratio = rounds.ratio(Self.strings, to: NodePeer.parsing) {
                     self.fixture.print(result.compared(ratio, with: NodePeer.parsing, atMost: 0.4))
                 }

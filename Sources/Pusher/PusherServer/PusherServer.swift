@@ -66,10 +66,10 @@ public final class PusherServer: Sendable {
     ///
     /// A server has one listener at a time. After ``stop()`` it can be started again.
     ///
-    /// - Parameter listener: A listener that has not been started, such as a `SocketListener` or an ``InMemoryListener``.
+    /// - Parameter listener: A listener that has not been started, such as a `SocketListener` or an ``/RealtimeCore/InMemoryListener``.
     /// - Returns: The address at which clients reach the server.
-    /// - Throws: The error of the listener, such as ``TransportError/Code/addressInUse``, or ``TransportError/Code/unsupported`` if
-    ///   the server is already started.
+    /// - Throws: The error of the listener, such as ``/RealtimeCore/TransportError/Code/addressInUse``, or
+    ///   ``/RealtimeCore/TransportError/Code/unsupported`` if the server is already started.
     public func start(on listener: any Listener) async throws(TransportError) -> ListenerAddress {
         let isFree = self.listener.withLock { current -> Bool in
             guard current == nil else { return false }
