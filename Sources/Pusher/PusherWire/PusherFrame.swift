@@ -27,8 +27,16 @@ package struct PusherFrame {
         self.channel = scan[1]
         self.data = scan[2]
         self.userID = scan[3]
-        guard self.event.kind.isString else { throw self.event.kind == .missing ? .noEvent : .wrongType("event") }
-        guard self.channel.kind.isString || self.channel.kind == .missing || self.channel.kind == .null else { throw .wrongType("channel") }
+        // Patterns, because `==` of another module's enum is a call.
+        switch self.event.kind {
+        case .string, .escapedString: break
+        case .missing: throw .noEvent
+        default: throw .wrongType("event")
+        }
+        switch self.channel.kind {
+        case .string, .escapedString, .missing, .null: break
+        default: throw .wrongType("channel")
+        }
     }
 
     package var eventName: String { JSONText.string(self.event, in: self.bytes) }
@@ -36,24 +44,17 @@ package struct PusherFrame {
     package var channelName: String? { self.channel.kind.isString ? JSONText.string(self.channel, in: self.bytes) : nil }
 
     /// Whether the event has this name. Compares without creating a string.
-    package func isEvent(_ name: String) -> Bool { Self.isEqual(self.event, name, self.bytes) }
+    package func isEvent(_ name: String) -> Bool { JSONText.isEqual(self.event, name, in: self.bytes) }
 
     /// Whether the event's channel has this name. Compares without creating a string.
-    package func isChannel(_ name: String) -> Bool { Self.isEqual(self.channel, name, self.bytes) }
+    package func isChannel(_ name: String) -> Bool { JSONText.isEqual(self.channel, name, in: self.bytes) }
 
-    @inline(__always)
-    private static func isEqual(_ slice: JSONSlice, _ name: String, _ bytes: UnsafeRawBufferPointer) -> Bool {
-        guard slice.kind == .string, slice.length == name.utf8.count else { return false }
-        var name = name
-        return name.withUTF8 { name in
-            for index in 0..<slice.length where name[index] != bytes[slice.offset &+ index] { return false }
-            return true
-        }
-    }
+    /// Whether the event has a user ID.
+    package var hasUser: Bool { if case .missing = self.userID.kind { false } else { true } }
 
     /// Whether the event's name is reserved for the service.
     package var isReserved: Bool {
-        guard self.event.kind == .string else { return EventName.isReserved(self.eventName) }
+        guard case .string = self.event.kind else { return EventName.isReserved(self.eventName) }
         guard self.event.length >= 7, self.bytes[self.event.offset] == UInt8(ascii: "p") else { return false }
         return EventName.isReserved(self.eventName)
     }
@@ -67,7 +68,7 @@ package struct PusherFrame {
     }
 
     /// Whether ``dataRaw`` is the content of a string with escapes.
-    package var dataIsEscaped: Bool { self.data.kind == .escapedString }
+    package var dataIsEscaped: Bool { if case .escapedString = self.data.kind { true } else { false } }
 
     /// The data as text: the value of a string, or the JSON of any other value. `nil` if there is none.
     ///

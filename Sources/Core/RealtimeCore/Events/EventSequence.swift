@@ -82,6 +82,7 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
         ///
         /// - Returns: The event; `nil` if the sequence finished or the task was cancelled.
         @inlinable
+        @inline(__always)
         public func next() async -> Element? { await self.next(isolation: #isolation) }
 
         /// Waits for the next event, on the caller's actor. Called by `for await` loops.
@@ -89,7 +90,9 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
         /// - Parameter actor: The caller's actor.
         /// - Returns: The event; `nil` if the sequence finished or the task was cancelled.
         @inlinable
+        @inline(__always)
         public func next(isolation actor: isolated (any Actor)?) async -> Element? {
+            // Always inlined, because calling an asynchronous function switches the task, which costs more than the rest of this one.
             if self.batch.start == self.batch.elements.count, await !self.refill() { return nil }
             defer { self.batch.start += 1 }
             return self.batch.elements[self.batch.start]

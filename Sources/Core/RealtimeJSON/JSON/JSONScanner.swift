@@ -15,8 +15,19 @@ package enum JSONKind: UInt8, Hashable, Sendable {
     /// Numbers that are stored in a node of a tape as 64 bits, for values that were never text.
     case signed, unsigned, float
 
-    package var isString: Bool { self == .string || self == .escapedString }
-    package var isNumber: Bool { self == .integer || self == .number }
+    package var isString: Bool {
+        switch self {
+        case .string, .escapedString: true
+        default: false
+        }
+    }
+
+    package var isNumber: Bool {
+        switch self {
+        case .integer, .number: true
+        default: false
+        }
+    }
 }
 
 /// A consumer of the parts of a document, in order. The offset and length of a string exclude its quotes.

@@ -21,6 +21,17 @@ package enum JSONText {
         return String(unsafeUninitializedCapacity: raw.count) { self.unescape(raw, into: $0) }
     }
 
+    /// Whether a value is a string without escapes that equals `text`. Compares without creating a string.
+    package static func isEqual(_ slice: JSONSlice, _ text: String, in bytes: UnsafeRawBufferPointer) -> Bool {
+        guard slice.kind == .string, slice.length == text.utf8.count, let base = bytes.baseAddress else { return false }
+        let start = (base + slice.offset).assumingMemoryBound(to: UInt8.self)
+        var text = text
+        return text.withUTF8 { text in
+            guard let text = text.baseAddress else { return true }
+            return JSONBytes.equal(start, text, slice.length)
+        }
+    }
+
     /// The UTF-8 bytes of a validated string, with its escape sequences replaced.
     package static func unescapedBytes(_ raw: UnsafeRawBufferPointer) -> [UInt8] {
         [UInt8](unsafeUninitializedCapacity: raw.count) { buffer, count in

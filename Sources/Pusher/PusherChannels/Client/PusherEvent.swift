@@ -3,33 +3,41 @@ import RealtimeCore
 
 /// An event on a channel.
 public struct PusherEvent: Sendable {
-    /// The name of the event.
-    public let name: String
-    /// The name of the channel, or `nil` for an event of the server that does not belong to a channel.
-    public let channel: String?
-    /// The ID of the user who sent a client event on a presence channel; `nil` for all other events.
-    public let userID: String?
-    /// The storage of the data as it was received, with JSON escapes; `nil` if the event has no data.
-    private let text: EventText?
-    private let offset: UInt32
-    private let count: UInt32
-    private let isEscaped: Bool
-
-    package init(name: String, channel: String?, data: String?, userID: String?) {
-        var writer = EventTextWriter(atMost: data?.utf8.count ?? 0)
-        var data = data
-        let stored = data?.withUTF8 { writer.add(UnsafeRawBufferPointer($0)) }
-        self.init(name: name, channel: channel, userID: userID, data: stored, count: data?.utf8.count ?? 0, isEscaped: false)
+    enum DataForm: UInt8, Sendable {
+        case none, plain
+        /// The content of a JSON string with escapes.
+        case escaped
     }
 
-    init(name: String, channel: String?, userID: String?, data: (text: EventText, offset: UInt32)?, count: Int, isEscaped: Bool) {
-        self.name = name
-        self.channel = channel
-        self.userID = userID
-        self.text = data?.text
-        self.offset = data?.offset ?? 0
-        self.count = UInt32(truncatingIfNeeded: count)
-        self.isEscaped = isEscaped
+    private let storage: EventStorage
+    private let names: UInt32
+    private let offset: UInt32
+    private let count: UInt32
+    private let form: DataForm
+
+    /// The name of the event.
+    public var name: String { self.storage.names(at: self.names).event }
+    /// The name of the channel, or `nil` for an event of the server that does not belong to a channel.
+    public var channel: String? { self.storage.names(at: self.names).channel }
+    /// The ID of the user who sent a client event on a presence channel; `nil` for all other events.
+    public var userID: String? { self.storage.names(at: self.names).userID }
+
+    package init(name: String, channel: String?, data: String?, userID: String?) {
+        var writer = EventWriter(atMost: data?.utf8.count ?? 0)
+        let names = EventNames(name, channel: channel, userID: userID)
+        if var data {
+            self = data.withUTF8 { writer.event(names, data: UnsafeRawBufferPointer($0), isEscaped: false) }
+        } else {
+            self = writer.event(names, data: nil, isEscaped: false)
+        }
+    }
+
+    init(_ storage: EventStorage, names: UInt32, offset: UInt32, count: UInt32, _ form: DataForm) {
+        self.storage = storage
+        self.names = names
+        self.offset = offset
+        self.count = count
+        self.form = form
     }
 
     /// The data of the event, which is usually JSON, or `nil` if the event has no data.
@@ -40,7 +48,10 @@ public struct PusherEvent: Sendable {
     /// Every access creates a new string: store it in a variable if you need it more than once. An event that you keep may share its
     /// storage, up to 4 KiB, with events that arrived together with it; the string does not.
     public var data: String? {
-        self.text.map { JSONText.string($0.bytes(self.offset, self.count), isEscaped: self.isEscaped) }
+        switch self.form {
+        case .none: nil
+        case .plain, .escaped: JSONText.string(self.storage.bytes(self.offset, self.count), isEscaped: self.form == .escaped)
+        }
     }
 
     /// Decodes the data, which must be JSON. Decoding runs on the calling thread.
@@ -54,9 +65,9 @@ public struct PusherEvent: Sendable {
     public func decode<Value: Decodable>(
         _ type: Value.Type = Value.self, with decoder: JSONValueDecoder = JSONValueDecoder()
     ) throws -> Value {
-        guard let text else { throw PusherError(.noData, "The event \"\(self.name)\" has no data to decode.") }
-        let raw = text.bytes(self.offset, self.count)
-        return try decoder.decode(type, fromUTF8: self.isEscaped ? JSONText.unescapedBytes(raw) : Array(raw))
+        if case .none = self.form { throw PusherError(.noData, "The event \"\(self.name)\" has no data to decode.") }
+        let raw = self.storage.bytes(self.offset, self.count)
+        return try decoder.decode(type, fromUTF8: self.form == .escaped ? JSONText.unescapedBytes(raw) : Array(raw))
     }
 }
 

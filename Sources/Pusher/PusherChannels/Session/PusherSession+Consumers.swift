@@ -42,8 +42,7 @@ extension PusherSession {
 
     /// The routes of the events with one name on one channel.
     struct CachedRoute: Sendable {
-        var name: String
-        var channel: String
+        var names: EventNames
         var route: EventRoute
         /// The route to the consumers of all channels, if there are any.
         var clientRoute: EventRoute?

@@ -6,13 +6,13 @@ import RealtimeCore
 extension PusherSession {
     mutating func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, now: Instant, _ effects: inout Effects<Self>) {
         guard self.connection.received(id, now: now) else { return }
-        var texts = EventTextWriter(atMost: batch.bytes.count)
+        var writer = EventWriter(atMost: batch.bytes.count)
         batch.bytes.withUnsafeBytes { bytes in
             for entry in batch.entries {
                 switch entry.kind {
                 case .text:
                     let text = UnsafeRawBufferPointer(rebasing: bytes[entry.range])
-                    guard self.received(text, on: id, now: now, &texts, &effects) else { return }
+                    guard self.received(text, on: id, now: now, &writer, &effects) else { return }
                 // The protocol has no binary messages.
                 case .binary: effects.counters.messagesIgnored += 1
                 case .ping, .pong: break
@@ -23,15 +23,15 @@ extension PusherSession {
 
     /// - Returns: `false` if the connection was abandoned because of the frame. The messages that follow are ignored.
     private mutating func received(
-        _ text: UnsafeRawBufferPointer, on id: ConnectionID, now: Instant, _ texts: inout EventTextWriter, _ effects: inout Effects<Self>
+        _ text: UnsafeRawBufferPointer, on id: ConnectionID, now: Instant, _ writer: inout EventWriter, _ effects: inout Effects<Self>
     ) -> Bool {
         do throws(PusherFrameError) {
             let frame = try PusherFrame(scanning: text)
             guard frame.isReserved else {
-                self.deliver(frame, &texts, &effects)
+                self.deliver(frame, &writer, &effects)
                 return true
             }
-            return try self.received(reserved: frame, on: id, now: now, &texts, &effects)
+            return try self.received(reserved: frame, on: id, now: now, &writer, &effects)
         } catch {
             effects.counters.messagesIgnored += 1
             let message = "The server sent an invalid frame of \(text.count) bytes, which was dropped: \(error)."
@@ -44,42 +44,41 @@ extension PusherSession {
     // MARK: Events
 
     /// Delivers an event to the consumers of its channel and of all channels. This is the path of most frames.
-    private mutating func deliver(_ frame: PusherFrame, _ texts: inout EventTextWriter, _ effects: inout Effects<Self>) {
+    private mutating func deliver(_ frame: PusherFrame, _ writer: inout EventWriter, _ effects: inout Effects<Self>) {
         guard let route = self.route(of: frame) else {
             if frame.channel.kind.isString {
                 // Valid: events may arrive after the client has unsubscribed.
                 effects.counters.messagesIgnored += 1
             } else if let routes = self.clientRoutes.events, !routes.isEmpty {
                 let name = frame.eventName
-                self.deliver(.event(Self.event(name, nil, frame, &texts)), on: routes.route(name), &effects)
+                self.deliver(.event(Self.event(EventNames(name, channel: nil), frame, &writer)), on: routes.route(name), &effects)
             }
             return
         }
         let hasConsumers = !self.routes.isEmpty(route.route)
         guard hasConsumers || route.clientRoute != nil else { return }
-        let event = Self.event(route.name, route.channel, frame, &texts)
+        let event = Self.event(route.names, frame, &writer)
         guard let clientRoute = route.clientRoute else { return self.deliver(.event(event), on: route.route, &effects) }
         if hasConsumers { self.deliver(.event(event), on: route.route, &effects) }
         self.deliver(.event(event), on: clientRoute, &effects)
     }
 
-    private static func event(_ name: String, _ channel: String?, _ frame: PusherFrame, _ texts: inout EventTextWriter) -> PusherEvent {
-        let raw = frame.dataRaw
-        return PusherEvent(
-            name: name, channel: channel, userID: frame.userID.kind == .missing ? nil : frame.user, data: raw.map { texts.add($0) },
-            count: raw?.count ?? 0, isEscaped: frame.dataIsEscaped)
+    private static func event(_ names: EventNames, _ frame: PusherFrame, _ writer: inout EventWriter) -> PusherEvent {
+        var names = names
+        if frame.hasUser { names = EventNames(names.event, channel: names.channel, userID: frame.user) }
+        return writer.event(names, data: frame.dataRaw, isEscaped: frame.dataIsEscaped)
     }
 
     /// Returns the routes of an event, or `nil` if the client is not subscribed to its channel.
     ///
     /// Consecutive events often have the same name and channel: comparing with the last ones avoids two look-ups and two strings.
     private mutating func route(of frame: PusherFrame) -> CachedRoute? {
-        if let cached = self.cachedRoute, frame.isEvent(cached.name), frame.isChannel(cached.channel) { return cached }
+        if let cached = self.cachedRoute, frame.isEvent(cached.names.event), frame.isChannel(cached.names.channel ?? "") { return cached }
         guard let channel = frame.channelName, let id = self.channels.id(named: channel) else { return nil }
         let name = frame.eventName
         guard let route = self.channels[id]?.events.routeInPlace(name) else { return nil }
         let clientRoute = self.clientRoutes.events.flatMap { $0.isEmpty ? nil : $0.route(name) }
-        let cached = CachedRoute(name: name, channel: channel, route: route, clientRoute: clientRoute)
+        let cached = CachedRoute(names: EventNames(name, channel: channel), route: route, clientRoute: clientRoute)
         self.cachedRoute = cached
         return cached
     }
@@ -88,7 +87,7 @@ extension PusherSession {
 
     /// - Returns: `false` if the connection was abandoned because of the frame.
     private mutating func received(
-        reserved frame: PusherFrame, on id: ConnectionID, now: Instant, _ texts: inout EventTextWriter, _ effects: inout Effects<Self>
+        reserved frame: PusherFrame, on id: ConnectionID, now: Instant, _ writer: inout EventWriter, _ effects: inout Effects<Self>
     ) throws(PusherFrameError) -> Bool {
         switch frame.eventName {
         case EventName.connectionEstablished:
@@ -129,7 +128,7 @@ extension PusherSession {
             self.memberRemoved(channel, userID: try PresenceUser(try frame.dataValue()).id, &effects)
         case let name where name.hasPrefix("pusher:"):
             // Other events of the server are for users, such as pusher:cache_miss.
-            self.deliver(frame, &texts, &effects)
+            self.deliver(frame, &writer, &effects)
         default:
             effects.counters.messagesIgnored += 1
         }
