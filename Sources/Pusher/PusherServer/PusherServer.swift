@@ -66,7 +66,7 @@ public final class PusherServer: Sendable {
     ///
     /// A server has one listener at a time. After ``stop()`` it can be started again.
     ///
-    /// - Parameter listener: A listener that has not been started, such as a `SocketListener` or an ``/RealtimeCore/InMemoryListener``.
+    /// - Parameter listener: A listener that hasn't been started, such as a `SocketListener` or an ``InMemoryListener``.
     /// - Returns: The address at which clients reach the server.
     /// - Throws: The error of the listener, such as ``/RealtimeCore/TransportError/Code/addressInUse``, or
     ///   ``/RealtimeCore/TransportError/Code/unsupported`` if the server is already started.
@@ -89,7 +89,7 @@ public final class PusherServer: Sendable {
 
     /// Stops the server: asks every client to reconnect soon (close code 4200) and stops the listener.
     ///
-    /// Returns when all connections have ended. If the server is not started, the method returns immediately.
+    /// Returns when all connections have ended. If the server isn't started, the method returns immediately.
     public func stop() async {
         self.driver.stop()
         await self.listener.withLock { $0.take() }?.stop()
@@ -101,7 +101,7 @@ public final class PusherServer: Sendable {
     ///   - event: The name of the event.
     ///   - channel: The name of the channel.
     ///   - data: The data of the event, usually JSON. It is sent as it is.
-    ///   - socketID: The socket ID of a connection that does not receive the event, or `nil` for none.
+    ///   - socketID: The socket ID of a connection that doesn't receive the event, or `nil` for none.
     public func publish(_ event: String, to channel: String, data: String, except socketID: String? = nil) {
         self.driver.step { $0.publish(event, to: channel, data: data, except: socketID, now: $1, &$2) }
     }
@@ -168,7 +168,7 @@ public enum PusherServerEvent: Sendable, Hashable {
     case connected(socketID: String)
     /// An established connection ended.
     case disconnected(socketID: String, CloseReason)
-    /// The server received a text message. Messages on a silent connection are not reported.
+    /// The server received a text message. Messages on a silent connection aren't reported.
     case received(socketID: String, frame: String)
     /// A client subscribed to a channel. On a presence channel, the user ID is that of the member.
     case subscribed(socketID: String, channel: String, userID: String?)

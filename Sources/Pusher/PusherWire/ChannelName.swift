@@ -2,14 +2,14 @@
 public enum PusherChannelKind: Sendable, Hashable {
     /// A public channel. Anyone may subscribe.
     case `public`
-    /// A private channel (`private-…`). Subscribing requires authorization by the application's server.
+    /// A private channel (`private-…`). Subscribing requires authorization by the application server.
     case `private`
     /// A presence channel (`presence-…`). Subscribing requires authorization, and every subscriber receives the list of members.
     case presence
-    /// An encrypted channel (`private-encrypted-…`). Subscribing requires authorization, and the service cannot read the events.
+    /// An encrypted channel (`private-encrypted-…`). Subscribing requires authorization, and the service can't read the events.
     case encrypted
 
-    /// Whether subscribing requires authorization by the application's server.
+    /// Whether subscribing requires authorization by the application server.
     public var needsAuthorization: Bool { self != .public }
     /// Whether clients may send events on the channel.
     public var allowsClientEvents: Bool { self == .private || self == .presence }

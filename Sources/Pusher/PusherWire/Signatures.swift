@@ -2,7 +2,7 @@ import RealtimeEncoding
 import RealtimeCore
 import RealtimeCrypto
 
-/// The signature with which an application's server authorizes a subscription.
+/// The signature with which an application server authorizes a subscription.
 package enum ChannelSignature {
     /// Returns `key:signature`, where the signature covers the socket ID, the channel and, for presence channels, the user.
     package static func token(key: String, secret: String, socketID: String, channel: String, channelData: String? = nil) -> String {

@@ -6,7 +6,7 @@
 /// the program.
 ///
 /// The sequence doesn't throw. It finishes after the last event, and ``endReason`` contains the reason. Events that were buffered before
-/// the end are still delivered. Cancelling the waiting task ends its wait immediately; events that were not consumed remain in the
+/// the end are still delivered. Cancelling the waiting task ends its wait immediately; events that weren't consumed remain in the
 /// sequence for its next iterator.
 ///
 /// The consumer runs in its own task or actor, never on the connection's thread. It is resumed once for all events that one read from the
@@ -63,7 +63,7 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
         return nil
     }
 
-    /// An iterator over the events of a sequence. When it is released, events that it has not returned remain in the sequence.
+    /// An iterator over the events of a sequence. When it is released, events that it hasn't returned remain in the sequence.
     public final class AsyncIterator: AsyncIteratorProtocol {
         /// The iterator doesn't throw.
         public typealias Failure = Never

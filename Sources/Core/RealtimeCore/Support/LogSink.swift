@@ -42,7 +42,7 @@ public struct LogSink: Sendable {
         }
     }
 
-    /// The lowest level that is logged. The text of a message below it is not created.
+    /// The lowest level that is logged. The text of a message below it isn't created.
     public var minimumLevel: Level
     private let write: @Sendable (_ level: Level, _ subsystem: String, _ message: String) -> Void
 

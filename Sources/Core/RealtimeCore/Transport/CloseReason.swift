@@ -20,7 +20,7 @@ public struct CloseCode: RawRepresentable, Hashable, Sendable, CustomStringConve
     public static let noStatus = CloseCode(rawValue: 1005)
     /// 1006: the connection ended without a close frame. Never sent.
     public static let abnormal = CloseCode(rawValue: 1006)
-    /// 1007: a text message was not valid UTF-8.
+    /// 1007: a text message wasn't valid UTF-8.
     public static let invalidPayload = CloseCode(rawValue: 1007)
     /// 1008: a message violated the receiver's policy.
     public static let policyViolation = CloseCode(rawValue: 1008)
@@ -37,7 +37,7 @@ public struct CloseCode: RawRepresentable, Hashable, Sendable, CustomStringConve
 public enum CloseReason: Hashable, Sendable {
     /// The application closed the connection.
     case requested
-    /// The connection, including the protocol's handshake, was not established in time.
+    /// The connection, including the protocol's handshake, wasn't established in time.
     case openTimeout
     /// The peer sent nothing for longer than the protocol's heartbeat allows.
     case heartbeatTimeout

@@ -30,7 +30,7 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
     /// Parses a URL. A missing port is replaced with the default port of the scheme; a fragment is removed.
     ///
     /// - Parameter text: An absolute URL with the scheme `ws`, `wss`, `http` or `https`, in printable ASCII characters.
-    /// - Throws: ``TransportError/Code/invalidURL`` if the scheme or host is missing or invalid, if the port is not between 1 and 65535,
+    /// - Throws: ``TransportError/Code/invalidURL`` if the scheme or host is missing or invalid, if the port isn't between 1 and 65535,
     ///   if the URL contains a user name or password, which could end up in logs, or if it contains characters that must be
     ///   percent-encoded.
     public init(_ text: String) throws(TransportError) {

@@ -2,7 +2,7 @@
 public protocol HTTPTransport: Sendable {
     /// Sends a request and returns as soon as the head of the response has arrived. The body follows as it arrives.
     ///
-    /// Redirects are not followed: a response with a 3xx status is returned like any other.
+    /// Redirects aren't followed: a response with a 3xx status is returned like any other.
     ///
     /// - Parameter request: The request to send.
     /// - Returns: The head of the response and its body, which is still arriving.
@@ -33,7 +33,7 @@ public struct HTTPStreamedResponse: Sendable {
 public protocol HTTPBody: AnyObject, Sendable {
     /// Returns the next chunk. Only one task may wait at a time.
     ///
-    /// - Returns: A chunk that is not empty; `nil` at the end of the body.
+    /// - Returns: A chunk that isn't empty; `nil` at the end of the body.
     /// - Throws: A ``TransportError`` if the connection ended before the body was complete, and ``TransportError/Code/cancelled`` if the
     ///   task is cancelled.
     func next() async throws(TransportError) -> [UInt8]?

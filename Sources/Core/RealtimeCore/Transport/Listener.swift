@@ -89,7 +89,7 @@ public protocol HTTPResponder: AnyObject, Sendable {
     /// Chunks sent by one task keep their order. A client that stops reading is disconnected after the listener's time limit, which ends
     /// the wait. An in-memory connection never waits.
     ///
-    /// - Parameter bytes: The chunk. It is not sent if the call throws.
+    /// - Parameter bytes: The chunk. It isn't sent if the call throws.
     /// - Throws: ``TransportError/Code/closed`` if the client has disconnected or the response has ended,
     ///   ``TransportError/Code/unsupported`` if ``begin(_:)`` wasn't called, and ``TransportError/Code/cancelled`` immediately if the task
     ///   is cancelled.

@@ -7,10 +7,10 @@
 ///
 /// The decoder's defaults are those of `JSONDecoder`, also for `Date`, `Data`, `URL` and `Decimal`. It differs in these cases:
 /// - If an object repeats a key, the last value is used, as in most parsers. `JSONDecoder` uses the first.
-/// - Text that is not JSON throws a ``JSONError``, which contains the byte offset, instead of a `DecodingError`.
+/// - Text that isn't JSON throws a ``JSONError``, which contains the byte offset, instead of a `DecodingError`.
 /// - Trailing commas, byte order marks and UTF-16 are rejected.
 /// - A lone surrogate is replaced by U+FFFD, unless ``rejectsLoneSurrogates`` is set.
-/// - ``DateStrategy/iso8601`` rejects dates that do not exist, and text after the date.
+/// - ``DateStrategy/iso8601`` rejects dates that don't exist, and text after the date.
 public struct JSONValueDecoder: Sendable {
     /// The JSON form of a `Date`.
     public enum DateStrategy: Hashable, Sendable {
@@ -34,9 +34,9 @@ public struct JSONValueDecoder: Sendable {
 
     /// The conversion of JSON keys to coding keys.
     public enum KeyStrategy: Hashable, Sendable {
-        /// Keys are not converted.
+        /// Keys aren't converted.
         case useDefaultKeys
-        /// Snake case is converted to camel case: `one_two` becomes `oneTwo`. The keys of dictionaries are not converted.
+        /// Snake case is converted to camel case: `one_two` becomes `oneTwo`. The keys of dictionaries aren't converted.
         case convertFromSnakeCase
     }
 
@@ -62,7 +62,7 @@ public struct JSONValueDecoder: Sendable {
     ///   - type: The type to decode.
     ///   - bytes: One JSON value, in UTF-8.
     /// - Returns: The decoded value.
-    /// - Throws: ``JSONError`` if the input is not JSON or exceeds the limits, `DecodingError` if it does not match the type, or an error
+    /// - Throws: ``JSONError`` if the input isn't JSON or exceeds the limits, `DecodingError` if it doesn't match the type, or an error
     ///   thrown by the type's own `init(from:)`.
     public func decode<Value: Decodable>(_ type: Value.Type, from bytes: [UInt8]) throws -> Value {
         try self.document(bytes, isUTF8: false).value(type, at: 0)
@@ -74,7 +74,7 @@ public struct JSONValueDecoder: Sendable {
     ///   - type: The type to decode.
     ///   - bytes: One JSON value, in UTF-8.
     /// - Returns: The decoded value.
-    /// - Throws: ``JSONError`` if the input is not JSON or exceeds the limits, `DecodingError` if it does not match the type, or an error
+    /// - Throws: ``JSONError`` if the input isn't JSON or exceeds the limits, `DecodingError` if it doesn't match the type, or an error
     ///   thrown by the type's own `init(from:)`.
     public func decode<Value: Decodable>(_ type: Value.Type, from bytes: ArraySlice<UInt8>) throws -> Value {
         try self.document(Array(bytes), isUTF8: false).value(type, at: 0)
@@ -86,7 +86,7 @@ public struct JSONValueDecoder: Sendable {
     ///   - type: The type to decode.
     ///   - text: One JSON value.
     /// - Returns: The decoded value.
-    /// - Throws: ``JSONError`` if the input is not JSON or exceeds the limits, `DecodingError` if it does not match the type, or an error
+    /// - Throws: ``JSONError`` if the input isn't JSON or exceeds the limits, `DecodingError` if it doesn't match the type, or an error
     ///   thrown by the type's own `init(from:)`.
     public func decode<Value: Decodable>(_ type: Value.Type, from text: String) throws -> Value {
         try self.document(Array(text.utf8), isUTF8: true).value(type, at: 0)
@@ -98,7 +98,7 @@ public struct JSONValueDecoder: Sendable {
     ///   - type: The type to decode.
     ///   - value: The JSON value. Byte offsets in errors refer to its compact form.
     /// - Returns: The decoded value.
-    /// - Throws: ``JSONError`` if the input exceeds the limits, `DecodingError` if it does not match the type, or an error thrown by the
+    /// - Throws: ``JSONError`` if the input exceeds the limits, `DecodingError` if it doesn't match the type, or an error thrown by the
     ///   type's own `init(from:)`.
     public func decode<Value: Decodable>(_ type: Value.Type, from value: JSONValue) throws -> Value {
         try self.document(value.bytes, isUTF8: true).value(type, at: 0)

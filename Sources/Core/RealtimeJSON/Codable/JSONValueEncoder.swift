@@ -6,13 +6,13 @@
 /// ```
 ///
 /// The encoder writes compact JSON. Its defaults are those of `JSONEncoder`, also for `Date`, `Data`, `URL` and `Decimal`, except that
-/// it does not escape `/`.
+/// it doesn't escape `/`.
 public struct JSONValueEncoder: Sendable {
     /// The conversion of coding keys to JSON keys.
     public enum KeyStrategy: Hashable, Sendable {
-        /// Keys are not converted.
+        /// Keys aren't converted.
         case useDefaultKeys
-        /// Camel case is converted to snake case: `oneTwo` becomes `one_two`. The keys of dictionaries are not converted.
+        /// Camel case is converted to snake case: `oneTwo` becomes `one_two`. The keys of dictionaries aren't converted.
         case convertToSnakeCase
     }
 
@@ -36,7 +36,7 @@ public struct JSONValueEncoder: Sendable {
     ///
     /// - Parameter value: The value to encode.
     /// - Returns: The JSON text in UTF-8.
-    /// - Throws: `EncodingError` if a number is not finite or the value does not encode anything, or an error thrown by the value's own
+    /// - Throws: `EncodingError` if a number isn't finite or the value doesn't encode anything, or an error thrown by the value's own
     ///   `encode(to:)`.
     public func encode<Value: Encodable>(_ value: Value) throws -> [UInt8] {
         var bytes: [UInt8] = []
@@ -57,7 +57,7 @@ public struct JSONValueEncoder: Sendable {
     ///
     /// - Parameter value: The value to encode.
     /// - Returns: The JSON text.
-    /// - Throws: `EncodingError` if a number is not finite or the value does not encode anything, or an error thrown by the value's own
+    /// - Throws: `EncodingError` if a number isn't finite or the value doesn't encode anything, or an error thrown by the value's own
     ///   `encode(to:)`.
     public func encodeToString<Value: Encodable>(_ value: Value) throws -> String {
         String(decoding: try self.encode(value), as: UTF8.self)
@@ -67,7 +67,7 @@ public struct JSONValueEncoder: Sendable {
     ///
     /// - Parameter value: The value to encode.
     /// - Returns: The JSON value.
-    /// - Throws: `EncodingError` if a number is not finite or the value does not encode anything, or an error thrown by the value's own
+    /// - Throws: `EncodingError` if a number isn't finite or the value doesn't encode anything, or an error thrown by the value's own
     ///   `encode(to:)`.
     public func encodeToValue<Value: Encodable>(_ value: Value) throws -> JSONValue {
         try JSONValue(parsing: self.encode(value))

@@ -1,4 +1,4 @@
-/// An error for text that is not valid JSON, or a value that JSON cannot represent.
+/// An error for text that isn't valid JSON, or a value that JSON can't represent.
 public struct JSONError: Error, Hashable, Sendable {
     /// The kind of an error. Future versions may add codes, so a `switch` needs a `default`.
     public struct Code: Hashable, Sendable, CustomStringConvertible {
@@ -15,17 +15,17 @@ public struct JSONError: Error, Hashable, Sendable {
 
         /// The text ends within a value.
         public static let unexpectedEnd = Code(.unexpectedEnd)
-        /// A character is not allowed at its position.
+        /// A character isn't allowed at its position.
         public static let unexpectedCharacter = Code(.unexpectedCharacter)
         /// A number has invalid syntax, such as `01` or `1.`.
         public static let invalidNumber = Code(.invalidNumber)
-        /// A string contains an escape sequence that JSON does not define.
+        /// A string contains an escape sequence that JSON doesn't define.
         public static let invalidEscape = Code(.invalidEscape)
         /// A string contains an unescaped control character, below U+0020.
         public static let controlCharacter = Code(.controlCharacter)
-        /// A string contains bytes that are not valid UTF-8.
+        /// A string contains bytes that aren't valid UTF-8.
         public static let invalidUTF8 = Code(.invalidUTF8)
-        /// A string contains an escaped surrogate that is not part of a pair.
+        /// A string contains an escaped surrogate that isn't part of a pair.
         public static let loneSurrogate = Code(.loneSurrogate)
         /// The text begins with a byte order mark.
         public static let byteOrderMark = Code(.byteOrderMark)
@@ -37,7 +37,7 @@ public struct JSONError: Error, Hashable, Sendable {
         public static let tooDeep = Code(.tooDeep)
         /// The text has more bytes than the limit allows.
         public static let tooLarge = Code(.tooLarge)
-        /// A number is infinite or not a number, which JSON cannot represent.
+        /// A number is infinite or not a number, which JSON can't represent.
         public static let notFinite = Code(.notFinite)
 
         /// The code's name, such as `unexpectedEnd`.
@@ -54,7 +54,7 @@ public struct JSONError: Error, Hashable, Sendable {
         self.offset = offset
     }
 
-    /// A description of the error and its position. It does not contain any of the text.
+    /// A description of the error and its position. It doesn't contain any of the text.
     public var message: String {
         let reason =
             switch self.code {

@@ -1,10 +1,10 @@
 /// A JSON number, without loss of precision.
 ///
-/// A number that `Int64`, `UInt64` and `Double` cannot represent exactly keeps its digits.
+/// A number that `Int64`, `UInt64` and `Double` can't represent exactly keeps its digits.
 ///
 /// Numbers are equal if their values are: `1`, `1.0` and `1e0` are equal. There are three exceptions:
-/// - `-0` is not equal to `0`.
-/// - Above 2^53, a number with a fraction or an exponent is not equal to the same number written as an integer.
+/// - `-0` isn't equal to `0`.
+/// - Above 2^53, a number with a fraction or an exponent isn't equal to the same number written as an integer.
 /// - Numbers that keep their digits are equal only if their texts are.
 public struct JSONNumber: Hashable, Sendable {
     private enum Storage: Hashable {
@@ -79,10 +79,10 @@ public struct JSONNumber: Hashable, Sendable {
         return text.withUTF8 { JSONDigits(UnsafeRawBufferPointer($0)).normalized == digits.normalized }
     }
 
-    /// The number as an `Int64`, or `nil` if it is not whole or does not fit.
+    /// The number as an `Int64`, or `nil` if it isn't whole or doesn't fit.
     public var int64: Int64? { self.integer(as: Int64.self) }
 
-    /// The number as a `UInt64`, or `nil` if it is not whole or does not fit.
+    /// The number as a `UInt64`, or `nil` if it isn't whole or doesn't fit.
     public var uint64: UInt64? { self.integer(as: UInt64.self) }
 
     /// The nearest double, which is infinite if the number is out of range.
@@ -98,7 +98,7 @@ public struct JSONNumber: Hashable, Sendable {
     /// Converts the number to an integer.
     ///
     /// - Parameter type: The type of the integer.
-    /// - Returns: The integer, or `nil` if the number is not whole or does not fit.
+    /// - Returns: The integer, or `nil` if the number isn't whole or doesn't fit.
     public func integer<Integer: FixedWidthInteger>(as type: Integer.Type) -> Integer? {
         switch self.storage {
         case .signed(let value): return Integer(exactly: value)

@@ -4,7 +4,7 @@ extension JSONValue: Codable {
     /// With a decoder other than ``JSONValueDecoder``, numbers have the precision of `Int64`, `UInt64` or `Double`.
     ///
     /// - Parameter decoder: The decoder to read from.
-    /// - Throws: `DecodingError` if the value cannot be represented in JSON.
+    /// - Throws: `DecodingError` if the value can't be represented in JSON.
     public init(from decoder: any Decoder) throws {
         if let decoder = decoder as? NodeDecoder {
             self = decoder.document.tree(at: decoder.index)

@@ -26,7 +26,7 @@ public enum JSONValue: Hashable, Sendable {
     /// - Parameters:
     ///   - text: One JSON value.
     ///   - limits: The limits on the size and depth of the text.
-    /// - Throws: ``JSONError`` if the text is not JSON or exceeds the limits.
+    /// - Throws: ``JSONError`` if the text isn't JSON or exceeds the limits.
     public init(parsing text: String, limits: JSONLimits = JSONLimits()) throws(JSONError) {
         try self.init(parsing: Array(text.utf8), isUTF8: true, limits: limits)
     }
@@ -39,7 +39,7 @@ public enum JSONValue: Hashable, Sendable {
     /// - Parameters:
     ///   - bytes: One JSON value, in UTF-8.
     ///   - limits: The limits on the size and depth of the text.
-    /// - Throws: ``JSONError`` if the text is not JSON or exceeds the limits.
+    /// - Throws: ``JSONError`` if the text isn't JSON or exceeds the limits.
     public init(parsing bytes: [UInt8], limits: JSONLimits = JSONLimits()) throws(JSONError) {
         try self.init(parsing: bytes, isUTF8: false, limits: limits)
     }
@@ -61,7 +61,7 @@ public enum JSONValue: Hashable, Sendable {
         if case .string(let value) = self { value } else { nil }
     }
 
-    /// The number as an `Int`, or `nil` if it is not whole or does not fit, or the value is of another kind.
+    /// The number as an `Int`, or `nil` if it isn't whole or doesn't fit, or the value is of another kind.
     public var int: Int? {
         if case .number(let value) = self { value.integer(as: Int.self) } else { nil }
     }

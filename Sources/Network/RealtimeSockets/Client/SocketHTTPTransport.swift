@@ -24,12 +24,12 @@ public struct SocketHTTPTransport: HTTPTransport {
     ///
     /// The head may arrive while the body of the request is still being sent; sending then continues.
     /// The request's `connectTimeout` applies until the connection is established, including TLS. Its `idleTimeout` applies while
-    /// the server neither takes nor sends bytes. It does not apply while the transport has stopped reading because the reader of the body
+    /// the server neither takes nor sends bytes. It doesn't apply while the transport has stopped reading because the reader of the body
     /// is too far behind.
     ///
     /// - Parameter request: The request to send.
     /// - Returns: The head of the response, and the body, which is read as it arrives. Releasing the body closes the connection.
-    /// - Throws: `unsupported` for a request that cannot be sent: an endpoint whose scheme is not `http` or `https`, a line break in a
+    /// - Throws: `unsupported` for a request that can't be sent: an endpoint whose scheme isn't `http` or `https`, a line break in a
     ///   header field, or a `Transfer-Encoding` field. `cancelled` if the task is cancelled, which closes the connection. Otherwise the
     ///   error that prevented the connection or the response.
     public func open(_ request: HTTPRequest) async throws(TransportError) -> HTTPStreamedResponse {

@@ -42,7 +42,7 @@ public final class SocketListener: Listener {
         self.init(host: host, port: port, tls: tls, limits: limits, loopCount: max(1, loops), on: [])
     }
 
-    /// Creates a listener on existing loops, which it does not shut down.
+    /// Creates a listener on existing loops, which it doesn't shut down.
     package convenience init(
         host: String = "127.0.0.1", port: Int = 0, tls: TLSServerConfiguration? = nil, limits: ListenerLimits = ListenerLimits(),
         on loops: [EventLoop]
@@ -67,8 +67,8 @@ public final class SocketListener: Listener {
     ///
     /// - Parameter handler: The handler of requests and WebSockets. The listener keeps it until ``stop()`` returns.
     /// - Returns: The address that the listener is bound to, with the actual port if the listener was created with port 0.
-    /// - Throws: `addressInUse` if the port is taken, `tlsUnavailable` if TLS is configured but OpenSSL is not installed, `tlsFailed` if
-    ///   the certificate or key is invalid, `unsupported` if the listener is already running, and `system` if the system does not allow
+    /// - Throws: `addressInUse` if the port is taken, `tlsUnavailable` if TLS is configured but OpenSSL isn't installed, `tlsFailed` if
+    ///   the certificate or key is invalid, `unsupported` if the listener is already running, and `system` if the system doesn't allow
     ///   it to bind the address.
     public func start(_ handler: any ListenerHandler) async throws(TransportError) -> ListenerAddress {
         let starts = self.state.withLock { state -> Bool in

@@ -22,7 +22,7 @@ public struct TLSConfiguration: Hashable, Sendable {
     public enum Verification: Hashable, Sendable {
         /// The certificate must be valid at present, chain to one of ``TLSConfiguration/trustRoots``, and match the host.
         case full
-        /// Certificates are not verified, so that an attacker on the network can read and modify all data. Use it only for experiments.
+        /// Certificates aren't verified, so that an attacker on the network can read and modify all data. Use it only for experiments.
         case dangerouslyAcceptAnyCertificate
     }
 
@@ -48,7 +48,7 @@ public struct TLSConfiguration: Hashable, Sendable {
 public struct TLSServerConfiguration: Hashable, Sendable {
     /// Whether clients must have a certificate.
     public enum ClientCertificates: Hashable, Sendable {
-        /// The server does not request certificates.
+        /// The server doesn't request certificates.
         case notRequested
         /// Clients must have a certificate that chains to one of the given roots.
         case required(roots: [PEM])
@@ -107,7 +107,7 @@ public enum PEM: Hashable, Sendable {
     public static func text(_ text: String) -> PEM { .bytes(Array(text.utf8)) }
 }
 
-/// A certificate and its private key. Descriptions of the value do not contain the key.
+/// A certificate and its private key. Descriptions of the value don't contain the key.
 public struct TLSIdentity: Hashable, Sendable {
     /// The certificate, followed by the intermediate certificates.
     public var certificateChain: PEM

@@ -3,21 +3,21 @@ public import RealtimeJSON
 public import RealtimeCore
 import PusherWire
 
-/// The signed authorization of a subscription, as the application's server returns it.
+/// The signed authorization of a subscription, as the application server returns it.
 public struct PusherChannelAuthorization: Sendable, Hashable {
-    /// The key of the application and the signature, in the form `key:signature`.
+    /// The key of the app and the signature, in the form `key:signature`.
     public var auth: String
     /// The user of a presence channel as JSON text, exactly as it was signed.
     public var channelData: String?
-    /// The base64-encoded key of an encrypted channel.
+    /// The Base64-encoded key of an encrypted channel.
     public var sharedSecret: String?
 
     /// Creates an authorization from the members of the application server's response.
     ///
     /// - Parameters:
-    ///   - auth: The key of the application and the signature, in the form `key:signature`.
+    ///   - auth: The key of the app and the signature, in the form `key:signature`.
     ///   - channelData: The user of a presence channel as JSON text, exactly as it was signed.
-    ///   - sharedSecret: The base64-encoded key of an encrypted channel.
+    ///   - sharedSecret: The Base64-encoded key of an encrypted channel.
     public init(auth: String, channelData: String? = nil, sharedSecret: String? = nil) {
         self.auth = auth
         self.channelData = channelData
@@ -52,7 +52,7 @@ public struct PusherAuthorizer: Sendable {
 
     let kind: Kind
 
-    /// Returns an authorizer that sends a request to the application's server.
+    /// Returns an authorizer that sends a request to the application server.
     ///
     /// The request is a `POST` of a form with the fields `socket_id` and `channel_name`, as all Pusher clients send it. The response
     /// must be a JSON object with the member `auth`.
@@ -61,7 +61,7 @@ public struct PusherAuthorizer: Sendable {
     /// - Returns: An authorizer.
     public static func endpoint(_ endpoint: PusherAuthorizationEndpoint) -> PusherAuthorizer { PusherAuthorizer(kind: .endpoint(endpoint)) }
 
-    /// Returns an authorizer that sends a request to a URL of the application's server.
+    /// Returns an authorizer that sends a request to a URL of the application server.
     ///
     /// - Parameters:
     ///   - url: The URL, such as `https://example.org/pusher/auth`.
@@ -86,10 +86,10 @@ public struct PusherAuthorizer: Sendable {
 
     /// Returns an authorizer that signs subscriptions in the client, for development and tests.
     ///
-    /// - Warning: Anyone who knows the secret can read and publish all events of the application. Never ship it in an app.
+    /// - Warning: Anyone who knows the secret can read and publish all events of the app. Never ship the secret with a client.
     ///
     /// - Parameters:
-    ///   - secret: The secret of the application.
+    ///   - secret: The secret of the app.
     ///   - userID: The ID of this client's user on presence channels, or `nil` to use the socket ID.
     ///   - userInfo: Information about the user that other members of presence channels receive.
     /// - Returns: An authorizer.
@@ -98,7 +98,7 @@ public struct PusherAuthorizer: Sendable {
     }
 }
 
-/// An endpoint of the application's server that authorizes subscriptions.
+/// An endpoint of the application server that authorizes subscriptions.
 public struct PusherAuthorizationEndpoint: Sendable {
     /// The endpoint that requests are sent to.
     public var endpoint: Endpoint
@@ -111,7 +111,7 @@ public struct PusherAuthorizationEndpoint: Sendable {
     /// The fields replace fields of ``headers`` with the same names. If the closure throws, the subscription fails with the code
     /// ``PusherError/Code/authorizationFailed``.
     public var freshHeaders: (@Sendable () async throws -> HTTPHeaders)?
-    /// The time limit for connecting to the server, and for each pause in its response. 10 seconds by default.
+    /// The time limit for connecting to the server, and for each pause in its response. The default is 10 seconds.
     public var timeout: Duration
 
     /// Creates a description of an endpoint.

@@ -28,14 +28,14 @@ public final class PusherChannel: Sendable {
 
     /// Returns the channel's events from now on.
     ///
-    /// The sequence continues across reconnects, but does not contain events that were published while the client was not connected:
-    /// the server does not store events. It finishes when the channel is unsubscribed, when the client is disconnected, or when the
-    /// connection ends in a way that the client does not recover from. If the client is not subscribed to the channel, the sequence
+    /// The sequence continues across reconnects, but doesn't contain events that were published while the client wasn't connected:
+    /// the server doesn't store events. It finishes when the channel is unsubscribed, when the client is disconnected, or when the
+    /// connection ends in a way that the client doesn't recover from. If the client isn't subscribed to the channel, the sequence
     /// is empty.
     ///
     /// - Parameters:
     ///   - name: The name of the events, or `nil` for all events of the channel.
-    ///   - buffer: The policy for events that the consumer has not taken yet.
+    ///   - buffer: The policy for events that the consumer hasn't taken yet.
     /// - Returns: A sequence with a buffer of its own, in the order in which the server sent the events.
     public func events(_ name: String? = nil, buffer: BufferPolicy = .standard) -> EventSequence<PusherEvent> {
         self.client.eventSequence(.events(channel: self.name, name: name), buffer)
@@ -43,8 +43,8 @@ public final class PusherChannel: Sendable {
 
     /// Sends a client event to the other subscribers of the channel.
     ///
-    /// If the channel is not subscribed yet, the event is queued and sent when the subscription succeeds. Events are sent in the order
-    /// of the calls. This method does not wait: the server does not acknowledge client events, and reports rejected events through
+    /// If the channel isn't subscribed yet, the event is queued and sent when the subscription succeeds. Events are sent in the order
+    /// of the calls. This method doesn't wait: the server doesn't acknowledge client events, and reports rejected events through
     /// ``PusherClient/errors``. Events that are triggered while the connection is lost are queued as well; events that were sent
     /// shortly before a loss may be lost.
     ///
@@ -53,8 +53,8 @@ public final class PusherChannel: Sendable {
     ///   - data: The data of the event, which is encoded as JSON on the calling thread; at most 10 KiB.
     /// - Throws: A ``PusherError`` with the code
     ///   - ``PusherError/Code/clientEventsNotAllowed`` if the channel is neither private nor presence,
-    ///   - ``PusherError/Code/invalidEventName`` if the name does not start with `client-`, or is too long,
-    ///   - ``PusherError/Code/encodingFailed`` if `data` cannot be encoded,
+    ///   - ``PusherError/Code/invalidEventName`` if the name doesn't start with `client-`, or is too long,
+    ///   - ``PusherError/Code/encodingFailed`` if `data` can't be encoded,
     ///   - ``PusherError/Code/dataTooLarge`` if the encoded data has more than 10 KiB,
     ///   - ``PusherError/Code/notSubscribed`` if the channel was unsubscribed,
     ///   - ``PusherError/Code/queueFull`` if ``PusherConfiguration/clientEventQueueLimit`` events are queued already.
@@ -93,7 +93,7 @@ public final class PusherChannel: Sendable {
     /// A sequence of all changes of ``state`` from now on.
     ///
     /// The sequence continues across reconnects. It finishes when the channel is unsubscribed, when the client is disconnected, or
-    /// when the connection ends in a way that the client does not recover from.
+    /// when the connection ends in a way that the client doesn't recover from.
     public var states: EventSequence<PusherSubscriptionState> {
         self.client.sequence(of: .subscription(channel: self.name), .standard, .connection) {
             if case .subscription(_, let state) = $0 { state } else { nil }
@@ -102,15 +102,15 @@ public final class PusherChannel: Sendable {
 
     /// Waits until the channel is subscribed.
     ///
-    /// Returns immediately if the channel is subscribed already. This method does not connect: call ``PusherClient/connect()`` first.
+    /// Returns immediately if the channel is subscribed already. This method doesn't connect: call ``PusherClient/connect()`` first.
     /// If the task is cancelled, the call throws and the client keeps subscribing.
     ///
-    /// - Parameter limit: The maximum time to wait; 30 seconds by default.
+    /// - Parameter limit: The maximum time to wait. The default is 30 seconds.
     /// - Throws: A ``PusherError`` with the code
     ///   - ``PusherError/Code/notSubscribed`` if the channel was unsubscribed before the call,
     ///   - ``PusherError/Code/disconnected`` if the channel is unsubscribed or the client is disconnected during the call,
     ///   - ``PusherError/Code/refused``, ``PusherError/Code/failed`` or ``PusherError/Code/invalidConfiguration`` if the client
-    ///     cannot connect,
+    ///     can't connect,
     ///   - ``PusherError/Code/timedOut`` if the time is up,
     ///   - ``PusherError/Code/cancelled`` if the task is cancelled.
     ///
@@ -126,14 +126,14 @@ public final class PusherChannel: Sendable {
 
     // MARK: Presence
 
-    /// The current members of a presence channel; empty for other channels and while the channel is not subscribed.
+    /// The current members of a presence channel; empty for other channels and while the channel isn't subscribed.
     public var members: PusherMembers { self.client.withRecord(self.name) { $0?.members ?? PusherMembers() } }
 
     /// A sequence of the changes of ``members`` from now on.
     ///
     /// It starts with the complete list after each subscription. A user with several connections joins and leaves once. The sequence
     /// continues across reconnects. It finishes when the channel is unsubscribed, when the client is disconnected, or when the
-    /// connection ends in a way that the client does not recover from.
+    /// connection ends in a way that the client doesn't recover from.
     public var memberChanges: EventSequence<PusherMemberChange> {
         self.client.sequence(of: .members(channel: self.name), .standard, .connection) {
             if case .members(_, let change) = $0 { change } else { nil }

@@ -30,33 +30,33 @@ public final class PusherClient: Sendable {
     public var configuration: PusherConfiguration { self.driver.read { $0.configuration } }
     private let driver: SessionDriver<PusherSession>
 
-    /// Creates a client with a configuration. The client does not connect until you call ``connect()`` or ``run()``.
+    /// Creates a client with a configuration. The client doesn't connect until you call ``connect()`` or ``run()``.
     ///
     /// The configuration is validated when the client connects: with an invalid configuration, ``connect()`` moves the state to
     /// ``PusherConnectionState/failed(_:)`` with an error that describes the invalid value.
     ///
-    /// - Parameter configuration: The settings of the client. Changing your copy later does not affect the client.
+    /// - Parameter configuration: The settings of the client. Changing your copy later doesn't affect the client.
     public init(_ configuration: PusherConfiguration) {
         self.driver = SessionDriver(
             PusherSession(configuration, seed: configuration.transports.seed()), in: configuration.dependencies)
     }
 
-    /// Creates a client for an application on a Pusher cluster, with default settings.
+    /// Creates a client for an app on a Pusher cluster, with default settings.
     ///
     /// - Parameters:
-    ///   - key: The key of the application.
+    ///   - key: The key of the app.
     ///   - cluster: The name of the cluster, such as `eu`.
     public convenience init(key: String, cluster: String) {
         self.init(PusherConfiguration(key: key, cluster: cluster))
     }
 
-    /// Creates a client for an application on your own server, with default settings.
+    /// Creates a client for an app on your own server, with default settings.
     ///
     /// - Parameters:
-    ///   - key: The key of the application.
+    ///   - key: The key of the app.
     ///   - host: The name or address of the server.
     ///   - port: The port, or `nil` for the default port: 443 with TLS, 80 without.
-    ///   - path: The path in front of `/app/…`, which starts with a slash and does not end with one; empty by default.
+    ///   - path: The path before `/app/…`, which starts with a slash and doesn't end with one. It is empty by default.
     ///   - useTLS: Whether to use TLS.
     public convenience init(key: String, host: String, port: Int? = nil, path: String = "", useTLS: Bool = true) {
         self.init(PusherConfiguration(key: key, host: host, port: port, path: path, useTLS: useTLS))
@@ -87,7 +87,7 @@ public final class PusherClient: Sendable {
 
     /// Connects, and returns when the client is disconnected by ``disconnect()``.
     ///
-    /// If the task is cancelled, the client disconnects and this method returns without an error. Temporary connection losses do not
+    /// If the task is cancelled, the client disconnects and this method returns without an error. Temporary connection losses don't
     /// throw: the client reconnects.
     ///
     /// - Throws: A ``PusherError`` with the code
@@ -106,10 +106,10 @@ public final class PusherClient: Sendable {
 
     /// Waits until the client is connected.
     ///
-    /// This method does not connect: call ``connect()`` first. If the task is cancelled, the call throws and the client keeps
+    /// This method doesn't connect: call ``connect()`` first. If the task is cancelled, the call throws and the client keeps
     /// connecting.
     ///
-    /// - Parameter limit: The maximum time to wait; 30 seconds by default.
+    /// - Parameter limit: The maximum time to wait. The default is 30 seconds.
     /// - Returns: The socket ID of the connection.
     /// - Throws: A ``PusherError`` with the code
     ///   - ``PusherError/Code/timedOut`` if the time is up, with the last failure to connect as its ``PusherError/cause``, if there
@@ -135,9 +135,9 @@ public final class PusherClient: Sendable {
         self.sequence(of: .states, .standard, .client) { if case .state(let state) = $0 { state } else { nil } }
     }
 
-    /// The ID that the server assigned to this connection, or `nil` while the client is not connected.
+    /// The ID that the server assigned to this connection, or `nil` while the client isn't connected.
     ///
-    /// Every reconnect results in a new ID. Your application's server needs it to authorize channels, and to exclude this client
+    /// Every reconnect results in a new ID. Your application server needs it to authorize channels, and to exclude this client
     /// from the events that it publishes.
     public var socketID: String? { self.driver.read { $0.socketID } }
 
@@ -162,7 +162,7 @@ public final class PusherClient: Sendable {
 
     /// A sequence of everything that happens from now on: events, and changes of the connection, the channels and their members.
     ///
-    /// Use it to show or record updates of different kinds in the order in which they happened, which separate sequences do not
+    /// Use it to show or record updates of different kinds in the order in which they happened, which separate sequences don't
     /// provide:
     ///
     /// ```swift
@@ -175,10 +175,10 @@ public final class PusherClient: Sendable {
     ///     }
     /// }
     /// ```
-    /// The sequence finishes when the client is disconnected, or when the connection ends in a way that the client does not recover
+    /// The sequence finishes when the client is disconnected, or when the connection ends in a way that the client doesn't recover
     /// from.
     ///
-    /// - Parameter buffer: The policy for updates that the consumer has not taken yet.
+    /// - Parameter buffer: The policy for updates that the consumer hasn't taken yet.
     /// - Returns: A sequence with a buffer of its own.
     public func updates(buffer: BufferPolicy = .standard) -> EventSequence<PusherUpdate> {
         self.sequence(of: .updates, buffer, .connection) { $0 }
@@ -208,7 +208,7 @@ public final class PusherClient: Sendable {
 
     /// Unsubscribes from a channel. Its sequences finish after the events they still hold.
     ///
-    /// If the client is not subscribed to the channel, this method has no effect.
+    /// If the client isn't subscribed to the channel, this method has no effect.
     ///
     /// - Parameter name: The name of the channel.
     public func unsubscribe(_ name: String) {
@@ -218,7 +218,7 @@ public final class PusherClient: Sendable {
     /// Returns a handle to a channel that the client is subscribed or subscribing to.
     ///
     /// - Parameter name: The name of the channel.
-    /// - Returns: The channel, or `nil` if ``subscribe(_:)`` was not called for it or it was unsubscribed.
+    /// - Returns: The channel, or `nil` if ``subscribe(_:)`` wasn't called for it or it was unsubscribed.
     public func channel(_ name: String) -> PusherChannel? {
         self.driver.read { $0.channels.id(named: name) }.map { PusherChannel(name, self, id: $0) }
     }
@@ -226,14 +226,14 @@ public final class PusherClient: Sendable {
     /// The names of the channels that the client is subscribed or subscribing to.
     public var channelNames: [String] { self.driver.read { $0.channels.names } }
 
-    /// Returns the events of all channels from now on, and the server's events that do not belong to a channel.
+    /// Returns the events of all channels from now on, and the server's events that don't belong to a channel.
     ///
-    /// The sequence finishes when the client is disconnected, or when the connection ends in a way that the client does not recover
-    /// from. It continues across reconnects, but does not contain events that were published while the client was not connected.
+    /// The sequence finishes when the client is disconnected, or when the connection ends in a way that the client doesn't recover
+    /// from. It continues across reconnects, but doesn't contain events that were published while the client wasn't connected.
     ///
     /// - Parameters:
     ///   - name: The name of the events, or `nil` for all events.
-    ///   - buffer: The policy for events that the consumer has not taken yet.
+    ///   - buffer: The policy for events that the consumer hasn't taken yet.
     /// - Returns: A sequence with a buffer of its own.
     public func events(_ name: String? = nil, buffer: BufferPolicy = .standard) -> EventSequence<PusherEvent> {
         self.eventSequence(.events(channel: nil, name: name), buffer)
@@ -318,7 +318,7 @@ public final class PusherClient: Sendable {
 }
 
 extension ChannelSignature {
-    /// Signs a subscription the way an application's server does.
+    /// Signs a subscription the way an application server does.
     static func authorize(
         _ request: PusherAuthorizationRequest, key: String, secret: String, userID: String?, userInfo: JSONValue?
     ) -> PusherChannelAuthorization {

@@ -63,7 +63,7 @@ public struct PusherConfiguration: Sendable {
     var connectionPolicy: Shared<ConnectionPolicy> { self.storage.connectionPolicy }
     var dependencies: SessionDriver<PusherSession>.Dependencies { self.storage.dependencies }
 
-    /// The key of the application.
+    /// The key of the app.
     public var key: String {
         get { self.values.key }
         set { self.values.key = newValue }
@@ -78,7 +78,7 @@ public struct PusherConfiguration: Sendable {
         get { self.values.port }
         set { self.values.port = newValue }
     }
-    /// The path in front of `/app/…`. It must start with a slash and must not end with one. Empty by default.
+    /// The path before `/app/…`. It must start with a slash and must not end with one. It is empty by default.
     public var path: String {
         get { self.values.path }
         set { self.values.path = newValue }
@@ -94,18 +94,18 @@ public struct PusherConfiguration: Sendable {
         set { self.values.authorizer = newValue }
     }
     /// The time without a message from the server after which the client sends a ping. A shorter interval that the server requests
-    /// takes precedence. 120 seconds by default, as the protocol specifies.
+    /// takes precedence. The default is 120 seconds, as the protocol specifies.
     public var activityTimeout: Duration {
         get { self.values.activityTimeout }
         set { self.values.activityTimeout = newValue }
     }
-    /// The time to wait for any message after a ping before the connection counts as lost. 30 seconds by default.
+    /// The time to wait for any message after a ping before the connection counts as lost. The default is 30 seconds.
     public var pongTimeout: Duration {
         get { self.values.pongTimeout }
         set { self.values.pongTimeout = newValue }
     }
     /// The time limit for one attempt to connect, from resolving the host name to the server's `connection_established` event.
-    /// 15 seconds by default.
+    /// The default is 15 seconds.
     public var connectTimeout: Duration {
         get { self.values.connectTimeout }
         set { self.values.connectTimeout = newValue }
@@ -115,7 +115,7 @@ public struct PusherConfiguration: Sendable {
         get { self.values.unavailableTimeout }
         set { self.values.unavailableTimeout = newValue }
     }
-    /// The time limit for one subscription, including its authorization. 30 seconds by default.
+    /// The time limit for one subscription, including its authorization. The default is 30 seconds.
     public var subscriptionTimeout: Duration {
         get { self.values.subscriptionTimeout }
         set { self.values.subscriptionTimeout = newValue }
@@ -133,7 +133,7 @@ public struct PusherConfiguration: Sendable {
         set { self.values.messageLimit = newValue }
     }
     /// The maximum number of client events that wait for the subscription of a channel before ``PusherChannel/trigger(_:_:)`` throws.
-    /// 64 by default.
+    /// The default is 64.
     public var clientEventQueueLimit: Int {
         get { self.values.clientEventQueueLimit }
         set { self.values.clientEventQueueLimit = newValue }
@@ -155,22 +155,22 @@ public struct PusherConfiguration: Sendable {
         set { self.values.transports = newValue }
     }
 
-    /// Creates a configuration for an application on a Pusher cluster.
+    /// Creates a configuration for an app on a Pusher cluster.
     ///
     /// - Parameters:
-    ///   - key: The key of the application.
+    ///   - key: The key of the app.
     ///   - cluster: The name of the cluster, such as `eu`.
     public init(key: String, cluster: String) {
         self.init(key: key, host: "ws-\(cluster).pusher.com")
     }
 
-    /// Creates a configuration for an application on your own server.
+    /// Creates a configuration for an app on your own server.
     ///
     /// - Parameters:
-    ///   - key: The key of the application.
+    ///   - key: The key of the app.
     ///   - host: The name or address of the server.
     ///   - port: The port, or `nil` for the default port: 443 with TLS, 80 without.
-    ///   - path: The path in front of `/app/…`, which starts with a slash and does not end with one; empty by default.
+    ///   - path: The path before `/app/…`, which starts with a slash and doesn't end with one. It is empty by default.
     ///   - useTLS: Whether to use TLS.
     public init(key: String, host: String, port: Int? = nil, path: String = "", useTLS: Bool = true) {
         self.storage = Storage(Values(key: key, host: host, port: port, path: path, useTLS: useTLS))
@@ -179,7 +179,7 @@ public struct PusherConfiguration: Sendable {
     /// Creates a configuration from the URL of a server.
     ///
     /// - Parameters:
-    ///   - key: The key of the application.
+    ///   - key: The key of the app.
     ///   - url: The URL, such as `ws://127.0.0.1:6001`. A path may precede `/app/KEY`, which is optional.
     /// - Throws: A `TransportError` with the code `invalidURL` if the URL is invalid.
     public init(key: String, url: String) throws(TransportError) {
@@ -189,7 +189,7 @@ public struct PusherConfiguration: Sendable {
     /// Creates a configuration from the endpoint of a server. The scheme determines whether to use TLS.
     ///
     /// - Parameters:
-    ///   - key: The key of the application.
+    ///   - key: The key of the app.
     ///   - endpoint: The endpoint. A path may precede `/app/KEY`, which is optional; a query is ignored.
     public init(key: String, endpoint: Endpoint) {
         var path = String(endpoint.target.prefix { $0 != "?" })
@@ -207,7 +207,7 @@ public struct PusherConfiguration: Sendable {
             target: "\(self.path)/app/\(self.key)?\(query)")
     }
 
-    /// A description of the first invalid value, or `nil` if the configuration is valid. It does not contain the key, the host or the
+    /// A description of the first invalid value, or `nil` if the configuration is valid. It doesn't contain the key, the host or the
     /// path, which may hold credentials.
     var validationError: String? {
         if self.key.isEmpty { return "The key must not be empty." }

@@ -10,7 +10,7 @@
 ///                    └─▶ disconnected                          by disconnect(), or rejected with a code from 4000 to 4099
 /// ```
 public enum PusherConnectionState: Hashable, Sendable {
-    /// The client has not been asked to connect yet.
+    /// The client hasn't been asked to connect yet.
     case initialized
     /// The client is connecting, or is about to retry.
     case connecting
@@ -22,7 +22,7 @@ public enum PusherConnectionState: Hashable, Sendable {
     /// not retry until ``PusherClient/connect()`` is called.
     indirect case failed(PusherError)
     /// The client is disconnected: without an error by ``PusherClient/disconnect()``, with an error because the server rejected it.
-    /// The client does not retry until ``PusherClient/connect()`` is called.
+    /// The client doesn't retry until ``PusherClient/connect()`` is called.
     indirect case disconnected(PusherError?)
 
     /// The name of the state in the documentation of Pusher Channels, such as `connected`.
@@ -37,7 +37,7 @@ public enum PusherConnectionState: Hashable, Sendable {
         }
     }
 
-    /// Whether the state does not change until ``PusherClient/connect()`` is called.
+    /// Whether the state doesn't change until ``PusherClient/connect()`` is called.
     package var isFinal: Bool {
         switch self {
         case .failed, .disconnected: true
@@ -48,7 +48,7 @@ public enum PusherConnectionState: Hashable, Sendable {
 
 /// The state of a channel's subscription.
 public enum PusherSubscriptionState: Hashable, Sendable {
-    /// The client is not subscribed to the channel.
+    /// The client isn't subscribed to the channel.
     case unsubscribed
     /// The client subscribes as soon as it is connected and the channel is authorized. A subscription returns to this state when the
     /// connection is lost.
@@ -58,6 +58,6 @@ public enum PusherSubscriptionState: Hashable, Sendable {
     /// The subscription was rejected or timed out.
     ///
     /// The client retries after a reconnect and when ``PusherClient/subscribe(_:)`` is called. It also retries with growing delays if
-    /// the failure may be temporary: a timeout, or an authorization server that cannot be reached or reports an internal error.
+    /// the failure may be temporary: a timeout, or an authorization server that can't be reached or reports an internal error.
     indirect case failed(PusherError)
 }

@@ -21,21 +21,21 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
 
         /// The name of the channel is empty, too long, or contains an invalid character.
         public static let invalidChannelName = Code(.invalidChannelName)
-        /// The name of the event is empty or too long, or the name of a client event does not start with `client-`.
+        /// The name of the event is empty or too long, or the name of a client event doesn't start with `client-`.
         public static let invalidEventName = Code(.invalidEventName)
         /// The data of the event exceeds 10 KiB.
         public static let dataTooLarge = Code(.dataTooLarge)
-        /// The client is not subscribed to the channel.
+        /// The client isn't subscribed to the channel.
         public static let notSubscribed = Code(.notSubscribed)
         /// Too many client events are waiting for the subscription.
         public static let queueFull = Code(.queueFull)
-        /// The channel does not allow client events: only private and presence channels do.
+        /// The channel doesn't allow client events: only private and presence channels do.
         public static let clientEventsNotAllowed = Code(.clientEventsNotAllowed)
-        /// This version does not support channels of this kind.
+        /// This version doesn't support channels of this kind.
         public static let unsupportedChannel = Code(.unsupportedChannel)
         /// The channel requires authorization, and the configuration has no authorizer.
         public static let authorizationMissing = Code(.authorizationMissing)
-        /// The application's server, or the callback, did not authorize the subscription.
+        /// The application server, or the callback, didn't authorize the subscription.
         public static let authorizationFailed = Code(.authorizationFailed)
         /// The server rejected the subscription.
         public static let subscriptionRefused = Code(.subscriptionRefused)
@@ -59,7 +59,7 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
         public static let invalidConfiguration = Code(.invalidConfiguration)
         /// The connection was lost, or an attempt to connect failed. The client retries.
         public static let connectionLost = Code(.connectionLost)
-        /// The data cannot be encoded as JSON.
+        /// The data can't be encoded as JSON.
         public static let encodingFailed = Code(.encodingFailed)
 
         /// The name of the code, such as `timedOut`.
@@ -88,7 +88,7 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
         self.cause = cause
     }
 
-    /// Returns whether two errors have the same code, message, server code and status. Their causes are not compared.
+    /// Returns whether two errors have the same code, message, server code and status. Their causes aren't compared.
     public static func == (left: Self, right: Self) -> Bool {
         left.code == right.code && left.message == right.message && left.serverCode == right.serverCode && left.status == right.status
     }
@@ -141,7 +141,7 @@ extension PusherError {
             cause: cause)
     }
 
-    /// An error that the client does not recover from.
+    /// An error that the client doesn't recover from.
     static func ended(_ reason: CloseReason) -> PusherError {
         switch reason {
         case .peer(let code, let text) where (4000...4099).contains(code.rawValue):

@@ -17,7 +17,7 @@ public struct PusherEvent: Sendable {
 
     /// The name of the event.
     public var name: String { self.storage.names(at: self.names).event }
-    /// The name of the channel, or `nil` for an event of the server that does not belong to a channel.
+    /// The name of the channel, or `nil` for an event of the server that doesn't belong to a channel.
     public var channel: String? { self.storage.names(at: self.names).channel }
     /// The ID of the user who sent a client event on a presence channel; `nil` for all other events.
     public var userID: String? { self.storage.names(at: self.names).userID }
@@ -60,8 +60,8 @@ public struct PusherEvent: Sendable {
     ///   - type: The type to decode.
     ///   - decoder: A decoder with the settings to use.
     /// - Returns: The decoded value.
-    /// - Throws: A ``PusherError`` with the code ``PusherError/Code/noData`` if the event has no data, a `JSONError` if the data is not
-    ///   valid JSON, or a `DecodingError` if it does not match the type.
+    /// - Throws: A ``PusherError`` with the code ``PusherError/Code/noData`` if the event has no data, a `JSONError` if the data isn't
+    ///   valid JSON, or a `DecodingError` if it doesn't match the type.
     public func decode<Value: Decodable>(
         _ type: Value.Type = Value.self, with decoder: JSONValueDecoder = JSONValueDecoder()
     ) throws -> Value {

@@ -5,7 +5,7 @@ import RealtimeCore
 public struct PusherMember: Sendable, Hashable, Identifiable {
     /// The ID of the user.
     public let id: String
-    /// The information that the application's server provided about the user, if any.
+    /// The information that the application server provided about the user, if any.
     public let info: JSONValue?
 
     package init(id: String, info: JSONValue?) {
@@ -19,7 +19,7 @@ public struct PusherMember: Sendable, Hashable, Identifiable {
     ///   - type: The type to decode.
     ///   - decoder: A decoder with the settings to use.
     /// - Returns: The decoded value.
-    /// - Throws: A `DecodingError` if the information does not match the type. Missing information is decoded as JSON's `null`.
+    /// - Throws: A `DecodingError` if the information doesn't match the type. Missing information is decoded as JSON's `null`.
     public func decodeInfo<Value: Decodable>(
         _ type: Value.Type = Value.self, with decoder: JSONValueDecoder = JSONValueDecoder()
     ) throws -> Value {
@@ -41,13 +41,13 @@ public struct PusherMembers: Sendable, Hashable, RandomAccessCollection {
         self.order = members.filter { ids.insert($0.id).inserted }
     }
 
-    /// The member that represents this client's user, or `nil` while the channel is not subscribed.
+    /// The member that represents this client's user, or `nil` while the channel isn't subscribed.
     public var me: PusherMember? { self.myID.flatMap { self[id: $0] } }
 
     /// Accesses the member with an ID.
     ///
     /// - Parameter id: The ID of the user.
-    /// - Returns: The member, or `nil` if the user is not present.
+    /// - Returns: The member, or `nil` if the user isn't present.
     public subscript(id id: String) -> PusherMember? { self.order.first { $0.id == id } }
 
     /// The position of the member that joined first.

@@ -6,7 +6,7 @@ internal import RealtimeTransports
 
 /// A publisher of events, for servers and tools.
 ///
-/// It uses the HTTP API of the service, which requires the secret of the application. Apps send client events instead, with
+/// It uses the HTTP API of the service, which requires the secret of the app. Clients send client events instead, with
 /// ``PusherChannel/trigger(_:_:)``.
 ///
 /// ```swift
@@ -19,12 +19,12 @@ public struct PusherPublisher: Sendable {
     private let appID, key, secret: String
     private let http: any HTTPTransport
 
-    /// Creates a publisher for an application on a Pusher cluster.
+    /// Creates a publisher for an app on a Pusher cluster.
     ///
     /// - Parameters:
-    ///   - appID: The ID of the application.
-    ///   - key: The key of the application.
-    ///   - secret: The secret of the application.
+    ///   - appID: The ID of the app.
+    ///   - key: The key of the app.
+    ///   - secret: The secret of the app.
     ///   - cluster: The name of the cluster, such as `eu`.
     ///   - http: The HTTP implementation to use, or `nil` for the default one of the platform.
     public init(appID: String, key: String, secret: String, cluster: String, http: (any HTTPTransport)? = nil) {
@@ -32,12 +32,12 @@ public struct PusherPublisher: Sendable {
         self.init(appID: appID, key: key, secret: secret, endpoint: endpoint, http: http)
     }
 
-    /// Creates a publisher for an application on your own server.
+    /// Creates a publisher for an app on your own server.
     ///
     /// - Parameters:
-    ///   - appID: The ID of the application.
-    ///   - key: The key of the application.
-    ///   - secret: The secret of the application.
+    ///   - appID: The ID of the app.
+    ///   - key: The key of the app.
+    ///   - secret: The secret of the app.
     ///   - endpoint: The endpoint of the server, whose path and query are ignored.
     ///   - http: The HTTP implementation to use, or `nil` for the default one of the platform.
     public init(appID: String, key: String, secret: String, endpoint: Endpoint, http: (any HTTPTransport)? = nil) {
@@ -50,16 +50,16 @@ public struct PusherPublisher: Sendable {
 
     /// Publishes an event, and returns when the server has accepted it.
     ///
-    /// A failed request is not retried. If the task is cancelled, the request is cancelled; the server may have accepted the event.
+    /// A failed request isn't retried. If the task is cancelled, the request is cancelled; the server may have accepted the event.
     ///
     /// - Parameters:
     ///   - event: The name of the event.
     ///   - channels: The names of 1 to 100 channels.
     ///   - data: The data of the event, usually JSON; at most 10 KiB.
-    ///   - socketID: The ID of a connection that does not receive the event, usually that of the client that caused it.
+    ///   - socketID: The ID of a connection that doesn't receive the event, usually that of the client that caused it.
     /// - Throws: A ``PusherError`` with the code
     ///   - ``PusherError/Code/invalidEventName`` if the name of the event is invalid,
-    ///   - ``PusherError/Code/invalidChannelName`` if the name of a channel is invalid, or the number of channels is not between 1 and
+    ///   - ``PusherError/Code/invalidChannelName`` if the name of a channel is invalid, or the number of channels isn't between 1 and
     ///     100,
     ///   - ``PusherError/Code/dataTooLarge`` if the data has more than 10 KiB,
     ///   - ``PusherError/Code/failed`` if the request fails, with a `TransportError` as its ``PusherError/cause``,
