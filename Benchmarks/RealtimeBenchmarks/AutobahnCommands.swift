@@ -12,7 +12,7 @@ struct AutobahnClientCommand: Command {
             Runs all cases of the Autobahn fuzzing server at URL, echoing every message, and makes the server write its report.
             """,
         positionals: [PositionalSpec("URL", "The URL of the fuzzing server: ws://HOST:PORT.")],
-        options: [.value("agent", "NAME", "The name of the client in the report; ours by default.")],
+        options: [.value("agent", "NAME", "The name of the client in the report; \"ours\" by default.")],
         isHidden: true)
 
     let endpoint: Endpoint

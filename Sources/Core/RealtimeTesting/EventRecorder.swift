@@ -1,7 +1,7 @@
 import RealtimeSystem
 import RealtimeCore
 
-/// Records values in order, so that a test can check them. All members can be used from any thread.
+/// A recorder of values, in order, that a test can check. All members can be used from any thread.
 public final class EventRecorder<Element: Sendable>: Sendable {
     private let state = Lock<[Element]>([])
 

@@ -1,7 +1,7 @@
 import RealtimeSystem
 public import RealtimeCore
 
-/// A clock that only a test advances.
+/// A clock that advances only when a test advances it.
 ///
 /// ```swift
 /// let clock = ManualClock()
@@ -9,7 +9,7 @@ public import RealtimeCore
 /// clock.advance(by: .seconds(120))
 /// ```
 /// Advancing the clock fires all timers up to the new time on the calling thread, in order and each at its own time. When the call
-/// returns, everything that was due has happened.
+/// returns, all timers that were due have fired.
 public final class ManualClock: TimeSource {
     private struct State: Sendable {
         var now = Instant(nanoseconds: 0)
@@ -38,7 +38,7 @@ public final class ManualClock: TimeSource {
 
     /// Advances the clock to the next timer, and fires it together with all others that are due.
     ///
-    /// - Returns: False if no timer is pending.
+    /// - Returns: `false` if no timer is pending.
     @discardableResult
     public func advanceToNextDeadline() -> Bool {
         guard let duration = self.untilNextDeadline else { return false }

@@ -6,7 +6,7 @@ import RealtimeURLSession
 #endif
 
 extension Transports {
-    /// The platform's default transports: the package's own sockets on Linux, URLSession on Apple platforms.
+    /// The platform's default transports: the package's own sockets on Linux, `URLSession` on Apple platforms.
     public static let standard: Transports = {
         #if os(Linux)
         Transports(webSocket: SocketWebSocketTransport(), http: SocketHTTPTransport(), time: EventLoop.shared)

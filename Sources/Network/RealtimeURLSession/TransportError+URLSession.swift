@@ -13,7 +13,7 @@ extension TransportError {
             switch code {
             case .badURL, .unsupportedURL: self.init(.invalidURL, "Invalid URL: \(endpoint).")
             case .cannotFindHost, .dnsLookupFailed:
-                self.init(.nameNotFound, "Host not found: \(endpoint.host). Check the host name and the network connection.")
+                self.init(.nameNotFound, "The host \(endpoint.host) was not found. Check the name and the network.")
             case .cannotConnectToHost: self.init(.refused, Self.refused(origin))
             case .notConnectedToInternet, .internationalRoamingOff, .dataNotAllowed, .callIsActive:
                 self.init(.unreachable, "No route to \(origin): the device is offline.")
@@ -40,7 +40,7 @@ extension TransportError {
             return
         }
         switch code {
-        case .EMSGSIZE: self.init(.tooLarge, "A message from \(origin) exceeds the size limit. Raise the limit or send smaller messages.")
+        case .EMSGSIZE: self.init(.tooLarge, "A message from \(origin) exceeds the size limit. Increase the message limit.")
         case .ECONNREFUSED: self.init(.refused, Self.refused(origin))
         case .ECONNRESET, .ECONNABORTED, .ENOTCONN, .EPIPE: self.init(.reset, Self.lost(origin))
         case .ENETDOWN, .ENETUNREACH, .EHOSTUNREACH, .EHOSTDOWN: self.init(.unreachable, "No route to \(origin).")
@@ -50,9 +50,11 @@ extension TransportError {
         }
     }
 
-    private static func refused(_ origin: String) -> String { "Connection refused by \(origin). Check the host and port." }
+    private static func refused(_ origin: String) -> String {
+        "\(origin) refused the connection. Check that the server is running and that the port is correct."
+    }
 
-    private static func timedOut(_ origin: String) -> String { "\(origin) did not respond in time." }
+    private static func timedOut(_ origin: String) -> String { "\(origin) did not respond in time. Check the server and the network." }
 
     private static func lost(_ origin: String) -> String { "The connection to \(origin) was lost." }
 

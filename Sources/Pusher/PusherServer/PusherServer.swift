@@ -51,6 +51,12 @@ public final class PusherServer: Sendable {
     }
 
     /// Creates a server for clients on the same in-memory network. The server uses the network's clock.
+    ///
+    /// - Parameters:
+    ///   - app: The app that the server serves.
+    ///   - network: The network of the clients.
+    ///   - hooks: Closures that decide what the server accepts.
+    ///   - log: The destination of log messages.
     public convenience init(
         app: PusherApp, network: InMemoryNetwork, hooks: PusherServerHooks = PusherServerHooks(), log: LogSink = .standard
     ) {
@@ -58,6 +64,11 @@ public final class PusherServer: Sendable {
     }
 
     /// Creates a server for clients on sockets. Start it on a `SocketListener`.
+    ///
+    /// - Parameters:
+    ///   - app: The app that the server serves.
+    ///   - hooks: Closures that decide what the server accepts.
+    ///   - log: The destination of log messages.
     public convenience init(app: PusherApp, hooks: PusherServerHooks = PusherServerHooks(), log: LogSink = .standard) {
         self.init(app: app, hooks: hooks, time: Transports.standard.time, log: log)
     }
@@ -100,7 +111,7 @@ public final class PusherServer: Sendable {
     /// - Parameters:
     ///   - event: The name of the event.
     ///   - channel: The name of the channel.
-    ///   - data: The data of the event, usually JSON. It is sent as it is.
+    ///   - data: The data of the event, usually JSON. It is sent unchanged.
     ///   - socketID: The socket ID of a connection that doesn't receive the event, or `nil` for none.
     public func publish(_ event: String, to channel: String, data: String, except socketID: String? = nil) {
         self.driver.step { $0.publish(event, to: channel, data: data, except: socketID, now: $1, &$2) }
@@ -155,14 +166,14 @@ public final class PusherServer: Sendable {
         self.driver.step { machine, _, _ in machine.setSilent(socketID, isSilent) }
     }
 
-    /// Sends a text message to a client as it is, whether or not it is a valid frame, and regardless of ``faults``. Does nothing if no
+    /// Sends a text message to a client unchanged, whether or not it is a valid frame, and regardless of ``faults``. Does nothing if no
     /// connection has the socket ID.
     public func send(_ frame: String, to socketID: String) {
         self.driver.step { machine, _, effects in machine.sendRaw(frame, to: socketID, &effects) }
     }
 }
 
-/// Something that happened on a server, for tests and logs.
+/// An event that occurred on a server, for tests and logs.
 public enum PusherServerEvent: Sendable, Hashable {
     /// A connection was established.
     case connected(socketID: String)
@@ -184,9 +195,9 @@ public enum PusherServerEvent: Sendable, Hashable {
 
 /// Faults that a server injects, to test how clients handle them.
 public struct PusherServerFaults: Sendable, Hashable {
-    /// How long the server holds back each message. Messages on a connection keep their order.
+    /// How long the server delays each message. Messages on a connection keep their order.
     public var delay: Duration = .zero
-    /// The probability that a message to a client is lost, from 0 to 1.
+    /// The probability that a message to a client is dropped, from 0 to 1.
     public var dropRate: Double = 0
     /// Whether the server sends nothing and ignores what it receives, while connections stay open.
     public var isSilent = false

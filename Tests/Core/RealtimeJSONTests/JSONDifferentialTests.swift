@@ -110,7 +110,7 @@ import Testing
         for seed in seeds(30_000) {
             await yieldRegularly(seed)
             var random = JSONRandom(seed: seed &+ 2 << 32)
-            // In an array, because Foundation rejects some top-level numbers that are followed by white space.
+            // In an array, because Foundation rejects some top-level numbers that are followed by whitespace.
             let bytes = random.mutated("[" + random.document(depth: 2) + "]")
             let errors = JSONGrammarTests.errors(bytes)
             // The scan accepts only objects.

@@ -4,7 +4,7 @@ import Testing
 /// Texts that RFC 8259 allows and forbids. Each is read in three ways: by the scan, by validation, and by parsing.
 @Suite struct JSONGrammarTests {
     static let accepted: [String] = [
-        // Literals and white space.
+        // Literals and whitespace.
         "null", "true", "false", " null", "null ", "\tnull\n", "\r\n null \r\n", "\n\n\n\n\n\n\n\n\n1", "[ ]", "{ }", "[\t]", "{\n}",
         "[ null , true ]",
         "{ \"a\" : 1 , \"b\" : 2 }", "[\r1\r,\r2\r]",

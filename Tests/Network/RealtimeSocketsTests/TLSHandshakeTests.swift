@@ -24,7 +24,7 @@ import Testing
         server.maximumVersion = .tls12
         let result = try TLSPair(client, server).handshake()
         #expect(result.client.failure?.code == .tlsFailed)
-        #expect(result.client.failure?.message.contains("the server does not support TLS 1.3 or newer") == true, "\(result)")
+        #expect(result.client.failure?.message.contains("the server does not support TLS 1.3 or later") == true, "\(result)")
         #expect(result.server.failure?.code == .tlsFailed)
     }
 
@@ -38,7 +38,7 @@ import Testing
         sockets.sendFromSecond([22, 3, 2, 0, UInt8(message.count)] + message)
         let failure = client.handshake().failure
         #expect(failure?.code == .tlsFailed)
-        #expect(failure?.message.contains("the server does not support TLS 1.2 or newer") == true, "\(String(describing: failure))")
+        #expect(failure?.message.contains("the server does not support TLS 1.2 or later") == true, "\(String(describing: failure))")
     }
 
     /// The client's first message, in which server name indication is not encrypted.

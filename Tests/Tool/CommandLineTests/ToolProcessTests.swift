@@ -78,7 +78,7 @@ struct ToolProcessTests {
         let url = try #require(try Self.object(await server.nextLine())["url"] as? String)
         let result = try await Tool.run(["pusher", "subscribe", url, "--key", "wrong", "prices"])
         #expect(result.status == 1)
-        #expect(result.errors.hasPrefix("realtime: Unknown application key") && result.errors.contains("4001"))
+        #expect(result.errors.hasPrefix("realtime: Unknown app key") && result.errors.contains("4001"))
         #expect(result.errors.split(separator: "\n").count == 1)
         server.process.signal(SIGTERM)
         #expect(await server.waitForEnd() == 0)

@@ -1,5 +1,5 @@
-/// The delay before the next attempt to connect: exponential backoff with full jitter, so that the clients of a restarted server don't
-/// reconnect all at the same time.
+/// The delays between attempts to connect: exponential backoff with full jitter, so that the clients of a restarted server don't all
+/// reconnect at the same time.
 ///
 /// The delay before the n-th attempt is a random duration between zero and `base * 2^(n-1)`, limited to `cap`.
 public struct Backoff: Sendable, Hashable {

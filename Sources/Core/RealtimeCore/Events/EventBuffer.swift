@@ -1,6 +1,6 @@
 import RealtimeSystem
 
-/// What happens when events arrive faster than a consumer takes them from its sequence.
+/// A policy for events that arrive faster than a consumer receives them from its sequence.
 public enum BufferPolicy: Sendable, Hashable {
     /// Buffers up to a number of events, and drops the oldest one when another arrives. A slow consumer never stalls the connection.
     case dropOldest(Int)
@@ -21,7 +21,7 @@ public enum EndReason: Sendable, Hashable, CustomStringConvertible {
     /// The connection ended and won't be re-established.
     case closed(CloseReason)
 
-    /// The reason in words, for log and error messages.
+    /// A description of the reason, for log and error messages.
     public var description: String {
         switch self {
         case .ended: "ended by the application"

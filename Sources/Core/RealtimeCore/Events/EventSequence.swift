@@ -50,7 +50,7 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
 
     /// Returns the first event that satisfies a predicate. Events after it remain in the sequence.
     ///
-    /// - Parameter predicate: Called with each event until it returns true, on the caller's actor.
+    /// - Parameter predicate: A closure that is called with each event until it returns `true`, on the caller's actor.
     /// - Returns: The event; `nil` if the sequence finished or the task was cancelled before one satisfied the predicate.
     /// - Throws: The error that `predicate` throws.
     public func first(where predicate: (Element) throws -> Bool) async rethrows -> Element? {

@@ -15,7 +15,7 @@ struct InMemoryHTTPTransport: HTTPTransport {
             case .up: break
             }
             guard let handler = network.listener(at: request.endpoint)?.handler else {
-                let message = "Connection refused: no server listens at \(request.endpoint.origin) on the in-memory network."
+                let message = "Connection refused: no server is listening at \(request.endpoint.origin) on the in-memory network."
                 return exchange.fail(TransportError(.refused, "\(message) Start the server first."))
             }
             let head = HTTPRequestHead(method: request.method, target: request.endpoint.target, headers: request.headers)
@@ -95,7 +95,7 @@ final class InMemoryExchange: HTTPResponder, TimerClient {
         self.fail(
             TransportError(
                 .timedOut,
-                "\(self.request.endpoint) timed out: no response within \(self.request.idleTimeout). Check the server, or raise idleTimeout."
+                "\(self.request.endpoint) timed out: no response within \(self.request.idleTimeout). Check the server, or increase idleTimeout."
             ))
     }
 

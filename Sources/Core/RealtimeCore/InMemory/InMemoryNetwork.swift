@@ -3,7 +3,7 @@ import RealtimeSystem
 /// A network without sockets that connects clients and servers of the same process in memory.
 ///
 /// The network processes events one at a time, on the calling thread: when a call such as `client.connect()` returns, the server has
-/// responded and the client has handled the response. Tests don't have to wait and run deterministically. Calls from other threads while
+/// responded and the client has handled the response. Tests run deterministically and don't have to wait. Calls from other threads while
 /// events are being processed return immediately; the first thread processes their events.
 public final class InMemoryNetwork: Sendable {
     /// The condition of the network.
@@ -59,12 +59,12 @@ public final class InMemoryNetwork: Sendable {
         }
     }
 
-    /// Creates a listener for a server. It accepts connections after it was started.
+    /// Creates a listener for a server. It accepts connections after it has been started.
     ///
     /// - Parameters:
     ///   - host: The host name under which clients connect.
     ///   - port: The port; 0 for a free one.
-    /// - Returns: A listener that isn't started yet.
+    /// - Returns: A listener that hasn't been started.
     public func listener(host: String = "memory", port: Int = 0) -> InMemoryListener {
         let address = self.state.withLock { state in
             if port == 0 { state.lastPort += 1 }
@@ -144,7 +144,7 @@ public final class InMemoryNetwork: Sendable {
     func remove(_ socket: InMemorySocket) { self.state.withLock { $0.sockets[ObjectIdentifier(socket)] = nil } }
 }
 
-/// Accepts the connections of a server on an ``InMemoryNetwork``.
+/// A listener that accepts the connections of a server on an ``InMemoryNetwork``.
 public final class InMemoryListener: Listener {
     private struct State: Sendable {
         /// Retains the network until the listener is started. From then on, the network retains the listener.
@@ -168,7 +168,7 @@ public final class InMemoryListener: Listener {
     ///
     /// The network retains the listener until ``stop()`` is called or the network is released.
     ///
-    /// - Parameter handler: Receives requests and connections.
+    /// - Parameter handler: The object that receives requests and connections.
     /// - Returns: The address of the listener.
     /// - Throws: ``TransportError/Code/addressInUse`` if another listener on the network uses the address, and
     ///   ``TransportError/Code/closed`` if the network was released.
@@ -187,7 +187,7 @@ public final class InMemoryListener: Listener {
         return ListenerAddress(host: self.address.host, port: self.address.port)
     }
 
-    /// Stops accepting connections, frees the address, and closes every WebSocket with 1001.
+    /// Stops accepting connections, frees the address, and closes every WebSocket with code 1001.
     public func stop() async {
         self.state.withLock { $0.network }?.remove(self, at: self.address)
         let sockets = self.accepted.withLock { $0.values.sorted { $0.id < $1.id } }

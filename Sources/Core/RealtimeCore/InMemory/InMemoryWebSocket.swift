@@ -114,7 +114,7 @@ final class InMemorySocket: WebSocketConnection {
         switch handler.upgrade(head) {
         case .refuse(let response):
             let error = TransportError(
-                .upgradeRefused, "\(endpoint.origin) refused the WebSocket upgrade with status \(response.head.status).",
+                .upgradeRefused, "\(endpoint.origin) rejected the WebSocket with status \(response.head.status).",
                 status: response.head.status)
             self.end(.transport(error))
         case .accept(let subprotocol):

@@ -50,7 +50,7 @@ public struct LogSink: Sendable {
     ///
     /// - Parameters:
     ///   - minimumLevel: The lowest level that is logged.
-    ///   - write: Receives each message, together with its level and the part of the library it comes from. Called on
+    ///   - write: A closure that receives each message, together with its level and the part of the library it comes from. Called on
     ///     any thread, possibly on several at the same time, and while the library holds no lock. It should return quickly.
     public init(minimumLevel: Level, write: @escaping @Sendable (_ level: Level, _ subsystem: String, _ message: String) -> Void) {
         self.minimumLevel = minimumLevel

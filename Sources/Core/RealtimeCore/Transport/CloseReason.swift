@@ -48,7 +48,7 @@ public enum CloseReason: Hashable, Sendable {
 }
 
 extension CloseReason: CustomStringConvertible {
-    /// The reason in words, for log and error messages.
+    /// A description of the reason, for log and error messages.
     public var description: String {
         switch self {
         case .requested: "closed by the application"

@@ -1,4 +1,4 @@
-/// Sends HTTP requests.
+/// A type that sends HTTP requests.
 public protocol HTTPTransport: Sendable {
     /// Sends a request and returns as soon as the head of the response has arrived. The body follows as it arrives.
     ///

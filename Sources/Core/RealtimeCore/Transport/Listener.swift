@@ -1,13 +1,13 @@
-/// Accepts the connections of a server: HTTP requests and WebSocket upgrades on one port, or in memory.
+/// A type that accepts the connections of a server: HTTP requests and WebSocket upgrades on one port, or in memory.
 public protocol Listener: Sendable {
     /// Starts accepting connections.
     ///
-    /// - Parameter handler: Receives requests and connections. The listener retains it until ``stop()`` has returned.
+    /// - Parameter handler: The object that receives requests and connections. The listener retains it until ``stop()`` has returned.
     /// - Returns: The address on which the listener accepts connections.
     /// - Throws: A ``TransportError``, for example ``TransportError/Code/addressInUse`` if another listener uses the address.
     func start(_ handler: any ListenerHandler) async throws(TransportError) -> ListenerAddress
 
-    /// Stops accepting connections, closes every WebSocket with 1001, and gives requests in progress a short time to complete. Returns
+    /// Stops accepting connections, closes every WebSocket with code 1001, and gives requests in progress a short time to complete. Returns
     /// when all connections have ended.
     func stop() async
 }
@@ -34,7 +34,7 @@ public struct ListenerAddress: Sendable, Hashable {
     }
 }
 
-/// Handles the requests and connections that a listener accepts.
+/// A type that handles the requests and connections that a listener accepts.
 ///
 /// The methods are called on the listener's threads and should return quickly. Calls for the same connection are serial and in order;
 /// calls for different connections may be concurrent.
@@ -44,7 +44,7 @@ public protocol ListenerHandler: AnyObject, Sendable {
     /// - Parameters:
     ///   - request: The head of the request.
     ///   - body: The complete body.
-    ///   - responder: Sends the response, immediately or later, from any thread.
+    ///   - responder: An object that sends the response, immediately or later, from any thread.
     func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder)
 
     /// Decides whether to accept a WebSocket upgrade.
@@ -57,7 +57,7 @@ public protocol ListenerHandler: AnyObject, Sendable {
     ///
     /// - Parameters:
     ///   - connection: The WebSocket connection, for sending messages and closing it.
-    ///   - id: Identifies the connection. It is unique among the connections that this process accepts.
+    ///   - id: The ID of the connection. It is unique among the connections that this process accepts.
     ///   - request: The head of the upgrade request.
     /// - Returns: The object that receives the messages and the end of the connection.
     func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents
@@ -65,13 +65,13 @@ public protocol ListenerHandler: AnyObject, Sendable {
 
 /// The decision about a WebSocket upgrade.
 public enum UpgradeDecision: Sendable {
-    /// Accept the upgrade, with one of the subprotocols that the client offered, or with none.
+    /// Accepts the upgrade, with one of the subprotocols that the client offered, or with none.
     case accept(subprotocol: String?)
-    /// Refuse the upgrade with a response.
+    /// Rejects the upgrade and sends a response.
     case refuse(HTTPResponse)
 }
 
-/// Sends the response to one HTTP request, from any thread.
+/// A type that sends the response to one HTTP request, from any thread.
 ///
 /// A response is sent either as a whole, with ``respond(_:)``, or in chunks, with ``begin(_:)``, ``write(_:)`` or ``send(_:)``, and
 /// ``end()``. Only the first response is sent; calls for another one have no effect.
@@ -98,7 +98,7 @@ public protocol HTTPResponder: AnyObject, Sendable {
     func end()
     /// Registers a closure for when the client disconnects before the end of the response.
     ///
-    /// - Parameter action: Called once, on any thread; immediately if the client has disconnected already.
+    /// - Parameter action: A closure that is called once, on any thread; immediately if the client has disconnected already.
     func onDisconnect(_ action: @escaping @Sendable () -> Void)
 }
 

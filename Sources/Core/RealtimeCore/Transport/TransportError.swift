@@ -58,14 +58,14 @@ public struct TransportError: Error, Hashable, Sendable {
     public let code: Code
     /// A sentence that describes the failure and, where possible, how to fix it.
     public let message: String
-    /// The HTTP status that belongs to the failure, for example that of a refused upgrade.
+    /// The HTTP status that belongs to the failure, for example that of a rejected upgrade.
     public let status: Int?
 
     /// Creates an error. Used by custom transports.
     ///
     /// - Parameters:
     ///   - code: The kind of the failure.
-    ///   - message: A sentence for people. It must not contain secrets, because it may be logged.
+    ///   - message: A sentence that describes the failure. It must not contain secrets, because it may be logged.
     ///   - status: The HTTP status that belongs to the failure.
     public init(_ code: Code, _ message: String, status: Int? = nil) {
         self.code = code

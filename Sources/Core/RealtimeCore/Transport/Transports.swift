@@ -1,8 +1,8 @@
 /// The transports of a client: WebSocket connections, HTTP requests and the clock for both.
 public struct Transports: Sendable {
-    /// Creates WebSocket connections.
+    /// The transport for WebSocket connections.
     public var webSocket: any WebSocketTransport
-    /// Sends HTTP requests, for example to an authorization endpoint.
+    /// The transport for HTTP requests, for example to an authorization endpoint.
     public var http: any HTTPTransport
     package let time: any TimeSource
     /// Returns a seed for a client's random numbers.

@@ -1,7 +1,8 @@
 import RealtimeSystem
 
-/// Identifies a connection. A client numbers its attempts to connect, so that late events of an abandoned attempt can be recognized and
-/// ignored.
+/// An identifier of a connection.
+///
+/// A client numbers its attempts to connect, so that late events of an abandoned attempt can be recognized and ignored.
 public struct ConnectionID: Hashable, Sendable, Comparable, CustomStringConvertible {
     /// The number of the connection.
     public var rawValue: UInt64
@@ -36,7 +37,7 @@ public struct WebSocketMessage: Hashable, Sendable {
         case text
         /// A binary message.
         case binary
-        /// A ping, which the peer answers with a pong that contains the same bytes.
+        /// A ping, to which the peer responds with a pong that contains the same bytes.
         case ping
         /// A pong, the response to a ping.
         case pong
@@ -155,17 +156,17 @@ public struct WebSocketRequest: Sendable {
     }
 }
 
-/// Creates the WebSocket connections of a client.
+/// A type that creates the WebSocket connections of a client.
 ///
-/// The package has two implementations for the network, one on sockets and one on URLSession, and one in memory. A server with its own
-/// event loop can add another one.
+/// The package has two implementations for the network, one on sockets and one on `URLSession`, and one in memory. A program with its own
+/// event loop can provide another one.
 public protocol WebSocketTransport: Sendable {
     /// Creates a connection without performing I/O. Called under a lock.
     ///
     /// - Parameters:
     ///   - request: The parameters of the connection.
-    ///   - id: Identifies the connection in calls to `events`.
-    ///   - events: Receives the events of the connection. The connection retains it until it has called
+    ///   - id: The ID of the connection in calls to `events`.
+    ///   - events: The object that receives the events of the connection. The connection retains it until it has called
     ///     ``WebSocketEvents/closed(_:_:)`` or has been abandoned.
     /// - Returns: A connection that starts connecting when ``WebSocketConnection/open()`` is called.
     func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection
@@ -199,7 +200,7 @@ public protocol WebSocketConnection: AnyObject, Sendable {
     func abandon()
 }
 
-/// Receives the events of a WebSocket connection.
+/// A type that receives the events of a WebSocket connection.
 ///
 /// The methods are called on the transport's threads. Calls for the same connection are serial and in order.
 public protocol WebSocketEvents: AnyObject, Sendable {
@@ -213,7 +214,7 @@ public protocol WebSocketEvents: AnyObject, Sendable {
     ///
     /// - Parameters:
     ///   - id: The connection.
-    ///   - batch: The messages; never empty. Pings were answered already, and are included as a sign of activity.
+    ///   - batch: The messages; never empty. Pings have been answered already, and are included as a sign of activity.
     func received(_ id: ConnectionID, _ batch: borrowing MessageBatch)
     /// The connection has ended or could not be established. This is the last call for the connection.
     ///

@@ -1,6 +1,6 @@
 /// An error for text that isn't valid JSON, or a value that JSON can't represent.
 public struct JSONError: Error, Hashable, Sendable {
-    /// The kind of an error. Future versions may add codes, so a `switch` needs a `default`.
+    /// The kind of an error. Future versions may add codes, so a `switch` over codes needs a `default` case.
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Value: String, Sendable {
             case unexpectedEnd, unexpectedCharacter, invalidNumber, invalidEscape, controlCharacter, invalidUTF8, loneSurrogate,
@@ -27,9 +27,9 @@ public struct JSONError: Error, Hashable, Sendable {
         public static let invalidUTF8 = Code(.invalidUTF8)
         /// A string contains an escaped surrogate that isn't part of a pair.
         public static let loneSurrogate = Code(.loneSurrogate)
-        /// The text begins with a byte order mark.
+        /// The text starts with a byte order mark.
         public static let byteOrderMark = Code(.byteOrderMark)
-        /// The value is followed by characters other than white space.
+        /// The value is followed by characters other than whitespace.
         public static let trailingContent = Code(.trailingContent)
         /// The text contains another value where an object is required.
         public static let notAnObject = Code(.notAnObject)
@@ -40,7 +40,7 @@ public struct JSONError: Error, Hashable, Sendable {
         /// A number is infinite or not a number, which JSON can't represent.
         public static let notFinite = Code(.notFinite)
 
-        /// The code's name, such as `unexpectedEnd`.
+        /// The name of the code, such as `unexpectedEnd`.
         public var description: String { self.value.rawValue }
     }
 

@@ -84,12 +84,12 @@ extension JSONObject: RandomAccessCollection {
     /// The position after the last member.
     public var endIndex: Int { self.members.count }
 
-    /// The member at a position.
+    /// Accesses the member at a position.
     public subscript(position: Int) -> Element { self.members[position] }
 }
 
 extension JSONObject: Hashable {
-    /// Whether two objects have the same members, in any order.
+    /// Returns whether two objects have the same members, in any order.
     public static func == (lhs: Self, rhs: Self) -> Bool {
         lhs.count == rhs.count && lhs.allSatisfy { rhs[$0.key] == $0.value }
     }

@@ -75,7 +75,7 @@ struct JSONScanner {
         if self.end >= 3, self.base[0] == 0xEF, self.base[1] == 0xBB, self.base[2] == 0xBF { throw JSONError(.byteOrderMark, at: 0) }
     }
 
-    /// Skips white space and returns the next byte without consuming it.
+    /// Skips whitespace and returns the next byte without consuming it.
     @inline(__always)
     mutating func next() throws(JSONError) -> UInt8 {
         while self.position < self.end {
@@ -92,7 +92,7 @@ struct JSONScanner {
         self.position &+= 1
     }
 
-    /// Throws if anything other than white space is left.
+    /// Throws if anything other than whitespace is left.
     mutating func finish() throws(JSONError) {
         while self.position < self.end {
             switch self.base[self.position] {

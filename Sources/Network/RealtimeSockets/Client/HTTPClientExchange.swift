@@ -48,7 +48,7 @@ final class HTTPClientExchange: StreamEvents, TimerClient {
         let endpoint = self.request.endpoint
         guard endpoint.scheme == "http" || endpoint.scheme == "https" else {
             throw TransportError(
-                .unsupported, "Invalid URL for an HTTP request: \(endpoint.origin). Use a URL that begins with http:// or https://.")
+                .unsupported, "Invalid URL for an HTTP request: \(endpoint.origin). Use a URL that starts with http:// or https://.")
         }
         guard self.request.method != "CONNECT" else {
             throw TransportError(.unsupported, "The method CONNECT is not supported: proxies are not supported.")
@@ -224,7 +224,7 @@ final class HTTPClientExchange: StreamEvents, TimerClient {
         guard hasTimedOut else { return }
         let (hasHead, timeout) = (self.state.withLock { $0.response.head != nil }, self.request.idleTimeout)
         let cause = hasHead ? "the response stalled for \(timeout)" : "no response within \(timeout)"
-        self.end(TransportError(.timedOut, "\(self.request.endpoint) timed out: \(cause). Check the server, or raise idleTimeout."))
+        self.end(TransportError(.timedOut, "\(self.request.endpoint) timed out: \(cause). Check the server, or increase idleTimeout."))
     }
 
     // MARK: Errors

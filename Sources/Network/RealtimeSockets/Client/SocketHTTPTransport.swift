@@ -2,8 +2,8 @@ public import RealtimeCore
 
 /// An HTTP/1.1 client on the package's own sockets.
 ///
-/// Each request uses a connection of its own, which closes with the response. The transport follows no redirects and keeps no cookies: the
-/// contents of a request are sent to the endpoint that it names and nowhere else.
+/// Each request uses a connection of its own, which closes after the response. The transport doesn't follow redirects or store cookies, so
+/// a request is sent only to its own endpoint.
 public struct SocketHTTPTransport: HTTPTransport {
     private let connector: SocketConnector
 
@@ -22,16 +22,19 @@ public struct SocketHTTPTransport: HTTPTransport {
 
     /// Sends a request and waits for the head of the response.
     ///
-    /// The head may arrive while the body of the request is still being sent; sending then continues.
+    /// The head may arrive while the body of the request is still being sent. Sending then continues.
     /// The request's `connectTimeout` applies until the connection is established, including TLS. Its `idleTimeout` applies while
-    /// the server neither takes nor sends bytes. It doesn't apply while the transport has stopped reading because the reader of the body
-    /// is too far behind.
+    /// no bytes are sent or received. It doesn't apply while the transport has stopped reading because the body is read
+    /// too slowly.
     ///
     /// - Parameter request: The request to send.
     /// - Returns: The head of the response, and the body, which is read as it arrives. Releasing the body closes the connection.
-    /// - Throws: `unsupported` for a request that can't be sent: an endpoint whose scheme isn't `http` or `https`, a line break in a
-    ///   header field, or a `Transfer-Encoding` field. `cancelled` if the task is cancelled, which closes the connection. Otherwise the
-    ///   error that prevented the connection or the response.
+    /// - Throws: A `TransportError` with the code
+    ///   - `unsupported` if the request can't be sent: the scheme of the endpoint isn't `http` or `https`, a header field contains a line
+    ///     break, or there is a `Transfer-Encoding` field,
+    ///   - `cancelled` if the task is cancelled, which closes the connection.
+    ///
+    ///   Otherwise, the error that prevented the connection or the response.
     public func open(_ request: HTTPRequest) async throws(TransportError) -> HTTPStreamedResponse {
         let exchange = HTTPClientExchange(request, loop: self.connector.loop)
         let head = try await exchange.head(through: self.connector)

@@ -2,7 +2,7 @@ public import RealtimeCore
 
 /// A WebSocket client on the package's own sockets.
 ///
-/// All connections share one thread that reads, decodes and delivers events. It runs no code of the application.
+/// All connections share one thread that reads, decodes and delivers events.
 public struct SocketWebSocketTransport: WebSocketTransport {
     private let connector: SocketConnector
 
@@ -19,12 +19,12 @@ public struct SocketWebSocketTransport: WebSocketTransport {
         self.connector = SocketConnector(loop: loop, resolver: resolver, tls: tls)
     }
 
-    /// Creates a connection. It does no I/O until its `open()` is called.
+    /// Creates a connection. The connection performs no I/O until its `open()` method is called.
     ///
     /// - Parameters:
     ///   - request: The endpoint and the options of the handshake.
     ///   - id: The ID that is passed to each event.
-    ///   - events: The receiver of the connection's events. They are delivered on the transport's thread, one at a time.
+    ///   - events: The object that receives the events of the connection. They are delivered on the transport's thread, one at a time.
     /// - Returns: The new connection.
     public func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
         SocketWebSocket(request, id: id, events: events, connector: self.connector)

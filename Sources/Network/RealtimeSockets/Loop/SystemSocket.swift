@@ -174,8 +174,8 @@ extension TransportError {
     ///   - number: The error number.
     ///   - operation: What failed, such as "create a socket".
     static func system(_ number: Int32, _ operation: String) -> TransportError {
-        let advice = SystemError(number).isShortage ? " Close unused connections, or raise the limit of open files (ulimit -n)." : ""
-        return TransportError(.system, "Could not \(operation): \(self.systemMessage(number)).\(advice)")
+        let advice = SystemError(number).isShortage ? " Close unused connections, or increase the limit of open files (ulimit -n)." : ""
+        return TransportError(.system, "Cannot \(operation): \(self.systemMessage(number)).\(advice)")
     }
 
     /// Creates the error of an established connection that was lost.

@@ -8,7 +8,7 @@ public import RealtimeCore
 /// let address = try await server.start(on: listener)
 /// ```
 ///
-/// The listener calls its handler on its own threads, which also do the I/O of all connections: a call that takes long delays every
+/// The listener calls its handler on its own threads, which also perform the I/O of all connections: a slow call delays every
 /// connection of its thread. Requests of one connection are delivered in order, each after the response to the previous one has ended.
 public final class SocketListener: Listener {
     private enum State: Sendable {
@@ -26,12 +26,12 @@ public final class SocketListener: Listener {
     private let sharedLoops: [EventLoop]
     private let state = Lock(State.idle)
 
-    /// Creates a listener. It does nothing until ``start(_:)`` is called.
+    /// Creates a listener. It accepts connections after ``start(_:)`` has been called.
     ///
     /// - Parameters:
-    ///   - host: The numeric IP address to listen on. `0.0.0.0` stands for all IPv4 addresses of the machine, `::` for its IPv6 addresses
-    ///     as well.
-    ///   - port: The port. With 0 the system picks a free port, which ``start(_:)`` returns.
+    ///   - host: The numeric IP address to listen on. Use `0.0.0.0` for all IPv4 addresses of the machine, and `::` for its IPv6
+    ///     addresses as well.
+    ///   - port: The port. If it is 0, the system chooses a free port, which ``start(_:)`` returns.
     ///   - tls: The certificate and key to serve `https` and `wss`, or `nil` to serve `http` and `ws`.
     ///   - limits: The limits to enforce on clients.
     ///   - loops: The number of threads that share the connections. One thread handles tens of thousands of messages per second.
@@ -61,15 +61,18 @@ public final class SocketListener: Listener {
         self.sharedLoops = loops
     }
 
-    /// Binds the port and starts to accept connections.
+    /// Starts accepting connections on the port.
     ///
     /// A stopped listener can be started again.
     ///
-    /// - Parameter handler: The handler of requests and WebSockets. The listener keeps it until ``stop()`` returns.
+    /// - Parameter handler: The object that receives requests and connections. The listener retains it until ``stop()`` returns.
     /// - Returns: The address that the listener is bound to, with the actual port if the listener was created with port 0.
-    /// - Throws: `addressInUse` if the port is taken, `tlsUnavailable` if TLS is configured but OpenSSL isn't installed, `tlsFailed` if
-    ///   the certificate or key is invalid, `unsupported` if the listener is already running, and `system` if the system doesn't allow
-    ///   it to bind the address.
+    /// - Throws: A `TransportError` with the code
+    ///   - `addressInUse` if the port is in use,
+    ///   - `tlsUnavailable` if TLS is configured but OpenSSL isn't installed,
+    ///   - `tlsFailed` if the certificate or key is invalid,
+    ///   - `unsupported` if the listener is already running,
+    ///   - `system` if the system doesn't allow the listener to bind the address.
     public func start(_ handler: any ListenerHandler) async throws(TransportError) -> ListenerAddress {
         let starts = self.state.withLock { state -> Bool in
             guard case .idle = state else { return false }
@@ -110,7 +113,7 @@ public final class SocketListener: Listener {
 
     /// Stops the listener.
     ///
-    /// It stops to accept connections, closes every WebSocket with code 1001, and lets pending responses end. It returns when every
+    /// It stops accepting connections, closes every WebSocket with code 1001, and lets pending responses end. It returns when every
     /// connection is closed and its threads have exited. Connections that remain after ``ListenerLimits/shutdownTimeout`` are dropped.
     ///
     /// Cancelling the task has no effect. If the listener is already being stopped, the call waits for that; if it isn't running, the call

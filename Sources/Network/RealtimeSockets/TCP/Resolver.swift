@@ -81,7 +81,7 @@ extension TransportError {
     static func noAddress(_ host: String) -> TransportError {
         TransportError(
             .nameNotFound,
-            host.isEmpty ? "Invalid URL: missing host." : "The host \(host) was not found. Check the spelling of the name.")
+            host.isEmpty ? "Invalid URL: missing host." : "The host \(host) was not found. Check the name and the network.")
     }
 
     fileprivate static func lookUp(_ host: String, _ code: Int32, _ number: Int32) -> TransportError {

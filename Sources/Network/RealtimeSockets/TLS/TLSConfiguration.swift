@@ -1,6 +1,6 @@
 /// The TLS settings of a client.
 ///
-/// By default, a client requires TLS 1.2 or newer and a certificate for the host that the system trusts.
+/// By default, a client requires TLS 1.2 or later, and a certificate that the system trusts and that matches the host.
 ///
 /// ```swift
 /// var tls = TLSConfiguration()
@@ -20,9 +20,9 @@ public struct TLSConfiguration: Hashable, Sendable {
 
     /// The verification of a server's certificate.
     public enum Verification: Hashable, Sendable {
-        /// The certificate must be valid at present, chain to one of ``TLSConfiguration/trustRoots``, and match the host.
+        /// The certificate must be currently valid, chain to one of ``TLSConfiguration/trustRoots``, and match the host.
         case full
-        /// Certificates aren't verified, so that an attacker on the network can read and modify all data. Use it only for experiments.
+        /// Certificates aren't verified, so an attacker on the network can read and modify all data. Use it only for experiments.
         case dangerouslyAcceptAnyCertificate
     }
 
@@ -82,7 +82,7 @@ public struct TLSVersion: Hashable, Sendable, Comparable, CustomStringConvertibl
     /// TLS 1.3 (RFC 8446).
     public static let tls13 = TLSVersion(number: 0x0304)
 
-    /// Whether the first version is older.
+    /// Returns whether the left version is older than the right one.
     public static func < (lhs: Self, rhs: Self) -> Bool { lhs.number < rhs.number }
 
     /// The name of the version, such as "TLS 1.3".

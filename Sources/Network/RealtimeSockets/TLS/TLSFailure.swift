@@ -50,7 +50,7 @@ private func clientHint(_ reason: UInt, _ configuration: TLSConfiguration) -> St
     case Reason.wrongVersionNumber, Reason.packetTooLong, Reason.badRecordType, Reason.unexpectedMessage:
         return "the server does not seem to use TLS on this port; for an unencrypted connection, use ws:// or http://"
     case Reason.protocolVersionAlert, Reason.unsupportedProtocol, Reason.unsupportedVersion, Reason.versionTooLow:
-        return "the server does not support \(configuration.minimumVersion) or newer"
+        return "the server does not support \(configuration.minimumVersion) or later"
     case Reason.handshakeFailureAlert, Reason.noSharedCipher:
         return
             "client and server support different ciphers, or the server does not recognize the host name or requires a client certificate"

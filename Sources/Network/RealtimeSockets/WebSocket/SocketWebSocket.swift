@@ -110,7 +110,7 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
         let (endpoint, timeout) = (connectRequest.request.endpoint, connectRequest.request.timeout)
         do throws(TransportError) {
             guard endpoint.scheme == "ws" || endpoint.scheme == "wss" else {
-                throw TransportError(.invalidURL, "Invalid URL \(endpoint.origin): a WebSocket URL begins with ws:// or wss://.")
+                throw TransportError(.invalidURL, "Invalid URL \(endpoint.origin): the scheme must be ws or wss.")
             }
             let options = try connectRequest.connector.options(for: endpoint, timeout: timeout)
             self.stream.connect(to: endpoint.host, port: endpoint.port, options, events: self)

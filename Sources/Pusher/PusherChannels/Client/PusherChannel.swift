@@ -35,7 +35,7 @@ public final class PusherChannel: Sendable {
     ///
     /// - Parameters:
     ///   - name: The name of the events, or `nil` for all events of the channel.
-    ///   - buffer: The policy for events that the consumer hasn't taken yet.
+    ///   - buffer: The policy for events that the consumer hasn't received yet.
     /// - Returns: A sequence with a buffer of its own, in the order in which the server sent the events.
     public func events(_ name: String? = nil, buffer: BufferPolicy = .standard) -> EventSequence<PusherEvent> {
         self.client.eventSequence(.events(channel: self.name, name: name), buffer)
@@ -102,7 +102,7 @@ public final class PusherChannel: Sendable {
 
     /// Waits until the channel is subscribed.
     ///
-    /// Returns immediately if the channel is subscribed already. This method doesn't connect: call ``PusherClient/connect()`` first.
+    /// Returns immediately if the channel is already subscribed. This method doesn't connect: call ``PusherClient/connect()`` first.
     /// If the task is cancelled, the call throws and the client keeps subscribing.
     ///
     /// - Parameter limit: The maximum time to wait. The default is 30 seconds.
@@ -111,7 +111,7 @@ public final class PusherChannel: Sendable {
     ///   - ``PusherError/Code/disconnected`` if the channel is unsubscribed or the client is disconnected during the call,
     ///   - ``PusherError/Code/refused``, ``PusherError/Code/failed`` or ``PusherError/Code/invalidConfiguration`` if the client
     ///     can't connect,
-    ///   - ``PusherError/Code/timedOut`` if the time is up,
+    ///   - ``PusherError/Code/timedOut`` if the time limit expires,
     ///   - ``PusherError/Code/cancelled`` if the task is cancelled.
     ///
     ///   If the subscription fails, its error is thrown.
@@ -119,7 +119,7 @@ public final class PusherChannel: Sendable {
         try await self.client.awaitSubscribed(self.name, within: limit)
     }
 
-    /// Unsubscribes from the channel. Its sequences finish with `EndReason.ended` after the events they still hold.
+    /// Unsubscribes from the channel. Its sequences finish with `EndReason.ended` after their buffered events.
     ///
     /// If the channel is unsubscribed already, this method has no effect.
     public func unsubscribe() { self.client.unsubscribe(self.name) }

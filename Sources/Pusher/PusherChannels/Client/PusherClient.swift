@@ -17,7 +17,7 @@ public import RealtimeCore
 /// Subscriptions are remembered: channels are subscribed as soon as the client connects, and again after every reconnect.
 ///
 /// You can call every method from any thread, actor, or task. Only `async` methods wait; all others return immediately.
-/// Events and other updates arrive as `EventSequence`s, in the order in which they happened, and are consumed in your own tasks,
+/// Events and other updates arrive as `EventSequence`s, in the order in which they occurred, and are consumed in your own tasks,
 /// never on the thread that reads from the connection.
 ///
 /// Channels keep their client alive. When the last reference to a client and its channels is released, the connection is closed
@@ -81,7 +81,7 @@ public final class PusherClient: Sendable {
     /// Disconnects and stops reconnecting.
     ///
     /// When this method returns, ``state`` is ``PusherConnectionState/disconnected(_:)`` and calls that were waiting, such as
-    /// ``connected(within:)``, have been resumed. The sequences of the channels finish after the events they still hold. The client
+    /// ``connected(within:)``, have been resumed. The sequences of the channels finish after their buffered events. The client
     /// remains subscribed to its channels: another ``connect()`` subscribes to them again.
     public func disconnect() { self.driver.stop() }
 
@@ -112,7 +112,7 @@ public final class PusherClient: Sendable {
     /// - Parameter limit: The maximum time to wait. The default is 30 seconds.
     /// - Returns: The socket ID of the connection.
     /// - Throws: A ``PusherError`` with the code
-    ///   - ``PusherError/Code/timedOut`` if the time is up, with the last failure to connect as its ``PusherError/cause``, if there
+    ///   - ``PusherError/Code/timedOut`` if the time limit expires, with the last failure to connect as its ``PusherError/cause``, if there
     ///     was one,
     ///   - ``PusherError/Code/cancelled`` if the task is cancelled,
     ///   - ``PusherError/Code/disconnected``, ``PusherError/Code/refused``, ``PusherError/Code/failed`` or
@@ -151,7 +151,8 @@ public final class PusherClient: Sendable {
     /// A sequence of errors.
     ///
     /// It contains lost connections and failed attempts to connect, errors that the server reports, invalid frames, and failed
-    /// subscriptions. Each failure is reported once. After most of them the client continues; ``state`` tells if it does not.
+    /// subscriptions. Each failure is reported once. The client recovers from most of them; if it doesn't, ``state`` changes to
+    /// ``PusherConnectionState/failed(_:)`` or ``PusherConnectionState/disconnected(_:)``.
     /// The sequence continues across reconnects and finishes when the client is released.
     public var errors: EventSequence<PusherError> {
         self.sequence(of: .errors, .standard, .client) { if case .error(let error) = $0 { error } else { nil } }
@@ -160,9 +161,9 @@ public final class PusherClient: Sendable {
     /// A snapshot of the numbers of messages, bytes, reconnects and dropped events since the client was created.
     public var counters: Counters { self.driver.counters }
 
-    /// A sequence of everything that happens from now on: events, and changes of the connection, the channels and their members.
+    /// A sequence of all updates from now on: events, and changes of the connection, the channels and their members.
     ///
-    /// Use it to show or record updates of different kinds in the order in which they happened, which separate sequences don't
+    /// Use it to show or record updates of different kinds in the order in which they occurred, which separate sequences don't
     /// provide:
     ///
     /// ```swift
@@ -178,7 +179,7 @@ public final class PusherClient: Sendable {
     /// The sequence finishes when the client is disconnected, or when the connection ends in a way that the client doesn't recover
     /// from.
     ///
-    /// - Parameter buffer: The policy for updates that the consumer hasn't taken yet.
+    /// - Parameter buffer: The policy for updates that the consumer hasn't received yet.
     /// - Returns: A sequence with a buffer of its own.
     public func updates(buffer: BufferPolicy = .standard) -> EventSequence<PusherUpdate> {
         self.sequence(of: .updates, buffer, .connection) { $0 }
@@ -206,7 +207,7 @@ public final class PusherClient: Sendable {
         return PusherChannel(name, self, id: id)
     }
 
-    /// Unsubscribes from a channel. Its sequences finish after the events they still hold.
+    /// Unsubscribes from a channel. Its sequences finish after their buffered events.
     ///
     /// If the client isn't subscribed to the channel, this method has no effect.
     ///
@@ -233,7 +234,7 @@ public final class PusherClient: Sendable {
     ///
     /// - Parameters:
     ///   - name: The name of the events, or `nil` for all events.
-    ///   - buffer: The policy for events that the consumer hasn't taken yet.
+    ///   - buffer: The policy for events that the consumer hasn't received yet.
     /// - Returns: A sequence with a buffer of its own.
     public func events(_ name: String? = nil, buffer: BufferPolicy = .standard) -> EventSequence<PusherEvent> {
         self.eventSequence(.events(channel: nil, name: name), buffer)

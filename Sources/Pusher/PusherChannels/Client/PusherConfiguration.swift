@@ -110,7 +110,8 @@ public struct PusherConfiguration: Sendable {
         get { self.values.connectTimeout }
         set { self.values.connectTimeout = newValue }
     }
-    /// The time without a connection after which the state changes to ``PusherConnectionState/unavailable``. 10 seconds by default.
+    /// The time without a connection after which the state changes to ``PusherConnectionState/unavailable``. The default is
+    /// 10 seconds.
     public var unavailableTimeout: Duration {
         get { self.values.unavailableTimeout }
         set { self.values.unavailableTimeout = newValue }
@@ -120,14 +121,14 @@ public struct PusherConfiguration: Sendable {
         get { self.values.subscriptionTimeout }
         set { self.values.subscriptionTimeout = newValue }
     }
-    /// The delays between attempts to connect, and between attempts to subscribe to a channel after a temporary failure. Random delays
-    /// that grow from at most 1 second to at most 60 seconds by default.
+    /// The delays between attempts to connect, and between attempts to subscribe to a channel after a temporary failure. The
+    /// default is random delays that grow from at most 1 second to at most 60 seconds.
     public var backoff: Backoff {
         get { self.values.backoff }
         set { self.values.backoff = newValue }
     }
-    /// The maximum size of a message from the server, in bytes. A larger message closes the connection. 1 MiB by default; Pusher
-    /// limits the data of an event to 10 KiB.
+    /// The maximum size of a message from the server, in bytes. A larger message closes the connection. The default is
+    /// 1 MiB; Pusher limits the data of an event to 10 KiB.
     public var messageLimit: Int {
         get { self.values.messageLimit }
         set { self.values.messageLimit = newValue }
@@ -149,7 +150,7 @@ public struct PusherConfiguration: Sendable {
         get { self.values.log }
         set { self.values.log = newValue }
     }
-    /// The WebSocket and HTTP implementations that the client uses.
+    /// The WebSocket and HTTP transports that the client uses.
     public var transports: Transports {
         get { self.values.transports }
         set { self.values.transports = newValue }
@@ -208,7 +209,7 @@ public struct PusherConfiguration: Sendable {
     }
 
     /// A description of the first invalid value, or `nil` if the configuration is valid. It doesn't contain the key, the host or the
-    /// path, which may hold credentials.
+    /// path, which may contain credentials.
     var validationError: String? {
         if self.key.isEmpty { return "The key must not be empty." }
         if !self.key.utf8.allSatisfy({

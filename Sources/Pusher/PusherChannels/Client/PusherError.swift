@@ -3,9 +3,9 @@ import RealtimeCore
 
 /// An error of a client, a channel or a publisher.
 ///
-/// The message says what failed and, where possible, what to do. No message contains a secret, a token or the data of an event.
+/// The message describes what failed and, where possible, what to do. No message contains a secret, a token or the data of an event.
 public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// The kind of an error. New kinds may be added, so a `switch` over codes needs a `default`.
+    /// The kind of an error. Future versions may add codes, so a `switch` over codes needs a `default` case.
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Value: String, Sendable {
             case invalidChannelName, invalidEventName, dataTooLarge, notSubscribed, queueFull, clientEventsNotAllowed, unsupportedChannel,
@@ -147,9 +147,9 @@ extension PusherError {
         case .peer(let code, let text) where (4000...4099).contains(code.rawValue):
             let hint =
                 switch code.rawValue {
-                case 4001: "Unknown application key. Check the key and the cluster or host."
-                case 4003: "The application is disabled. Enable it in its dashboard."
-                case 4004: "The application has reached its connection limit. Close connections or raise the limit."
+                case 4001: "Unknown app key. Check the key and the cluster or host."
+                case 4003: "The app is disabled. Enable it in its dashboard."
+                case 4004: "The app has reached its connection limit. Close connections or increase the limit."
                 case 4005: "Unknown path. Check the path of the configuration."
                 case 4006...4008: "The server does not support this version of the protocol."
                 case 4009: "The connection is not authorized."

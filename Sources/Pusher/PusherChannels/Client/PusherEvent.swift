@@ -42,11 +42,11 @@ public struct PusherEvent: Sendable {
 
     /// The data of the event, which is usually JSON, or `nil` if the event has no data.
     ///
-    /// If the server sent the data as a JSON string, which is the rule, this is the contents of the string. Otherwise it is the JSON
-    /// text itself.
+    /// If the server sent the data as a JSON string, which is the usual form, this is the contents of the string. Otherwise, it is
+    /// the JSON text itself.
     ///
-    /// Every access creates a new string: store it in a variable if you need it more than once. An event that you keep may share its
-    /// storage, up to 4 KiB, with events that arrived together with it; the string does not.
+    /// Every access creates a new string: store it in a variable if you need it more than once. An event may share up to 4 KiB of
+    /// storage with events that arrived at the same time; the string has storage of its own.
     public var data: String? {
         switch self.form {
         case .none: nil

@@ -26,7 +26,7 @@ public struct PusherPublisher: Sendable {
     ///   - key: The key of the app.
     ///   - secret: The secret of the app.
     ///   - cluster: The name of the cluster, such as `eu`.
-    ///   - http: The HTTP implementation to use, or `nil` for the default one of the platform.
+    ///   - http: The HTTP transport to use, or `nil` for the default transport of the platform.
     public init(appID: String, key: String, secret: String, cluster: String, http: (any HTTPTransport)? = nil) {
         let endpoint = Endpoint(scheme: "https", host: "api-\(cluster).pusher.com", port: 443)
         self.init(appID: appID, key: key, secret: secret, endpoint: endpoint, http: http)
@@ -39,7 +39,7 @@ public struct PusherPublisher: Sendable {
     ///   - key: The key of the app.
     ///   - secret: The secret of the app.
     ///   - endpoint: The endpoint of the server, whose path and query are ignored.
-    ///   - http: The HTTP implementation to use, or `nil` for the default one of the platform.
+    ///   - http: The HTTP transport to use, or `nil` for the default transport of the platform.
     public init(appID: String, key: String, secret: String, endpoint: Endpoint, http: (any HTTPTransport)? = nil) {
         self.endpoint = Endpoint(scheme: endpoint.isSecure ? "https" : "http", host: endpoint.host, port: endpoint.port)
         self.appID = appID

@@ -1,4 +1,4 @@
-/// Something that happened to a client, to one of its channels, or on a channel.
+/// An update of a client or one of its channels.
 ///
 /// ``PusherClient/updates(buffer:)`` delivers updates of all kinds in one order. The other sequences of a client and its channels each
 /// contain the updates of one kind.
@@ -7,7 +7,7 @@ public enum PusherUpdate: Sendable {
     case event(PusherEvent)
     /// The connection state changed to this state.
     case state(PusherConnectionState)
-    /// The connection was lost or could not be made; the client retries after this delay.
+    /// The connection was lost or could not be established. The client retries after this delay.
     case connectingIn(Duration)
     /// An error occurred.
     case error(PusherError)

@@ -223,7 +223,7 @@ extension PusherSession {
         case .waiting, .authorizing, .subscribing:
             let count = self.channels[id]?.queuedMessages.count ?? 0
             guard count < self.configuration.clientEventQueueLimit else {
-                let hint = "Await subscribed(), or raise clientEventQueueLimit."
+                let hint = "Await subscribed(), or increase clientEventQueueLimit."
                 throw PusherError(.queueFull, "\(count) client events are already waiting for the subscription to \(name). \(hint)")
             }
             self.channels[id]?.queuedMessages.append(message)

@@ -217,7 +217,7 @@ extension PusherSubscribeCommand {
             if let count, missing.isEmpty {
                 "Received \(progress.events) of \(count) events from \(self.service)\(time)"
             } else {
-                "Could not subscribe to \(missing.first ?? self.channels[0]) at \(self.service)\(time)"
+                "Cannot subscribe to \(missing.first ?? self.channels[0]) at \(self.service)\(time)"
             }
         let reason = progress.lastError.map { ": \($0)" } ?? ". Check the server, or use a longer --timeout."
         return ToolFailure(summary + reason)

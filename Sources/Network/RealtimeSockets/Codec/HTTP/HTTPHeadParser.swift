@@ -91,7 +91,7 @@ package struct HTTPHeadParser: Sendable {
     /// appended to the field's value after a space.
     private mutating func unfold(_ line: [UInt8]) throws(TransportError) {
         guard self.kind == .response, let last = self.fields.indices.last else {
-            throw .malformed("The peer sent a header field line that begins with white space.")
+            throw .malformed("The peer sent a header field line that starts with whitespace.")
         }
         guard HTTPCharacters.isFieldValue(line) else { throw Self.invalidValue }
         let more = HTTPCharacters.text(HTTPCharacters.trimmed(line[...]))

@@ -119,7 +119,7 @@ package struct ClientHandshake: Sendable {
         return headers
     }
 
-    /// Returns the first 200 characters if the body is printable text, with each run of white space as one space.
+    /// Returns the first 200 characters if the body is printable text, with each run of whitespace as one space.
     private static func excerpt(_ body: [UInt8]) -> String {
         // The last character may be incomplete, because only the beginning of the body is kept.
         for dropped in 0..<min(4, body.count) {

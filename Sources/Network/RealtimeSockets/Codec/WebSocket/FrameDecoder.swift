@@ -112,7 +112,7 @@ package struct FrameDecoder: Sendable {
         }
         guard header.length <= self.messageLimit &- self.assembled.count else {
             throw FrameError(
-                .tooLarge, "The peer sent a message of more than \(self.messageLimit) bytes. Raise the message limit to accept it.")
+                .tooLarge, "The peer sent a message of more than \(self.messageLimit) bytes. Increase the message limit to accept it.")
         }
     }
 
