@@ -12,7 +12,7 @@ struct AutobahnClientCommand: Command {
             Runs all cases of the Autobahn fuzzing server at URL, echoing every message, and makes the server write its report.
             """,
         positionals: [PositionalSpec("URL", "The URL of the fuzzing server: ws://HOST:PORT.")],
-        options: [.value("agent", "NAME", "The name of the client in the report; \"ours\" by default.")],
+        options: [.value("agent", "NAME", "The name of the client in the report. The default is \"ours\".")],
         isHidden: true)
 
     let endpoint: Endpoint
@@ -69,7 +69,7 @@ struct AutobahnServerCommand: Command {
             Accepts WebSockets on 127.0.0.1 and echoes every message until SIGTERM. The first line of output is \
             {"ready":true,"url":…,"port":…}.
             """,
-        options: [.value("port", "PORT", "The port to listen on; 0, any free port, by default.", as: .integer(0...65535))],
+        options: [.value("port", "PORT", "The port to listen on. The default is 0, which selects a free port.", as: .integer(0...65535))],
         isHidden: true)
 
     let port: Int

@@ -33,7 +33,7 @@ struct BenchCommand: Command {
             meaningful figures.
             """,
         positionals: [
-            PositionalSpec("NAME", "The benchmarks to run: \(Self.names). All by default.", .repeated(atLeast: 0))
+            PositionalSpec("NAME", "The benchmarks to run: \(Self.names). The default is all.", .repeated(atLeast: 0))
         ],
         options: [
             .value("messages", "N", "The number of messages that each benchmark sends.", as: .integer(1...100_000_000)),

@@ -21,7 +21,7 @@ package protocol Command: Sendable {
 
 extension OptionSpec {
     /// The `--json` option of every command that prints lines.
-    package static let json = OptionSpec.flag("json", "Print one JSON object per line; the default unless output is a terminal.")
+    package static let json = OptionSpec.flag("json", "Print one JSON object per line. This is the default unless output is a terminal.")
 }
 
 /// A failure that ends a command.

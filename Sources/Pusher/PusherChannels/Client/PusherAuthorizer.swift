@@ -76,7 +76,7 @@ public struct PusherAuthorizer: Sendable {
     ///
     /// - Parameter authorize: A closure that returns the authorization. It runs in its own task, on no particular actor. An error that
     ///   it throws fails the subscription with the code ``PusherError/Code/authorizationFailed`` and becomes the
-    ///   ``PusherError/cause`` of that error.
+    ///   ``PusherError/cause`` of that error. The client then retries with growing delays.
     /// - Returns: An authorizer.
     public static func callback(
         _ authorize: @escaping @Sendable (PusherAuthorizationRequest) async throws -> PusherChannelAuthorization

@@ -4,8 +4,8 @@ public import RealtimeCore
 
 /// A handle to a channel of a client.
 ///
-/// You get a channel from ``PusherClient/subscribe(_:)``. Handles for the same name are interchangeable, and releasing a handle does
-/// not unsubscribe. A handle keeps its client alive.
+/// You get a channel from ``PusherClient/subscribe(_:)``. Handles for the same name are interchangeable, and releasing a handle
+/// doesn't unsubscribe. A handle keeps its client alive.
 ///
 /// You can call every method from any thread, actor, or task.
 public final class PusherChannel: Sendable {
@@ -46,7 +46,7 @@ public final class PusherChannel: Sendable {
     /// If the channel isn't subscribed yet, the event is queued and sent when the subscription succeeds. Events are sent in the order
     /// of the calls. This method doesn't wait: the server doesn't acknowledge client events, and reports rejected events through
     /// ``PusherClient/errors``. Events that are triggered while the connection is lost are queued as well; events that were sent
-    /// shortly before a loss may be lost.
+    /// shortly before a loss may be lost. If the subscription fails, queued events are dropped.
     ///
     /// - Parameters:
     ///   - event: The name of the event, which must start with `client-`.

@@ -7,7 +7,7 @@
 ///                    │
 ///                    ├─▶ unavailable ─▶ connected              no connection for a while; the client keeps retrying
 ///                    ├─▶ failed                                a connection is impossible
-///                    └─▶ disconnected                          by disconnect(), or rejected with a code from 4000 to 4099
+///                    └─▶ disconnected                          by disconnect(), or rejected with a code from 4001 to 4099
 /// ```
 public enum PusherConnectionState: Hashable, Sendable {
     /// The client hasn't been asked to connect yet.
@@ -18,8 +18,8 @@ public enum PusherConnectionState: Hashable, Sendable {
     case connected(socketID: String)
     /// The client has had no connection for ``PusherConfiguration/unavailableTimeout``. It keeps retrying.
     case unavailable
-    /// A connection is impossible, for example because the configuration is invalid or no TLS library is available. The client does
-    /// not retry until ``PusherClient/connect()`` is called.
+    /// A connection is impossible, for example because the configuration is invalid or no TLS library is available. The client
+    /// doesn't retry until ``PusherClient/connect()`` is called.
     indirect case failed(PusherError)
     /// The client is disconnected: without an error by ``PusherClient/disconnect()``, with an error because the server rejected it.
     /// The client doesn't retry until ``PusherClient/connect()`` is called.
@@ -58,6 +58,7 @@ public enum PusherSubscriptionState: Hashable, Sendable {
     /// The subscription was rejected or timed out.
     ///
     /// The client retries after a reconnect and when ``PusherClient/subscribe(_:)`` is called. It also retries with growing delays if
-    /// the failure may be temporary: a timeout, or an authorization server that can't be reached or reports an internal error.
+    /// the failure may be temporary: a timeout, an authorization server that can't be reached or responds with status 408, 429, or 500
+    /// and above, or an error that a closure of the authorizer throws.
     indirect case failed(PusherError)
 }

@@ -165,7 +165,7 @@ extension PusherError {
     }
 
     /// Whether a subscription that failed with this error is retried: after a timeout, or when the authorization server could not be
-    /// reached or reported an internal error. A rejected subscription is not.
+    /// reached or reported a temporary error, or the callback threw an error. A rejected subscription isn't retried.
     var isTransient: Bool {
         switch self.code {
         case .timedOut: true

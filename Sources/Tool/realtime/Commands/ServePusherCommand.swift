@@ -14,8 +14,8 @@ struct ServePusherCommand: Command {
             {"ready":true,"url":…,"port":…,"app":…,"key":…,"secret":…}, printed when the server accepts connections.
             """,
         options: [
-            .value("host", "HOST", "The address to listen on; 127.0.0.1, which is reachable only locally, by default."),
-            .value("port", "PORT", "The port to listen on; 0, any free port, by default.", as: .integer(0...65535)),
+            .value("host", "HOST", "The address to listen on. The default is 127.0.0.1, which is reachable only locally."),
+            .value("port", "PORT", "The port to listen on. The default is 0, which selects a free port.", as: .integer(0...65535)),
             .value("app-id", "ID", "The ID of the app, for the HTTP API."),
             .value("key", "KEY", "The key of the app, for clients."),
             .value("secret", "SECRET", "The secret of the app, for signatures."),
