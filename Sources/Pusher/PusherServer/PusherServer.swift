@@ -77,10 +77,10 @@ public final class PusherServer: Sendable {
     ///
     /// A server has one listener at a time. After ``stop()`` it can be started again.
     ///
-    /// - Parameter listener: A listener that hasn't been started, such as a `SocketListener` or an ``InMemoryListener``.
+    /// - Parameter listener: A listener that hasn't been started, such as a `SocketListener` or an `InMemoryListener`.
     /// - Returns: The address at which clients reach the server.
-    /// - Throws: The error of the listener, such as ``/RealtimeCore/TransportError/Code/addressInUse``, or
-    ///   ``/RealtimeCore/TransportError/Code/unsupported`` if the server is already started.
+    /// - Throws: The `TransportError` of the listener, for example with the code `addressInUse`, or one with the code `unsupported` if
+    ///   the server is already started.
     public func start(on listener: any Listener) async throws(TransportError) -> ListenerAddress {
         let isFree = self.listener.withLock { current -> Bool in
             guard current == nil else { return false }
