@@ -114,7 +114,7 @@ func checkConnecting(_ frames: [String]) async throws {
     clock.advance(by: .seconds(20))
     switch client.state {
     case .connected: precondition(channel.state != .unsubscribed)
-    case .disconnected(let error?): precondition(error.code == .refused)
+    case .disconnected(let error?): precondition(error.code == .rejected)
     default: preconditionFailure("the state is \(client.state)")
     }
     // Stopping breaks the reference cycle of network and listener.

@@ -289,7 +289,7 @@ extension URLSessionWebSocket: TaskHandler {
             }
             if case .connecting = state.phase, let status = response?.statusCode, status != 101 {
                 return .transport(
-                    TransportError(.upgradeRefused, "\(endpoint.origin) rejected the WebSocket with status \(status).", status: status))
+                    TransportError(.upgradeRejected, "\(endpoint.origin) rejected the WebSocket with status \(status).", status: status))
             }
             guard let error = state.failure ?? error else {
                 return .transport(TransportError(.closed, "\(endpoint.origin) closed the connection without a close frame."))

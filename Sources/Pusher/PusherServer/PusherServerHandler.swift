@@ -23,7 +23,7 @@ final class PusherServerHandler: ListenerHandler {
     func shutDown() { self.isShutDown.withLock { $0 = true } }
 
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
-        if self.isShutDown.withLock({ $0 }) { return .refuse(PusherServerAPI.unavailable) }
+        if self.isShutDown.withLock({ $0 }) { return .reject(PusherServerAPI.unavailable) }
         // A connection is rejected with a close code when it is open: a rejected upgrade cannot carry the code.
         return .accept(subprotocol: nil)
     }

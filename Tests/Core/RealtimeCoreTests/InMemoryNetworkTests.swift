@@ -251,12 +251,12 @@ private final class Fixture: Sendable {
     }
 
     @Test func `the error of a refused upgrade contains its status`() async throws {
-        let fixture = try await Fixture(.refuse(HTTPResponse(status: 403)))
+        let fixture = try await Fixture(.reject(HTTPResponse(status: 403)))
         fixture.connection().open()
         guard case .closed(.transport(let error))? = fixture.events.recorded.all.last else {
             return #expect(Bool(false), "it should be refused")
         }
-        #expect(error.code == .upgradeRefused && error.status == 403)
+        #expect(error.code == .upgradeRejected && error.status == 403)
     }
 
     @Test func `a silent network loses messages without an error`() async throws {

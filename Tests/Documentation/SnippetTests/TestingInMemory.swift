@@ -96,7 +96,7 @@ import Testing
             Issue.record("The state is \(client.state.name).")
             return
         }
-        #expect(error.code == .refused)
+        #expect(error.code == .rejected)
         #expect(error.serverCode == 4001)
         // end
     }
@@ -133,7 +133,7 @@ import Testing
             try await staff.subscribed()
             Issue.record("The server should reject the subscription.")
         } catch {
-            #expect(error.code == .subscriptionRefused)
+            #expect(error.code == .subscriptionRejected)
         }
         // end
     }

@@ -121,7 +121,7 @@ struct ListenerWebSocketTests {
     }
 
     @Test func `a rejected upgrade is an ordinary response`() async throws {
-        let handler = TestHandler(decide: { head in .refuse(HTTPResponse(status: 403, headers: ["X": "y"], text: "not \(head.target)")) })
+        let handler = TestHandler(decide: { head in .reject(HTTPResponse(status: 403, headers: ["X": "y"], text: "not \(head.target)")) })
         try await withListener(handler) { address in
             let client = try RawClient(address)
             client.send("\(Self.upgrade)\r\n")

@@ -126,7 +126,7 @@ import Testing
     @Test func `another status is a rejection with the reason and the body`() throws {
         let handshake = try self.offer()
         let error = self.receive("HTTP/1.1 403 Forbidden\r\nContent-Length: 17\r\n\r\nThe key \nis wrong", handshake)
-        #expect(error?.code == .upgradeRefused)
+        #expect(error?.code == .upgradeRejected)
         #expect(error?.status == 403)
         #expect(error?.message == "The server rejected the WebSocket with 403 Forbidden: The key is wrong")
         #expect(
@@ -178,7 +178,7 @@ import Testing
     }
 
     private func rejection(_ check: ServerHandshake.Check) -> HTTPResponse? {
-        if case .refused(let response) = check { response } else { nil }
+        if case .rejected(let response) = check { response } else { nil }
     }
 
     @Test func `a valid request is accepted with the response of the RFC`() throws {

@@ -38,7 +38,7 @@ import Testing
             }
         }
 
-        func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .refuse(HTTPResponse(status: 400)) }
+        func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .reject(HTTPResponse(status: 400)) }
 
         func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
             preconditionFailure("every upgrade is refused")

@@ -235,14 +235,14 @@ import Testing
 
     @Test(arguments: TransportUnderTest.available, [401, 403, 404, 429, 503])
     func `a rejection reports its status`(transport: TransportUnderTest, status: Int) async throws {
-        let refusing = Behavior(upgrade: { _ in .refuse(HTTPResponse(status: status, text: "not you")) })
+        let refusing = Behavior(upgrade: { _ in .reject(HTTPResponse(status: status, text: "not you")) })
         try await transport.with(refusing) { connector in
             let (_, probe) = connector.connect()
             guard case .transport(let error) = await probe.closed() else {
                 Issue.record("it should be rejected")
                 return
             }
-            #expect(error.code == .upgradeRefused && error.status == status)
+            #expect(error.code == .upgradeRejected && error.status == status)
         }
     }
 

@@ -68,7 +68,7 @@ import Testing
     func `a status other than 101 is a rejection with that status`(response: (text: String, status: Int), over wire: Wire) async throws {
         try await self.with(over: wire, { peer, _ in try peer.send(Array(response.text.utf8)) }) { probe, _ in
             let error = await self.failure(probe)
-            #expect(error?.code == .upgradeRefused && error?.status == response.status, "\(String(describing: error))")
+            #expect(error?.code == .upgradeRejected && error?.status == response.status, "\(String(describing: error))")
         }
     }
 

@@ -113,7 +113,7 @@ struct PusherPeerTests {
             try await client.subscribe("private-orders").subscribed()
             Issue.record("The subscription should have failed: its signature is wrong.")
         } catch {
-            #expect(error.code == .subscriptionRefused && error.serverCode == 4009)
+            #expect(error.code == .subscriptionRejected && error.serverCode == 4009)
         }
         try await client.subscribe("prices").subscribed()
         client.disconnect()

@@ -304,7 +304,7 @@ import Testing
         raw.server.send(#"{"event":"pusher:error","data":{"code":null,"message":"You are not allowed to see private-ab."}}"#)
         #expect(short.state == .pending && plain.state == .pending)
         if case .failed(let error) = long.state {
-            #expect(error.code == .subscriptionRefused)
+            #expect(error.code == .subscriptionRejected)
         } else {
             Issue.record("the state is \(long.state)")
         }

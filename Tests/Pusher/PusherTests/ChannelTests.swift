@@ -182,7 +182,7 @@ private struct Price: Codable, Equatable {
             try await rejected.subscribed()
             Issue.record("an invalid signature should be rejected")
         } catch {
-            #expect(error.code == .subscriptionRefused && error.serverCode == 4009)
+            #expect(error.code == .subscriptionRejected && error.serverCode == 4009)
         }
         guard case .failed = rejected.state else {
             Issue.record("the state is \(rejected.state)")

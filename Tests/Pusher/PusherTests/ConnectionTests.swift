@@ -98,7 +98,7 @@ import Testing
             Issue.record("the state is \(client.state)")
             return
         }
-        #expect(error.code == .refused && error.serverCode == Int(code))
+        #expect(error.code == .rejected && error.serverCode == Int(code))
         #expect(await events.first { _ in true } == nil)
         #expect(events.endReason == .closed(.peer(CloseCode(rawValue: code), "no")))
         pusher.clock.advance(by: .seconds(3600))
@@ -113,7 +113,7 @@ import Testing
             try await client.connected()
             Issue.record("it should not connect")
         } catch {
-            #expect(error.code == .refused && error.serverCode == 4001)
+            #expect(error.code == .rejected && error.serverCode == 4001)
             #expect(error.message.contains("Check the key"))
         }
     }

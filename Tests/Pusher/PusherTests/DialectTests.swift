@@ -87,7 +87,7 @@ struct Dialect: Sendable, CustomTestStringConvertible {
         let channels = try ["one", "private-one", "presence-room", "private-rejected"].map { try raw.client.subscribe($0) }
         #expect(channels.prefix(3).map(\.state) == [.subscribed, .subscribed, .subscribed])
         if case .failed(let error) = channels[3].state {
-            #expect(error.code == .subscriptionRefused)
+            #expect(error.code == .subscriptionRejected)
         } else {
             Issue.record("the rejected channel is \(channels[3].state)")
         }
@@ -145,7 +145,7 @@ struct Dialect: Sendable, CustomTestStringConvertible {
             raw.server.close(.noStatus)
             if isFinal {
                 guard case .disconnected(let error?) = raw.client.state else { return #expect(Bool(false), "\(code): \(raw.client.state)") }
-                #expect(error.code == .refused && error.serverCode == code)
+                #expect(error.code == .rejected && error.serverCode == code)
             } else {
                 #expect(raw.client.state.name == "connected" && raw.server.accepted == 2)
             }

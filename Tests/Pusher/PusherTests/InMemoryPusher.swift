@@ -56,7 +56,7 @@ final class ApplicationServer: ListenerHandler {
         responder.respond(self.respond(request, body))
     }
 
-    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .refuse(HTTPResponse(status: 404)) }
+    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .reject(HTTPResponse(status: 404)) }
 
     func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
         preconditionFailure("all upgrades are rejected")

@@ -28,7 +28,7 @@ import Testing
     }
 
     private static let running = WorkID(rawValue: 1), next = WorkID(rawValue: 2)
-    private static let earlier = PusherError(.timedOut, "earlier"), rejected = PusherError(.subscriptionRefused, "rejected")
+    private static let earlier = PusherError(.timedOut, "earlier"), rejected = PusherError(.subscriptionRejected, "rejected")
     private static let states: [State] = [.waiting, .authorizing(running), .subscribing, .subscribed, .failed(earlier)]
 
     static let table: [Row] = [

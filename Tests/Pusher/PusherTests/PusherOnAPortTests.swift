@@ -31,7 +31,7 @@ struct PusherOnAPortTests {
             let client = makeClient("another", nil)
             client.connect()
             let error = await #expect(throws: PusherError.self) { try await client.connected() }
-            #expect(error?.code == .refused && error?.serverCode == 4001)
+            #expect(error?.code == .rejected && error?.serverCode == 4001)
         }
     }
 

@@ -166,7 +166,7 @@ private struct SessionHarness {
         switch update {
         case .event(let event): "event \(event)"
         case .state(.failed(let error)), .state(.disconnected(let error?)):
-            "state \(error.code == .refused ? "disconnected" : "failed") \(error.code)"
+            "state \(error.code == .rejected ? "disconnected" : "failed") \(error.code)"
         case .state(let state): "state \(state.name)"
         case .connectingIn(let delay): delay < .seconds(1) ? "retry" : "retry after a second or more"
         case .error(let error): "error \(error.code)"
@@ -266,13 +266,13 @@ private struct SessionHarness {
     private static let again = ["state connecting", "error connectionLost", "retry"]
     private static let later = ["state connecting", "error connectionLost", "retry after a second or more"]
     private static let immediately = ["error connectionLost", "state connecting", "open #2 ws://host/app/key"]
-    private static let refused = ["state disconnected refused", "error refused", "finish"]
+    private static let rejected = ["state disconnected rejected", "error rejected", "finish"]
     private static let impossible = ["state failed failed", "error failed", "finish"]
 
     private static let closeCodes: [(ClosedRange<UInt16>, [String])] = [
         (1000...1015, again), (3000...3999, again),
         (4000...4000, ["error connectionLost", "state connecting", "open #2 wss://host/app/key"]),
-        (4001...4099, refused), (4100...4199, later), (4200...4299, immediately), (4300...4999, again),
+        (4001...4099, rejected), (4100...4199, later), (4200...4299, immediately), (4300...4999, again),
     ]
 
     @Test(arguments: closeCodes)
@@ -285,13 +285,13 @@ private struct SessionHarness {
 
     @Test func `a server that requires TLS although it is used refuses the client`() {
         var harness = SessionHarness.connected { $0.useTLS = true }
-        #expect(harness.close(.peer(CloseCode(rawValue: 4000), "")) == Self.refused)
+        #expect(harness.close(.peer(CloseCode(rawValue: 4000), "")) == Self.rejected)
     }
 
     @Test(
         arguments: [
             (.reset, again), (.refused, again), (.nameNotFound, again), (.timedOut, again), (.certificateRejected, again),
-            (.upgradeRefused, again), (.protocolViolation, again), (.tlsUnavailable, impossible), (.invalidURL, impossible),
+            (.upgradeRejected, again), (.protocolViolation, again), (.tlsUnavailable, impossible), (.invalidURL, impossible),
             (.unsupported, impossible),
         ] as [(TransportError.Code, [String])])
     func `a transport error decides how to continue`(code: TransportError.Code, expected: [String]) {
@@ -312,10 +312,10 @@ private struct SessionHarness {
     }
 
     @Test(arguments: [
-        ErrorThenClose(4001, .peer(.normal, ""), refused), ErrorThenClose(4001, .peer(.noStatus, ""), refused),
-        ErrorThenClose(4001, .peer(.goingAway, ""), refused),
-        ErrorThenClose(4001, .transport(TransportError(.reset, "reset")), refused),
-        ErrorThenClose(4001, .peer(.noStatus, ""), after: .seconds(1), refused),
+        ErrorThenClose(4001, .peer(.normal, ""), rejected), ErrorThenClose(4001, .peer(.noStatus, ""), rejected),
+        ErrorThenClose(4001, .peer(.goingAway, ""), rejected),
+        ErrorThenClose(4001, .transport(TransportError(.reset, "reset")), rejected),
+        ErrorThenClose(4001, .peer(.noStatus, ""), after: .seconds(1), rejected),
         ErrorThenClose(4001, .peer(.noStatus, ""), after: .milliseconds(1001), again),
         ErrorThenClose(4001, .peer(.internalError, ""), again), ErrorThenClose(4001, .peer(CloseCode(rawValue: 4200), ""), immediately),
         ErrorThenClose(4100, .peer(.noStatus, ""), later), ErrorThenClose(4200, .peer(.noStatus, ""), immediately),
@@ -334,7 +334,7 @@ private struct SessionHarness {
         harness.step { $0.opened(ConnectionID(rawValue: 1), head: HTTPResponseHead(status: 101), now: $1, &$2) }
         #expect(harness.receive(#"{"event":"pusher:error","data":{"code":4001,"message":"text"}}"#) == ["error server"])
         harness.advance(by: .seconds(5))
-        #expect(harness.close(.peer(.noStatus, "")) == Self.refused)
+        #expect(harness.close(.peer(.noStatus, "")) == Self.rejected)
     }
 
     @Test func `stopping closes the connection and finishes`() {
@@ -408,7 +408,7 @@ private struct SessionHarness {
 
     // MARK: Waiting calls
 
-    enum ClientState: CaseIterable, Sendable { case initialized, connecting, connected, unavailable, invalid, disconnected, refused }
+    enum ClientState: CaseIterable, Sendable { case initialized, connecting, connected, unavailable, invalid, disconnected, rejected }
 
     private func harness(in state: ClientState) -> SessionHarness {
         var harness = SessionHarness()
@@ -424,7 +424,7 @@ private struct SessionHarness {
         case .disconnected:
             harness.start()
             harness.stop()
-        case .refused:
+        case .rejected:
             harness = .connected(to: "one")
             harness.close(.peer(CloseCode(rawValue: 4001), ""))
         }
@@ -435,7 +435,7 @@ private struct SessionHarness {
     private static let results: [ClientState: [[String]]] = [
         .initialized: [[], [], []], .connecting: [[], [], []], .connected: [["resume 1 1.2"], [], []], .unavailable: [[], [], []],
         .invalid: [["fail 1 invalidConfiguration"], ["fail 2 invalidConfiguration"], ["fail 3 invalidConfiguration"]],
-        .disconnected: [[], ["resume 2"], []], .refused: [["fail 1 refused"], ["fail 2 refused"], ["fail 3 refused"]],
+        .disconnected: [[], ["resume 2"], []], .rejected: [["fail 1 rejected"], ["fail 2 rejected"], ["fail 3 rejected"]],
     ]
 
     @Test(arguments: ClientState.allCases)
@@ -456,14 +456,14 @@ private struct SessionHarness {
         #expect(harness.stop() == ["one pending", "state disconnected", "close #1 1000", "resume 2", "finish"])
     }
 
-    @Test func `calls that wait for a connection fail when the client is refused`() {
+    @Test func `calls that wait for a connection fail when the client is rejected`() {
         var harness = SessionHarness()
         harness.subscribe("one")
         harness.start()
         _ = (harness.awaitConnected(1), harness.awaitEnd(2), harness.awaitSubscribed(3, "one"))
         #expect(
             harness.close(.peer(CloseCode(rawValue: 4001), "")) == [
-                "state disconnected refused", "error refused", "fail 2 refused", "fail 1 refused", "fail 3 refused", "finish",
+                "state disconnected rejected", "error rejected", "fail 2 rejected", "fail 1 rejected", "fail 3 rejected", "finish",
             ])
         #expect(harness.session.waiterCount == 0)
     }
@@ -576,18 +576,18 @@ private struct SessionHarness {
         ],
         .subscribing: [
             .unsubscribe: ["private-a unsubscribed", "#1 pusher:unsubscribe private-a"], .confirmed: ["private-a subscribed"],
-            .rejected: ["private-a failed subscriptionRefused", "error subscriptionRefused"], .event: ["event private-a x 1"],
+            .rejected: ["private-a failed subscriptionRejected", "error subscriptionRejected"], .event: ["event private-a x 1"],
             .trigger: ["queued"],
             .deadline: ["private-a failed timedOut", "error timedOut", "#1 pusher:unsubscribe private-a"], .connectionLost: loss,
         ],
         .subscribed: [
             .unsubscribe: ["private-a unsubscribed", "#1 pusher:unsubscribe private-a"],
-            .rejected: ["private-a failed subscriptionRefused", "error subscriptionRefused"], .event: ["event private-a x 1"],
+            .rejected: ["private-a failed subscriptionRejected", "error subscriptionRejected"], .event: ["event private-a x 1"],
             .trigger: ["#1 client-x private-a"], .awaitSubscribed: ["resume 1"], .connectionLost: ["private-a pending"] + loss,
         ],
         .failed: [
             .subscribe: ["private-a pending", "authorize 2 private-a 1.2"], .unsubscribe: ["private-a unsubscribed"],
-            .event: ["event private-a x 1"], .trigger: ["throws subscriptionRefused"], .awaitSubscribed: ["fail 1 subscriptionRefused"],
+            .event: ["event private-a x 1"], .trigger: ["throws subscriptionRejected"], .awaitSubscribed: ["fail 1 subscriptionRejected"],
             .connectionLost: ["private-a pending"] + loss,
         ],
     ]
@@ -689,8 +689,8 @@ private struct SessionHarness {
     /// Three subscriptions are pending: of one public and of two private channels.
     @Test(arguments: [
         (#"{"code":4009,"message":"no"}"#, ["error server"]),
-        (#"{"code":null,"message":"no to private-b"}"#, ["private-b failed subscriptionRefused", "error subscriptionRefused"]),
-        (#"{"code":4301,"message":"no to private-b."}"#, ["private-b failed subscriptionRefused", "error subscriptionRefused"]),
+        (#"{"code":null,"message":"no to private-b"}"#, ["private-b failed subscriptionRejected", "error subscriptionRejected"]),
+        (#"{"code":4301,"message":"no to private-b."}"#, ["private-b failed subscriptionRejected", "error subscriptionRejected"]),
         (#"{"code":null,"message":"no to private-bc"}"#, ["error server"]),
         (#"{"code":null,"message":"no to one"}"#, ["error server"]),
         (#"{"code":null,"message":"Existing subscription to channel private-b"}"#, ["error server"]),
@@ -711,14 +711,14 @@ private struct SessionHarness {
         harness.authorize(1)
         #expect(
             harness.receive(#"{"event":"pusher:error","data":\#(data)}"#)
-                == (isRejection ? ["private-a failed subscriptionRefused", "error subscriptionRefused"] : ["error server"]))
+                == (isRejection ? ["private-a failed subscriptionRejected", "error subscriptionRejected"] : ["error server"]))
     }
 
     @Test func `an error event with a channel rejects its subscription`() {
         var harness = SessionHarness.connected(to: "one", "private-a")
         #expect(
             harness.receive(#"{"event":"pusher:error","channel":"one","data":{"code":4301,"message":"no"}}"#)
-                == ["one failed subscriptionRefused", "error subscriptionRefused"])
+                == ["one failed subscriptionRejected", "error subscriptionRejected"])
     }
 
     // MARK: Authorizations

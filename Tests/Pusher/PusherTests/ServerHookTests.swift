@@ -38,7 +38,7 @@ import Testing
             try await client.connected()
             Issue.record("The hook should have rejected it.")
         } catch {
-            #expect(error.code == .refused && error.serverCode == Int(expected.rawValue))
+            #expect(error.code == .rejected && error.serverCode == Int(expected.rawValue))
             #expect(error.message.contains("not you"))
         }
         #expect(pusher.server.socketIDs.isEmpty)
@@ -69,7 +69,7 @@ import Testing
             try await client.subscribe("bad").subscribed()
             Issue.record("The hook should have rejected it.")
         } catch {
-            #expect(error.code == .subscriptionRefused && error.message.contains("not today"))
+            #expect(error.code == .subscriptionRejected && error.message.contains("not today"))
         }
     }
 

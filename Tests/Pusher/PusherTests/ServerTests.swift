@@ -146,7 +146,7 @@ import Testing
             Issue.record("\(client.endings.all)")
             return
         }
-        #expect(error.code == .upgradeRefused || error.code == .refused)
+        #expect(error.code == .upgradeRejected || error.code == .refused)
     }
 
     private final class Token: Sendable {}

@@ -112,9 +112,9 @@ final class InMemorySocket: WebSocketConnection {
         if !request.subprotocols.isEmpty { headers["Sec-WebSocket-Protocol"] = request.subprotocols.joined(separator: ", ") }
         let head = HTTPRequestHead(method: "GET", target: endpoint.target, headers: headers)
         switch handler.upgrade(head) {
-        case .refuse(let response):
+        case .reject(let response):
             let error = TransportError(
-                .upgradeRefused, "\(endpoint.origin) rejected the WebSocket with status \(response.head.status).",
+                .upgradeRejected, "\(endpoint.origin) rejected the WebSocket with status \(response.head.status).",
                 status: response.head.status)
             self.end(.transport(error))
         case .accept(let subprotocol):

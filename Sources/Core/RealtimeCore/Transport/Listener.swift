@@ -68,7 +68,7 @@ public enum UpgradeDecision: Sendable {
     /// Accepts the upgrade, with one of the subprotocols that the client offered, or with none.
     case accept(subprotocol: String?)
     /// Rejects the upgrade and sends a response.
-    case refuse(HTTPResponse)
+    case reject(HTTPResponse)
 }
 
 /// A type that sends the response to one HTTP request, from any thread.

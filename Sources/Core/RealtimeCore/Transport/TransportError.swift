@@ -6,7 +6,7 @@ public struct TransportError: Error, Hashable, Sendable {
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Value: String, Sendable {
             case invalidURL, nameNotFound, refused, unreachable, timedOut, reset, closed, cancelled, tlsUnavailable, certificateRejected,
-                tlsFailed, upgradeRefused, protocolViolation, tooLarge, addressInUse, unsupported, system
+                tlsFailed, upgradeRejected, protocolViolation, tooLarge, addressInUse, unsupported, system
         }
 
         private let value: Value
@@ -38,7 +38,7 @@ public struct TransportError: Error, Hashable, Sendable {
         /// The TLS handshake or the encrypted connection failed for another reason.
         public static let tlsFailed = Code(.tlsFailed)
         /// The server responded to the WebSocket upgrade with a status other than 101; see ``TransportError/status``.
-        public static let upgradeRefused = Code(.upgradeRefused)
+        public static let upgradeRejected = Code(.upgradeRejected)
         /// The peer violated the protocol.
         public static let protocolViolation = Code(.protocolViolation)
         /// A message, head or body exceeded its size limit.

@@ -212,13 +212,13 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
         switch ServerHandshake.check(head, isHTTP11: request.isHTTP11) {
         case .notAnUpgrade:
             self.handler.received(head, body: body, responder: exchange)
-        case .refused(let response):
+        case .rejected(let response):
             exchange.respond(response)
         case .valid where request.hasBody:
             exchange.respond(.line(400, "A WebSocket upgrade request must not have a body."))
         case .valid(let offer):
             switch self.handler.upgrade(head) {
-            case .refuse(let response): exchange.respond(response)
+            case .reject(let response): exchange.respond(response)
             case .accept(let subprotocol): self.upgrade(head, offer, subprotocol, exchange, &input)
             }
         }

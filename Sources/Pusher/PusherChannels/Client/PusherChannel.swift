@@ -109,7 +109,7 @@ public final class PusherChannel: Sendable {
     /// - Throws: A ``PusherError`` with the code
     ///   - ``PusherError/Code/notSubscribed`` if the channel was unsubscribed before the call,
     ///   - ``PusherError/Code/disconnected`` if the channel is unsubscribed or the client is disconnected during the call,
-    ///   - ``PusherError/Code/refused``, ``PusherError/Code/failed`` or ``PusherError/Code/invalidConfiguration`` if the client
+    ///   - ``PusherError/Code/rejected``, ``PusherError/Code/failed`` or ``PusherError/Code/invalidConfiguration`` if the client
     ///     can't connect,
     ///   - ``PusherError/Code/timedOut`` if the time limit expires,
     ///   - ``PusherError/Code/cancelled`` if the task is cancelled.

@@ -91,7 +91,7 @@ public final class PusherClient: Sendable {
     /// throw: the client reconnects.
     ///
     /// - Throws: A ``PusherError`` with the code
-    ///   - ``PusherError/Code/refused`` if the server rejects this client,
+    ///   - ``PusherError/Code/rejected`` if the server rejects this client,
     ///   - ``PusherError/Code/invalidConfiguration`` if the configuration is invalid,
     ///   - ``PusherError/Code/failed`` if a connection is impossible, for example because no TLS library is available.
     public func run() async throws(PusherError) {
@@ -115,7 +115,7 @@ public final class PusherClient: Sendable {
     ///   - ``PusherError/Code/timedOut`` if the time limit expires, with the last failure to connect as its ``PusherError/cause``, if there
     ///     was one,
     ///   - ``PusherError/Code/cancelled`` if the task is cancelled,
-    ///   - ``PusherError/Code/disconnected``, ``PusherError/Code/refused``, ``PusherError/Code/failed`` or
+    ///   - ``PusherError/Code/disconnected``, ``PusherError/Code/rejected``, ``PusherError/Code/failed`` or
     ///     ``PusherError/Code/invalidConfiguration`` if the client stops connecting.
     @discardableResult
     public func connected(within limit: Duration = .seconds(30)) async throws(PusherError) -> String {

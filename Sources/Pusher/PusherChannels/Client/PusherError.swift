@@ -9,7 +9,8 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Value: String, Sendable {
             case invalidChannelName, invalidEventName, dataTooLarge, notSubscribed, queueFull, clientEventsNotAllowed, unsupportedChannel,
-                authorizationMissing, authorizationFailed, subscriptionRefused, timedOut, cancelled, disconnected, refused, failed, server,
+                authorizationMissing, authorizationFailed, subscriptionRejected, timedOut, cancelled, disconnected, rejected, failed,
+                server,
                 invalidFrame, noData, invalidConfiguration, encodingFailed, connectionLost
         }
 
@@ -38,7 +39,7 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
         /// The application server, or the callback, didn't authorize the subscription.
         public static let authorizationFailed = Code(.authorizationFailed)
         /// The server rejected the subscription.
-        public static let subscriptionRefused = Code(.subscriptionRefused)
+        public static let subscriptionRejected = Code(.subscriptionRejected)
         /// A time limit was exceeded.
         public static let timedOut = Code(.timedOut)
         /// The task of the call was cancelled.
@@ -46,7 +47,7 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
         /// The client was disconnected, or the channel was unsubscribed, during the call.
         public static let disconnected = Code(.disconnected)
         /// The server rejected the connection permanently, for example because the key is unknown, or the request of a publisher.
-        public static let refused = Code(.refused)
+        public static let rejected = Code(.rejected)
         /// A connection is impossible, for example because no TLS library is available; or the request of a publisher failed.
         public static let failed = Code(.failed)
         /// The server reported an error. ``PusherError/serverCode`` contains its code.
@@ -125,9 +126,9 @@ extension PusherError {
         PusherError(.authorizationFailed, "Authorization of \(subject) failed: \(reason)", status: status, cause: cause)
     }
 
-    static func subscriptionRefused(_ channel: String, _ reason: String, serverCode: Int?, status: Int? = nil) -> PusherError {
+    static func subscriptionRejected(_ channel: String, _ reason: String, serverCode: Int?, status: Int? = nil) -> PusherError {
         PusherError(
-            .subscriptionRefused, "The server rejected the subscription to \(channel): \(reason)", serverCode: serverCode, status: status)
+            .subscriptionRejected, "The server rejected the subscription to \(channel): \(reason)", serverCode: serverCode, status: status)
     }
 
     /// An error that the client recovers from by reconnecting.
@@ -156,7 +157,7 @@ extension PusherError {
                 default: "The server rejected the connection."
                 }
             let quote = text.isEmpty ? "" : ": \(text)"
-            return PusherError(.refused, "\(hint) (close code \(code)\(quote))", serverCode: Int(code.rawValue))
+            return PusherError(.rejected, "\(hint) (close code \(code)\(quote))", serverCode: Int(code.rawValue))
         case .transport(let error):
             return PusherError(.failed, error.message, status: error.status, cause: error)
         default:

@@ -63,7 +63,7 @@ public struct PusherPublisher: Sendable {
     ///     100,
     ///   - ``PusherError/Code/dataTooLarge`` if the data has more than 10 KiB,
     ///   - ``PusherError/Code/failed`` if the request fails, with a `TransportError` as its ``PusherError/cause``,
-    ///   - ``PusherError/Code/refused`` if the server rejects the request, with its ``PusherError/status``,
+    ///   - ``PusherError/Code/rejected`` if the server rejects the request, with its ``PusherError/status``,
     ///   - ``PusherError/Code/cancelled`` if the task is cancelled.
     public func publish(_ event: String, to channels: [String], data: String, except socketID: String? = nil) async throws(PusherError) {
         if let error = EventName.validationError(event) { throw PusherError(.invalidEventName, error) }
@@ -96,7 +96,7 @@ public struct PusherPublisher: Sendable {
             let body = ServerError.redacted(String(decoding: response.body.prefix(300), as: UTF8.self))
             let reason = body.split(whereSeparator: \.isNewline).joined(separator: " ")
             let message = "\(self.endpoint.origin) rejected the event with status \(status)\(reason.isEmpty ? "." : ": \(reason)")"
-            throw PusherError(.refused, message, status: status)
+            throw PusherError(.rejected, message, status: status)
         }
     }
 }

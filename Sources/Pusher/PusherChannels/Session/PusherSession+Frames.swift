@@ -116,7 +116,7 @@ extension PusherSession {
             guard let channel = try self.channel(frame, &effects) else { break }
             let data = (try? frame.dataValue()) ?? .null
             let reason = self.redacted(data["error"]?.string ?? data["message"]?.string ?? "no reason was given")
-            let error = PusherError.subscriptionRefused(
+            let error = PusherError.subscriptionRejected(
                 frame.channelName ?? "", "\(reason).", serverCode: data["code"]?.int, status: data["status"]?.int)
             self.subscriptionFailed(channel, error, now: now, &effects)
         case EventName.memberAdded:
@@ -157,7 +157,7 @@ extension PusherSession {
         var server = server
         server.message = self.redacted(server.message)
         if let id = self.subscription(rejectedBy: server, channel: channel), let record = self.channels[id] {
-            let error = PusherError.subscriptionRefused(record.name, server.message, serverCode: server.code)
+            let error = PusherError.subscriptionRejected(record.name, server.message, serverCode: server.code)
             return self.subscriptionFailed(id, error, now: now, &effects)
         }
         let error = PusherError(.server, "The server reported an error: \(server.message)", serverCode: server.code)

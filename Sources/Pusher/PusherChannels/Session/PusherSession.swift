@@ -214,7 +214,7 @@ struct PusherSession: ReconnectingSession {
         self.lastLoss = nil
         switch error.code {
         case .disconnected: self.setState(.disconnected(nil), &effects)
-        case .refused: self.setState(.disconnected(error), &effects)
+        case .rejected: self.setState(.disconnected(error), &effects)
         default: self.setState(.failed(error), &effects)
         }
         if error.code != .disconnected {
@@ -259,7 +259,7 @@ struct PusherSession: ReconnectingSession {
     private func redacted(_ reason: CloseReason) -> CloseReason {
         switch reason {
         case .peer(let code, let text): .peer(code, self.redacted(text))
-        case .transport(let error) where error.code == .upgradeRefused:
+        case .transport(let error) where error.code == .upgradeRejected:
             .transport(TransportError(error.code, self.redacted(error.message), status: error.status))
         default: reason
         }

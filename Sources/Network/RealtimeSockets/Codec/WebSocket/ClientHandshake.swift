@@ -34,7 +34,7 @@ package struct ClientHandshake: Sendable {
     ///
     /// - Parameter input: The bytes. What remains when the response is returned are frames.
     /// - Returns: The response that accepts the WebSocket, or `nil` if it is incomplete.
-    /// - Throws: `TransportError` with the code `upgradeRefused` if the status is not 101, with the beginning of the body if that is
+    /// - Throws: `TransportError` with the code `upgradeRejected` if the status is not 101, with the beginning of the body if that is
     ///   text; `protocolViolation` or `closed` if the response is invalid.
     package mutating func receive(_ input: inout UnsafeRawBufferPointer) throws(TransportError) -> HTTPResponseHead? {
         while true {
@@ -73,7 +73,7 @@ package struct ClientHandshake: Sendable {
         let text = Self.excerpt(rejection.body)
         let response = reason.isEmpty ? "\(status)" : "\(status) \(reason)"
         return TransportError(
-            .upgradeRefused, "The server rejected the WebSocket with \(response)\(text.isEmpty ? "." : ": \(text)")", status: status)
+            .upgradeRejected, "The server rejected the WebSocket with \(response)\(text.isEmpty ? "." : ": \(text)")", status: status)
     }
 
     private func check(_ head: HTTPResponseHead) throws(TransportError) {

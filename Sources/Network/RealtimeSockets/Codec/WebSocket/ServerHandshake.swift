@@ -8,7 +8,7 @@ package enum ServerHandshake {
         case notAnUpgrade
         case valid(Offer)
         /// The request for a WebSocket is invalid. Send this response.
-        case refused(HTTPResponse)
+        case rejected(HTTPResponse)
     }
 
     /// The parameters of a valid request.
@@ -62,6 +62,6 @@ package enum ServerHandshake {
     private static func reject(_ status: Int, _ text: String, _ fields: HTTPHeaders = [:]) -> Check {
         var headers = fields
         headers.add("Content-Type", "text/plain; charset=utf-8")
-        return .refused(HTTPResponse(status: status, headers: headers, text: text))
+        return .rejected(HTTPResponse(status: status, headers: headers, text: text))
     }
 }
