@@ -61,7 +61,7 @@ import Testing
         #expect(try #require(machine.nextDeadline) > next)
     }
 
-    @Test func `events of another attempt are ignored`() {
+    @Test func `events from another attempt are ignored`() {
         var (machine, id) = self.connected()
         let stale = ConnectionID(rawValue: 7)
         #expect(machine.opened(stale) == .none)
@@ -82,7 +82,7 @@ import Testing
         }
     }
 
-    @Test func `any message counts as the response to a ping`() {
+    @Test func `any message counts as a reply to a ping`() {
         var (machine, id) = self.connected()
         _ = machine.timeout(now: self.after(120))
         let isCurrent = machine.received(id, now: self.after(130))
@@ -120,7 +120,7 @@ import Testing
         #expect(try action == .lost(then: .later(until: #require(machine.nextDeadline))))
     }
 
-    @Test func `failures are reset only after a stable connection`() throws {
+    @Test func `the failure count is reset only after a stable connection`() throws {
         for (duration, isReset) in [(29, false), (30, true)] {
             var (machine, id) = self.connected { $0.maximumImmediateReconnects = 1 }
             _ = machine.closed(id, .heartbeatTimeout, .immediately, now: Self.zero)
@@ -133,7 +133,7 @@ import Testing
         }
     }
 
-    @Test func `the protocol may forbid reconnecting`() {
+    @Test func `the protocol can forbid reconnecting`() {
         var (machine, id) = self.connected()
         let reason = CloseReason.peer(CloseCode(rawValue: 4001), "unknown application")
         #expect(machine.closed(id, reason, .never, now: Self.zero) == .lost(then: .never))
@@ -150,7 +150,7 @@ import Testing
         }
     }
 
-    @Test func `stopping ends every state immediately`() {
+    @Test func `stopping takes effect immediately in every state`() {
         var idle = self.machine()
         #expect(idle.stop(now: Self.zero) == .finish)
 
@@ -175,7 +175,7 @@ import Testing
         #expect(waiting.nextDeadline == nil)
     }
 
-    @Test func `a peer that does not respond to a close is abandoned`() {
+    @Test func `a connection whose peer does not respond to a close is abandoned`() {
         var (machine, id) = self.connected()
         _ = machine.stop(now: Self.zero)
         #expect(machine.nextDeadline == self.after(5))

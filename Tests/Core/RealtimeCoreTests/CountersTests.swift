@@ -24,7 +24,7 @@ import Testing
         #expect(toy.driver.counters == expected)
     }
 
-    @Test func `counters cover all attempts`() {
+    @Test func `counters add up over all attempts`() {
         let toy = Toy()
         toy.connect().end(.transport(TransportError(.reset, "cut")))
         let before = toy.driver.counters

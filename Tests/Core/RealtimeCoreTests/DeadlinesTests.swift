@@ -3,7 +3,7 @@ import RealtimeTesting
 import Testing
 
 @Suite struct DeadlinesTests {
-    @Test func `deadlines are popped by instant and then in the order in which they were set`() {
+    @Test func `deadlines are popped by instant and then in the order they were set`() {
         var deadlines = Deadlines<String, Void>()
         for (key, at) in [("c", 30), ("a", 10), ("b", 10), ("d", 20)] { deadlines.set(key, Instant(nanoseconds: Int64(at))) }
         var order: [String] = []
@@ -23,7 +23,7 @@ import Testing
         #expect(deadlines.popDue(Instant(nanoseconds: 50))?.key == 1)
     }
 
-    @Test func `random changes keep the order`() {
+    @Test func `random changes preserve the order`() {
         var generator = SplitMix64(seed: 3)
         var deadlines = Deadlines<Int, Void>()
         var expected: [Int: Int64] = [:]

@@ -32,7 +32,7 @@ import Testing
         Valid(text: "http://h/a?to=ws://other", scheme: "http", host: "h", port: 80, target: "/a?to=ws://other", origin: "http://h"),
         Valid(text: "http://h/user@example", scheme: "http", host: "h", port: 80, target: "/user@example", origin: "http://h"),
     ])
-    func `a URL is parsed into its parts`(valid: Valid) throws {
+    func `a URL is parsed into its components`(valid: Valid) throws {
         let endpoint = try Endpoint(valid.text)
         #expect(endpoint == Endpoint(scheme: valid.scheme, host: valid.host, port: valid.port, target: valid.target))
         #expect(endpoint.origin == valid.origin)
@@ -57,7 +57,7 @@ import Testing
         ("ws://h/ü", "non-ASCII"),
         ("ws://h\t", "spaces"), ("ws://h/\u{7F}", "spaces"),
     ])
-    func `an invalid URL throws an error with the reason`(text: String, reason: String) {
+    func `an invalid URL throws an error that states the reason`(text: String, reason: String) {
         do throws(TransportError) {
             let endpoint = try Endpoint(text)
             Issue.record("\(text) was parsed as \(endpoint)")
@@ -77,7 +77,7 @@ import Testing
 }
 
 @Suite struct HTTPHeadersTests {
-    @Test func `names are compared case insensitively and keep their spelling`() {
+    @Test func `names are compared case-insensitively and keep their spelling`() {
         var headers: HTTPHeaders = ["Content-Type": "a", "X-One": "1"]
         #expect(headers["content-type"] == "a" && headers["CONTENT-TYPE"] == "a" && headers["Content-Typ"] == nil)
         #expect(headers.map(\.name) == ["Content-Type", "X-One"])
@@ -86,7 +86,7 @@ import Testing
         #expect(headers["Content-Type"] == "b")
     }
 
-    @Test func `only ASCII letters are compared case insensitively`() {
+    @Test func `only ASCII letters are compared case-insensitively`() {
         let headers: HTTPHeaders = ["A@": "1", "A[": "2", "Ä": "3"]
         #expect(headers["a`"] == nil && headers["a{"] == nil && headers["a["] == "2" && headers["ä"] == nil)
     }
@@ -106,11 +106,11 @@ import Testing
         (",,", false),
         ("upgraded", false), ("not upgrade", false), ("keep-alive", false),
     ])
-    func `a token is found in a comma separated list`(value: String, isFound: Bool) {
+    func `a token is found in a comma-separated list`(value: String, isFound: Bool) {
         #expect(HTTPHeaders(dictionaryLiteral: ("Connection", value)).contains("connection", token: "upgrade") == isFound)
     }
 
-    @Test func `a token is found in any field with the name`() {
+    @Test func `a token is found in any field with that name`() {
         var headers: HTTPHeaders = ["Connection": "close"]
         headers.add("connection", "UPGRADE")
         #expect(headers.contains("Connection", token: "upgrade"))

@@ -109,7 +109,7 @@ private struct Fixture {
         #expect(await fixture.events.pending() == [2, 3])
     }
 
-    @Test func `cancelling ends the wait and loses no events`() async {
+    @Test func `cancelling ends the wait without losing events`() async {
         let fixture = Fixture()
         let task = Task { () -> [Int] in
             var seen: [Int] = []
@@ -177,7 +177,7 @@ private struct Fixture {
         #expect(wakeUps <= 3)
     }
 
-    @Test func `the consumer is gone when the last copy of the sequence is released`() {
+    @Test func `releasing the last copy of a sequence removes its consumer`() {
         let calls = RecordingSource()
         var events: EventSequence<Int>? = calls.sequence()
         var copy = events
@@ -205,7 +205,7 @@ private struct Fixture {
     }
 
     #if os(Linux) || os(macOS)
-    @Test func `two iterators at the same time stop the program`() async {
+    @Test func `iterating with two iterators at the same time traps`() async {
         await #expect(processExitsWith: .failure) {
             let events = RecordingSource().sequence()
             let first = events.makeAsyncIterator()
@@ -259,7 +259,7 @@ private struct Fixture {
         #expect(await fixture.events.pending() == [4, 5, 6])
     }
 
-    @Test func `events can be consumed without an actor`() async {
+    @Test func `events can be consumed outside an actor`() async {
         let fixture = Fixture()
         fixture.send(1...6)
         #expect(await fixture.events.first { $0.isMultiple(of: 4) } == 4)
@@ -271,7 +271,7 @@ private struct Fixture {
         #expect(await fixture.events.first { $0 == 7 } == nil)
     }
 
-    @Test func `a producer and a consumer on two threads lose no events`() async {
+    @Test func `no events are lost between a producer and a consumer on different threads`() async {
         let fixture = Fixture(.pauseReading(16))
         async let produced: Void = {
             for start in stride(from: 0, to: 10_000, by: 10) { fixture.send(start..<(start + 10)) }

@@ -221,7 +221,7 @@ private final class Fixture: Sendable {
         #expect(error.code == .reset)
     }
 
-    @Test func `opening after close or abandon has no effect`() async throws {
+    @Test func `opening after a close or an abandon has no effect`() async throws {
         let fixture = try await Fixture()
         let (closed, abandoned) = (fixture.connection(), fixture.connection())
         closed.close(.normal, reason: "")
@@ -250,7 +250,7 @@ private final class Fixture: Sendable {
         #expect(errorCode(fixture.endpoint) == .refused)
     }
 
-    @Test func `the error of a refused upgrade contains its status`() async throws {
+    @Test func `the error for a rejected upgrade contains its status`() async throws {
         let fixture = try await Fixture(.reject(HTTPResponse(status: 403)))
         fixture.connection().open()
         guard case .closed(.transport(let error))? = fixture.events.recorded.all.last else {
@@ -259,7 +259,7 @@ private final class Fixture: Sendable {
         #expect(error.code == .upgradeRejected && error.status == 403)
     }
 
-    @Test func `a silent network loses messages without an error`() async throws {
+    @Test func `a silent network drops messages without an error`() async throws {
         let fixture = try await Fixture()
         let connection = fixture.open()
         fixture.network.condition = .silent
@@ -270,7 +270,7 @@ private final class Fixture: Sendable {
         #expect(fixture.events.recorded.all == [.closed(.requested)])
     }
 
-    @Test func `a cut ends every connection on both sides`() async throws {
+    @Test func `cutting the network ends every connection on both sides`() async throws {
         let fixture = try await Fixture()
         _ = fixture.open()
         _ = fixture.open()
@@ -281,7 +281,7 @@ private final class Fixture: Sendable {
         #expect(losses(fixture.events) == 2 && losses(fixture.handler.events) == 2)
     }
 
-    @Test func `a cut ends connections in the order in which they were opened`() async throws {
+    @Test func `cutting the network ends connections in the order they were opened`() async throws {
         let fixture = try await Fixture()
         let ended = EventRecorder<UInt64>()
         final class Client: WebSocketEvents {
@@ -329,7 +329,7 @@ private final class Fixture: Sendable {
         #expect(handler == nil && network == nil)
     }
 
-    @Test func `starting a listener without its network throws an error`() async throws {
+    @Test func `starting a listener whose network was released throws an error`() async throws {
         var network: InMemoryNetwork? = InMemoryNetwork(clock: ManualClock())
         let listener = try #require(network?.listener())
         let handler = RecordingHandler()

@@ -24,7 +24,7 @@ import Testing
     }
 
     @Test(arguments: levels)
-    func `a message of a machine below the minimum level is not evaluated`(minimum: LogSink.Level) {
+    func `a machine's message below the minimum level is not evaluated`(minimum: LogSink.Level) {
         let evaluated = EventRecorder<LogSink.Level>()
         var effects = Effects<ToySession>(logLevel: minimum)
         for level in Self.levels {
@@ -38,7 +38,7 @@ import Testing
         #expect(effects.commands.count == evaluated.all.count)
     }
 
-    @Test func `messages of a driver keep their order and carry its subsystem`() {
+    @Test func `a driver's messages keep their order and carry its subsystem`() {
         let lines = EventRecorder<String>()
         let toy = Toy(log: LogSink(minimumLevel: .debug) { lines.record("\($1) \($0): \($2)") })
         toy.driver.start()

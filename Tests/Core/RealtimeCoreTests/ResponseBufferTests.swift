@@ -89,7 +89,7 @@ import Testing
     ]
 
     @Test(arguments: Self.scenarios)
-    func `a response is read as it arrived`(_ scenario: Scenario) throws {
+    func `each step of a response has the expected result`(_ scenario: Scenario) throws {
         var buffer = ResponseBuffer(from: Self.endpoint, limit: scenario.limit)
         for (index, step) in scenario.steps.enumerated() {
             let comment: Comment = "step \(index)"
@@ -126,7 +126,7 @@ import Testing
         }
     }
 
-    @Test func `errors name the origin`() throws {
+    @Test func `errors name the origin of the response`() throws {
         var buffer = ResponseBuffer(from: Endpoint(scheme: "http", host: "example.org", port: 80, target: "/path?token=secret"))
         buffer.end(nil)
         let error = try #require(throws: TransportError.self) { try buffer.readHead() }
@@ -168,7 +168,7 @@ import Testing
     }
 
     @Test(arguments: Arrival.allCases)
-    func `a task that waits for the head is resumed by the head and by the end`(_ arrival: Arrival) async throws {
+    func `a task waiting for the head is resumed by the head and by the end`(_ arrival: Arrival) async throws {
         let buffer = Lock(ResponseBuffer(from: Self.endpoint))
         #expect(try buffer.withLock { try $0.readHead() } == nil)
         let expected = [.head, .end, .failure, .cancellation].contains(arrival)
@@ -176,7 +176,7 @@ import Testing
     }
 
     @Test(arguments: Arrival.allCases)
-    func `a task that waits for the body is resumed by bytes and by the end`(_ arrival: Arrival) async throws {
+    func `a task waiting for the body is resumed by bytes and by the end`(_ arrival: Arrival) async throws {
         let buffer = Lock(ResponseBuffer(from: Self.endpoint))
         buffer.withLock { _ = $0.receiveHead(Self.head) }
         #expect(try buffer.withLock { try $0.readBody() } == .pending)
@@ -184,7 +184,7 @@ import Testing
         #expect(await self.isResumed(buffer) { arrival.arrive(at: &$0) } == expected)
     }
 
-    @Test func `what arrives before the task suspends is read immediately`() async throws {
+    @Test func `data that arrives before the task suspends is read immediately`() async throws {
         let buffer = Lock(ResponseBuffer(from: Self.endpoint))
         #expect(try buffer.withLock { try $0.readHead() } == nil)
         buffer.withLock { _ = $0.receiveHead(Self.head) }

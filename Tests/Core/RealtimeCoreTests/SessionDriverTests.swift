@@ -109,7 +109,7 @@ import Testing
         await #expect(throws: ToySession.Failure.ended(.requested)) { try await toy.driver.awaitResult { $0.request("a", $1, &$3) } }
     }
 
-    @Test func `cancelling a task ends its wait and removes it from the machine`() async {
+    @Test func `cancelling a task ends its wait and removes its request from the machine`() async {
         let toy = Toy()
         let connection = toy.connect()
         let task = await toy.request("a")
@@ -135,7 +135,7 @@ import Testing
         #expect(toy.driver.read { $0.requests.isEmpty })
     }
 
-    @Test func `a caller whose limit is exceeded fails with that limit`() async {
+    @Test func `a caller whose time limit passes fails with that limit`() async {
         let toy = Toy()
         let connection = toy.connect()
         let (short, long) = (await toy.request("a", limit: .seconds(5)), await toy.request("b", limit: .seconds(10)))
@@ -405,7 +405,7 @@ import Testing
         }
     }
 
-    @Test func `a close without a response is abandoned after the close timeout`() {
+    @Test func `a connection whose peer does not respond to a close is abandoned after the close timeout`() {
         let toy = Toy()
         let connection = toy.connect()
         toy.driver.stop()
@@ -462,7 +462,7 @@ import Testing
 
     // MARK: Reentrancy
 
-    @Test func `code outside the driver is called without the lock`() {
+    @Test func `code outside the driver is called without holding the lock`() {
         let drivers = EventRecorder<SessionDriver<ToySession>>()
         let seen = EventRecorder<Bool>()
         let look: @Sendable () -> Void = { seen.record(drivers.all.first?.read { $0.isConnected } ?? false) }
@@ -483,7 +483,7 @@ import Testing
         _ = drivers.take()
     }
 
-    @Test func `a transport may deliver a response during flush`() async throws {
+    @Test func `a transport may deliver a message during flush`() async throws {
         let toy = Toy(whenFlushed: { connection in
             for case .enqueue(let line) in connection.calls.take() where line.hasPrefix("? ") {
                 connection.receive("= \(line.dropFirst(2)) ok")
@@ -529,7 +529,7 @@ import Testing
 
     // MARK: Threads
 
-    @Test func `threads can send and receive and subscribe and wait concurrently`() async {
+    @Test func `threads can send, receive, subscribe and wait concurrently`() async {
         let toy = Toy(whenFlushed: { connection in
             for case .enqueue(let line) in connection.calls.take() where line.hasPrefix("? ") {
                 connection.receive("= \(line.dropFirst(2)) ok")

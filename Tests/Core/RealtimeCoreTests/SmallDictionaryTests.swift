@@ -2,7 +2,7 @@ import RealtimeCore
 import Testing
 
 @Suite struct SmallDictionaryTests {
-    @Test func `random changes have the same effect as on a dictionary`() {
+    @Test func `random changes have the same effect as on a standard dictionary`() {
         var generator = SplitMix64(seed: 7)
         var small = SmallDictionary<Int, Int>()
         var expected: [Int: Int] = [:]

@@ -60,7 +60,7 @@ import Testing
     ]
 
     @Test(arguments: cases)
-    func `deadlines and firings follow the table`(test: Case) {
+    func `each call to the timer has the expected result`(test: Case) {
         var timer = CoalescedTimer()
         var hasDeadline = false
         for (index, step) in test.steps.enumerated() {

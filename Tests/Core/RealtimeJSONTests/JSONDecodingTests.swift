@@ -304,7 +304,7 @@ import Testing
         init?(stringValue: String) { nil }
     }
 
-    @Test func `the user info is passed to the values`() throws {
+    @Test func `the decoder's user info is passed to the values`() throws {
         struct Reader: Codable {
             init() {}
             init(from decoder: any Decoder) throws { #expect(decoder.userInfo[CodingUserInfoKey(rawValue: "k")!] as? Int == 5) }

@@ -169,7 +169,7 @@ import Testing
         }
     }
 
-    @Test func `the cases are many and unique`() {
+    @Test func `the table has at least 250 cases and no duplicates`() {
         #expect(Self.accepted.count + Self.rejected.count + Self.brokenUTF8.count >= 250)
         #expect(Set(Self.accepted).count == Self.accepted.count)
         #expect(Set(Self.rejected.map(\.text)).count == Self.rejected.count)

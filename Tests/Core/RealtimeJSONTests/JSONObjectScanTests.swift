@@ -108,7 +108,7 @@ import Testing
         (#"abc"#, Int?.none), (#"\ud83d\ude00"#, nil), (#"\\ud800"#, nil), (#"\ud800"#, 0), (#"ab\udc00"#, 2),
         (#"\ud83d\ude00\ud83d"#, 12), (#"\\\ud800"#, 2), (#"\n\u0041"#, nil),
     ])
-    func `lone surrogates are found`(_ raw: String, _ offset: Int?) {
+    func `lone surrogates are detected`(_ raw: String, _ offset: Int?) {
         #expect(Array(raw.utf8).withUnsafeBytes { JSONText.loneSurrogate($0) } == offset)
     }
 
@@ -134,7 +134,7 @@ import Testing
         ("1e-999999999999999999999", nil), ("1.00000000000000000000000000000", 1), ("1.00000000000000000000000000001", nil),
         ("-9223372036854775808.0", .min),
     ])
-    func `whole numbers are converted exactly`(_ text: String, _ expected: Int64?) throws {
+    func `integers are converted exactly`(_ text: String, _ expected: Int64?) throws {
         #expect(try self.integer(text) == expected)
     }
 

@@ -32,7 +32,7 @@ import Testing
         #expect(Snippets.blocks(in: text, location: "file", isSwift: true).map(\.text) == ["if condition {\n    run()\n\n}"])
     }
 
-    @Test func `a block that is not closed is found`() {
+    @Test func `a block that is not closed is detected`() {
         #expect(Snippets.blocks(in: "```swift\nrun()\n", location: "file", isSwift: false).map(\.text) == ["run()"])
     }
 

@@ -22,7 +22,7 @@ struct HTTPClientCancellationTests {
         return await task.value
     }
 
-    @Test func `cancelling during name resolution`() async {
+    @Test func `cancelling during name resolution fails the request`() async {
         let resolver = SilentResolver()
         let transport = SocketHTTPTransport(loop: .shared, resolver: resolver)
         let request = HTTPRequest.get(Endpoint(scheme: "http", host: "slow.test", port: 80))

@@ -79,7 +79,7 @@ struct HTTPClientFailureTests {
         }
     }
 
-    @Test func `what arrives before a failure is delivered`() async throws {
+    @Test func `data that arrives before a failure is delivered`() async throws {
         try await ScriptedServer.responding(Self.ok + "Content-Length: 10\r\n\r\nhello") { server in
             let response = try await SocketHTTPTransport().open(.get(server.endpoint))
             #expect(response.head.status == 200)
@@ -101,7 +101,7 @@ struct HTTPClientFailureTests {
         #expect(error?.message.contains("127.0.0.1:\(port)") == true)
     }
 
-    @Test func `a name without an address is not found`() async throws {
+    @Test func `a host name without an address is reported as not found`() async throws {
         struct NoResolver: HostResolver {
             func resolve(_ host: String, port: Int, _ completion: @escaping @Sendable (Result<[SocketAddress], TransportError>) -> Void) {
                 completion(.failure(.noAddress(host)))
@@ -131,7 +131,7 @@ struct HTTPClientFailureTests {
     @Test(arguments: [
         "", "HTTP/1.1 2", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello",
     ])
-    func `a server that stops sending causes the idle timeout`(_ response: String) async throws {
+    func `a server that stops sending triggers the idle timeout`(_ response: String) async throws {
         try await ScriptedServer.run({ stream, _ in stream.send(response.utf8) }) { server in
             var request = HTTPRequest.get(server.endpoint)
             request.idleTimeout = .milliseconds(30)
@@ -143,7 +143,7 @@ struct HTTPClientFailureTests {
         }
     }
 
-    @Test func `a server that does not read the request causes the idle timeout`() async throws {
+    @Test func `a server that does not read the request triggers the idle timeout`() async throws {
         try await ScriptedServer.run({ stream, _ in stream.pauseReading() }) { server in
             var request = HTTPRequest("POST", server.endpoint, body: [UInt8](repeating: 0, count: 32 << 20))
             request.idleTimeout = .milliseconds(50)
@@ -151,7 +151,7 @@ struct HTTPClientFailureTests {
         }
     }
 
-    @Test func `a slow reader does not cause the idle timeout`() async throws {
+    @Test func `a slow reader does not trigger the idle timeout`() async throws {
         let size = 8 << 20
         let loop = try EventLoop("test")
         let bytes = Array("HTTP/1.1 200 OK\r\nContent-Length: \(size)\r\n\r\n".utf8) + [UInt8](repeating: 7, count: size)
@@ -169,7 +169,7 @@ struct HTTPClientFailureTests {
         loop.shutdown()
     }
 
-    @Test func `a connection that is not established causes the connect timeout`() async throws {
+    @Test func `a connection that is not established triggers the connect timeout`() async throws {
         struct SilentResolver: HostResolver {
             func resolve(_ host: String, port: Int, _ completion: @escaping @Sendable (Result<[SocketAddress], TransportError>) -> Void) {}
         }
@@ -178,7 +178,7 @@ struct HTTPClientFailureTests {
         #expect(await SocketHTTPTransport(loop: .shared, resolver: SilentResolver()).failure(request)?.code == .timedOut)
     }
 
-    @Test(.needsOpenSSL) func `a server without TLS causes the connect timeout`() async throws {
+    @Test(.needsOpenSSL) func `a server without TLS triggers the connect timeout`() async throws {
         try await ScriptedServer.run({ _, _ in }) { server in
             var request = HTTPRequest.get(server.endpoint)
             request.endpoint.scheme = "https"
@@ -225,7 +225,7 @@ struct HTTPClientFailureTests {
         #expect(error?.code == code, "\(error?.message ?? "")")
     }
 
-    @Test func `a body over the limit is too large`() async throws {
+    @Test func `a body over the limit fails the request`() async throws {
         try await ScriptedServer.responding(Self.ok + "Content-Length: 5\r\n\r\nhello") { server in
             let error = await #expect(throws: TransportError.self) {
                 try await SocketHTTPTransport().send(.get(server.endpoint), bodyLimit: 4)

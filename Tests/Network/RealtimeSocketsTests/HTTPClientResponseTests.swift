@@ -49,7 +49,7 @@ struct HTTPClientResponseTests {
     ]
 
     @Test(arguments: Self.valid)
-    func `a response is delivered completely`(_ valid: Valid) async throws {
+    func `a response is delivered in full`(_ valid: Valid) async throws {
         try await ScriptedServer.responding(valid.response) { server in
             let response = try await SocketHTTPTransport().send(HTTPRequest(valid.method, server.endpoint))
             #expect(response.head.status == valid.status)
@@ -58,7 +58,7 @@ struct HTTPClientResponseTests {
     }
 
     @Test(arguments: Self.valid)
-    func `a response that arrives in small pieces is the same`(_ valid: Valid) async throws {
+    func `a response that arrives in small pieces is delivered in full`(_ valid: Valid) async throws {
         // Short responses arrive byte by byte, long ones in pieces that do not end at line breaks.
         let step = max(1, valid.response.utf8.count / 200)
         try await ScriptedServer.run { stream, _ in
@@ -139,7 +139,7 @@ struct HTTPClientResponseTests {
         }
     }
 
-    @Test func `an IPv6 address in brackets is reachable`() async throws {
+    @Test func `a request to an IPv6 address in brackets succeeds`() async throws {
         try await ScriptedServer.run(host: "::1") { stream, _ in
             stream.respond("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nv6")
         } _: { server in
@@ -189,7 +189,7 @@ struct HTTPClientResponseTests {
         }
     }
 
-    @Test func `a server that is faster than the reader is slowed down`() async throws {
+    @Test func `a slow reader slows down the server`() async throws {
         let size = 8 << 20
         try await ScriptedServer.run { stream, _ in
             stream.send("HTTP/1.1 200 OK\r\nContent-Length: \(size)\r\n\r\n".utf8)

@@ -24,7 +24,7 @@ struct HTTPClientServerTests {
     }
 
     @Test(arguments: Self.schemes)
-    func `a hundred concurrent requests all receive responses`(_ scheme: String) async throws {
+    func `a hundred concurrent requests all receive a response`(_ scheme: String) async throws {
         let handler = TestHandler { head, body, responder in
             responder.respond(HTTPResponse(HTTPResponseHead(status: 200, headers: ["X-Target": head.target]), body: body))
         }
@@ -79,7 +79,7 @@ struct HTTPClientServerTests {
     }
 
     @Test(arguments: Self.schemes)
-    func `an upload that is too large is rejected early`(_ scheme: String) async throws {
+    func `an upload that is too large is rejected before it is complete`(_ scheme: String) async throws {
         let handler = TestHandler()
         try await self.withServer(scheme, handler, limits: .forTests.with { $0.bodyBytes = 1000 }) { transport, endpoint in
             let response = try await transport.send(HTTPRequest("POST", endpoint, body: [UInt8](repeating: 1, count: 16 << 20)))
@@ -125,7 +125,7 @@ struct HTTPClientServerTests {
         #expect(handler.requests.withLock { $0.isEmpty })
     }
 
-    @Test(.needsOpenSSL) func `a plain request to a TLS port and the reverse both fail`() async throws {
+    @Test(.needsOpenSSL) func `a plain request to a TLS port and a TLS request to a plain port fail`() async throws {
         try await withListener(tls: .test) { address in
             let error = await SocketHTTPTransport().failure(.get(Endpoint(scheme: "http", host: address.host, port: address.port)))
             #expect(error != nil)

@@ -10,7 +10,7 @@ import Testing
         return String(decoding: output, as: UTF8.self)
     }
 
-    @Test func `a request head is encoded as it is`() throws {
+    @Test func `a request head is encoded as given`() throws {
         let head = HTTPRequestHead(method: "GET", target: "/a?b=c", headers: ["Host": "[::1]:8080", "X-City": "Köln"])
         let written = try self.text { output throws(TransportError) in try HTTPEncoder.append(head, to: &output) }
         #expect(written == "GET /a?b=c HTTP/1.1\r\nHost: [::1]:8080\r\nX-City: Köln\r\n\r\n")
@@ -35,7 +35,7 @@ import Testing
         ("X\r\nEvil", "1"), ("X: 1\r\nEvil", "1"), ("", "1"), ("X Y", "1"), ("X:", "1"), ("Ä", "1"), ("X", "1\r\nEvil: 2"), ("X", "1\n2"),
         ("X", "1\r"), ("X", "1\0"), ("X", "\u{7F}"),
     ])
-    func `a field that would inject another one is an error and leaves the output unchanged`(_ name: String, _ value: String) {
+    func `a field that would inject another field is an error and leaves the output unchanged`(_ name: String, _ value: String) {
         var headers = HTTPHeaders()
         headers.add("Fine", "1")
         headers.add(name, value)

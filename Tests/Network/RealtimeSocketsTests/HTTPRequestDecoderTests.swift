@@ -30,7 +30,7 @@ import Testing
         #expect(found.map { String(decoding: $0.body, as: UTF8.self) } == ["hello", "", ""])
     }
 
-    @Test func `an IPv6 host is kept as it is`() {
+    @Test func `an IPv6 host is kept unchanged`() {
         #expect(decodeRequests(Self.streams[1]).requests.first?.headers["host"] == "[::1]:8080")
     }
 
@@ -108,7 +108,7 @@ import Testing
         #expect(decode("POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n")?.expectsContinue == false)
     }
 
-    @Test func `whether the client keeps the connection open is reported`() {
+    @Test func `the decoder reports whether the client keeps the connection open`() {
         func keepsAlive(_ text: String) -> Bool? { decodeRequests(text).requests.first?.keepsAlive }
         #expect(keepsAlive("GET / HTTP/1.1\r\nHost: a\r\n\r\n") == true)
         #expect(keepsAlive("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") == false)
@@ -117,7 +117,7 @@ import Testing
         #expect(keepsAlive("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n") == true)
     }
 
-    @Test func `the end of the connection is an error within a request but not between requests`() {
+    @Test func `the end of the connection is an error during a request but not between requests`() {
         #expect(decodeRequests("", ends: true).error == nil)
         #expect(decodeRequests("GET / HTTP/1.1\r\nHost: a\r\n\r\n", ends: true).error == nil)
         #expect(decodeRequests("GET", ends: true).error?.code == .closed)

@@ -73,7 +73,7 @@ import Testing
         for pieces in everySplit(valid.bytes) { #expect(decodeResponse(pieces, method: valid.method, ends: valid.ends) == whole) }
     }
 
-    @Test func `fields keep their order, spelling and repetitions`() {
+    @Test func `fields keep their order and spelling, and repeated fields are kept`() {
         let head = decodeResponse("HTTP/1.1 200 Fine  words\r\nSet-Cookie: a=1\r\nx-B:\t two words \t\r\nSET-COOKIE: b=2\r\nEmpty:\r\n\r\n")
             .head
         #expect(head?.reason == "Fine  words")
@@ -100,7 +100,7 @@ import Testing
         #expect(decodeResponse("HTTP/1.1 200 OK\r\n\(fields)\r\n").head?.headers.fields.count == 2000)
     }
 
-    @Test func `the bytes after a switch of protocols are left to the caller`() {
+    @Test func `the bytes after a protocol switch are left to the caller`() {
         let bytes =
             Array("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n".utf8) + [0x81, 0x00]
         for pieces in everySplit(bytes) { #expect(decodeResponse(pieces).leftover == [0x81, 0x00]) }
@@ -224,7 +224,7 @@ import Testing
         }
     }
 
-    @Test func `an error is repeated by further calls`() {
+    @Test func `calls after an error throw the same error`() {
         var decoder = HTTPResponseDecoder(method: "GET")
         for text in ["nonsense\r\n", "HTTP/1.1 200 OK\r\n\r\n"] {
             let error = #expect(throws: TransportError.self) {
@@ -238,7 +238,7 @@ import Testing
         #expect(throws: TransportError.self) { try decoder.endOfStream() }
     }
 
-    @Test func `a response has started after its first byte`() {
+    @Test func `a response has started once its first byte has arrived`() {
         var decoder = HTTPResponseDecoder(method: "GET")
         #expect(!decoder.hasStarted)
         [UInt8](arrayLiteral: 0x48).withUnsafeBytes { bytes in

@@ -50,7 +50,7 @@ struct ListenerBackPressureTests {
         }
     }
 
-    @Test func `a response waits for its reader and arrives completely`() async throws {
+    @Test func `a response waits for its reader and arrives in full`() async throws {
         try await self.withSlowClient { client, responder in
             let (count, unsent) = (200, Log<Int>())
             let sending = Task {
@@ -79,7 +79,7 @@ struct ListenerBackPressureTests {
         }
     }
 
-    @Test func `cancelling the task ends the wait and nothing else`() async throws {
+    @Test func `cancelling the task ends only its wait`() async throws {
         try await self.withSlowClient { client, responder in
             let sent = Log<Int>()
             let sending = self.sendOn(responder, sent)
@@ -110,7 +110,7 @@ struct ListenerBackPressureTests {
         #expect(await ended.wait(1) == [.closed])
     }
 
-    @Test func `several waiting tasks all send`() async throws {
+    @Test func `several tasks can wait to send parts of a response`() async throws {
         try await self.withSlowClient { client, responder in
             let sending = (0..<4).map { _ in
                 Task { for _ in 0..<60 { try await responder.send(Self.piece) } }
@@ -123,7 +123,7 @@ struct ListenerBackPressureTests {
         }
     }
 
-    @Test func `sending before the head and after the end fails`() async throws {
+    @Test func `sending before the head or after the end fails`() async throws {
         let responders = Log<any HTTPResponder>()
         try await withListener(TestHandler { _, _, responder in responders.add(responder) }) { address in
             let client = try RawClient(address)
@@ -141,7 +141,7 @@ struct ListenerBackPressureTests {
     }
 
     @Test(arguments: [true, false])
-    func `a responder releases its handler after the end`(_ hasResponse: Bool) async throws {
+    func `a responder does not retain the listener's handler after the response`(_ hasResponse: Bool) async throws {
         let kept = Log<any HTTPResponder>()
         weak var handler: TestHandler?
         do {

@@ -120,7 +120,7 @@ struct ListenerLimitTests {
         }
     }
 
-    @Test func `a later head has the same timeout`() async throws {
+    @Test func `the head of a later request has the same timeout`() async throws {
         try await withListener(limits: .forTests.with { $0.headTimeout = .seconds(2) }) { address in
             let client = try RawClient(address)
             client.request("/first")

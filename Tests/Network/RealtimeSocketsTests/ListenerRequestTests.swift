@@ -70,7 +70,7 @@ struct ListenerRequestTests {
         #expect(handler.requests.withLock { $0.map { $0.head.target } } == (1...1000).map { "/\($0)" })
     }
 
-    @Test func `requests that arrive in small pieces are the same`() async throws {
+    @Test func `requests that arrive in small pieces are handled correctly`() async throws {
         let handler = TestHandler()
         try await withListener(handler) { address in
             let client = try RawClient(address)

@@ -194,7 +194,7 @@ struct ListenerResponseTests {
         }
     }
 
-    @Test func `a handler may release a responder without a response`() async throws {
+    @Test func `a handler may release a responder without sending a response`() async throws {
         let handler = TestHandler { _, _, _ in }
         try await withListener(handler, limits: .forTests.with { $0.shutdownTimeout = .milliseconds(30) }) { address in
             let client = try RawClient(address)

@@ -7,7 +7,7 @@ import Testing
 
 @Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct ListenerStopTests {
-    @Test func `a listener starts once and again after it was stopped`() async throws {
+    @Test func `a listener can be started only once until it is stopped`() async throws {
         let listener = SocketListener()
         let first = try await listener.start(TestHandler())
         let error = await #expect(throws: TransportError.self) { try await listener.start(TestHandler()) }
@@ -190,7 +190,7 @@ struct ListenerStopTests {
         loop.shutdown()
     }
 
-    @Test func `closed clients leave no timers`() async throws {
+    @Test func `disconnected clients leave no timers`() async throws {
         let (loop, handler) = (try EventLoop("test"), TestHandler())
         try await withListener(handler) { address in
             let transport = SocketWebSocketTransport(loop: loop)
@@ -223,7 +223,7 @@ struct ListenerStopTests {
         loop.shutdown()
     }
 
-    @Test func `shared loops keep running`() async throws {
+    @Test func `stopping a listener leaves shared loops running`() async throws {
         let loop = try EventLoop("test")
         let listener = SocketListener(on: [loop])
         let address = try await listener.start(TestHandler())

@@ -105,7 +105,7 @@ struct StreamProcessTests {
         }
     }
 
-    @Test func `a listener that ran out of descriptors resumes when there are some`() async {
+    @Test func `a listener that ran out of descriptors resumes when descriptors become available`() async {
         await #expect(processExitsWith: .success) {
             let loop = try EventLoop()
             let accepted = Accepted()

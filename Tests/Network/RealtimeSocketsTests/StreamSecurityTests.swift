@@ -172,7 +172,7 @@ struct StreamSecurityTests {
         }
     }
 
-    @Test func `bytes read ahead are delivered after a pause`() async throws {
+    @Test func `bytes that TLS has read ahead are delivered after a pause`() async throws {
         let recorder = EventRecorder(onReceived: { stream, _ in stream.pauseReading() })
         try await self.withPair(server: recorder) { pair in
             pair.client.send(pattern(10_000))
@@ -186,7 +186,7 @@ struct StreamSecurityTests {
         }
     }
 
-    @Test func `bytes read ahead are delivered when the read budget is spent`() async throws {
+    @Test func `bytes that TLS has read ahead are delivered after the read budget is spent`() async throws {
         try await self.withPair { pair in
             // A little more than the budget of a turn, all of it received before the first read.
             let count = SocketStream.readBudget + 8000
@@ -239,7 +239,7 @@ struct StreamSecurityTests {
         loop.shutdown()
     }
 
-    @Test func `a read that wants to write is repeated`() async throws {
+    @Test func `a read that must write first is retried when the socket is writable`() async throws {
         var behavior = FakeSession.Behavior()
         behavior.readsWantWrite = true
         try await self.withPair(behavior) { pair in
@@ -248,7 +248,7 @@ struct StreamSecurityTests {
         }
     }
 
-    @Test func `a write that wants to read continues when the peer sends`() async throws {
+    @Test func `a write that must read first continues when the peer sends`() async throws {
         var behavior = FakeSession.Behavior()
         behavior.writesWantRead = true
         try await self.withPair(behavior) { pair in
@@ -308,7 +308,7 @@ struct StreamSecurityTests {
         listener.close()
     }
 
-    @Test func `an end that is read during a write is reported after it`() async throws {
+    @Test func `an end of stream that is read during a write is reported after the write`() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop()
         let recorder = EventRecorder()
@@ -327,7 +327,7 @@ struct StreamSecurityTests {
         listener.close()
     }
 
-    @Test func `an error of the TLS factory is the stream's error`() async throws {
+    @Test func `an error that creating the TLS session throws ends the stream`() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop()
         let recorder = EventRecorder()

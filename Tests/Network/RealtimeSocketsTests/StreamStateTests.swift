@@ -323,7 +323,7 @@ struct StreamStateTests {
     ]
 
     @Test(arguments: stages + inputs + outputs)
-    func `every call has the listed result`(_ row: Row) {
+    func `every call has the result in the table`(_ row: Row) {
         var state =
             switch row.start {
             case .new: StreamState()
@@ -342,7 +342,7 @@ struct StreamStateTests {
 
     // MARK: Gathering
 
-    @Test func `the first send is written and the next ones are gathered`() {
+    @Test func `the first send is written immediately and the next ones are gathered`() {
         var state = Self.open()
         #expect(Self.send(&state, 10) == "write 10")
         #expect(Self.name(state.wrote(.done(10))) == "none")
@@ -354,7 +354,7 @@ struct StreamStateTests {
         #expect(Self.send(&state, 1) == "write 1")
     }
 
-    @Test func `a turn ends by the clock or by a read`() {
+    @Test func `a turn ends when its time limit passes or bytes are received`() {
         var state = Self.open()
         #expect(Self.send(&state, 10) == "write 10")
         _ = state.wrote(.done(10))
@@ -392,7 +392,7 @@ struct StreamStateTests {
         #expect(Self.turn(&state, gathering: few, at: 1000) == ["write 10", "request service"] + none + ["loop writes \(few * 10)"])
     }
 
-    @Test func `a turn without a burst ends the gathering of bursts`() {
+    @Test func `a turn without a burst ends the delayed gathering of bursts`() {
         var state = Self.open()
         _ = Self.turn(&state, gathering: 8, at: 0)
         #expect(Self.turn(&state, gathering: 1, at: 1000)[1] == "request service at 1100")
@@ -409,7 +409,7 @@ struct StreamStateTests {
         #expect(Self.name(state.nextAction()) == "write 20")
     }
 
-    @Test func `closing drops what is buffered`() {
+    @Test func `closing discards buffered bytes`() {
         var state = Self.open()
         #expect(Self.send(&state, 10) == "write 10")
         #expect(Self.send(&state, 10) == "none")

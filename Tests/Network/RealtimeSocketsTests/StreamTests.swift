@@ -14,7 +14,7 @@ struct StreamTests {
         })
     }
 
-    @Test func `a stream sends and receives`() async throws {
+    @Test func `a stream sends and receives bytes`() async throws {
         try await withPair(server: Self.echo()) { pair in
             pair.client.send(pattern(1000))
             #expect(await pair.atClient.bytes(1000) == pattern(1000))
@@ -28,7 +28,7 @@ struct StreamTests {
         }
     }
 
-    @Test func `bytes that are enqueued before the stream is open are sent when it opens`() async throws {
+    @Test func `bytes enqueued before the stream is open are sent when it opens`() async throws {
         let loop = try EventLoop()
         let accepted = Accepted()
         let listener = try TCPListener(loops: [loop]) { accepted.note($0, EventRecorder()) }
@@ -83,7 +83,7 @@ struct StreamTests {
         }
     }
 
-    @Test func `a request after a response is written immediately`() async throws {
+    @Test func `a send after received bytes is written immediately`() async throws {
         try await withPair(turnLimit: .seconds(3600), server: Self.echo()) { pair in
             for number in 1...100 {
                 let writes = pair.client.writes
@@ -97,7 +97,7 @@ struct StreamTests {
         }
     }
 
-    @Test func `without a response the turn ends by the clock`() async throws {
+    @Test func `without a response, the turn ends when its time limit passes`() async throws {
         try await withPair(turnLimit: .zero) { pair in
             let blocked = BlockedLoop(pair.loop)
             let writes = pair.client.writes
@@ -123,7 +123,7 @@ struct StreamTests {
         }
     }
 
-    @Test func `a small backlog does not notify drained`() async throws {
+    @Test func `draining a small backlog is not reported`() async throws {
         try await withPair(server: Self.echo()) { pair in
             pair.client.send(pattern(1000))
             _ = await pair.atClient.bytes(1000)
@@ -132,7 +132,7 @@ struct StreamTests {
         }
     }
 
-    @Test func `pausing in received stops reading immediately`() async throws {
+    @Test func `pausing while bytes are being delivered stops reading immediately`() async throws {
         let recorder = EventRecorder(onReceived: { stream, _ in stream.pauseReading() })
         try await withPair(server: recorder) { pair in
             pair.client.send(pattern(1 << 20))
@@ -146,7 +146,7 @@ struct StreamTests {
         }
     }
 
-    @Test func `a paused stream with a reset connection lets the loop sleep`() async throws {
+    @Test func `a reset does not keep the loop awake while the stream is paused`() async throws {
         let (listener, port) = try RawSocket.listening()
         let loop = try EventLoop()
         let recorder = EventRecorder()
@@ -169,7 +169,7 @@ struct StreamTests {
         loop.shutdown()
     }
 
-    @Test func `the peer's end is reported and the other direction stays open`() async throws {
+    @Test func `the peer's end of stream is reported and the other direction stays open`() async throws {
         try await withPair { pair in
             pair.client.send(pattern(10))
             pair.client.finishWriting()
@@ -291,7 +291,7 @@ struct StreamTests {
         }
     }
 
-    @Test func `an event fetched for a stream that was closed meanwhile is dropped`() async throws {
+    @Test func `an event that was polled before its stream closed is dropped`() async throws {
         let loop = try EventLoop()
         let accepted = Accepted()
         let streams = Lock<[SocketStream]>([])

@@ -53,7 +53,7 @@ struct TCPConnectorTests {
         loop.shutdown()
     }
 
-    @Test func `messages contain the system's description of the error`() {
+    @Test func `error messages contain the system's description of the error`() {
         #expect(TransportError.lost(ECONNRESET).message.contains("reset by peer"))
         #expect(TransportError.system(EMFILE, "do it").message.contains("Too many open files"))
     }
@@ -97,7 +97,7 @@ struct TCPConnectorTests {
         }
     }
 
-    @Test func `the result of a lookup is ignored after the stream was closed`() async throws {
+    @Test func `the result of a lookup is ignored after the stream has closed`() async throws {
         let resolver = ManualResolver()
         let recorder = EventRecorder()
         let loop = try EventLoop()
@@ -164,7 +164,7 @@ struct TCPConnectorTests {
         for socket in sockets + [listener] { socket.close() }
     }
 
-    @Test func `a stream that is closed while it connects delivers no events`() async throws {
+    @Test func `a stream that is closed while connecting delivers no events`() async throws {
         let (sockets, port) = try self.silentPort()
         let recorder = EventRecorder()
         let loop = try EventLoop()
@@ -198,7 +198,7 @@ struct TCPConnectorTests {
         loop.shutdown()
     }
 
-    @Test func `shutting down the loop fails a stream that waits for a lookup`() async throws {
+    @Test func `shutting down the loop fails a stream that is waiting for a lookup`() async throws {
         let resolver = ManualResolver()
         let recorder = EventRecorder()
         let loop = try EventLoop()

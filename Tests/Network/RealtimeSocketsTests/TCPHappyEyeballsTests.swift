@@ -25,7 +25,7 @@ struct TCPHappyEyeballsTests {
     ]
 
     @Test(arguments: orders)
-    func `the families alternate and IPv6 is first`(_ given: [SocketAddress], _ expected: [SocketAddress]) {
+    func `address families alternate and IPv6 comes first`(_ given: [SocketAddress], _ expected: [SocketAddress]) {
         #expect(HappyEyeballs.ordered(given) == expected)
     }
 
@@ -47,7 +47,7 @@ struct TCPHappyEyeballsTests {
         #expect(machine.nextDeadline == nil)
     }
 
-    @Test func `only the first connection is used`() {
+    @Test func `only the first established connection is used`() {
         var machine = self.machine()
         _ = machine.resolved(.success([Self.v6[0], Self.v4[0]]), now: self.at(0))
         _ = machine.timeout(now: self.at(250))
@@ -57,7 +57,7 @@ struct TCPHappyEyeballsTests {
         #expect(machine.timeout(now: self.at(20_000)) == .none)
     }
 
-    @Test func `the machine fails only after all attempts have failed`() {
+    @Test func `connecting fails only after all attempts have failed`() {
         var machine = self.machine()
         _ = machine.resolved(.success([Self.v6[0], Self.v4[0]]), now: self.at(0))
         _ = machine.timeout(now: self.at(250))

@@ -7,7 +7,7 @@ import Testing
 
 @Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct TCPListenerTests {
-    @Test func `a port in use is an error that says what to do`() async throws {
+    @Test func `the error for a port in use suggests a remedy`() async throws {
         let loop = try EventLoop()
         let first = try TCPListener(loops: [loop]) { _ in nil }
         var options = TCPListener.Options()
@@ -31,7 +31,7 @@ struct TCPListenerTests {
     }
 
     @Test(arguments: ["localhost", "127.0.0.1", "0.0.0.0", "::1", "::"])
-    func `it listens at the given address`(_ host: String) async throws {
+    func `a listener listens at the configured address`(_ host: String) async throws {
         let loop = try EventLoop()
         var options = TCPListener.Options()
         options.host = host
@@ -44,7 +44,7 @@ struct TCPListenerTests {
         loop.shutdown()
     }
 
-    @Test func `streams are distributed over the loops in turn`() async throws {
+    @Test func `streams are assigned to the loops round-robin`() async throws {
         let loops = try (0..<2).map { _ in try EventLoop() }
         let accepted = Accepted()
         let listener = try TCPListener(loops: loops) { accepted.note($0, EventRecorder()) }
@@ -117,7 +117,7 @@ struct TCPListenerTests {
         loop.shutdown()
     }
 
-    @Test func `stop closes the port and keeps the accepted streams`() async throws {
+    @Test func `stopping closes the port and keeps the accepted streams`() async throws {
         let loop = try EventLoop()
         let accepted = Accepted()
         let listener = try TCPListener(loops: [loop]) { accepted.note($0, EventRecorder()) }

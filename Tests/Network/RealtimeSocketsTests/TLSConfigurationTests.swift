@@ -81,7 +81,7 @@ import Testing
         #expect(try TLSContext.client(.trustingTestRoot) !== TLSContext.client(.trustingTestRoot))
     }
 
-    @Test func `certificates can be given as text`() throws {
+    @Test func `certificates can be passed as text`() throws {
         var client = TLSConfiguration()
         client.trustRoots = .only([.text(try String(contentsOfFile: TestCertificates.path("root"), encoding: .utf8))])
         #expect(try TLSPair.connected(client).client.version == "TLSv1.3")

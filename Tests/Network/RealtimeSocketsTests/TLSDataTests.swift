@@ -38,7 +38,7 @@ import Testing
         #expect(try Self.transfer(bytes, from: pair.server, to: pair.client, buffer: buffer) == bytes)
     }
 
-    @Test func `data arrives with TLS 1.2`() throws {
+    @Test func `data arrives in both directions with TLS 1.2`() throws {
         var server = TLSServerConfiguration.test
         server.maximumVersion = .tls12
         let pair = try TLSPair.connected(.trustingTestRoot, server)
@@ -94,7 +94,7 @@ import Testing
         #expect(received == bytes + [1, 2, 3])
     }
 
-    @Test func `a record that arrives in pieces is read when it is complete`() throws {
+    @Test func `a record that arrives in pieces is returned when it is complete`() throws {
         let pair = try TLSPair.connected()
         let record = try Self.record("hello", from: pair)
         for piece in record.dropLast() {

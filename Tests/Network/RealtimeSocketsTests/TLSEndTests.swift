@@ -68,7 +68,7 @@ import Testing
         #expect(client.shutdown() == .done(0))
     }
 
-    @Test func `releasing a session does not affect others with the same context`() throws {
+    @Test func `releasing a session does not affect other sessions with the same context`() throws {
         let contexts = (client: try TLSContext.client(.trustingTestRoot), server: try TLSContext.server(.test))
         let first = try TLSPair(contexts: contexts)
         first.handshake()

@@ -21,7 +21,7 @@ import Testing
     }
 
     /// Shows that the test above would detect the signal.
-    @Test func `a write without TLS raises SIGPIPE`() async {
+    @Test func `a write to a closed connection without TLS raises SIGPIPE`() async {
         await #expect(processExitsWith: .signal(SIGPIPE)) {
             signal(SIGPIPE, SIG_DFL)
             let sockets = SocketPair()

@@ -46,8 +46,9 @@ import Testing
         #expect(decode([output]) == Decoded(end: .close(.normal, String(repeating: "é", count: 61))))
     }
 
-    @Test(arguments: [0, 1005, 1006, 1015, 5000] as [UInt16]) func `a code that must not be sent is omitted with its reason`(_ code: UInt16)
-    {
+    @Test(arguments: [0, 1005, 1006, 1015, 5000] as [UInt16]) func `a code that must not be sent is omitted along with its reason`(
+        _ code: UInt16
+    ) {
         var output: [UInt8] = []
         FrameEncoder.appendClose(CloseCode(rawValue: code), reason: "text", mask: nil, to: &output)
         #expect(output == frame(0x88))

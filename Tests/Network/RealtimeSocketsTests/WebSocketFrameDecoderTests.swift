@@ -48,7 +48,7 @@ import Testing
             messages: [.text("price"), WebSocketMessage(.ping, Array("?".utf8)), .binary([9, 8, 7, 6, 5, 4, 3, 2])], role: .server),
     ]
 
-    @Test(arguments: streams) func `messages are decoded however the bytes are split`(_ stream: Stream) {
+    @Test(arguments: streams) func `messages are decoded independently of how the input is split`(_ stream: Stream) {
         let expected = Decoded(messages: stream.messages)
         #expect(decode([stream.bytes], role: stream.role) == expected)
         for pieces in everySplit(stream.bytes) { #expect(decode(pieces, role: stream.role) == expected) }

@@ -9,7 +9,7 @@ import Testing
 
     private func payload(_ length: Int) -> [UInt8] { (0..<length).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ 7) & 0x7F } }
 
-    @Test(arguments: lengths) func `frames are encoded as in the RFC`(_ length: Int) {
+    @Test(arguments: lengths) func `frames are encoded as in the examples of the RFC`(_ length: Int) {
         let payload = self.payload(length)
         let key: [UInt8] = [0x01, 0x80, 0xFE, 0x5A]
         for (kind, first) in [(.text, 0x81), (.binary, 0x82)] as [(WebSocketMessage.Kind, UInt8)] {

@@ -82,7 +82,7 @@ import Testing
     }
 
     @Test(arguments: [["a b"], [""], ["a,b"], ["a", "a"], ["a\r\nX: 1"]])
-    func `an invalid or repeated subprotocol is an error`(_ subprotocols: [String]) {
+    func `an invalid or duplicate subprotocol is an error`(_ subprotocols: [String]) {
         #expect(throws: TransportError.self) { try self.offer(subprotocols) }
     }
 
@@ -123,7 +123,7 @@ import Testing
         #expect(self.receive(Self.response("Sec-WebSocket-Protocol: chat\r\n"), try self.offer())?.code == .protocolViolation)
     }
 
-    @Test func `another status is a rejection with the reason and the body`() throws {
+    @Test func `a status other than 101 is a rejection with the reason and the body`() throws {
         let handshake = try self.offer()
         let error = self.receive("HTTP/1.1 403 Forbidden\r\nContent-Length: 17\r\n\r\nThe key \nis wrong", handshake)
         #expect(error?.code == .upgradeRejected)
@@ -150,7 +150,7 @@ import Testing
         #expect(self.receive([bytes], try self.offer()).error?.message == "The server rejected the WebSocket with 500 Oops.")
     }
 
-    @Test func `a rejection is available while its body is received`() throws {
+    @Test func `a rejection is available before its body is complete`() throws {
         var handshake = try self.offer()
         #expect(handshake.rejectionError == nil)
         let head = try Array("HTTP/1.1 503 Busy\r\nContent-Length: 100\r\n\r\nCome back".utf8).withUnsafeBytes { bytes in

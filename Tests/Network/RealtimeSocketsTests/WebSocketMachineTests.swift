@@ -82,7 +82,7 @@ import Testing
         #expect(peer.output.isEmpty)
     }
 
-    @Test(arguments: roles) func `every ping of a read is answered in order`(_ role: WebSocketRole) {
+    @Test(arguments: roles) func `every ping in a read gets a pong, in order`(_ role: WebSocketRole) {
         var peer = Peer(role)
         _ = peer.receive(peer.frame(0x89, [1]) + peer.frame(0x89, [2]) + peer.frame(0x81, [0x61]) + peer.frame(0x8A, [3]))
         #expect(peer.written() == Decoded(messages: [WebSocketMessage(.pong, [1]), WebSocketMessage(.pong, [2])]))
@@ -107,8 +107,7 @@ import Testing
         #expect(WebSocketMachine.pongBacklogLimit >= SocketStream.highWater)
     }
 
-    @Test(arguments: roles) func `a response to a message precedes the close frame for a violation in the same read`(_ role: WebSocketRole)
-    {
+    @Test(arguments: roles) func `a reply to a message precedes the close frame for a violation in the same read`(_ role: WebSocketRole) {
         var peer = Peer(role)
         var batch = MessageBatch()
         let result = peer.process(peer.frame(0x81, [0x61]) + peer.frame(0xC1, [0x62]), into: &batch)
@@ -160,13 +159,13 @@ import Testing
         #expect(peer.written() == Decoded(end: .close(.noStatus, "")))
     }
 
-    @Test func `a ping in the same read as a close frame is answered first`() {
+    @Test func `the pong for a ping in the same read as a close frame is sent first`() {
         var peer = Peer(.client)
         _ = peer.receive(peer.frame(0x89, [7]) + peer.closeFrame(1000))
         #expect(peer.written() == Decoded(messages: [WebSocketMessage(.pong, [7])], end: .close(.normal, "")))
     }
 
-    @Test func `a peer that does not answer a close frame is dropped`() {
+    @Test func `a peer that does not respond to a close frame is dropped`() {
         var peer = Peer(.client)
         _ = peer.close()
         #expect(peer.machine.nextDeadline == peer.now.advanced(by: .seconds(5)))
@@ -198,7 +197,7 @@ import Testing
         #expect(peer.send(.text("late")) == .closed)
     }
 
-    @Test func `an end of stream while closing is the requested end`() {
+    @Test func `an end of stream or an error while closing is reported as the requested close`() {
         var (ended, cut) = (Peer(.client), Peer(.server))
         _ = (ended.close(), cut.close())
         #expect(ended.machine.endOfStream() == WebSocketMachine.Step(closed: .requested, socket: .drop))
@@ -212,7 +211,7 @@ import Testing
         #expect(peer.machine.failed(error) == Self.none)
     }
 
-    @Test(arguments: roles) func `a violation is answered with its close code and ends the connection`(_ role: WebSocketRole) {
+    @Test(arguments: roles) func `a violation sends its close code and ends the connection`(_ role: WebSocketRole) {
         let cases: [([UInt8], CloseCode, TransportError.Code)] = [
             (Peer(role).frame(0xC1, [0x61]), .protocolError, .protocolViolation),
             (Peer(role).frame(0x81, [0xFF]), .invalidPayload, .protocolViolation),
@@ -247,7 +246,7 @@ import Testing
         #expect(peer.output.isEmpty)
     }
 
-    @Test func `close frames that cross are one close`() {
+    @Test func `close frames that cross on the wire are reported as one close`() {
         var (client, server) = (Peer(.client), Peer(.server))
         _ = client.close(.normal, "client")
         _ = server.close(.goingAway, "server")

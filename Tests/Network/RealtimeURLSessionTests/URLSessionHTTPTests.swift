@@ -85,7 +85,7 @@ import Testing
         }
     }
 
-    @Test func `a long body that is read slowly arrives once and completely`() async throws {
+    @Test func `a long body that is read slowly arrives in full and only once`() async throws {
         try await self.withServer { base, handler in
             let response = try await URLSessionHTTPTransport().open(HTTPRequest("POST", self.endpoint(base, "/long"), body: [1]))
             var body: [UInt8] = []
@@ -134,7 +134,7 @@ import Testing
         func timerFired() { self.continuation.yield() }
     }
 
-    @Test func `a timer fires at its instant and not before`() async {
+    @Test func `a timer fires at its instant and not earlier`() async {
         let time = SystemTime()
         let alarm = Alarm()
         let start = time.now

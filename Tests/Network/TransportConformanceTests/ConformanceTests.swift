@@ -22,7 +22,7 @@ import Testing
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func `messages that are enqueued before the connection is open are sent when it opens`(transport: TransportUnderTest) async throws {
+    func `messages enqueued before the connection is open are sent when it opens`(transport: TransportUnderTest) async throws {
         try await transport.with(.echo) { connector in
             let (connection, probe) = connector.connect(opens: false)
             connection.enqueue(.text("before"))
@@ -55,7 +55,7 @@ import Testing
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func `messages of every size arrive complete`(transport: TransportUnderTest) async throws {
+    func `messages of every size arrive in full`(transport: TransportUnderTest) async throws {
         try await transport.with(.echo) { connector in
             let (connection, probe) = connector.connect()
             _ = try await probe.opened()
@@ -71,7 +71,7 @@ import Testing
 
     /// Both sides send before they read. A transport that does not read until everything is sent would never finish.
     @Test(arguments: TransportUnderTest.available)
-    func `sixteen mebibytes arrive complete in both directions at the same time`(transport: TransportUnderTest) async throws {
+    func `sixteen mebibytes arrive in full in both directions at the same time`(transport: TransportUnderTest) async throws {
         func message(_ factor: Int) -> WebSocketMessage {
             .binary(
                 [UInt8](unsafeUninitializedCapacity: 16 << 20) { buffer, count in
@@ -183,7 +183,7 @@ import Testing
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func `pings are answered and delivered`(transport: TransportUnderTest) async throws {
+    func `pings get a pong and are delivered`(transport: TransportUnderTest) async throws {
         let pinging = Behavior(
             opened: { connection in
                 connection.enqueue(WebSocketMessage(.ping, Array("abc".utf8)))
@@ -204,7 +204,7 @@ import Testing
     }
 
     @Test(arguments: TransportUnderTest.available)
-    func `messages that arrive while reading is paused are delivered after it`(transport: TransportUnderTest) async throws {
+    func `messages that arrive while reading is paused are delivered after reading resumes`(transport: TransportUnderTest) async throws {
         try await transport.with(.echo) { connector in
             let (connection, probe) = connector.connect()
             _ = try await probe.opened()

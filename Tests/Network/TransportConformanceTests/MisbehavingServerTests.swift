@@ -134,7 +134,7 @@ import Testing
 
     /// The server sends each byte after the client has read the previous one.
     @Test(arguments: Wire.available)
-    func `a connection works with one byte at a time`(over wire: Wire) async throws {
+    func `a connection that transmits one byte at a time delivers every message`(over wire: Wire) async throws {
         let loop = try EventLoop("byte by byte")
         let listener = try wire.listener()
         let scripted = ScriptedServer(

@@ -134,7 +134,7 @@ import Testing
     }
 
     /// The in-memory network transmits messages and not bytes, so it is cut between messages.
-    @Test func `cutting the in-memory network is a reset`() async throws {
+    @Test func `cutting the in-memory network is reported as a reset`() async throws {
         let network = InMemoryNetwork(clock: ManualClock())
         let listener = network.listener()
         let server = ScriptedServer(

@@ -165,7 +165,7 @@ import Testing
         #expect(raw.server.received.all.last?["event"] == "pusher:pong")
     }
 
-    @Test func `a huge event is delivered and deep nesting does no harm`() async throws {
+    @Test func `a huge event is delivered and deep nesting does not end the connection`() async throws {
         let raw = try await RawPusher()
         raw.client.connect()
         let events = try raw.client.subscribe("one").events()
@@ -180,7 +180,7 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(5)))
-    func `a list of a hundred thousand members does not take quadratic time`() async throws {
+    func `a list of a hundred thousand members is processed within the time limit`() async throws {
         let raw = try await RawPusher()
         raw.client.connect()
         let room = try raw.client.subscribe("presence-room")
@@ -217,7 +217,7 @@ import Testing
         #"{"event":"pusher:connection_established","data":{"socket_id":7}}"#,
         #"{"event":"pusher:connection_established","data":"{\"socket_id\":"}"#, #"{"event":"pusher:connection_established","data":[]}"#,
     ])
-    func `a connection established event without a socket ID is reported as one loss and the client retries`(greeting: String) async throws
+    func `a connection_established event without a socket ID is reported as one loss and the client retries`(greeting: String) async throws
     {
         let raw = try await RawPusher(greeting: [greeting, RawServer.greeting])
         let errors = raw.client.errors
@@ -246,7 +246,7 @@ import Testing
         #expect(raw.server.received.all == [["event": "pusher:ping", "data": [:]]])
     }
 
-    @Test func `frames before the connection is established do no harm`() async throws {
+    @Test func `frames before connection_established do not affect the connection`() async throws {
         let raw = try await RawPusher(greeting: [
             "nonsense", #"{"event":"a","channel":"one","data":"1"}"#, #"{"event":"pusher:ping"}"#,
             #"{"event":"pusher_internal:subscription_succeeded","channel":"presence-room","data":{"presence":{"ids":["9"]}}}"#,
@@ -261,7 +261,7 @@ import Testing
         #expect(room.members.map(\.id) == ["me"])
     }
 
-    @Test func `a second connection established event changes nothing`() async throws {
+    @Test func `a second connection_established event has no effect`() async throws {
         let raw = try await RawPusher()
         raw.client.connect()
         let one = try raw.client.subscribe("one")
@@ -285,7 +285,7 @@ import Testing
             ("null", nil, "without a message"),
             (#"{"message":{"a":1}}"#, nil, "without a message"), ("5", nil, "without a message"),
         ] as [(String, Int?, String)])
-    func `an error event is read in every form that servers use`(data: String, code: Int?, text: String) async throws {
+    func `an error event is parsed in every form that servers use`(data: String, code: Int?, text: String) async throws {
         let raw = try await RawPusher()
         raw.client.connect()
         let errors = raw.client.errors

@@ -23,7 +23,7 @@ private struct Price: Codable, Equatable {
         #expect(received == (1...100).map(Double.init))
     }
 
-    @Test func `a sequence contains the events since its creation`() async throws {
+    @Test func `a sequence delivers the events since its creation`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -34,7 +34,7 @@ private struct Price: Codable, Equatable {
         #expect(await events.pending().map(\.data) == ["2"])
     }
 
-    @Test func `sequences contain the events of their names and channels`() async throws {
+    @Test func `a sequence delivers the events with its name and on its channel`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -52,7 +52,7 @@ private struct Price: Codable, Equatable {
         #expect(await everywhereNamed.pending().map(\.data) == ["one-b", "two-b"])
     }
 
-    @Test func `a released sequence does not affect others`() async throws {
+    @Test func `releasing a sequence does not affect others`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -95,7 +95,7 @@ private struct Price: Codable, Equatable {
         #expect(await newest.pending().map(\.data) == ["1", "2", "3"])
     }
 
-    @Test func `a full buffer that does not drop events pauses the connection`() async throws {
+    @Test func `a full buffer that does not drop events pauses reading`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -125,7 +125,7 @@ private struct Price: Codable, Equatable {
         #expect(await errors.pending().isEmpty)
     }
 
-    @Test func `unsubscribing ends the sequences and informs the server`() async throws {
+    @Test func `unsubscribing ends the sequences and notifies the server`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -290,7 +290,7 @@ private struct Price: Codable, Equatable {
         try await channel.subscribed()
     }
 
-    @Test func `a callback that throws fails only its channel`() async throws {
+    @Test func `an authorization callback that throws fails only its channel`() async throws {
         struct Unavailable: Error {}
         let pusher = try await InMemoryPusher()
         let client = pusher.client { [signed = pusher.signed] in
@@ -326,7 +326,7 @@ private struct Price: Codable, Equatable {
         pending.answer(pusher.signed(pending.question))
     }
 
-    @Test func `an endpoint receives a form and the header fields`() async throws {
+    @Test func `an authorization endpoint receives a form and the header fields`() async throws {
         let pusher = try await InMemoryPusher()
         let signed = pusher.signed
         let application = ApplicationServer { request, body in
@@ -353,7 +353,7 @@ private struct Price: Codable, Equatable {
         (HTTPResponse(status: 200, text: "<html>"), "must be a JSON object with a string \"auth\""),
         (HTTPResponse(status: 200, text: "[]"), "must be a JSON object"),
     ])
-    func `the error of a failed authorization contains the reason`(row: (response: HTTPResponse, reason: String)) async throws {
+    func `the error for a failed authorization contains the reason`(row: (response: HTTPResponse, reason: String)) async throws {
         let pusher = try await InMemoryPusher()
         let address = try await pusher.network.listener(host: "app").start(ApplicationServer { _, _ in row.response })
         let client = pusher.client { $0.authorizer = try? .endpoint("http://app:\(address.port)/auth") }
@@ -404,7 +404,7 @@ private struct Price: Codable, Equatable {
         #expect(room.members.map(\.id) == ["anna"])
     }
 
-    @Test func `the information about a user can be decoded`() async throws {
+    @Test func `a member's user info can be decoded`() async throws {
         struct User: Codable, Equatable {
             var name: String
         }
@@ -460,7 +460,7 @@ private struct Price: Codable, Equatable {
         #expect(code { () throws(PusherError) in try secret.trigger("client-a", 1) } == .notSubscribed)
     }
 
-    @Test func `a handle from before an unsubscribe sends to its own channel`() async throws {
+    @Test func `a handle created before an unsubscribe still sends to its own channel`() async throws {
         let pusher = try await InMemoryPusher()
         let (client, other) = (pusher.client(), pusher.client())
         client.connect()

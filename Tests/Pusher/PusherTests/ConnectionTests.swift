@@ -132,7 +132,7 @@ import Testing
         #expect(secured.socketIDs.count == 1)
     }
 
-    @Test func `without a network the state becomes unavailable and the client keeps retrying`() async throws {
+    @Test func `without a network, the state becomes unavailable and the client keeps retrying`() async throws {
         let pusher = try await InMemoryPusher()
         pusher.network.condition = .down
         let client = pusher.client()
@@ -180,7 +180,7 @@ import Testing
         #expect(client.state.name == "connected")
     }
 
-    @Test func `a half open connection is detected and replaced`() async throws {
+    @Test func `a half-open connection is detected and replaced`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -206,7 +206,7 @@ import Testing
         #expect(client.counters.messagesSent >= 100)
     }
 
-    @Test func `a ping of the server is answered`() async throws {
+    @Test func `a ping from the server gets a pong`() async throws {
         let pusher = try await InMemoryPusher { $0.activityTimeout = .seconds(600) }
         let client = pusher.client()
         client.connect()
@@ -217,7 +217,7 @@ import Testing
         #expect(frames == [.received(socketID: socketID, frame: #"{"event":"pusher:pong","data":{}}"#)])
     }
 
-    @Test func `an error event before a normal close is the reason of the close`() async throws {
+    @Test func `an error event before a normal close is the reason for the close`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()
@@ -253,7 +253,7 @@ import Testing
         await #expect(throws: PusherError.self) { try await client.run() }
     }
 
-    @Test func `waiting for a connection times out or fails or is cancelled`() async throws {
+    @Test func `waiting for a connection can time out, fail or be cancelled`() async throws {
         let pusher = try await InMemoryPusher()
         pusher.network.condition = .down
         let client = pusher.client()
@@ -317,7 +317,7 @@ import Testing
         InvalidValue("host") { $0.host = "ws://example.org" },
         InvalidValue("host") { $0.host = "anna:secret@example.org" }, InvalidValue("path") { $0.path = "app" },
     ])
-    func `an error of a configuration names the invalid value`(_ value: InvalidValue) async throws {
+    func `the error for an invalid configuration names the invalid value`(_ value: InvalidValue) async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client(value.set)
         client.connect()
@@ -328,7 +328,7 @@ import Testing
     }
 
     /// Each of them never expires, alone and added to another.
-    @Test func `timeouts may be as long as a duration`() async throws {
+    @Test func `a timeout can be the longest possible duration`() async throws {
         let pusher = try await InMemoryPusher()
         for limit in [Duration.seconds(Int64.max), .seconds(Int64.max) * 18] {
             let client = pusher.client {
@@ -348,7 +348,7 @@ import Testing
         }
     }
 
-    @Test func `a timeout contains the reason`() async throws {
+    @Test func `a timeout error contains the reason`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client { $0.port = 1 }
         let idle = try await #require(throws: PusherError.self) { try await client.connected(within: .zero) }
@@ -384,7 +384,7 @@ import Testing
         #expect(client.state.name == "connected")
     }
 
-    @Test func `updates of all kinds arrive in the order in which they happened`() async throws {
+    @Test func `updates of all kinds arrive in the order in which they occurred`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client(user: "anna")
         let updates = client.updates()

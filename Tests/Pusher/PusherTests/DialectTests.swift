@@ -95,7 +95,7 @@ struct Dialect: Sendable, CustomTestStringConvertible {
     }
 
     @Test(arguments: Dialect.all)
-    func `members join and leave once`(dialect: Dialect) async throws {
+    func `each member joins and leaves once`(dialect: Dialect) async throws {
         let raw = try await self.connected(dialect)
         let room = try raw.client.subscribe("presence-room")
         #expect(room.members.map(\.id) == ["11", "22"])
@@ -113,7 +113,7 @@ struct Dialect: Sendable, CustomTestStringConvertible {
     }
 
     @Test(arguments: Dialect.all)
-    func `pings are answered in both directions`(dialect: Dialect) async throws {
+    func `pings get pongs in both directions`(dialect: Dialect) async throws {
         let raw = try await self.connected(dialect)
         raw.server.send(#"{"event":"pusher:ping"\#(dialect.ping)}"#)
         #expect(raw.server.received.take() == [["event": "pusher:pong", "data": [:]]])
@@ -122,7 +122,7 @@ struct Dialect: Sendable, CustomTestStringConvertible {
     }
 
     @Test(arguments: Dialect.all)
-    func `errors and events are understood`(dialect: Dialect) async throws {
+    func `error events and channel events are parsed`(dialect: Dialect) async throws {
         let raw = try await self.connected(dialect)
         let room = try raw.client.subscribe("presence-room")
         let (errors, events) = (raw.client.errors, room.events())

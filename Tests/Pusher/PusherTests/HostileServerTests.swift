@@ -6,7 +6,7 @@ import Testing
 
 /// Behavior of a server, malicious or faulty, that a client must withstand.
 @Suite struct HostileServerTests {
-    @Test func `frames after an invalid connection established event are ignored`() async throws {
+    @Test func `frames after an invalid connection_established event are ignored`() async throws {
         let pusher = try await RawPusher(greeting: [
             #"{"event":"pusher:connection_established","data":"{}"}"#,
             #"{"event":"pusher:error","data":{"code":4001,"message":"no such application"}}"#,
@@ -36,7 +36,7 @@ import Testing
         #expect(room.members.isEmpty && room.members.me == nil)
     }
 
-    @Test func `a loss that is followed by an immediate reconnect is reported`() async throws {
+    @Test func `a loss that causes an immediate reconnect is reported`() async throws {
         let pusher = try await RawPusher()
         pusher.client.connect()
         let errors = pusher.client.errors
@@ -68,7 +68,7 @@ import Testing
         }
     }
 
-    @Test func `calls that wait after a disconnect fail with the next disconnect`() async throws {
+    @Test func `calls that begin waiting after a disconnect fail with the next disconnect`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         let channel = try client.subscribe("prices")

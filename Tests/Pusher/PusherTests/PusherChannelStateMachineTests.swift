@@ -133,14 +133,14 @@ import Testing
     }
 
     @Test(arguments: table)
-    func `an input has the output and the next state of the table`(row: Row) {
+    func `every input has the output and the next state in the table`(row: Row) {
         var machine = self.machine(in: row.from)
         #expect(machine.state == row.from)
         #expect(self.apply(row.input, to: &machine) == row.output)
         #expect(machine.state == row.to)
     }
 
-    @Test func `what other code asks of a state follows from the state`() {
+    @Test func `every state has the expected properties`() {
         let machines = Self.states.map(self.machine)
         #expect(machines.map(\.publicState) == [.pending, .pending, .pending, .subscribed, .failed(Self.earlier)])
         #expect(machines.map(\.canBegin) == [true, false, false, false, true])
@@ -166,7 +166,7 @@ import Testing
         #expect(queue.runningCount == 10 && queue.waitingCount == 1)
     }
 
-    @Test func `a finished authorization returns its channel once`() {
+    @Test func `finishing an authorization returns its channel once`() {
         var queue = self.fullQueue()
         #expect(queue.finish(Self.work(3)) == Self.channel(3))
         #expect(queue.finish(Self.work(3)) == nil)
@@ -174,7 +174,7 @@ import Testing
         #expect(queue.runningCount == 9)
     }
 
-    @Test func `waiting channels are dequeued in order when there is room`() {
+    @Test func `waiting channels are dequeued in order as authorizations finish`() {
         var queue = self.fullQueue()
         for number in 11...13 as ClosedRange<UInt32> { _ = queue.start(Self.channel(number)) }
         #expect(queue.dequeue() == nil)
@@ -237,7 +237,7 @@ import Testing
         #expect(table[new]?.userID == nil)
     }
 
-    @Test func `an outdated ID leads to the channel with the name`() {
+    @Test func `an outdated ID refers to the current channel with the same name`() {
         var table = ChannelTable()
         let old = table.add("one")
         _ = table.remove("one")
@@ -248,7 +248,7 @@ import Testing
         #expect(table.id(.none, named: "one") == new)
     }
 
-    @Test func `a record is changed in place`() {
+    @Test func `a record is mutated in place`() {
         var table = ChannelTable()
         let id = table.add("presence-one")
         table[id]?.waiters = [WaiterID(rawValue: 1), WaiterID(rawValue: 2)]

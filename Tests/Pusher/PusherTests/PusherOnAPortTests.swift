@@ -35,7 +35,7 @@ struct PusherOnAPortTests {
         }
     }
 
-    @Test func `the deepest user information fits the stack of an event loop`() async throws {
+    @Test func `the deepest allowed user data fits the stack of an event loop`() async throws {
         let info = String(repeating: "[", count: 500) + String(repeating: "]", count: 500)
         let channelData = #"{"user_id":"deep","user_info":\#(info)}"#
         try await self.withServer { server, makeClient in

@@ -289,7 +289,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         }
     }
 
-    @Test func `the hook may accept before the connection is open`() {
+    @Test func `a hook can accept a connection before it is open`() {
         var server = ServerUnderTest(hooks: .init(connections: true))
         #expect(server.accepted(1, "/app/key?protocol=7&a=b") == [.run(hook: 1, "connection /app/key?protocol=7&a=b")])
         #expect(server.decide(.accept).isEmpty)
@@ -297,7 +297,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
     }
 
     @Test(arguments: [(nil, 4009), (4003, 4003), (1, 1), (-1, 4009), (1_000_000, 4009)] as [(Int?, UInt16)])
-    func `a rejection by the hook closes with its code or 4009`(code: Int?, expected: UInt16) {
+    func `a rejection by the hook closes the connection with its code or 4009`(code: Int?, expected: UInt16) {
         var server = ServerUnderTest(hooks: .init(connections: true))
         server.accepted(1)
         server.opened(1)
@@ -391,7 +391,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         #expect(server.machine.connections.isEmpty)
     }
 
-    @Test func `dropping abandons the connection and ends its subscriptions`() {
+    @Test func `dropping a connection abandons it and ends its subscriptions`() {
         var server = ServerUnderTest()
         for number in 1...2 {
             server.connect(number)
@@ -408,7 +408,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
             ])
     }
 
-    @Test func `without consumers no events are delivered`() {
+    @Test func `without consumers, no events are delivered`() {
         var server = ServerUnderTest()
         server.step { machine, _, _ in machine.consumerGone(ConsumerID(rawValue: 1)) }
         server.connect(1)
@@ -438,7 +438,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
             ("presence-one", .valid, nil, 0), ("presence-one", .valid, "{}", 0), ("presence-one", .valid, "text", 0),
             ("", .none, nil, 0), ("with space", .none, nil, 0), ("private-with space", .valid, nil, 0),
         ] as [(String, Signature, String?, Int?)])
-    func `a subscription needs the signature of its kind of channel`(
+    func `a subscription requires a signature that depends on the kind of channel`(
         channel: String, signature: Signature, data: String?, error: Int?
     ) {
         var server = ServerUnderTest()
@@ -495,7 +495,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         #expect(server.subscribe(1, "one").map(\.summary) == ["subscription_succeeded"])
     }
 
-    @Test func `a hook decides about each subscription`() {
+    @Test func `a hook accepts or rejects each subscription`() {
         var server = ServerUnderTest(hooks: .init(subscriptions: true))
         server.connect(1)
         #expect(server.subscribe(1, "presence-a", user: "7") == [.run(hook: 1, "subscription presence-a as 7")])
@@ -526,7 +526,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
 
     // MARK: Presence
 
-    @Test func `members receive who joins and leaves`() {
+    @Test func `members are notified when another member joins or leaves`() {
         var server = ServerUnderTest()
         for number in 1...2 { server.connect(number) }
         #expect(
@@ -573,7 +573,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
 
     // MARK: Publishing
 
-    @Test func `a published event goes to the subscribers in order except the excluded one`() {
+    @Test func `a published event goes to all subscribers in order, except the excluded one`() {
         var server = ServerUnderTest()
         for number in 1...4 { server.connect(number) }
         for number in [3, 1, 2] { server.subscribe(number, "one") }
@@ -616,7 +616,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
             server.takeEvents().last == .clientEvent(socketID: socketID, channel: "private-a", name: "client-a", data: #"{"on": true}"#))
     }
 
-    @Test func `on a presence channel the event has the ID of its user`() {
+    @Test func `a client event on a presence channel contains the ID of its user`() {
         var server = self.server(channel: "presence-a")
         #expect(
             server.clientEvent(1, "client-a", on: "presence-a") == [
@@ -656,7 +656,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         #expect(server.clientEvent(1, "client-a", on: "private-a") == [.send(1, error)])
     }
 
-    @Test func `the rate limit holds for each connection and each second`() {
+    @Test func `the rate limit applies per connection and second`() {
         var server = self.server { $0.clientEventsPerSecond = 2 }
         func summaries(_ number: Int) -> [String] { server.clientEvent(number, "client-a", on: "private-a").map(\.summary) }
         #expect(summaries(1) == ["client-a"] && summaries(1) == ["client-a"] && summaries(1) == ["error 4301"])
@@ -667,7 +667,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         #expect(summaries(1) == ["client-a"])
     }
 
-    @Test func `a hook decides about one event of a connection at a time`() {
+    @Test func `a hook authorizes one client event per connection at a time`() {
         var server = self.server(hooks: .init(clientEvents: true))
         #expect(server.clientEvent(1, "client-a", on: "private-a") == [.run(hook: 1, "client event client-a on private-a: 1")])
         #expect(server.clientEvent(1, "client-b", on: "private-a").isEmpty)
@@ -727,7 +727,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         #expect(server.advance(.seconds(1)).map(\.summary) == ["ping"])
     }
 
-    @Test func `a message does not reschedule the timer`() {
+    @Test func `receiving a message does not reschedule the timer`() {
         var server = ServerUnderTest()
         server.connect(1)
         for second in 1...100 {
@@ -739,7 +739,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         #expect(server.machine.nextDeadline == seconds(220))
     }
 
-    @Test func `thousands of connections share one queue`() {
+    @Test func `the heartbeats of thousands of connections share one queue`() {
         var server = ServerUnderTest()
         for number in 1...2_000 {
             server.connect(number)
@@ -753,7 +753,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         #expect(server.machine.nextDeadline == nil)
     }
 
-    @Test func `timeouts of zero do not stop the clock`() {
+    @Test func `timeouts of zero do not cause an endless loop`() {
         var server = ServerUnderTest {
             $0.activityTimeout = .zero
             $0.pongTimeout = .zero
@@ -825,7 +825,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         #expect(server.publish("d", to: "one").map(\.summary) == ["d"])
     }
 
-    @Test func `a message waits for an overdue one`() {
+    @Test func `a message is sent after an overdue delayed message`() {
         var server = ServerUnderTest()
         server.connect(1)
         server.subscribe(1, "one")
@@ -857,7 +857,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         #expect(server.advance(.seconds(1)).isEmpty && server.machine.nextDeadline == nil)
     }
 
-    @Test func `raw frames and commands ignore faults and unknown socket IDs`() {
+    @Test func `raw frames and commands bypass faults, and unknown socket IDs are ignored`() {
         var server = ServerUnderTest()
         server.connect(1)
         let socketID = server.socketID(1)

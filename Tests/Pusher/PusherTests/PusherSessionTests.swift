@@ -241,14 +241,14 @@ private struct SessionHarness {
             ])
     }
 
-    @Test func `a second established event changes nothing`() {
+    @Test func `a second connection_established event has no effect`() {
         var harness = SessionHarness.connected(to: "one")
         #expect(harness.receive(#"{"event":"pusher:connection_established","data":{"socket_id":"9.9"}}"#) == [])
         #expect(harness.session.socketID == "1.2")
     }
 
     @Test(arguments: ["{}", "null", "7", #""text""#, #"{"socket_id":7}"#, #"{"socket_id":""}"#])
-    func `an invalid established event is reported as one loss`(data: String) {
+    func `an invalid connection_established event is reported as one loss`(data: String) {
         var harness = SessionHarness()
         harness.start()
         #expect(harness.establish(data) == ["error connectionLost", "retry", "abandon #1"])
@@ -257,7 +257,7 @@ private struct SessionHarness {
         #expect(harness.advance(by: .seconds(1)) == ["open #2 ws://host/app/key"])
     }
 
-    @Test func `an invalid established event is dropped while connected`() {
+    @Test func `an invalid connection_established event is dropped while connected`() {
         var harness = SessionHarness.connected()
         #expect(harness.establish("{}") == ["error invalidFrame"])
         #expect(harness.session.socketID == "1.2")
@@ -276,14 +276,14 @@ private struct SessionHarness {
     ]
 
     @Test(arguments: closeCodes)
-    func `the range of a close code decides how to continue`(codes: ClosedRange<UInt16>, expected: [String]) {
+    func `the range of a close code determines the reaction`(codes: ClosedRange<UInt16>, expected: [String]) {
         for code in Set([codes.lowerBound, (codes.lowerBound + codes.upperBound) / 2, codes.upperBound]) {
             var harness = SessionHarness.connected()
             #expect(harness.close(.peer(CloseCode(rawValue: code), "")) == expected, "\(code)")
         }
     }
 
-    @Test func `a server that requires TLS although it is used refuses the client`() {
+    @Test func `a close code that requires TLS is final if the client already uses TLS`() {
         var harness = SessionHarness.connected { $0.useTLS = true }
         #expect(harness.close(.peer(CloseCode(rawValue: 4000), "")) == Self.rejected)
     }
@@ -294,7 +294,7 @@ private struct SessionHarness {
             (.upgradeRejected, again), (.protocolViolation, again), (.tlsUnavailable, impossible), (.invalidURL, impossible),
             (.unsupported, impossible),
         ] as [(TransportError.Code, [String])])
-    func `a transport error decides how to continue`(code: TransportError.Code, expected: [String]) {
+    func `the code of a transport error determines the reaction`(code: TransportError.Code, expected: [String]) {
         var harness = SessionHarness.connected()
         #expect(harness.close(.transport(TransportError(code, "It failed."))) == expected)
     }
@@ -328,7 +328,7 @@ private struct SessionHarness {
         #expect(harness.close(row.reason) == row.expected)
     }
 
-    @Test func `an error event before the connection is established is the reason of a later close`() {
+    @Test func `an error event before the connection is established is the reason for a later close`() {
         var harness = SessionHarness()
         harness.start()
         harness.step { $0.opened(ConnectionID(rawValue: 1), head: HTTPResponseHead(status: 101), now: $1, &$2) }
@@ -393,7 +393,7 @@ private struct SessionHarness {
         #expect(harness.advance(by: .seconds(119)) == [])
     }
 
-    @Test func `a ping of the server is answered`() {
+    @Test func `a ping from the server gets a pong`() {
         var harness = SessionHarness.connected()
         #expect(harness.receive(#"{"event":"pusher:ping"}"#) == ["#1 pusher:pong"])
     }
@@ -439,14 +439,14 @@ private struct SessionHarness {
     ]
 
     @Test(arguments: ClientState.allCases)
-    func `a call that waits returns or throws as soon as its result is known`(state: ClientState) {
+    func `a waiting call returns or throws as soon as its result is known`(state: ClientState) {
         var harness = self.harness(in: state)
         let lines = [harness.awaitConnected(1), harness.awaitEnd(2), harness.awaitSubscribed(3, "one")]
         #expect(lines == Self.results[state])
         #expect(harness.session.waiterCount == lines.filter(\.isEmpty).count)
     }
 
-    @Test func `calls that wait are resumed when the client connects and when it stops`() {
+    @Test func `waiting calls are resumed when the client connects and when it stops`() {
         var harness = SessionHarness()
         harness.subscribe("one")
         harness.start()
@@ -456,7 +456,7 @@ private struct SessionHarness {
         #expect(harness.stop() == ["one pending", "state disconnected", "close #1 1000", "resume 2", "finish"])
     }
 
-    @Test func `calls that wait for a connection fail when the client is rejected`() {
+    @Test func `calls waiting for a connection fail when the server rejects the client`() {
         var harness = SessionHarness()
         harness.subscribe("one")
         harness.start()
@@ -468,14 +468,14 @@ private struct SessionHarness {
         #expect(harness.session.waiterCount == 0)
     }
 
-    @Test func `calls that began after a disconnect fail with the next`() {
+    @Test func `calls that begin waiting after a disconnect fail with the next disconnect`() {
         var harness = SessionHarness.connected(to: "one")
         harness.stop()
         _ = (harness.awaitConnected(1), harness.awaitSubscribed(2, "one"))
         #expect(harness.stop() == ["fail 1 disconnected", "fail 2 disconnected"])
     }
 
-    @Test func `a cancelled call is not resumed`() {
+    @Test func `cancelling a waiting call removes it without resuming it`() {
         var harness = SessionHarness()
         harness.subscribe("one")
         harness.start()
@@ -493,13 +493,13 @@ private struct SessionHarness {
             (.initialized, "Call connect() first"), (.disconnected, "Call connect() first"), (.invalid, "Call connect() first"),
             (.connecting, "without a connection"), (.unavailable, "without a connection"), (.connected, "still subscribing"),
         ] as [(ClientState, String)])
-    func `a timeout says what the client is doing`(state: ClientState, text: String) {
+    func `a timeout error describes what the client is doing`(state: ClientState, text: String) {
         let error = self.harness(in: state).session.timedOut(after: .seconds(5))
         #expect(error.code == .timedOut && error.cause == nil)
         #expect(error.message.hasPrefix("Timed out after 5.0 seconds") && error.message.contains(text))
     }
 
-    @Test func `a timeout contains the last failure to connect`() throws {
+    @Test func `a timeout error contains the last failure to connect`() throws {
         var harness = SessionHarness()
         harness.start()
         harness.close(.transport(TransportError(.refused, "Connection refused.")))
@@ -593,7 +593,7 @@ private struct SessionHarness {
     ]
 
     @Test(arguments: ChannelState.allCases, Input.allCases)
-    func `an input in a state of a channel has the effects of the table`(state: ChannelState, input: Input) {
+    func `every input in every state of a channel has the effects in the table`(state: ChannelState, input: Input) {
         var harness = self.harness(in: state)
         var lines = self.apply(input, to: &harness, state)
         if state == .queued {
@@ -606,7 +606,7 @@ private struct SessionHarness {
 
     // MARK: Subscribing
 
-    @Test func `a loss begins every subscription again`() {
+    @Test func `a loss restarts every subscription`() {
         var harness = SessionHarness.connected(to: "one", "private-two")
         harness.confirm("one")
         harness.authorize(1)
@@ -655,7 +655,7 @@ private struct SessionHarness {
         #expect(harness.session.subscriptionDeadlines.isEmpty)
     }
 
-    @Test func `a confirmation resets the delays`() throws {
+    @Test func `a confirmation resets the retry delay`() throws {
         var harness = SessionHarness.connected()
         let id = harness.session.channels.id(named: "private-a")
         #expect(id == nil)
@@ -695,7 +695,7 @@ private struct SessionHarness {
         (#"{"code":null,"message":"no to one"}"#, ["error server"]),
         (#"{"code":null,"message":"Existing subscription to channel private-b"}"#, ["error server"]),
     ])
-    func `an error event is the rejection of the channel that it names and reported once`(data: String, expected: [String]) {
+    func `an error event rejects the channel that it names and is reported once`(data: String, expected: [String]) {
         var harness = SessionHarness.connected(to: "one", "private-a", "private-b")
         harness.authorize(1)
         harness.authorize(2)
@@ -740,7 +740,7 @@ private struct SessionHarness {
         #expect(harness.authorize(3) == ["#1 pusher:subscribe private-3 key:3"])
     }
 
-    @Test func `unsubscribing makes room and removes from the queue`() {
+    @Test func `unsubscribing starts the next authorization or removes the channel from the queue`() {
         var harness = SessionHarness.connected()
         for number in 1...12 { harness.subscribe("private-\(number)") }
         #expect(harness.unsubscribe("private-11") == ["private-11 unsubscribed"])
@@ -748,7 +748,7 @@ private struct SessionHarness {
         #expect(harness.authorize(1) == [])
     }
 
-    @Test func `a channel that replaces a queued one waits for its own turn`() {
+    @Test func `a channel that reuses the slot of a queued one goes to the end of the queue`() {
         var harness = SessionHarness.connected()
         for number in 1...12 { harness.subscribe("private-\(number)") }
         harness.unsubscribe("private-11")
@@ -788,7 +788,7 @@ private struct SessionHarness {
         #"{"event":"pusher_internal:member_\#(event)","channel":"\#(channel)","data":{"user_id":"\#(id)"}}"#
     }
 
-    @Test func `members are listed and then announced once`() {
+    @Test func `members are listed first, and each change is announced once`() {
         var harness = self.presence()
         #expect(
             harness.confirm("presence-a", data: #"{"presence":{"ids":["me","you","you"]}}"#)
@@ -837,7 +837,7 @@ private struct SessionHarness {
         #expect(harness.confirm("private-a") == ["private-a subscribed"])
     }
 
-    @Test func `a full queue throws and a failure empties it`() {
+    @Test func `sending to a full queue throws, and a failed subscription empties the queue`() {
         var harness = SessionHarness { $0.clientEventQueueLimit = 1 }
         harness.subscribe("private-a")
         #expect(harness.trigger("client-1", on: "private-a") == ["queued"])
@@ -876,7 +876,7 @@ private struct SessionHarness {
             (#"{"event":"pusher:cache_miss","channel":"one"}"#, ["event one pusher:cache_miss"], 0),
             (#"{"event":"pusher:pong"}"#, [], 0),
         ] as [(String, [String], Int)])
-    func `a frame is delivered or ignored or reported`(frame: String, expected: [String], ignored: Int) {
+    func `every frame is delivered, ignored or reported`(frame: String, expected: [String], ignored: Int) {
         var harness = SessionHarness.connected(to: "one")
         harness.confirm("one")
         #expect(harness.receive(frame) == expected)
@@ -892,7 +892,7 @@ private struct SessionHarness {
                 == ["event one a", "error invalidFrame", "event one b"])
     }
 
-    @Test func `nothing is read after an invalid established event`() {
+    @Test func `no frame is read after an invalid connection_established event`() {
         var harness = SessionHarness()
         harness.start()
         harness.step { $0.opened(ConnectionID(rawValue: 1), head: HTTPResponseHead(status: 101), now: $1, &$2) }
@@ -929,7 +929,7 @@ private struct SessionHarness {
         #expect(harness.take() == [:])
     }
 
-    @Test func `other updates go to the consumers of their topics`() {
+    @Test func `other updates go to their consumers`() {
         var harness = SessionHarness()
         harness.subscribe("presence-a")
         harness.addConsumer(2, .states)

@@ -9,7 +9,7 @@ import Testing
 
 @Suite(.usesSockets) struct SecretsTests {
     /// A session in which secrets appear wherever they can, with all its log messages and errors.
-    @Test func `log messages and errors contain no secrets and no signatures and no data`() async throws {
+    @Test func `log messages and errors contain no secrets, signatures or data`() async throws {
         let (lines, clock) = (EventRecorder<String>(), ManualClock())
         let log = LogSink(minimumLevel: .debug) { lines.record("\($0) \($1) \($2)") }
         let network = InMemoryNetwork(clock: clock)
@@ -83,7 +83,7 @@ import Testing
         func encode(to encoder: any Encoder) throws { throw self }
     }
 
-    @Test func `an error that the application throws is the cause and only its type is in the message`() async throws {
+    @Test func `an error thrown by the application is the cause and only its type is in the message`() async throws {
         let (lines, net) = (EventRecorder<String>(), try await InMemoryPusher())
         let log = LogSink(minimumLevel: .debug) { lines.record("\($0) \($1) \($2)") }
         let authorizers: [PusherAuthorizer] = [
@@ -124,7 +124,7 @@ import Testing
         HTTPResponse(status: 403, headers: ["X-Token": "answer-token-1"], text: #"{"error":"answer-token-1"}"#),
         HTTPResponse(status: 500, text: String(repeating: "answer-token-1 ", count: 20_000)),
     ])
-    func `log messages contain nothing of the response of an application server`(_ response: HTTPResponse) async throws {
+    func `log messages contain no part of an application server's response`(_ response: HTTPResponse) async throws {
         let (lines, net) = (EventRecorder<String>(), try await InMemoryPusher())
         let application = try await net.network.listener(host: "app").start(ApplicationServer { _, _ in response })
         let client = net.client {
@@ -145,7 +145,7 @@ import Testing
     }
 
     /// Uses sockets, which resolve the host and name it in errors.
-    @Test func `a user name in a URL is invalid and not logged`() async throws {
+    @Test func `a user name in a URL is invalid and is not logged`() async throws {
         let lines = EventRecorder<String>()
         #expect(throws: TransportError.self) { try PusherAuthorizer.endpoint("https://anna:hunter-1@example.org/auth") }
         do {
@@ -185,7 +185,7 @@ import Testing
     }
 
     /// The text of errors and close frames comes from the server.
-    @Test func `header fields that a server repeats are not logged`() async throws {
+    @Test func `header fields that a server echoes are not logged`() async throws {
         let (lines, net) = (EventRecorder<String>(), try await InMemoryPusher())
         let client = net.client {
             $0.headers = ["Authorization": "Bearer header-token-1"]

@@ -44,7 +44,7 @@ private final class ResponseRecorder: HTTPResponder {
         return self.send(target, body)
     }
 
-    @Test func `the request of the documentation is accepted`() async {
+    @Test func `the request in the documentation is accepted`() async {
         let events = self.server.events
         let response = self.send(Self.signed, Self.body)
         #expect(
@@ -63,7 +63,7 @@ private final class ResponseRecorder: HTTPResponder {
         ("&body_md5=ec365a775a4cd0599faeb73354201b6f", "", "body_md5"), ("auth_key=278", "auth_key=%g78", "invalid percent-encoding"),
         ("&auth_version", "&extra=1&auth_version", "Invalid auth_signature"),
     ])
-    func `an invalid signature is rejected with the reason`(part: String, replacement: String, message: String) async throws {
+    func `an invalid signature is rejected with a reason`(part: String, replacement: String, message: String) async throws {
         let events = self.server.events
         let range = try #require(Self.signed.firstRange(of: part))
         let response = self.send(Self.signed.replacingCharacters(in: range, with: replacement), Self.body)
@@ -71,7 +71,7 @@ private final class ResponseRecorder: HTTPResponder {
         #expect(await events.pending().isEmpty)
     }
 
-    @Test func `a request with another body path or method is rejected`() {
+    @Test func `a request whose body, path or method was changed is rejected`() {
         #expect(self.send(Self.signed, Self.body + " ").head.status == 401)
         #expect(self.send(Self.signed, "").head.status == 401)
         #expect(self.send(Self.signed, Self.body, method: "GET").head.status == 405)
@@ -86,7 +86,7 @@ private final class ResponseRecorder: HTTPResponder {
     @Test(
         arguments: [(0, 200), (-600, 200), (600, 200), (-601, 401), (601, 401), (-100_000, 401), (.max - time, 401), (.min, 401)]
             as [(Int64, Int)])
-    func `the clocks may differ by ten minutes`(offset: Int64, status: Int) {
+    func `the clocks may differ by up to ten minutes`(offset: Int64, status: Int) {
         #expect(self.publish(Self.body, at: Self.time &+ offset).head.status == status)
     }
 
@@ -132,7 +132,7 @@ private final class ResponseRecorder: HTTPResponder {
         (#"{"name":"a","data":"x","channels":[]}"#, "The event has 0 channels; publish to 1 to 100 channels at a time."),
         (#"{"name":"","data":"x","channel":"one"}"#, "An event name must not be empty."),
     ])
-    func `the response says what is invalid`(body: String, message: String) {
+    func `the response describes the invalid value`(body: String, message: String) {
         let text = String(decoding: self.publish(body).body, as: UTF8.self)
         #expect(text.hasPrefix(message) && text.hasSuffix("\n"))
     }

@@ -55,7 +55,7 @@ import Testing
         #"{"event":"pusher:unsubscribe"}"#, #"{"event":"pusher:unsubscribe","data":{"channel":null}}"#, #"{"event":"a","channel":{}}"#,
         #"{"event":"pusher:subscribe","data":[[[["#,
     ])
-    func `an invalid frame is answered with an error and the next frame is processed`(frame: String) async throws {
+    func `an invalid frame gets an error event and the next frame is processed`(frame: String) async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher)
         _ = client.take()
@@ -67,7 +67,7 @@ import Testing
     }
 
     @Test(arguments: ["a", "pusher:signin", "pusher:unknown", "pusher_internal:member_added", ""])
-    func `an event that clients cannot send is answered with an error`(event: String) async throws {
+    func `an event that clients cannot send gets an error event`(event: String) async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher)
         _ = client.take()
@@ -158,7 +158,7 @@ import Testing
         return hooks
     }
 
-    @Test(.timeLimit(.minutes(1))) func `a released server leaves nothing behind`() async throws {
+    @Test(.timeLimit(.minutes(1))) func `a released server is deallocated`() async throws {
         let network = InMemoryNetwork(clock: ManualClock())
         weak var token: Token?
         var (server, address): (PusherServer?, ListenerAddress)
@@ -249,7 +249,7 @@ import Testing
         #expect(client.takeEvents() == ["d"])
     }
 
-    @Test func `messages can be lost`() async throws {
+    @Test func `messages can be dropped`() async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher).send(PusherFrames.subscribe("one"))
         _ = client.take()

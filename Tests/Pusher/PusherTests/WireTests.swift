@@ -43,7 +43,7 @@ import Testing
         #expect(error == nil)
     }
 
-    @Test func `the signature of a request without a body has no hash`() {
+    @Test func `the signature of a request without a body has no body hash`() {
         let target = RequestSignature.sign(method: "GET", path: "/apps/3/channels", body: [], key: "k", secret: "s", unixTime: 1)
         #expect(!target.contains("body_md5"))
         func error(_ body: [UInt8]) -> String? {
@@ -132,13 +132,13 @@ import Testing
         ("private-", false), ("", false),
         ("private-ab and private-a", true), ("private-a;private-b", false), ("(private-a)", true),
     ])
-    func `a channel name is found in a text only as a whole word`(text: String, isNamed: Bool) {
+    func `a channel name is found in text only as a whole word`(text: String, isNamed: Bool) {
         #expect(ChannelName.isNamed("private-a", in: text) == isNamed)
     }
 
     // MARK: Close codes
 
-    @Test func `every close code has the expected reaction`() throws {
+    @Test func `every close code causes the expected reaction`() throws {
         for row in try Self.vectors("close-codes") {
             let expected: PusherCloseCode.Reaction? =
                 switch row["reaction"]?.string {

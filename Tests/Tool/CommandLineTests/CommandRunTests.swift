@@ -73,7 +73,7 @@ import Testing
         #expect(result.output.contains("disconnected"))
     }
 
-    @Test func `a command that a signal cancelled prints no failure`() async throws {
+    @Test func `a command that was cancelled by a signal prints no failure`() async throws {
         let signals = Signals()
         signals.record(SIGTERM)
         let result = try await self.run(signals: signals) { _ in
@@ -85,7 +85,7 @@ import Testing
         #expect(result.output.isEmpty)
     }
 
-    @Test func `a reader that closes the output ends the command without an error`() async throws {
+    @Test func `a reader that closes the pipe ends the command without an error`() async throws {
         let result = try await self.run(closingReader: true) { console in
             console.print(.state("connected"))
             await Self.waitForCancellation()
@@ -114,7 +114,7 @@ import Testing
         #expect(message == "realtime: Cannot write to standard output: No space left on device.\n")
     }
 
-    @Test func `only the first signal is recorded as such`() async {
+    @Test func `only the first signal is recorded`() async {
         let signals = Signals()
         #expect(signals.record(SIGINT))
         #expect(!signals.record(SIGTERM))

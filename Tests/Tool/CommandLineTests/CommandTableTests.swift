@@ -73,7 +73,7 @@ import Testing
     }
 
     @Test(arguments: Self.specs)
-    func `the declaration of a command is consistent`(_ spec: CommandSpec) {
+    func `the declaration of every command is consistent`(_ spec: CommandSpec) {
         #expect(Set(spec.allOptions.map(\.name)).count == spec.allOptions.count)
         #expect(!spec.summary.hasSuffix("."))
         for (index, positional) in spec.positionals.enumerated() {
@@ -139,7 +139,7 @@ import Testing
                 "Channel 'presence-a' requires authorization; specify '--secret' or '--auth-endpoint'"
             ),
         ] as [([String], String)])
-    func `subscribe rejects contradicting arguments`(_ arguments: [String], _ message: String) {
+    func `subscribe rejects conflicting arguments`(_ arguments: [String], _ message: String) {
         #expect(throws: UsageError(["pusher", "subscribe"], message)) {
             try self.parse(PusherSubscribeCommand.spec, arguments, PusherSubscribeCommand.init)
         }

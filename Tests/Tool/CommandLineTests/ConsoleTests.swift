@@ -20,7 +20,7 @@ import Testing
         #expect(self.json(event) == #"{"type":"event","channel":"a","event":"e","data":"{\"x\":\"y\"}"}"# + "\n")
     }
 
-    @Test func `text output has styles when it is colored`() {
+    @Test func `text output is styled only if colors are enabled`() {
         let event = Line.event(channel: "a", event: "e", data: "1", userID: "me")
         #expect(self.text(event) == "a e from me 1\n")
         #expect(self.text(.subscribed("a"), isColored: true) == "\u{1B}[32msubscribed\u{1B}[0m to \u{1B}[36ma\u{1B}[0m\n")
