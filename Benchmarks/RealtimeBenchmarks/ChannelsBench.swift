@@ -44,7 +44,7 @@ struct ChannelsBench {
     ///
     /// - Parameters:
     ///   - count: The number of channels.
-    ///   - spread: Whether the events arrive on all channels in turn, to one consumer. Otherwise they arrive on one channel, and each
+    ///   - spread: Whether the events arrive on all channels round-robin, to one consumer. Otherwise they arrive on one channel, and each
     ///     channel has a consumer.
     private func run(_ count: Int, spread: Bool) async throws(ToolFailure) -> Double {
         let client = try await self.fixture.client()

@@ -2,7 +2,7 @@ import RealtimeCore
 import RealtimeSockets
 import RealtimeSystem
 
-/// The server of the load generator. It runs in a process of its own, so that its work is not part of the measurements.
+/// The server of the load generator. It runs in a separate process, so that its work is not part of the measurements.
 final class LoadServer: Sendable {
     private struct Client: Sendable {
         var connection: LoadConnection
@@ -61,7 +61,7 @@ final class LoadServer: Sendable {
     ///
     /// - Parameters:
     ///   - messages: The number of events.
-    ///   - channels: The number of channels, which get one event each in turn.
+    ///   - channels: The number of channels, which receive one event each, round-robin.
     func burst(_ messages: Int, channels: Int) {
         let (client, pattern) = self.state.withLock { state -> (Client?, [UInt8]) in
             let pattern = state.patterns[channels] ?? Self.pattern(channels: channels)

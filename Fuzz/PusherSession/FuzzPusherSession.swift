@@ -102,7 +102,7 @@ func checkConnected(_ toClient: [String], _ toServer: [String]) async throws {
     await server.stop()
 }
 
-/// Checks that the client connects in the end, whatever frames precede `connection_established`, unless an error event rejects it.
+/// Checks that the client eventually connects, whatever frames precede `connection_established`, unless an error event rejects it.
 func checkConnecting(_ frames: [String]) async throws {
     let clock = ManualClock()
     let network = InMemoryNetwork(clock: clock)
@@ -132,8 +132,8 @@ public func fuzz(_ start: UnsafePointer<UInt8>, _ count: Int) -> CInt {
     }
     let isConnecting = start[0] & 3 == 0
     let isDone = DispatchSemaphore(value: 0)
-    // The task needs no other thread of this function: everything in the in-memory network has happened when a call returns. So the
-    // semaphore cannot deadlock.
+    // The task needs no other thread of this function: when a call returns, all of its effects in the in-memory network have happened. So
+    // the semaphore cannot deadlock.
     Task {
         if isConnecting {
             try await checkConnecting(lines)

@@ -60,7 +60,7 @@ package enum Base64 {
             bytes.append(UInt8(truncatingIfNeeded: group >> 8))
             bytes.append(UInt8(truncatingIfNeeded: group))
         }
-        // What the padding cuts off is the unused bits, followed by zeros.
+        // The bytes removed for the padding contain the pad bits, followed by zeros.
         guard ignoresPadBits || bytes.suffix(padding).allSatisfy({ $0 == 0 }) else { return nil }
         bytes.removeLast(padding)
         return bytes

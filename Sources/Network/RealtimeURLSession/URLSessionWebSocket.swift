@@ -146,7 +146,7 @@ final class URLSessionWebSocket: WebSocketConnection {
             return (state.task.take(), state.events.take())
         }
         task?.cancel()
-        // Its last reference may be released here, outside of the lock.
+        // Its last reference may be released here, outside the lock.
         _ = events
     }
 

@@ -3,7 +3,7 @@ package import RealtimeCore
 
 /// A WebSocket client on the system's URLSession, the default on Apple platforms.
 ///
-/// It uses the device's proxies, VPN and trusted certificates. It cannot report the server's pings, which the system answers itself, and
+/// It uses the device's proxies, VPN and trusted certificates. It cannot report the server's pings, to which the system responds itself, and
 /// its own pings carry no payload.
 package struct URLSessionWebSocketTransport: WebSocketTransport {
     private let host = SharedURLSession()

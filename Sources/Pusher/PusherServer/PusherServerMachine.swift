@@ -2,7 +2,7 @@ import RealtimeEncoding
 import PusherWire
 import RealtimeCore
 
-/// The server's state as a value: its connections, its channels, and what it sends to whom.
+/// The server's state as a value: its connections, its channels, and the messages that it sends.
 ///
 /// The life of a connection (``Connection/State``):
 /// ```
@@ -29,7 +29,7 @@ struct PusherServerMachine: SessionMachine {
 
     typealias WorkResult = PusherServerDecision
 
-    /// The hooks that the user of the server has set. What has no hook is accepted without running any work.
+    /// The hooks that the user of the server has set. Without a hook, every attempt is accepted without running work.
     struct Hooks: Sendable {
         var connections = false
         var subscriptions = false
@@ -54,7 +54,7 @@ struct PusherServerMachine: SessionMachine {
         var isSilent = false
     }
 
-    /// What exists only while a connection is established.
+    /// The state that exists only while a connection is established.
     struct Established: Sendable {
         var subscriptions: [String: Subscription] = [:]
         /// When to ping the client, or to close the connection while a pong is awaited. It moves with every message received. Cleared
@@ -234,7 +234,7 @@ struct PusherServerMachine: SessionMachine {
 
     // MARK: Closing
 
-    /// Asks every client to reconnect soon, as a server does that restarts.
+    /// Closes every connection with a request to reconnect shortly, like a server that restarts.
     mutating func stop(now: Instant, _ effects: inout Effects<Self>) {
         for id in self.connectionIDs.values.sorted() {
             let code = PusherCloseCode.reconnect
@@ -243,7 +243,7 @@ struct PusherServerMachine: SessionMachine {
         }
     }
 
-    /// Closes every connection because the server is released. The clients are not asked to reconnect, since nothing would accept them.
+    /// Closes every connection because the server is released. Clients receive no request to reconnect, since they would be refused.
     mutating func release(_ effects: inout Effects<Self>) {
         for id in self.connectionIDs.values.sorted() {
             effects.commands.append(.close(id, .goingAway, reason: "The server was released."))
@@ -409,7 +409,7 @@ struct PusherServerMachine: SessionMachine {
 
     func consumers(on route: EventRoute) -> [ConsumerID] { self.consumers }
 
-    mutating func consumerGone(_ consumer: ConsumerID) { self.consumers.removeAll { $0 == consumer } }
+    mutating func consumerRemoved(_ consumer: ConsumerID) { self.consumers.removeAll { $0 == consumer } }
 
     func deliver(_ event: PusherServerEvent, _ effects: inout Effects<Self>) {
         guard self.hasConsumers else { return }
@@ -423,14 +423,14 @@ struct PusherServerMachine: SessionMachine {
 }
 
 extension PusherServerMachine.Connection {
-    /// The payload of ``State/established(_:)``, to be changed in place; `nil` in other states. It cannot be set to `nil`.
+    /// The payload of ``State/established(_:)``, to be mutated in place; `nil` in other states. It cannot be set to `nil`.
     var established: PusherServerMachine.Established? {
         get { if case .established(let value) = self.state { value } else { nil } }
         _modify {
             var established: PusherServerMachine.Established?
             if case .established(let value) = self.state {
                 established = value
-                // Until the value is put back. The state must not share the collections, or changing them would copy them.
+                // A placeholder until the value is put back. If the state shared the collections, mutating them would copy them.
                 self.state = .rejected
             }
             defer { if let established { self.state = .established(established) } }

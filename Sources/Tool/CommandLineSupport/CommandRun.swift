@@ -14,7 +14,7 @@ struct CommandRun {
 
     /// Runs the command until it returns, prints its failure if there is one, and returns the exit status.
     func callAsFunction() async -> ToolExitStatus {
-        // A task of its own, because only the command is cancelled while the watching tasks continue. It is awaited below.
+        // A separate task, because only the command is cancelled while the watching tasks continue. It is awaited below.
         let work = Task { [command, console] in await Self.failure(of: command, console) }
         let (failure, wasInterrupted) = await withTaskGroup(of: Event.self) { group in
             group.addTask { .finished(await work.value) }

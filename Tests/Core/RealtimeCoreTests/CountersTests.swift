@@ -26,7 +26,7 @@ import Testing
 
     @Test func `counters add up over all attempts`() {
         let toy = Toy()
-        toy.connect().end(.transport(TransportError(.reset, "cut")))
+        toy.connect().end(.transport(TransportError(.reset, "reset")))
         let before = toy.driver.counters
         toy.clock.advance(by: .seconds(1))
         toy.connection.connect()

@@ -46,7 +46,7 @@ import Testing
         var deadlines = Deadlines<Int, String>()
         deadlines.set(1, Instant(nanoseconds: 10), "old")
         deadlines.set(1, Instant(nanoseconds: 20), "new")
-        deadlines.set(2, Instant(nanoseconds: 15), "gone")
+        deadlines.set(2, Instant(nanoseconds: 15), "removed")
         deadlines.remove(2)
         #expect(deadlines.earliest == Instant(nanoseconds: 20))
         #expect(deadlines.popDue(Instant(nanoseconds: 20))?.companion == "new")

@@ -3,22 +3,22 @@ import RealtimeTesting
 import TestSupport
 import Testing
 
-private enum Call { case drained, gone }
+private enum Call { case drained, removed }
 
-/// An event source that records the calls of its sequence.
+/// An event source that records the calls that its sequence makes.
 private final class RecordingSource: EventSource {
     private let recorder = EventRecorder<Call>()
     var all: [Call] { self.recorder.all }
 
     func drained(_ consumer: ConsumerID) { self.recorder.record(.drained) }
-    func consumerGone(_ consumer: ConsumerID) { self.recorder.record(.gone) }
+    func consumerRemoved(_ consumer: ConsumerID) { self.recorder.record(.removed) }
 
     func sequence(of buffer: EventBuffer<Int> = EventBuffer(.standard)) -> EventSequence<Int> {
         EventSequence(EventSequence<Int>.Consumer(buffer, ConsumerID(rawValue: 1), of: self))
     }
 }
 
-/// A buffer with a sequence, and the calls of the sequence.
+/// A buffer with a sequence, and the calls that the sequence makes.
 private struct Fixture {
     let buffer: EventBuffer<Int>
     let calls = RecordingSource()
@@ -184,7 +184,7 @@ private struct Fixture {
         events = nil
         #expect(calls.all == [] && copy != nil)
         copy = nil
-        #expect(calls.all == [.gone])
+        #expect(calls.all == [.removed])
     }
 
     @Test func `an iterator retains the consumer`() async {
@@ -195,7 +195,7 @@ private struct Fixture {
         #expect(await iterator?.next() == 1)
         #expect(calls.all == [])
         iterator = nil
-        #expect(calls.all == [.gone])
+        #expect(calls.all == [.removed])
     }
 
     @Test func `several iterators may be used one after the other`() async {

@@ -254,7 +254,7 @@ private final class Fixture: Sendable {
         let fixture = try await Fixture(.reject(HTTPResponse(status: 403)))
         fixture.connection().open()
         guard case .closed(.transport(let error))? = fixture.events.recorded.all.last else {
-            return #expect(Bool(false), "it should be refused")
+            return #expect(Bool(false), "the upgrade should be rejected")
         }
         #expect(error.code == .upgradeRejected && error.status == 403)
     }

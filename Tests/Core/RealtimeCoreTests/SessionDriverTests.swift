@@ -18,7 +18,7 @@ import Testing
 
     @Test func `after a loss the driver reconnects when the backoff has elapsed`() {
         let toy = Toy()
-        toy.connect().end(.transport(TransportError(.reset, "cut")))
+        toy.connect().end(.transport(TransportError(.reset, "reset")))
         #expect(toy.transport.made.all.count == 1)
         toy.clock.advance(by: .seconds(1))
         #expect(toy.transport.made.all.count == 2)
@@ -225,7 +225,7 @@ import Testing
         let old = toy.connect()
         let events = toy.events("news", .pauseReading(1))
         old.receive("@ news 1")
-        old.end(.transport(TransportError(.reset, "cut")))
+        old.end(.transport(TransportError(.reset, "reset")))
         toy.clock.advance(by: .seconds(1))
         let new = toy.connection
         new.connect()
@@ -296,15 +296,15 @@ import Testing
     @Test func `the end of the connection finishes its consumers but not those of the client`() async {
         let toy = Toy()
         let connection = toy.connect()
-        let (mortal, lasting) = (toy.events("news"), toy.events("news", .standard, .client))
+        let (ofConnection, ofClient) = (toy.events("news"), toy.events("news", .standard, .client))
         connection.receive("@ news 1")
         connection.end(.peer(.policyViolation, "no"))
-        #expect(mortal.endReason == .closed(.peer(.policyViolation, "no")) && lasting.endReason == nil)
-        #expect(await mortal.pending() == ["1"])
+        #expect(ofConnection.endReason == .closed(.peer(.policyViolation, "no")) && ofClient.endReason == nil)
+        #expect(await ofConnection.pending() == ["1"])
         toy.connect().receive("@ news 2")
-        #expect(await lasting.pending() == ["1", "2"])
+        #expect(await ofClient.pending() == ["1", "2"])
         toy.driver.shutDown()
-        #expect(lasting.endReason == .ended)
+        #expect(ofClient.endReason == .ended)
         #expect(toy.driver.read { $0.consumerCount } == 0)
     }
 
@@ -380,7 +380,7 @@ import Testing
             ("idle", { _ in }),
             ("opening", { $0.driver.start() }),
             ("connected", { _ = $0.connect() }),
-            ("backing off", { $0.connect().end(.transport(TransportError(.reset, "cut"))) }),
+            ("backing off", { $0.connect().end(.transport(TransportError(.reset, "reset"))) }),
             (
                 "closing",
                 { toy in

@@ -117,7 +117,7 @@ struct ToySession: ReconnectingSession {
 
     func consumers(on route: EventRoute) -> [ConsumerID] { self.routes[route.rawValue] }
 
-    mutating func consumerGone(_ consumer: ConsumerID) {
+    mutating func consumerRemoved(_ consumer: ConsumerID) {
         for index in self.routes.indices { self.routes[index].removeAll { $0 == consumer } }
     }
 
@@ -144,7 +144,7 @@ struct ToySession: ReconnectingSession {
     var consumerCount: Int { self.routes.reduce(0) { $0 + $1.count } }
 }
 
-/// A transport whose connections are controlled by the test and record the calls of their methods.
+/// A transport whose connections are controlled by the test and record the calls to their methods.
 final class ManualTransport: WebSocketTransport {
     let made = EventRecorder<ManualConnection>()
     private let whenFlushed: @Sendable (ManualConnection) -> Void
@@ -211,7 +211,7 @@ final class ManualConnection: WebSocketConnection {
     func end(_ reason: CloseReason) { self.events.withLock { $0.take() }?.closed(self.id, reason) }
 }
 
-/// A manual clock that records the calls of `schedule`.
+/// A manual clock that records the calls to `schedule`.
 final class RecordingTime: TimeSource {
     let clock = ManualClock()
     let scheduled = EventRecorder<Instant?>()
@@ -265,7 +265,7 @@ final class Toy: Sendable {
         }
     }
 
-    /// Sends a request in a task of its own, and returns when the machine has received the request.
+    /// Sends a request in a separate task, and returns when the machine has received the request.
     func request(_ key: String, limit: Duration? = nil) async -> Task<Result<String, ToySession.Failure>, Never> {
         let task = Task { [driver] () -> Result<String, ToySession.Failure> in
             do throws(ToySession.Failure) {

@@ -87,7 +87,7 @@ struct JSONRandom {
     }
 }
 
-/// Yields regularly: the task pool has only as many threads as there are cores, and other tests run at the same time.
+/// Yields periodically: the task pool has only as many threads as there are cores, and other tests run at the same time.
 func yieldRegularly(_ seed: UInt64) async {
     if seed % 32 == 0 { await Task.yield() }
 }

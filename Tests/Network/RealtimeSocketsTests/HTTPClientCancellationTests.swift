@@ -7,10 +7,10 @@ import Testing
 @Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct HTTPClientCancellationTests {
     private struct SilentResolver: HostResolver {
-        let asked = Signal()
+        let lookupStarted = Signal()
 
         func resolve(_ host: String, port: Int, _ completion: @escaping @Sendable (Result<[SocketAddress], TransportError>) -> Void) {
-            self.asked.send()
+            self.lookupStarted.send()
         }
     }
 
@@ -26,7 +26,7 @@ struct HTTPClientCancellationTests {
         let resolver = SilentResolver()
         let transport = SocketHTTPTransport(loop: .shared, resolver: resolver)
         let request = HTTPRequest.get(Endpoint(scheme: "http", host: "slow.test", port: 80))
-        #expect(await self.cancelled(transport, request) { await resolver.asked.wait() }?.code == .cancelled)
+        #expect(await self.cancelled(transport, request) { await resolver.lookupStarted.wait() }?.code == .cancelled)
     }
 
     @Test(.needsOpenSSL) func `cancelling during the TLS handshake closes the connection`() async throws {

@@ -23,16 +23,16 @@ struct HTTPClientFailureTests {
 
     static let invalid: [Invalid] = [
         Invalid("no bytes", "", .closed),
-        Invalid("cut in the status line", "HTTP/1.1 2", .closed),
-        Invalid("cut after the status line", Self.ok, .closed),
-        Invalid("cut in a field", Self.ok + "Content-Le", .closed),
-        Invalid("cut before the empty line", Self.ok + "Content-Length: 5\r\n", .closed),
+        Invalid("truncated in the status line", "HTTP/1.1 2", .closed),
+        Invalid("truncated after the status line", Self.ok, .closed),
+        Invalid("truncated in a field", Self.ok + "Content-Le", .closed),
+        Invalid("truncated before the empty line", Self.ok + "Content-Length: 5\r\n", .closed),
         Invalid("only 100 Continue", "HTTP/1.1 100 Continue\r\n\r\n", .closed),
-        Invalid("cut in the head after 100 Continue", "HTTP/1.1 100 Continue\r\n\r\n" + Self.ok, .closed),
-        Invalid("cut in a body with a length", Self.ok + "Content-Length: 5\r\n\r\nhel", .closed),
-        Invalid("cut in a chunk", Self.chunked + "5\r\nhel", .closed),
-        Invalid("cut between chunks", Self.chunked + "3\r\nhel\r\n", .closed),
-        Invalid("cut in the trailers", Self.chunked + "3\r\nhel\r\n0\r\nTrailer: a\r\n", .closed),
+        Invalid("truncated in the head after 100 Continue", "HTTP/1.1 100 Continue\r\n\r\n" + Self.ok, .closed),
+        Invalid("truncated in a body with a length", Self.ok + "Content-Length: 5\r\n\r\nhel", .closed),
+        Invalid("truncated in a chunk", Self.chunked + "5\r\nhel", .closed),
+        Invalid("truncated between chunks", Self.chunked + "3\r\nhel\r\n", .closed),
+        Invalid("truncated in the trailers", Self.chunked + "3\r\nhel\r\n0\r\nTrailer: a\r\n", .closed),
         Invalid("an invalid chunk size", Self.chunked + "zz\r\nhello", .protocolViolation),
         Invalid("a negative chunk size", Self.chunked + "-5\r\nhello", .protocolViolation),
         Invalid("a chunk size that overflows", Self.chunked + "ffffffffffffffffff\r\nhello", .protocolViolation),
@@ -242,23 +242,23 @@ struct HTTPClientFailureTests {
             stream.respond("hello")
         } _: { server in
             let body = try await SocketHTTPTransport().open(.get(server.endpoint)).body
-            let refused = Log<TransportError.Code>()
+            let rejected = Log<TransportError.Code>()
             let read = await withTaskGroup(of: [UInt8].self) { group in
                 for _ in 0..<2 {
                     group.addTask {
                         do throws(TransportError) {
                             return try await body.next() ?? []
                         } catch {
-                            refused.add(error.code)
+                            rejected.add(error.code)
                             return []
                         }
                     }
                 }
-                await refused.wait(1)
+                await rejected.wait(1)
                 mayRespond.send()
                 return await group.reduce([]) { $0 + $1 }
             }
-            #expect(refused.entries == [.unsupported])
+            #expect(rejected.entries == [.unsupported])
             #expect(read == Array("hello".utf8))
         }
     }

@@ -159,7 +159,7 @@ struct ListenerStopTests {
         #expect(responses.entries.allSatisfy { $0 })
     }
 
-    /// A timer that is left behind would wake the loop for nothing and keep its memory until then.
+    /// A leftover timer would wake the loop unnecessarily and keep its client in memory until then.
     @Test func `a stopped listener leaves no timers`() async throws {
         let loop = try EventLoop("test")
         let listener = SocketListener(limits: .forTests.with { $0.shutdownTimeout = .milliseconds(50) }, on: [loop])
@@ -170,12 +170,12 @@ struct ListenerStopTests {
         partial.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n12")
         idle.request()
         await idle.text(until: "GET / ")
-        let (done, cut) = (try RawClient(address), try RawClient(address))
-        done.request("/", "Connection: close")
-        #expect(await done.textToEnd().status == 200)
-        cut.request()
-        await cut.text(until: "GET / ")
-        cut.close()
+        let (finished, disconnected) = (try RawClient(address), try RawClient(address))
+        finished.request("/", "Connection: close")
+        #expect(await finished.textToEnd().status == 200)
+        disconnected.request()
+        await disconnected.text(until: "GET / ")
+        disconnected.close()
         let sockets = try (0..<3).map { _ in try RawClient(address) }
         for client in sockets { client.send("\(ListenerWebSocketTests.upgrade)\r\n") }
         await handler.events.log.wait(3)

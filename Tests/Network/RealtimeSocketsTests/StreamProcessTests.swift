@@ -7,7 +7,7 @@ import Testing
 
 @testable import RealtimeSockets
 
-/// Tests of process-wide effects, each in a process of its own.
+/// Tests of process-wide effects, each in its own process.
 @Suite(.usesSockets, .timeLimit(.minutes(5)))
 struct StreamProcessTests {
     @Test func `writing to a reset connection raises no signal`() async {

@@ -5,8 +5,8 @@ import Testing
 
 @testable import RealtimeSockets
 
-/// A replacement for TLS with its peculiarities: it reads ahead, writes less than it is given, and may have to write in order to read
-/// or to read in order to write. It sends the bytes with every bit inverted.
+/// A fake TLS session with the peculiarities of TLS: it reads ahead, writes less than it is given, and may need to write before it can
+/// read or to read before it can write. It sends the bytes with every bit inverted.
 private final class FakeSession: StreamSecurity {
     struct Behavior: Sendable {
         var readsWantWrite = false

@@ -88,7 +88,7 @@ struct StreamTests {
             for number in 1...100 {
                 let writes = pair.client.writes
                 pair.client.send(pattern(195))
-                // Written although the turn limit is an hour, because the response has ended the previous turn.
+                // Written although the turn limit is an hour, because the received bytes have ended the previous turn.
                 #expect(pair.client.writes == writes + 1)
                 #expect(pair.client.bufferedBytes == 0)
                 _ = await pair.atClient.bytes(number * 195)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import RealtimeSockets
 
-/// Tests that observe the whole process, each in a process of its own.
+/// Tests that observe the whole process, each in its own process.
 @Suite(.usesSockets, .needsOpenSSL) struct TLSProcessTests {
     @Test func `a write after the peer has closed the connection does not raise SIGPIPE`() async {
         await #expect(processExitsWith: .success) {

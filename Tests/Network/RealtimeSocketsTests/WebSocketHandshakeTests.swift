@@ -235,15 +235,15 @@ import Testing
         var output: [UInt8] = []
         let request = WebSocketRequest(try Endpoint("ws://a/b"), subprotocols: ["one", "two"])
         var client = try ClientHandshake(request, output: &output)
-        let asked = try #require(decodeRequests([output]).requests.first)
-        let check = ServerHandshake.check(HTTPRequestHead(method: asked.method, target: asked.target, headers: asked.headers))
+        let decoded = try #require(decodeRequests([output]).requests.first)
+        let check = ServerHandshake.check(HTTPRequestHead(method: decoded.method, target: decoded.target, headers: decoded.headers))
         guard case .valid(let offer) = check else {
-            Issue.record("the server refused its own client")
+            Issue.record("the server rejected its own client")
             return
         }
-        var answer: [UInt8] = []
-        try HTTPEncoder.append(try ServerHandshake.accept(offer, subprotocol: "two"), to: &answer)
-        let head = try answer.withUnsafeBytes { bytes in
+        var response: [UInt8] = []
+        try HTTPEncoder.append(try ServerHandshake.accept(offer, subprotocol: "two"), to: &response)
+        let head = try response.withUnsafeBytes { bytes in
             var input = bytes
             return try client.receive(&input)
         }

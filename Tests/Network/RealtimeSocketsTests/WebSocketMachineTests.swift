@@ -25,10 +25,10 @@ import Testing
             return self.machine.conclude(end, output: &self.output, now: self.now)
         }
 
-        /// Decodes the bytes and answers pings.
+        /// Decodes the bytes and sends pongs.
         mutating func process(_ bytes: [UInt8], into batch: inout MessageBatch) -> FrameDecoder.DecodeResult {
             let result = bytes.withUnsafeBytes { self.machine.receive($0, into: &batch) }
-            if result.hasPing { self.machine.answerPings(in: batch, output: &self.output) }
+            if result.hasPing { self.machine.appendPongs(for: batch, output: &self.output) }
             return result
         }
 
@@ -102,7 +102,7 @@ import Testing
         #expect(peer.output.isEmpty)
     }
 
-    /// Otherwise a stream would not report that it has drained, and the pong would wait forever.
+    /// Otherwise, a stream might not report that it has drained, and the pong would never be sent.
     @Test func `a pong is held back only if the stream reports that it has drained`() {
         #expect(WebSocketMachine.pongBacklogLimit >= SocketStream.highWater)
     }
@@ -127,7 +127,7 @@ import Testing
         #expect(peer.send(.text("late")) == .closed)
         #expect(peer.output.isEmpty)
         #expect(!peer.machine.isOpen)
-        // Messages that the peer sent before it received our close frame are delivered, but its pings are not answered.
+        // Messages that the peer sent before it received our close frame are delivered, but its pings get no pong.
         #expect(peer.receive(peer.frame(0x81, [0x61]) + peer.frame(0x89)) == Self.none)
         #expect(peer.messages == [.text("a"), WebSocketMessage(.ping, [])])
         let step = peer.receive(peer.closeFrame(1001))
@@ -182,7 +182,7 @@ import Testing
         #expect(peer.machine.nextDeadline == peer.now.advanced(by: .seconds(1)))
         #expect(peer.wait(.milliseconds(999)) == Self.none)
         #expect(peer.wait(.milliseconds(1)) == WebSocketMachine.Step(closed: nil, socket: .drop))
-        #expect(peer.machine.failed(TransportError(.reset, "cut")) == Self.none)
+        #expect(peer.machine.failed(TransportError(.reset, "reset")) == Self.none)
     }
 
     @Test func `an end of stream without a close frame is an error`() {
@@ -198,15 +198,15 @@ import Testing
     }
 
     @Test func `an end of stream or an error while closing is reported as the requested close`() {
-        var (ended, cut) = (Peer(.client), Peer(.server))
-        _ = (ended.close(), cut.close())
+        var (ended, failed) = (Peer(.client), Peer(.server))
+        _ = (ended.close(), failed.close())
         #expect(ended.machine.endOfStream() == WebSocketMachine.Step(closed: .requested, socket: .drop))
-        #expect(cut.machine.failed(TransportError(.reset, "cut")) == WebSocketMachine.Step(closed: .requested, socket: .drop))
+        #expect(failed.machine.failed(TransportError(.reset, "reset")) == WebSocketMachine.Step(closed: .requested, socket: .drop))
     }
 
     @Test func `a socket error is reported once`() {
         var peer = Peer(.client)
-        let error = TransportError(.reset, "cut")
+        let error = TransportError(.reset, "reset")
         #expect(peer.machine.failed(error) == WebSocketMachine.Step(closed: .transport(error), socket: .drop))
         #expect(peer.machine.failed(error) == Self.none)
     }

@@ -5,7 +5,7 @@ import RealtimeTesting
 import TestSupport
 import Testing
 
-/// Tests of leaks, each in a process of its own.
+/// Leak tests, each in its own process.
 @Suite(.usesSockets, .timeLimit(.minutes(5))) struct ChurnTests {
     @Test func `ten thousand connections leak nothing`() async {
         await #expect(processExitsWith: .success) { try await churn(.plain, cycles: 10_000) }
@@ -17,7 +17,7 @@ import Testing
     }
 }
 
-/// Opens and ends connections one after the other, and compares the resources of the process before and after.
+/// Opens and ends connections one after another, and compares the resources of the process before and after.
 private func churn(_ wire: Wire, cycles: Int) async throws {
     let listener = try wire.listener()
     let address = try await listener.start(ScriptedServer(.echo))

@@ -235,8 +235,8 @@ import Testing
 
     @Test(arguments: TransportUnderTest.available, [401, 403, 404, 429, 503])
     func `a rejection reports its status`(transport: TransportUnderTest, status: Int) async throws {
-        let refusing = Behavior(upgrade: { _ in .reject(HTTPResponse(status: status, text: "not you")) })
-        try await transport.with(refusing) { connector in
+        let rejecting = Behavior(upgrade: { _ in .reject(HTTPResponse(status: status, text: "not you")) })
+        try await transport.with(rejecting) { connector in
             let (_, probe) = connector.connect()
             guard case .transport(let error) = await probe.closed() else {
                 Issue.record("it should be rejected")

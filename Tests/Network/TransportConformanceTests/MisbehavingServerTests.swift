@@ -108,10 +108,10 @@ import Testing
     }
 
     @Test(arguments: Wire.available, [false, true])
-    func `a connection to a server that never responds times out`(over wire: Wire, speaksTLS: Bool) async throws {
+    func `a connection to a server that never responds times out`(over wire: Wire, usesTLS: Bool) async throws {
         let server = try RawServer { peer in
             // On a slow machine the connection may have timed out already.
-            if speaksTLS { try? peer.secure(wire) }
+            if usesTLS { try? peer.secure(wire) }
             try peer.readUntilEnd()
         }
         let probe = Probe()

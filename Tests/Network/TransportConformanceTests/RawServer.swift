@@ -22,7 +22,7 @@ enum Wire: String, CaseIterable, Sendable, CustomTestStringConvertible {
     func listener() throws -> SocketListener { self == .tls ? SocketListener(tls: try TestTLS.server()) : SocketListener() }
 }
 
-/// A server that runs a script for one connection after the other, with blocking calls on a thread of its own. The script may violate
+/// A server that runs a script for one connection after another, with blocking calls on its own thread. The script may violate
 /// the protocol.
 final class RawServer: Sendable {
     typealias Script = @Sendable (RawPeer) throws -> Void
@@ -32,7 +32,7 @@ final class RawServer: Sendable {
         var failures: [String] = []
     }
 
-    /// An object of its own, so that the thread does not retain the server.
+    /// A separate object, so that the thread does not retain the server.
     private final class Shared: Sendable {
         let state = Lock(State())
         let ended = Signal()
@@ -112,7 +112,7 @@ final class RawPeer {
         self.descriptor = descriptor
         guard descriptor >= 0 else { return }
         SystemSocket.setNoDelay(descriptor)
-        // If the client hangs, the test fails and does not hang.
+        // If the client hangs, the test fails instead of hanging.
         var limit = timeval(tv_sec: 30, tv_usec: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
         setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
@@ -145,7 +145,7 @@ final class RawPeer {
 
     private static let context = Result<TLSContext, any Error> { try TLSContext.server(try TestTLS.server()) }
 
-    /// Receives at least one byte. Returns nothing at the end of the stream.
+    /// Receives at least one byte. Returns an empty array at the end of the stream.
     func receive(atMost limit: Int = 64 << 10) throws -> [UInt8] {
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: limit, alignment: 1)
         defer { buffer.deallocate() }

@@ -7,7 +7,7 @@ import Testing
 
 /// Servers that end a connection with RST instead of FIN, like a process that was killed.
 @Suite(.usesSockets, .timeLimit(.minutes(5))) struct ResetTests {
-    /// When the server resets the connection.
+    /// The point at which the server resets the connection.
     enum Moment: String, CaseIterable, Sendable, CustomTestStringConvertible {
         case afterAccept = "after accepting"
         case beforeResponse = "before the response"
@@ -78,7 +78,7 @@ import Testing
     func `a reset is reported immediately and as a reset`(_ moment: Moment, over wire: Wire) async throws {
         try await RawServer.with(moment.script(wire), over: wire) { probe, connection in
             try await moment.expect(probe, connection)
-            // No call has an effect any more.
+            // Calls no longer have an effect.
             connection.enqueue(.text("dropped"))
             connection.flush()
             connection.close(.normal, reason: "")

@@ -199,7 +199,7 @@ final class Probe: WebSocketEvents {
         #expect(message == expected, sourceLocation: sourceLocation)
     }
 
-    /// Returns the reason of the end, and skips the events before it.
+    /// Returns the reason for the end, and skips the events before it.
     func closed() async -> CloseReason {
         while true {
             if case .closed(let reason) = await self.next() { return reason }

@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 /// The client and the server against other implementations of the protocol: the server sockudo, the client pusher-js and the service's HTTP
-/// library. Each runs in a process of its own.
+/// library. Each runs in its own process.
 @Suite(.usesSockets, .enabled(if: Peer.command != nil, Comment(rawValue: Peer.skipReason)), .timeLimit(.minutes(5)))
 struct PusherPeerTests {
     /// Returns a client of this package for a server that runs as a peer.
@@ -29,7 +29,7 @@ struct PusherPeerTests {
     }
 
     private func connect(_ browser: Peer, to server: JSONValue, user: String) async throws {
-        try await browser.ask([
+        try await browser.perform([
             "do": "connect", "key": server["key"] ?? "",
             "options": ["wsHost": "127.0.0.1", "wsPort": server["port"] ?? 0],
             "auth": [
@@ -51,7 +51,7 @@ struct PusherPeerTests {
 
         // The HTTP library publishes.
         for (channel, sequence) in zip(channels, events) {
-            try await rest.ask([
+            try await rest.perform([
                 "do": "trigger", "channel": .string(channel.name), "event": "tick", "data": ["value": 12.5, "text": "ü\"\\"],
             ])
             let event = try #require(await sequence.first { $0.name == "tick" })
@@ -61,14 +61,14 @@ struct PusherPeerTests {
         // pusher-js joins and sends.
         let changes = channels[2].memberChanges
         try await self.connect(browser, to: server, user: "bert")
-        try await browser.ask(["do": "subscribe", "channel": "presence-room"])
+        try await browser.perform(["do": "subscribe", "channel": "presence-room"])
         let joined = await changes.first { if case .joined = $0 { true } else { false } }
         guard case .joined(let bert)? = joined else {
             Issue.record("bert should have joined.")
             return
         }
         #expect(bert.id == "bert" && bert.info?["name"]?.string == "B")
-        try await browser.ask(["do": "trigger", "channel": "presence-room", "name": "client-typing", "data": ["on": true]])
+        try await browser.perform(["do": "trigger", "channel": "presence-room", "name": "client-typing", "data": ["on": true]])
         let typing = try #require(await events[2].first { $0.name == "client-typing" })
         // Sockudo omits the ID of the user who sent it; see Tests/Vectors/pusher/sockudo-5.2.0.txt.
         #expect(try typing.decode([String: Bool].self) == ["on": true])
@@ -95,7 +95,7 @@ struct PusherPeerTests {
         _ = try await second.ready()
         client.connect()
         #expect(await states.first { $0 == .subscribed } == .subscribed)
-        try await self.rest(server).ask(["do": "trigger", "channel": "private-orders", "event": "tick", "data": "again"])
+        try await self.rest(server).perform(["do": "trigger", "channel": "private-orders", "event": "tick", "data": "again"])
         #expect(await events.first { $0.name == "tick" }?.data == "again")
         client.disconnect()
     }
@@ -127,13 +127,13 @@ struct PusherPeerTests {
         let (rest, browser) = (try self.rest(server), try Peer("pusher-client"))
         try await self.connect(browser, to: server, user: "bert")
         for channel in ["prices", "private-orders", "presence-room"] {
-            try await browser.ask(["do": "subscribe", "channel": .string(channel)])
-            let response = try await rest.ask(["do": "trigger", "channel": .string(channel), "event": "tick", "data": ["value": 1]])
+            try await browser.perform(["do": "subscribe", "channel": .string(channel)])
+            let response = try await rest.perform(["do": "trigger", "channel": .string(channel), "event": "tick", "data": ["value": 1]])
             #expect(response["status"]?.int == 200)
             let message = try await browser.line { $0["channel"]?.string == channel && $0["name"]?.string == "tick" }
             #expect(message["data"]?["value"]?.int == 1)
         }
-        let members = try await browser.ask(["do": "members", "channel": "presence-room"])
+        let members = try await browser.perform(["do": "members", "channel": "presence-room"])
         #expect(members["me"]?["id"]?.string == "bert" && members["count"]?.int == 1)
 
         // A client of this package joins.
@@ -143,7 +143,7 @@ struct PusherPeerTests {
         let events = room.events("client-typing")
         try await room.subscribed()
         #expect(room.members.map(\.id) == ["bert", "anna"])
-        try await browser.ask(["do": "trigger", "channel": "presence-room", "name": "client-typing", "data": ["on": true]])
+        try await browser.perform(["do": "trigger", "channel": "presence-room", "name": "client-typing", "data": ["on": true]])
         #expect(await events.first { _ in true }?.userID == "bert")
 
         // The server drops the connection of pusher-js, which reconnects.

@@ -3,7 +3,7 @@
 import PusherWire
 import RealtimeCore
 
-/// A broken invariant: something that must never happen, or that had to happen and did not.
+/// A broken invariant: something happened that must never happen, or a required event did not happen.
 struct Violation: Error, CustomStringConvertible {
     var description: String
 }
@@ -283,7 +283,7 @@ struct PusherSimulation {
     }
 
     private mutating func end(_ consumer: ConsumerID) {
-        self.client.consumerGone(consumer)
+        self.client.consumerRemoved(consumer)
         self.channelConsumers[consumer] = nil
     }
 
@@ -427,7 +427,7 @@ struct PusherSimulation {
     private mutating func injectFault(_ id: ConnectionID) {
         guard self.links[id]?.isAccepted == true else { return }
         if self.chance(4) { self.links[id]!.isSilent = true }
-        if self.chance(4) { self.closeByServer(id, .transport(TransportError(.reset, "cut"))) }
+        if self.chance(4) { self.closeByServer(id, .transport(TransportError(.reset, "reset"))) }
         if self.chance(8) {
             self.closeByServer(id, .peer(CloseCode(rawValue: [4200, 4100, 4201, 1001, 4001].randomElement(using: &self.random)!), ""))
         }

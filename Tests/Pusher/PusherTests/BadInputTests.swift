@@ -337,13 +337,13 @@ import Testing
 
     @Test func `a subscription error does not end a running authorization`() async throws {
         let gate = AuthorizationGate()
-        let raw = try await RawPusher(authorizer: .callback { await gate.ask($0) })
+        let raw = try await RawPusher(authorizer: .callback { await gate.call($0) })
         raw.client.connect()
         let channel = try raw.client.subscribe("private-a")
         let pending = await gate.next()
         raw.server.send(#"{"event":"pusher:subscription_error","channel":"private-a","data":{"status":401}}"#)
         #expect(channel.state == .pending)
-        pending.answer(PusherChannelAuthorization(auth: "key:signature"))
+        pending.resume(returning: PusherChannelAuthorization(auth: "key:signature"))
         try await channel.subscribed()
     }
 

@@ -247,35 +247,35 @@ private struct Price: Codable, Equatable {
     @Test func `ten authorizations run at the same time and the others wait`() async throws {
         let pusher = try await InMemoryPusher()
         let gate = AuthorizationGate()
-        let client = pusher.client { $0.authorizer = .callback { await gate.ask($0) } }
+        let client = pusher.client { $0.authorizer = .callback { await gate.call($0) } }
         client.connect()
         let names = (0..<25).map { "private-\($0)" }
         let channels = try names.map { try client.subscribe($0) }
-        var open: [AuthorizationGate.Asked] = []
+        var open: [AuthorizationGate.Call] = []
         for _ in 0..<10 { open.append(await gate.next()) }
-        #expect(Set(open.map(\.question.channel)) == Set(names[..<10]) && gate.asking == 10)
-        // Unsubscribing makes room, and removes a channel that waits.
+        #expect(Set(open.map(\.input.channel)) == Set(names[..<10]) && gate.suspendedCount == 10)
+        // Unsubscribing starts the next authorization, or removes a waiting channel.
         channels[24].unsubscribe()
         channels[0].unsubscribe()
         let eleventh = await gate.next()
-        #expect(eleventh.question.channel == names[10] && gate.asking == 11)
+        #expect(eleventh.input.channel == names[10] && gate.suspendedCount == 11)
         // After a loss, all authorizations begin again.
         pusher.network.cut()
         pusher.clock.advance(by: .seconds(1))
-        for pending in open + [eleventh] { pending.answer(pusher.signed(pending.question)) }
+        for pending in open + [eleventh] { pending.resume(returning: pusher.signed(pending.input)) }
         for _ in 1..<24 {
             let pending = await gate.next()
-            #expect(pending.question.socketID == client.socketID)
-            pending.answer(pusher.signed(pending.question))
+            #expect(pending.input.socketID == client.socketID)
+            pending.resume(returning: pusher.signed(pending.input))
         }
         for channel in channels[1..<24] { try await channel.subscribed() }
-        #expect(gate.most <= 21)
+        #expect(gate.maximumSuspendedCount <= 21)
     }
 
     @Test func `the result of an authorization for a lost connection is ignored`() async throws {
         let pusher = try await InMemoryPusher()
         let gate = AuthorizationGate()
-        let client = pusher.client { $0.authorizer = .callback { await gate.ask($0) } }
+        let client = pusher.client { $0.authorizer = .callback { await gate.call($0) } }
         client.connect()
         let first = try #require(client.socketID)
         let channel = try client.subscribe("private-one")
@@ -283,10 +283,10 @@ private struct Price: Codable, Equatable {
         pusher.server.drop(first)
         pusher.clock.advance(by: .seconds(2))
         let new = await gate.next()
-        #expect(old.question.socketID == first && new.question.socketID == client.socketID)
-        old.answer(PusherChannelAuthorization(auth: "key:stale"))
+        #expect(old.input.socketID == first && new.input.socketID == client.socketID)
+        old.resume(returning: PusherChannelAuthorization(auth: "key:stale"))
         #expect(channel.state == .pending)
-        new.answer(pusher.signed(new.question))
+        new.resume(returning: pusher.signed(new.input))
         try await channel.subscribed()
     }
 
@@ -313,7 +313,7 @@ private struct Price: Codable, Equatable {
     @Test func `an authorization that does not finish times out`() async throws {
         let pusher = try await InMemoryPusher()
         let gate = AuthorizationGate()
-        let client = pusher.client { $0.authorizer = .callback { await gate.ask($0) } }
+        let client = pusher.client { $0.authorizer = .callback { await gate.call($0) } }
         client.connect()
         let channel = try client.subscribe("private-one")
         let pending = await gate.next()
@@ -323,7 +323,7 @@ private struct Price: Codable, Equatable {
             return
         }
         #expect(error.code == .timedOut)
-        pending.answer(pusher.signed(pending.question))
+        pending.resume(returning: pusher.signed(pending.input))
     }
 
     @Test func `an authorization endpoint receives a form and the header fields`() async throws {

@@ -64,36 +64,37 @@ final class ApplicationServer: ListenerHandler {
 }
 
 /// Suspends calls until the test resumes them with a result, even if their tasks are cancelled.
-final class Gate<Question: Sendable, Answer: Sendable>: Sendable {
-    struct Asked: Sendable {
-        let question: Question
-        let waiter: Waiter<Answer>
+final class Gate<Input: Sendable, Output: Sendable>: Sendable {
+    struct Call: Sendable {
+        let input: Input
+        let waiter: Waiter<Output>
 
-        func answer(_ answer: Answer) { self.waiter.fulfill(answer)?.resume() }
+        func resume(returning output: Output) { self.waiter.fulfill(output)?.resume() }
     }
 
-    private let asked = AsyncStream<Asked>.makeStream()
+    private let calls = AsyncStream<Call>.makeStream()
     /// The calls whose tasks were cancelled while they were suspended.
-    let cancelled = EventRecorder<Question>()
+    let cancelled = EventRecorder<Input>()
 
-    private let counts = Lock((now: 0, most: 0))
+    private let counts = Lock((current: 0, maximum: 0))
 
     /// The number of suspended calls.
-    var asking: Int { self.counts.withLock { $0.now } }
+    var suspendedCount: Int { self.counts.withLock { $0.current } }
 
     /// The maximum number of calls that were suspended at the same time.
-    var most: Int { self.counts.withLock { $0.most } }
+    var maximumSuspendedCount: Int { self.counts.withLock { $0.maximum } }
 
-    func ask(_ question: Question) async -> Answer {
-        self.counts.withLock { $0 = ($0.now + 1, max($0.most, $0.now + 1)) }
-        defer { self.counts.withLock { $0.now -= 1 } }
-        let waiter = Waiter<Answer>()
-        self.asked.continuation.yield(Asked(question: question, waiter: waiter))
-        return await waiter.value { self.cancelled.record(question) }
+    func call(_ input: Input) async -> Output {
+        self.counts.withLock { $0 = ($0.current + 1, max($0.maximum, $0.current + 1)) }
+        defer { self.counts.withLock { $0.current -= 1 } }
+        let waiter = Waiter<Output>()
+        self.calls.continuation.yield(Call(input: input, waiter: waiter))
+        return await waiter.value { self.cancelled.record(input) }
     }
 
-    func next() async -> Asked {
-        for await asked in self.asked.stream { return asked }
+    /// Returns the next call.
+    func next() async -> Call {
+        for await call in self.calls.stream { return call }
         preconditionFailure("the stream has finished")
     }
 }

@@ -282,7 +282,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
             #expect(self.state(of: server) == state)
             #expect(self.apply(input, to: &server).map(\.summary) == commands, "\(input)")
             #expect(self.state(of: server) == next, "\(input)")
-            // Whatever happened, nothing is left after the connection ended.
+            // Whatever the input, no state remains after the connection has ended.
             server.closed(1)
             #expect(server.machine.connections.isEmpty && server.machine.connectionIDs.isEmpty)
             #expect(server.machine.nextDeadline == nil && server.decide(.accept).isEmpty)
@@ -410,7 +410,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
 
     @Test func `without consumers, no events are delivered`() {
         var server = ServerUnderTest()
-        server.step { machine, _, _ in machine.consumerGone(ConsumerID(rawValue: 1)) }
+        server.step { machine, _, _ in machine.consumerRemoved(ConsumerID(rawValue: 1)) }
         server.connect(1)
         server.subscribe(1, "one")
         server.publish("a", to: "one")

@@ -14,7 +14,7 @@ private struct SessionHarness {
     private(set) var session: PusherSession
     private var effects = Effects<PusherSession>()
     private(set) var now = Instant(nanoseconds: 0)
-    /// The updates of all other consumers since the last call of ``take()``.
+    /// The updates of all other consumers since the last call to ``take()``.
     private var received: [UInt64: [String]] = [:]
 
     init(_ change: (inout PusherConfiguration) -> Void = { _ in }) {
@@ -155,7 +155,7 @@ private struct SessionHarness {
         self.effects.removeAll()
         for command in commands {
             // As the driver does.
-            if case .endConsumers(let ids, _) = command { for id in ids { self.session.consumerGone(id) } }
+            if case .endConsumers(let ids, _) = command { for id in ids { self.session.consumerRemoved(id) } }
             let line = Self.line(command)
             if !line.isEmpty { lines.append(line) }
         }
@@ -565,7 +565,7 @@ private struct SessionHarness {
         .disconnected: [.unsubscribe: ["private-a unsubscribed"], .trigger: ["queued"]],
         .queued: [
             .unsubscribe: ["private-a unsubscribed"], .event: ["event private-a x 1"], .trigger: ["queued"],
-            // The others time out, which makes room.
+            // The others time out, which starts the next authorization.
             .deadline: ["authorize 11 private-a 1.2"], .connectionLost: loss,
         ],
         .authorizing: [
@@ -924,7 +924,7 @@ private struct SessionHarness {
         harness.addConsumer(2, .events(channel: "one", name: "a"))
         harness.receive(event)
         #expect(harness.take() == [2: ["event one a"]])
-        harness.step { session, _, _ in session.consumerGone(ConsumerID(rawValue: 2)) }
+        harness.step { session, _, _ in session.consumerRemoved(ConsumerID(rawValue: 2)) }
         harness.receive(event)
         #expect(harness.take() == [:])
     }

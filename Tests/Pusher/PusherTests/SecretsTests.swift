@@ -31,7 +31,7 @@ import Testing
             client(.secret("app-secret-1", userID: "user-id-1", userInfo: ["name": "user-info-1"])), client(.secret("app-secret-2"))
         )
         let application = try await network.listener(host: "app").start(
-            ApplicationServer { _, _ in HTTPResponse(status: 500, text: "answer-body-1") })
+            ApplicationServer { _, _ in HTTPResponse(status: 500, text: "response-body-1") })
         let byEndpoint = client(
             .endpoint(
                 PusherAuthorizationEndpoint(
@@ -68,7 +68,7 @@ import Testing
         }
         #expect(signatures.count >= 4)
         let hidden = [
-            "app-secret", "header-token", "query-token", "cookie-1", "parameter-1", "user-id", "user-info", "payload", "answer-body",
+            "app-secret", "header-token", "query-token", "cookie-1", "parameter-1", "user-id", "user-info", "payload", "response-body",
             "0a0a0a0a",
         ]
         for line in reported {
@@ -117,12 +117,12 @@ import Testing
 
     /// Each response of the application's server contains a secret.
     @Test(arguments: [
-        HTTPResponse(status: 200, text: "answer-token-1"),
-        HTTPResponse(status: 200, text: #"{"auth":5,"token":"answer-token-1"}"#),
-        HTTPResponse(status: 200, text: #"{"auth":"key:answer-token-1","channel_data":"answer-token-2"}"#),
-        HTTPResponse(status: 302, headers: ["Location": "http://app/?answer-token-1"], text: "answer-token-1"),
-        HTTPResponse(status: 403, headers: ["X-Token": "answer-token-1"], text: #"{"error":"answer-token-1"}"#),
-        HTTPResponse(status: 500, text: String(repeating: "answer-token-1 ", count: 20_000)),
+        HTTPResponse(status: 200, text: "response-token-1"),
+        HTTPResponse(status: 200, text: #"{"auth":5,"token":"response-token-1"}"#),
+        HTTPResponse(status: 200, text: #"{"auth":"key:response-token-1","channel_data":"response-token-2"}"#),
+        HTTPResponse(status: 302, headers: ["Location": "http://app/?response-token-1"], text: "response-token-1"),
+        HTTPResponse(status: 403, headers: ["X-Token": "response-token-1"], text: #"{"error":"response-token-1"}"#),
+        HTTPResponse(status: 500, text: String(repeating: "response-token-1 ", count: 20_000)),
     ])
     func `log messages contain no part of an application server's response`(_ response: HTTPResponse) async throws {
         let (lines, net) = (EventRecorder<String>(), try await InMemoryPusher())

@@ -10,17 +10,17 @@ import Testing
     @Test func `a connection is established when the hook accepts it`() async throws {
         let gate = Gate<PusherConnectionAttempt, PusherServerDecision>()
         var hooks = PusherServerHooks()
-        hooks.authorizeConnection = { await gate.ask($0) }
+        hooks.authorizeConnection = { await gate.call($0) }
         let pusher = try await InMemoryPusher(hooks: hooks)
         let events = pusher.server.events
         let client = RawClient(pusher, "/app/key?protocol=7&flavor=plain")
-        let asked = await gate.next()
-        #expect(asked.question.request.query == "protocol=7&flavor=plain")
+        let call = await gate.next()
+        #expect(call.input.request.query == "protocol=7&flavor=plain")
         // Messages that arrive before the decision are ignored.
         client.send(#"{"event":"pusher:ping","data":{}}"#).send(PusherFrames.subscribe("one"))
         #expect(client.take().isEmpty && pusher.server.socketIDs.isEmpty)
-        asked.answer(.accept)
-        #expect(await events.first { _ in true } == .connected(socketID: asked.question.socketID))
+        call.resume(returning: .accept)
+        #expect(await events.first { _ in true } == .connected(socketID: call.input.socketID))
         #expect(client.takeEvents() == ["pusher:connection_established"])
         #expect(client.send(#"{"event":"pusher:ping","data":{}}"#).takeEvents() == ["pusher:pong"])
     }
@@ -47,14 +47,14 @@ import Testing
     @Test func `a hook is cancelled when its connection ends`() async throws {
         let gate = Gate<PusherConnectionAttempt, PusherServerDecision>()
         var hooks = PusherServerHooks()
-        hooks.authorizeConnection = { await gate.ask($0) }
+        hooks.authorizeConnection = { await gate.call($0) }
         let pusher = try await InMemoryPusher(hooks: hooks)
         let events = pusher.server.events
         let client = RawClient(pusher)
-        let asked = await gate.next()
+        let call = await gate.next()
         client.close()
-        #expect(gate.cancelled.all.map(\.socketID) == [asked.question.socketID])
-        asked.answer(.accept)
+        #expect(gate.cancelled.all.map(\.socketID) == [call.input.socketID])
+        call.resume(returning: .accept)
         #expect(await events.pending().isEmpty)
     }
 
@@ -76,7 +76,7 @@ import Testing
     @Test func `client events keep their order while the hook is running`() async throws {
         let gate = Gate<PusherClientEventAttempt, PusherServerDecision>()
         var hooks = PusherServerHooks()
-        hooks.authorizeClientEvent = { await gate.ask($0) }
+        hooks.authorizeClientEvent = { await gate.call($0) }
         let pusher = try await InMemoryPusher(hooks: hooks)
         let (sender, receiver) = (pusher.client(), pusher.client())
         for client in [sender, receiver] { client.connect() }
@@ -86,19 +86,19 @@ import Testing
         let seen = pusher.server.events
         for value in 1...4 { try sending.trigger("client-value", value) }
         let first = await gate.next()
-        let question = first.question
-        #expect(question.socketID == sender.socketID && question.channel == "private-one")
-        #expect(question.name == "client-value" && question.data == "1")
-        first.answer(.accept)
-        await gate.next().answer(.reject(code: nil, message: "two is too many"))
-        await gate.next().answer(.accept)
+        let input = first.input
+        #expect(input.socketID == sender.socketID && input.channel == "private-one")
+        #expect(input.name == "client-value" && input.data == "1")
+        first.resume(returning: .accept)
+        await gate.next().resume(returning: .reject(code: nil, message: "two is too many"))
+        await gate.next().resume(returning: .accept)
         let last = await gate.next()
         #expect(await events.pending().map(\.data) == ["1", "3"])
         let error = await errors.first { _ in true }
         #expect(error?.serverCode == 4301 && error?.message.contains("two is too many") == true)
         // The event of a client that has unsubscribed is not sent, even if the hook accepts it.
         sending.unsubscribe()
-        last.answer(.accept)
+        last.resume(returning: .accept)
         for await event in seen where event == .unsubscribed(socketID: sender.socketID ?? "", channel: "private-one") { break }
         #expect(await events.pending().isEmpty)
         #expect(receiver.state.name == "connected")

@@ -172,7 +172,7 @@ import Testing
         let client = RawClient(network, address)
         #expect(token != nil)
         server = nil
-        // The listener stops in a task of its own.
+        // The listener stops in a separate task.
         while handler != nil || token != nil { await Task.yield() }
         #expect(client.closeCode == 1001)
         let other = PusherServer(app: .random(), network: network, log: .none)

@@ -4,7 +4,7 @@ import Processes
 import Foundation
 import RealtimeCore
 
-/// A third-party server or client in a process of its own.
+/// A third-party server or client in its own process.
 ///
 /// `REALTIME_PEERS` is the command that starts a peer: `$REALTIME_PEERS NAME --option value …`. A server prints one line of JSON with
 /// `ready`, `port` and `url`. A client responds to each line of JSON with a line that contains `done`, and prints lines with `event` as
@@ -40,7 +40,7 @@ package final class Peer: Sendable {
         guard let command = Self.command else { throw Failure(description: Self.skipReason) }
         let process = try ChildProcess([command, name] + options, errors: .discarded)
         self.process = process
-        // A thread of its own, because reading blocks.
+        // A separate thread, because reading blocks.
         Thread.detachNewThread { [output] in
             Self.read(process, output)
             process.waitForEnd()
@@ -67,7 +67,7 @@ package final class Peer: Sendable {
 
     /// Sends a command to a client, and returns its result.
     @discardableResult
-    package func ask(_ command: JSONObject) async throws -> JSONValue {
+    package func perform(_ command: JSONObject) async throws -> JSONValue {
         let id = self.lastID.withLock { id in
             id += 1
             return id

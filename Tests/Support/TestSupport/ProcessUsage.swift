@@ -1,7 +1,7 @@
 #if canImport(Glibc)
 import Glibc
 
-/// The resources in use by this process. For tests that run in a process of their own.
+/// The resources in use by this process. For tests that run in their own process.
 package struct ProcessUsage: Sendable, CustomStringConvertible {
     package let descriptors, threads, residentKiB: Int
 

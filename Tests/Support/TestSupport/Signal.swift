@@ -1,6 +1,6 @@
 import RealtimeCore
 
-/// An event that happens once, and that one task of a test waits for. As a timer's client, it happens when the timer fires.
+/// A one-shot signal that one task of a test waits for. As a timer's client, it is sent when the timer fires.
 package final class Signal: TimerClient {
     private let waiter = Waiter<Void>()
 

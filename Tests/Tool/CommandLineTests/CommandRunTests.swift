@@ -125,7 +125,7 @@ import Testing
         let line = Line.state(String(repeating: "x", count: 3000))
         let pipe = PrivatePipe()
         let console = Console(.json(isTerminal: false), output: Output(pipe.writing.fileDescriptor))
-        // Reads on a thread of its own, because the writing tasks block all threads of the executor.
+        // Reads on a separate thread, because the writing tasks block all threads of the executor.
         let (results, continuation) = AsyncStream<Data>.makeStream()
         Thread.detachNewThread {
             continuation.yield((try? pipe.reading.readToEnd()) ?? Data())

@@ -154,7 +154,7 @@ struct Tool {
 
     private static func result(_ tool: Tool) async throws -> (status: Int32, output: String, errors: String) {
         tool.process.endInput()
-        // Reading one after the other does not deadlock: the errors fit into the buffer of their pipe.
+        // Reading one after another does not deadlock: the errors fit into the buffer of their pipe.
         return await Self.onThread { [process = tool.process] in
             let (output, errors) = (process.readOutput(), process.readErrors())
             return (process.waitForEnd(), output, errors)
@@ -171,7 +171,7 @@ struct Tool {
         }
     }
 
-    /// Calls a function that blocks on a thread of its own, to keep the executor's threads free.
+    /// Calls a function that blocks on a separate thread, to keep the executor's threads free.
     private static func onThread<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async -> Value {
         let (values, continuation) = AsyncStream<Value>.makeStream()
         Thread.detachNewThread {

@@ -51,5 +51,5 @@ package protocol EventSource: AnyObject, Sendable {
     /// The consumer's buffer was full and has been emptied.
     func drained(_ consumer: ConsumerID)
     /// The last copy of the consumer's sequence was released.
-    func consumerGone(_ consumer: ConsumerID)
+    func consumerRemoved(_ consumer: ConsumerID)
 }

@@ -30,7 +30,7 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
 
         func drained() { self.source.drained(self.id) }
 
-        deinit { self.source.consumerGone(self.id) }
+        deinit { self.source.consumerRemoved(self.id) }
     }
 
     @usableFromInline package let consumer: Consumer

@@ -147,7 +147,7 @@ final class InMemoryExchange: HTTPResponder, TimerClient {
             body(&state.response)
             return (state.response.takeReadyReader(), state.response.isComplete ? state.onDisconnect.take() : nil)
         }
-        // What the action captures may be released here, outside of the lock.
+        // What the action captures may be released here, outside the lock.
         _ = released
         reader?.resume()
     }

@@ -24,7 +24,7 @@ struct ActionsAfterUnlock {
         self.add(.flush(connection))
     }
 
-    /// Makes the next call of ``flush(_:)`` add another flush.
+    /// Makes the next call to ``flush(_:)`` add another flush.
     mutating func forgetFlushes() { self.lastFlushed = nil }
 
     mutating func resume(_ wakeUp: WakeUp?) {

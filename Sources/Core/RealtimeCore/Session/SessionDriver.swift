@@ -54,7 +54,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         fileprivate var consumers = SmallDictionary<ConsumerID, RegisteredConsumer>()
         /// A set instead of a count: a consumer may be removed after it has emptied its buffer, but before it has reported that.
         var fullConsumers: Set<ConsumerID> = []
-        /// The connection that doesn't read until all consumers have room.
+        /// The connection that isn't read while any consumer's buffer is full.
         var paused: ConnectionID?
         fileprivate var waiters: [WaiterID: Waiter<CallerResult>] = [:]
         /// The deadlines of callers with a time limit, and these limits.
@@ -157,7 +157,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
     ///   - policy: What happens when the sequence's buffer is full.
     ///   - lifetime: When the sequence finishes.
     ///   - convert: Appends the elements for a batch of events. Called under the driver's lock.
-    ///   - register: Tells the machine which events the consumer receives.
+    ///   - register: Registers the consumer with the machine.
     package func makeSequence<Element: Sendable>(
         _ policy: BufferPolicy, lifetime: ConsumerLifetime,
         convert: @escaping @Sendable (ArraySlice<Machine.Event>, inout [Element]) -> Void,
@@ -271,10 +271,10 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         }
     }
 
-    package func consumerGone(_ id: ConsumerID) {
+    package func consumerRemoved(_ id: ConsumerID) {
         self.run { state, now, actions in
             guard state.consumers.removeValue(forKey: id) != nil else { return }
-            state.machine.consumerGone(id)
+            state.machine.consumerRemoved(id)
             self.markNotFull(id, &state, now, &actions)
         }
     }
@@ -365,7 +365,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
 
     private func end(_ id: ConsumerID, _ reason: EndReason, _ state: inout State, _ now: Instant, _ actions: inout ActionsAfterUnlock) {
         guard let registered = state.consumers.removeValue(forKey: id) else { return }
-        state.machine.consumerGone(id)
+        state.machine.consumerRemoved(id)
         actions.resume(registered.consumer.finish(reason))
         self.markNotFull(id, &state, now, &actions)
     }

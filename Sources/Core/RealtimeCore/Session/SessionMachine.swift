@@ -101,7 +101,7 @@ package protocol SessionMachine: Sendable {
     /// Returns the current consumers of a route.
     func consumers(on route: EventRoute) -> [ConsumerID]
     /// The consumer receives no more events.
-    mutating func consumerGone(_ consumer: ConsumerID)
+    mutating func consumerRemoved(_ consumer: ConsumerID)
 
     /// The result of a caller whose task was cancelled.
     static var cancelled: Failure { get }

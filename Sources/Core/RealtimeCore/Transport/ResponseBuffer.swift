@@ -5,13 +5,13 @@
 ///   pending ─────────────▶ head ────────────▶ body ───────────▶ complete or failed
 ///      └──────────────────── end, or cancel in any state ───────────▲
 /// ```
-/// A transport puts in the head, the pieces of the body and the end. One task takes them out: it calls ``readHead()`` or ``readBody()``,
+/// A transport adds the head, the pieces of the body and the end. One task reads them: it calls ``readHead()`` or ``readBody()``,
 /// and if nothing has arrived yet, it suspends with ``suspend(_:)`` and reads again when it is resumed. After each change the transport
 /// resumes the task that ``takeReadyReader()`` returns.
 ///
-/// The buffer is a value without effects. Its owner keeps it under a lock and resumes continuations outside of that lock.
+/// The buffer is a value without effects. Its owner keeps it under a lock and resumes continuations outside that lock.
 package struct ResponseBuffer: Sendable {
-    /// What the transport does after it has put something in.
+    /// What the transport does after it has added data.
     package enum Action: Sendable, Hashable {
         /// Continues to receive.
         case proceed
@@ -54,7 +54,7 @@ package struct ResponseBuffer: Sendable {
     private var wasPaused = false
     /// The head, once it has arrived.
     package private(set) var head: HTTPResponseHead?
-    /// Whether the transport has been asked to pause, and not yet to resume.
+    /// Whether the transport has paused receiving and has not been resumed.
     package private(set) var isPaused = false
 
     /// Creates the buffer of a response that has not arrived.
@@ -129,7 +129,7 @@ package struct ResponseBuffer: Sendable {
         self.unread = []
     }
 
-    /// The suspended task, if it has something to read now. Resume it outside of the lock.
+    /// The suspended task, if it has something to read now. Resume it outside the lock.
     package mutating func takeReadyReader() -> WakeUp? {
         guard case .suspended(let part, let wakeUp) = self.reader, self.isReady(part) else { return nil }
         self.reader = .none

@@ -1,7 +1,7 @@
 internal import RealtimeSystem
 internal import RealtimeCore
 
-/// One request and its response, on a connection of their own.
+/// One request and its response, on their own connection.
 ///
 /// The loop's thread decodes the response into a buffer, and one task reads it from there.
 final class HTTPClientExchange: StreamEvents, TimerClient {
@@ -105,7 +105,7 @@ final class HTTPClientExchange: StreamEvents, TimerClient {
 
     /// Ends the response and closes the connection.
     ///
-    /// - Returns: The reading task, to be resumed outside of all locks.
+    /// - Returns: The reading task, to be resumed outside all locks.
     private func close(_ end: (inout ResponseBuffer) -> Void) -> WakeUp? {
         let (stream, reader) = self.state.withLock { state -> (SocketStream?, WakeUp?) in
             end(&state.response)
@@ -213,7 +213,7 @@ final class HTTPClientExchange: StreamEvents, TimerClient {
                 self.loop.schedule(self, at: instant)
                 return false
             case .due:
-                // The server makes progress too while it takes the request.
+                // A server that is still receiving the request makes progress too.
                 let unsent = state.stream?.bufferedBytes ?? 0
                 guard unsent < state.unsent else { return true }
                 state.unsent = unsent

@@ -30,7 +30,7 @@ package protocol LoopServiced: AnyObject, Sendable {
 package final class EventLoop: TimeSource {
     /// The loop of all clients. It is started on first use and never shut down.
     ///
-    /// The process ends if the system refuses the loop's descriptors or thread, because no client can work without it.
+    /// The process ends if the system cannot create the loop's descriptors or thread, because no client can work without it.
     package static let shared: EventLoop = {
         do throws(TransportError) {
             return try EventLoop("realtime")
@@ -121,7 +121,7 @@ package final class EventLoop: TimeSource {
     ///   - turnLimit: The longest time that a stream gathers sends. The first send is written immediately. The following ones are
     ///     gathered until the loop has serviced the stream or this time has passed. The stream requests service immediately, or, if it
     ///     is sent bursts, when the time has passed.
-    /// - Throws: `TransportError` with the code `system` if the system refuses a descriptor or the thread.
+    /// - Throws: `TransportError` with the code `system` if the system cannot create a descriptor or the thread.
     package init(_ name: String = "realtime-loop", turnLimit: Duration = .microseconds(100)) throws(TransportError) {
         self.poller = try Poller()
         self.turnLimit = turnLimit.nanoseconds
@@ -260,7 +260,7 @@ package final class EventLoop: TimeSource {
     /// A descriptor that is not removed reports errors and hang-ups for as long as it exists. So it must be removed before it is closed
     /// as well, because a child process may have a copy.
     ///
-    /// - Returns: `false` if the system refuses.
+    /// - Returns: `false` if the system call fails.
     func poll(_ descriptor: Int32, _ token: UInt64, from old: Readiness, to new: Readiness) -> Bool {
         self.poller.change(descriptor, token: token, from: old, to: new)
     }

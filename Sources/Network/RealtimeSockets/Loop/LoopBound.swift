@@ -4,7 +4,7 @@ internal import CRealtimeSystem
 ///
 /// Its owner declares it as `nonisolated(unsafe) private var`. That is safe because one thread at a time can reach the state: until
 /// ``bind()`` the thread that creates the owner, and from then on the loop's thread. The queue of the loop's jobs synchronizes the two.
-/// Debug builds assert this on every access. In release builds it is the state and nothing else.
+/// Debug builds assert this on every access. In release builds, the type stores only the state.
 struct LoopBound<State>: ~Copyable {
     private var state: State
     #if DEBUG
@@ -33,7 +33,7 @@ struct LoopBound<State>: ~Copyable {
         #endif
     }
 
-    /// The state. A read copies what is used of it, so no access lasts while the owner calls out.
+    /// The state. A read copies the parts that are used, so that no access is in progress while the owner calls other code.
     @inline(__always)
     var value: State {
         get {

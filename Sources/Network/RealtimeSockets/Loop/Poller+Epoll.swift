@@ -47,7 +47,7 @@ struct Poller: @unchecked Sendable {
 
     /// Changes the readiness to report for a descriptor. The poller removes a descriptor with an empty readiness.
     ///
-    /// - Returns: `false` if the system refuses.
+    /// - Returns: `false` if the system call fails.
     func change(_ target: Int32, token: UInt64, from old: Readiness, to new: Readiness) -> Bool {
         old == new || realtime_epoll_change(self.descriptor, target, token, UInt32(old.rawValue), UInt32(new.rawValue)) == 0
     }

@@ -56,7 +56,7 @@ struct Poller: @unchecked Sendable {
 
     /// Changes the readiness to report for a descriptor. The poller removes a descriptor with an empty readiness.
     ///
-    /// - Returns: `false` if the system refuses.
+    /// - Returns: `false` if the system call fails.
     func change(_ target: Int32, token: UInt64, from old: Readiness, to new: Readiness) -> Bool {
         for (part, filter) in [(Readiness.read, EVFILT_READ), (.write, EVFILT_WRITE)] where old.contains(part) != new.contains(part) {
             var event = kevent64_s()

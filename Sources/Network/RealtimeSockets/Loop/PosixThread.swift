@@ -9,7 +9,7 @@ internal import CRealtimeSystem
 struct PosixThread: @unchecked Sendable {
     private let handle: pthread_t
 
-    /// Starts a thread. Returns `nil` if the system refuses to create one.
+    /// Starts a thread. Returns `nil` if the system cannot create one.
     ///
     /// - Parameters:
     ///   - name: The name that debuggers show.

@@ -1,7 +1,7 @@
 internal import RealtimeSystem
 internal import RealtimeCore
 
-/// One client's connection: requests and responses in turn, until it closes or becomes a WebSocket.
+/// One client's connection: alternating requests and responses, until it closes or becomes a WebSocket.
 ///
 /// ```
 ///   handshaking ──opened──▶ reading ──request──▶ responding ──101──▶ upgraded
@@ -32,7 +32,7 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
     private enum Part {
         /// The head of the first request, whose timeout includes the TLS handshake.
         case firstHead
-        /// A later head of which nothing has arrived.
+        /// A later head, none of which has arrived yet.
         case keepAlive
         case head
         case body(HTTPRequestDecoder.Request)
@@ -45,9 +45,9 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
         var input = Input.open
         var decoder: HTTPRequestDecoder
         var body: [UInt8] = []
-        /// What has arrived after the request that is being responded to.
+        /// The bytes that arrived after the request that is being responded to.
         var pipelined: [UInt8] = []
-        /// Requests are being decoded further up on the stack, where the next one is handed over too.
+        /// A caller further up the stack is decoding requests, and will also deliver the next one.
         var isDecoding = false
         var timer = CoalescedTimer()
         var stall = StallDetector()
@@ -120,7 +120,7 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
         case .responding(let exchange, isLast: false):
             self.setTimeout(min(self.limits.keepAliveTimeout, Self.halfClosedTimeout))
             exchange.clientDisconnected()
-        // RFC 9112 section 9.3.2: a client repeats pipelined requests that received no response.
+        // RFC 9112 section 9.3.2: a client retries pipelined requests that received no response.
         case .draining: self.finish()
         case .handshaking, .upgraded, .lingering, .closed: break
         }
@@ -133,7 +133,7 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
         self.setTimeout(self.limits.keepAliveTimeout)
     }
 
-    /// Continues with what was pipelined.
+    /// Continues with the pipelined requests.
     private func nextRequest() {
         var pipelined: [UInt8] = []
         swap(&pipelined, &self.state.pipelined)
@@ -285,13 +285,13 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
         guard case .responding(let current, let isLast) = self.state.phase, current === exchange else { return }
         guard keepsAlive, !isLast else { return self.finish() }
         self.state.stall = StallDetector()
-        // A client that pipelines requests and does not read would fill the memory with responses.
+        // Otherwise, a client that pipelines requests and reads nothing would exhaust memory with responses.
         guard self.stream.bufferedBytes > SocketStream.highWater else { return self.awaitRequest() }
         self.state.phase = .draining
         self.setTimeout(self.limits.stallTimeout)
     }
 
-    /// Starts the stall timeout of a response of which much is unsent. Called from any thread.
+    /// Starts the stall timeout of a response with a large unsent part. Called from any thread.
     func monitorStall(of exchange: HTTPServerExchange) {
         self.stream.loop.execute {
             guard case .responding(let current, _) = self.state.phase, current === exchange, self.state.input != .ended else { return }
@@ -311,7 +311,7 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
         }
     }
 
-    /// Sends what is unsent, and then the end of the stream.
+    /// Sends the unsent bytes, and then the end of the stream.
     private func finish() {
         self.state.phase = .lingering
         self.state.pipelined = []
@@ -322,7 +322,7 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
         self.setTimeout(Self.lingerTimeout)
     }
 
-    /// Closes the connection without sending what is unsent.
+    /// Closes the connection and drops the unsent bytes.
     func drop() {
         let phase = self.state.phase
         self.state.phase = .closed
@@ -358,7 +358,7 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
         if let instant = self.state.timer.setDeadline(deadline) { loop.schedule(self, at: instant) }
     }
 
-    /// Cancels the timer for good: the loop does not wake up for it any more. Called on the loop's thread.
+    /// Cancels the timer, so that the loop no longer wakes up for it. Called on the loop's thread.
     func cancelTimer() {
         self.state.timer = CoalescedTimer()
         self.stream.loop.schedule(self, at: nil)
@@ -388,7 +388,7 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
         case .draining: self.dropIfStalled()
         case .lingering:
             if self.stream.bufferedBytes > 0 { return self.dropIfStalled() }
-            // What was sent since the previous timeout has the whole linger timeout as well.
+            // Bytes sent since the previous timeout get the full linger timeout as well.
             if self.state.stall.hasStalled(at: 0) { self.drop() } else { self.setTimeout(Self.lingerTimeout) }
         case .upgraded, .closed: break
         }

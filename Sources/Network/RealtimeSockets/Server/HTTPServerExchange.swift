@@ -9,7 +9,7 @@ final class HTTPServerExchange: HTTPResponder {
         case ended
     }
 
-    /// What happens to a piece that respects back-pressure.
+    /// How to send a piece that respects back-pressure.
     private enum SendStep: Sendable {
         case write(ResponseFraming.Body)
         case wait
@@ -18,7 +18,7 @@ final class HTTPServerExchange: HTTPResponder {
 
     private struct State: Sendable {
         var stage = Stage.pending
-        /// Released at the end of the response: a handler that keeps its responders keeps nothing else.
+        /// Released at the end of the response, so that a handler that keeps its responders does not retain the connection.
         var connection: HTTPServerConnection?
         var request: ResponseFraming.Request
         var hasClientDisconnected = false
@@ -42,7 +42,7 @@ final class HTTPServerExchange: HTTPResponder {
         }
     }
 
-    /// What follows a change, outside of the lock.
+    /// The actions that follow a change, performed outside the lock.
     private struct Effects: Sendable {
         var connection: HTTPServerConnection?
         var hasEnded = false
@@ -105,7 +105,7 @@ final class HTTPServerExchange: HTTPResponder {
             switch step {
             case .write: return
             case .fail(let error): throw error
-            case .wait: await self.waitForRoom()
+            case .wait: await self.waitForCapacity()
             }
         }
     }
@@ -140,11 +140,11 @@ final class HTTPServerExchange: HTTPResponder {
         action?()
     }
 
-    /// Discards what is still written.
+    /// Discards everything that is written from now on.
     func connectionClosed() {
         let connection = self.state.withLock { $0.connection.take() }
         self.clientDisconnected()
-        // Its last reference may be released here, outside of the lock.
+        // Its last reference may be released here, outside the lock.
         _ = connection
     }
 
@@ -157,9 +157,9 @@ final class HTTPServerExchange: HTTPResponder {
     /// Closes the connection after this response.
     func disableKeepAlive() { self.state.withLock { $0.request.keepsAlive = false } }
 
-    /// The number of bytes that the client has taken.
+    /// The number of bytes of this response that the socket has accepted.
     ///
-    /// - Returns: `nil` if little is unsent and no task waits. The connection then stops monitoring.
+    /// - Returns: `nil` if few bytes are unsent and no task is waiting. The connection then stops monitoring.
     func monitoredProgress() -> Int? {
         self.state.withLock { state in
             let unsent = state.unsent
@@ -196,7 +196,7 @@ final class HTTPServerExchange: HTTPResponder {
         for sender in effects.senders { sender.resume() }
     }
 
-    /// - Returns: `false` if the connection monitors the response already.
+    /// - Returns: `false` if the connection is already monitoring the response.
     private func startMonitoring(_ state: inout State) -> Bool {
         defer { state.isMonitored = true }
         return !state.isMonitored
@@ -205,7 +205,7 @@ final class HTTPServerExchange: HTTPResponder {
     /// Waits until everything is sent, the response has ended, the client has disconnected, or the task is cancelled.
     ///
     /// While a task waits, the connection is monitored, so the wait for a client that reads nothing ends with the stall timeout.
-    private func waitForRoom() async {
+    private func waitForCapacity() async {
         let id = WaitingTasks.ID()
         await suspend { wakeUp in
             let (waits, monitored) = self.state.withLock { state -> (Bool, HTTPServerConnection?) in

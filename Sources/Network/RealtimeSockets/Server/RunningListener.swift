@@ -41,7 +41,7 @@ final class RunningListener: Sendable {
         await self.shutDownLoops()
     }
 
-    /// Shuts the loops down on a thread of its own, because joining their threads blocks.
+    /// Shuts down the loops on a separate thread, because joining their threads blocks.
     private func shutDownLoops() async {
         let loops = self.ownLoops
         guard !loops.isEmpty else { return }
@@ -59,7 +59,7 @@ final class RunningListener: Sendable {
     }
 }
 
-/// The connections of a listener that are not closed.
+/// The open connections of a listener.
 private final class ServerConnections: Sendable {
     private struct State: Sendable {
         var all: [ObjectIdentifier: HTTPServerConnection] = [:]
@@ -82,7 +82,7 @@ private final class ServerConnections: Sendable {
 
     /// Called on the loop of the stream, after it was closed.
     func remove(_ stream: SocketStream) {
-        // The connection is released outside of the lock.
+        // The connection is released outside the lock.
         let (removed, emptied) = self.state.withLock { state -> (HTTPServerConnection?, Waiter<Void>?) in
             (state.all.removeValue(forKey: ObjectIdentifier(stream)), state.all.isEmpty ? state.emptied : nil)
         }

@@ -14,7 +14,7 @@ public final class SocketListener: Listener {
     private enum State: Sendable {
         case idle, starting
         case running(RunningListener)
-        /// With the calls of ``stop()`` that wait for the first one.
+        /// With the calls to ``stop()`` that wait for the first one to finish.
         case stopping([Waiter<Void>])
     }
 

@@ -15,7 +15,7 @@ package protocol HostResolver: Sendable {
 
 /// The system's resolver.
 ///
-/// Its lookups block and cannot be cancelled, so each one runs on a thread of its own. Concurrent lookups of the same host share a
+/// Its lookups block and cannot be cancelled, so each one runs on its own thread. Concurrent lookups of the same host share a
 /// thread.
 package final class SystemResolver: HostResolver {
     package static let shared = SystemResolver()

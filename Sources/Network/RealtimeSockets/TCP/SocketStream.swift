@@ -31,7 +31,7 @@ protocol StreamOwner: AnyObject, Sendable {
 package final class SocketStream: Sendable, PollHandler, LoopServiced {
     /// See ``StreamEvents/drained(_:)``.
     package static var highWater: Int { StreamState.highWater }
-    /// The number of bytes to read before it is the turn of other streams.
+    /// The number of bytes to read before the loop services other streams.
     static let readBudget = 256 << 10
     /// The maximum number of bytes to read of what a peer sent before it reset the connection.
     private static let finalReadBudget = 8 << 20
@@ -101,7 +101,7 @@ package final class SocketStream: Sendable, PollHandler, LoopServiced {
 
     /// Appends bytes that the next ``flush()`` sends. Before the stream is open they are kept.
     ///
-    /// - Parameter fill: Appends to the buffer. It is called with the stream's lock held, and must not call anything of the stream. It is
+    /// - Parameter fill: Appends to the buffer. It is called with the stream's lock held, and must not call the stream. It is
     ///   not called if the stream is closed or ``finishWriting()`` was called.
     package func enqueue(_ fill: (inout [UInt8]) -> Void) {
         self.state.withLock { $0.append(fill) }
@@ -115,7 +115,7 @@ package final class SocketStream: Sendable, PollHandler, LoopServiced {
         self.perform(self.state.withLock { $0.flush(turnLimit: self.loop.turnLimit, now: self.loop.now) })
     }
 
-    /// Pauses reading. A read in progress may still deliver bytes. After a call in `received` nothing more is delivered.
+    /// Pauses reading. A read in progress may still deliver bytes. After a call within `received`, nothing more is delivered.
     package func pauseReading() {
         self.state.withLock { $0.pauseInput() }
     }
@@ -146,7 +146,7 @@ package final class SocketStream: Sendable, PollHandler, LoopServiced {
     private func perform(_ first: StreamState.CallerAction) {
         var action = first
         while case .write(let write) = action {
-            // Releases the buffer, which the state can modify in place then.
+            // Releases the buffer, so that the state can modify it in place.
             action = .none
             let result = Self.perform(write)
             action = self.state.withLock { $0.wrote(result) }

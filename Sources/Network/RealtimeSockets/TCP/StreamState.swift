@@ -23,11 +23,11 @@ struct StreamState: Sendable {
     ///   waiting, unread, endPending, paused ── the peer shut down its side ──▶ ended
     /// ```
     enum Input: Equatable, Sendable {
-        /// The loop reads when the descriptor is ready. TLS may have to write in order to read.
+        /// The loop reads when the descriptor is ready. TLS may need to write before it can read.
         case waiting(for: Readiness)
-        /// There may be data that no event of the poller announces. The loop reads without waiting.
+        /// There may be data for which the poller reports no event. The loop reads without waiting.
         case unread
-        /// An end was read during a write. If the write fails, its error is the reason of the end, so the loop reads again after it.
+        /// An end was read during a write. If the write fails, its error is the reason for the end, so the loop reads again after it.
         case endPending
         /// The owner has paused reading. Disarmed: the loop has stopped polling for input, and must be notified when reading resumes.
         case paused(isDisarmed: Bool)
@@ -58,7 +58,7 @@ struct StreamState: Sendable {
         case ready
         /// A thread is writing. Until it reports the result no other write begins, and the descriptor stays open.
         case writing
-        /// The socket accepts no more bytes for now. TLS may have to read in order to write.
+        /// The socket accepts no more bytes for now. TLS may need to read before it can write.
         case blocked(until: Readiness)
     }
 
@@ -111,13 +111,13 @@ struct StreamState: Sendable {
     private(set) var input = Input.waiting(for: .read)
     private(set) var output = Output.open(.ready)
     private var backlog = Backlog.normal
-    /// What was appended is written as soon as possible.
+    /// The appended bytes are to be written as soon as possible.
     private var isFlushPending = false
     /// Many sends were gathered in the previous turn. A sender of bursts gathers until the turn ends: servicing the stream earlier would
     /// cost several writes and a wake-up more. For a sender of two or three messages the stream requests service immediately.
     private var isBursty = false
     private var isServiceRequested = false
-    /// The stream ends regularly, so TLS sends a `close_notify` before the descriptor is closed.
+    /// The stream is closed without an error, so TLS sends a `close_notify` before the descriptor is closed.
     private var needsCloseNotify = false
     /// The number of sends gathered in this turn.
     private var gathered: UInt32 = 0
@@ -196,7 +196,7 @@ struct StreamState: Sendable {
         switch result {
         case .done(let count):
             self.sent += count
-            // A plain socket that accepts only a part is full. That saves the call that would say so.
+            // A plain socket that accepts only a part is full. Assuming so saves a call that would return `EAGAIN`.
             if self.sent < self.sending.count, self.security == nil {
                 self.progress = .blocked(until: .write)
                 return self.requestService()
@@ -290,7 +290,7 @@ struct StreamState: Sendable {
 
     mutating func resumeInput() -> CallerAction {
         guard case .paused(let isDisarmed) = self.input else { return .none }
-        // With TLS, the pause may have left data that TLS has taken from the socket already.
+        // While reading was paused, TLS may have kept data that it had already read from the socket.
         self.input = self.security == nil ? .waiting(for: .read) : .unread
         return isDisarmed && self.stage == .open ? self.requestService() : .none
     }
@@ -362,23 +362,23 @@ struct StreamState: Sendable {
     ///
     /// - Returns: Whether to deliver them; `false` if the stream is closed.
     mutating func received() -> Bool {
-        // The owner is likely to respond, and a response is not gathered.
+        // The owner is likely to send a reply, which must not be gathered.
         self.turnEnd = nil
         return self.stage == .open
     }
 
     /// The bytes of a read have been delivered.
     ///
-    /// - Parameter isBudgetSpent: It is the turn of other streams.
-    /// - Returns: Whether to read on.
+    /// - Parameter isBudgetSpent: Whether the loop must service other streams first.
+    /// - Returns: Whether to continue reading.
     mutating func readsOn(isBudgetSpent: Bool) -> Bool {
         guard self.canRead else { return false }
-        // No event of the poller announces what TLS has taken from the socket already.
+        // The poller reports no event for data that TLS has already read from the socket.
         if isBudgetSpent, self.security != nil { self.input = .unread }
         return !isBudgetSpent
     }
 
-    /// TLS has to write in order to read.
+    /// TLS must write before it can read.
     mutating func readBlockedUntilWritable() {
         if self.canRead { self.input = .waiting(for: .write) }
     }
@@ -391,7 +391,7 @@ struct StreamState: Sendable {
         }
     }
 
-    /// What an end of the input means.
+    /// The effect of an end of the input.
     enum InputEnd: Sendable {
         /// The reason is not known until a write has returned. The loop reads again then.
         case deferred
@@ -483,7 +483,7 @@ struct StreamState: Sendable {
 
     /// Takes the descriptor in order to close it, unless a write is in progress: as soon as it is closed, its number may be used again.
     ///
-    /// - Returns: The descriptor, and the TLS session that has to send a `close_notify`.
+    /// - Returns: The descriptor, and the TLS session that must send a `close_notify`.
     mutating func takeDescriptor() -> (Int32, SecurityGate?)? {
         guard self.descriptor >= 0, !self.isWriting else { return nil }
         defer {

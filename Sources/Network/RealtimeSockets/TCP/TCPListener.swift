@@ -26,7 +26,7 @@ package final class TCPListener: Sendable, PollHandler, TimerClient, StreamOwner
     /// Returns the receiver of a new stream's events, or `nil` to reject the connection. Called on the stream's loop, before `opened`.
     package typealias Accept = @Sendable (SocketStream) -> (any StreamEvents)?
 
-    /// The number of connections to accept before it is the turn of the loop's other descriptors.
+    /// The number of connections to accept before the loop handles its other descriptors.
     private static let turnBudget = 64
     /// When to retry after the system was out of descriptors or memory.
     private static let retryDelay = Duration.milliseconds(100)
@@ -54,10 +54,10 @@ package final class TCPListener: Sendable, PollHandler, TimerClient, StreamOwner
     ///
     /// - Parameters:
     ///   - options: The address, the limits and TLS.
-    ///   - loops: The loops of the streams, in turn. The first one is the loop of the listener.
+    ///   - loops: The loops to which streams are assigned round-robin. The first one also runs the listener.
     ///   - accept: Returns the receiver of a new stream's events.
     /// - Throws: `TransportError` with the code `addressInUse` if the port is in use, `invalidURL` if host or port are invalid,
-    ///   `unreachable` if the address is not one of this machine, `closed` if the loop was shut down, and `system` if the system refuses.
+    ///   `unreachable` if the address is not one of this machine, `closed` if the loop was shut down, and `system` if a system call fails.
     package init(_ options: Options = Options(), loops: [EventLoop], accept: @escaping Accept) throws(TransportError) {
         precondition(!loops.isEmpty, "a listener needs at least one loop")
         (self.descriptor, self.address) = try Self.listen(options)

@@ -75,7 +75,7 @@ package final class TLSContext: @unchecked Sendable {
         let modes =
             OpenSSLConstant.partialWrite | OpenSSLConstant.movingWriteBuffer | OpenSSLConstant.autoRetry | OpenSSLConstant.releaseBuffers
         _ = functions.SSL_CTX_ctrl(self.pointer, OpenSSLConstant.Control.mode, modes, nil)
-        // Reads the header and body of a record with a single call of `recv`.
+        // Reads the header and body of a record with a single call to `recv`.
         _ = functions.SSL_CTX_ctrl(self.pointer, OpenSSLConstant.Control.readAhead, 1, nil)
         // Sessions are not cached: a server's tickets contain their state, and clients do not resume sessions.
         _ = functions.SSL_CTX_ctrl(self.pointer, OpenSSLConstant.Control.sessionCacheMode, 0, nil)

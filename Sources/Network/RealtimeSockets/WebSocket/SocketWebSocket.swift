@@ -18,7 +18,7 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
         case close(CloseCode, String)
     }
 
-    /// What a client needs until it is open. An object of its own, because it is large and short-lived.
+    /// The state that a client needs until it is open. A separate object, because it is large and short-lived.
     private final class ConnectRequest: Sendable {
         let request: WebSocketRequest
         let connector: SocketConnector
@@ -47,7 +47,7 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
 
     let id: ConnectionID
     private let loop: EventLoop
-    /// A constant, so that ``flush()`` needs no lock of its own. The stream retains this object from ``open()`` until it is closed.
+    /// A constant, so that ``flush()`` needs no additional lock. The stream retains this object from ``open()`` until it is closed.
     private let stream: SocketStream
     private let sharedBatch: SharedBatch
     private let backlogLimit: Int
@@ -296,7 +296,7 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
             guard state.stage == .open else { return nil }
             let result = state.machine.receive(bytes, into: &batch)
             // Only pings need the stream's lock.
-            if result.hasPing { self.stream.enqueue { state.machine.answerPings(in: batch, output: &$0) } }
+            if result.hasPing { self.stream.enqueue { state.machine.appendPongs(for: batch, output: &$0) } }
             return (state.events, result)
         }
         guard let step else { return false }
@@ -359,7 +359,7 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
     }
 }
 
-/// The batch that the WebSockets of one loop decode into, one after the other. An idle WebSocket has none.
+/// The batch that the WebSockets of one loop decode into, one after another. An idle WebSocket has none.
 private final class SharedBatch: Sendable {
     nonisolated(unsafe) private var batch: LoopBound<MessageBatch>
 

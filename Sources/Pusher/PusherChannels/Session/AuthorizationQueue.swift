@@ -2,7 +2,7 @@ import RealtimeCore
 
 /// The authorizations that are running, and the channels that wait to start one.
 ///
-/// At most ``limit`` authorizations run at the same time, because each may be an HTTP request on a connection of its own: after a
+/// At most ``limit`` authorizations run at the same time, because each may be an HTTP request on its own connection: after a
 /// reconnect, a thousand private channels would otherwise cause a thousand connections.
 struct AuthorizationQueue: Sendable {
     static let limit = 10
@@ -35,7 +35,7 @@ struct AuthorizationQueue: Sendable {
     /// - Returns: Its channel, or `nil` if the authorization is not running.
     mutating func finish(_ work: WorkID) -> ChannelID? { self.running.take(work) }
 
-    /// Removes the next waiting channel if there is room for another authorization.
+    /// Removes the next waiting channel if fewer authorizations than the limit are running.
     mutating func dequeue() -> ChannelID? {
         guard self.running.count < Self.limit else { return nil }
         while let channel = self.order.popFirst() {

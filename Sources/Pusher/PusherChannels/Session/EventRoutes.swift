@@ -1,8 +1,8 @@
 import RealtimeCore
 
-/// Sets of consumers, which routes identify: delivering an event takes one look-up, however many channels and names there are.
+/// Sets of consumers, which routes identify: delivering an event takes one lookup, regardless of the number of channels and names.
 struct EventRoutes: Sendable {
-    /// The route of nothing: what has never had a consumer needs no route of its own.
+    /// The route without consumers, shared by all events that have never had a consumer.
     static let none = EventRoute(rawValue: 0)
 
     private var sets: [[ConsumerID]] = [[]]
@@ -26,7 +26,7 @@ struct EventRoutes: Sendable {
         self.free.append(route)
     }
 
-    /// Removes a route with the next call of ``reuseRetired()``. Its consumers stay until then.
+    /// Removes a route in the next call to ``reuseRetired()``. Its consumers stay until then.
     mutating func retire(_ route: EventRoute) {
         if route != Self.none { self.retired.append(route) }
     }
@@ -60,7 +60,7 @@ struct ChannelRoutes: Sendable {
     /// The consumers in the order of their IDs, with the event name that they receive, or `nil` for all events.
     private var consumers: [(id: ConsumerID, name: String?)] = []
     private var byName = SmallDictionary<String, EventRoute>()
-    /// The route of events whose name no consumer has asked for.
+    /// The route of events whose name no consumer is registered for.
     private var others = EventRoutes.none
 
     func route(_ name: String) -> EventRoute {

@@ -78,7 +78,7 @@ extension PusherSession {
         self.subscriptionFailed(record.id, error, now: now, &effects)
     }
 
-    /// Starts as many authorizations as there is room for.
+    /// Starts waiting authorizations up to the limit.
     private mutating func beginWaitingAuthorizations(now: Instant, _ effects: inout Effects<Self>) {
         while let id = self.authorizations.dequeue() { self.beginSubscription(id, now: now, &effects) }
     }

@@ -95,7 +95,7 @@ extension PusherSession {
 
     func consumers(on route: EventRoute) -> [ConsumerID] { self.routes[route] }
 
-    mutating func consumerGone(_ consumer: ConsumerID) {
+    mutating func consumerRemoved(_ consumer: ConsumerID) {
         guard let location = self.consumerLocations.removeValue(forKey: consumer) else { return }
         self.cachedRoute = nil
         switch location {

@@ -71,7 +71,7 @@ extension PusherSession {
 
     /// Returns the routes of an event, or `nil` if the client is not subscribed to its channel.
     ///
-    /// Consecutive events often have the same name and channel: comparing with the last ones avoids two look-ups and two strings.
+    /// Consecutive events often have the same name and channel: comparing with the last ones avoids two lookups and two strings.
     private mutating func route(of frame: PusherFrame) -> CachedRoute? {
         if let cached = self.cachedRoute, frame.isEvent(cached.names.event), frame.isChannel(cached.names.channel ?? "") { return cached }
         guard let channel = frame.channelName, let id = self.channels.id(named: channel) else { return nil }
@@ -152,7 +152,7 @@ extension PusherSession {
         return nil
     }
 
-    /// Handles `pusher:error`, which is either the result of a subscription or a report of its own.
+    /// Handles `pusher:error`, which either rejects a subscription or reports an unrelated error.
     private mutating func receivedError(_ server: ServerError, channel: String?, now: Instant, _ effects: inout Effects<Self>) {
         var server = server
         server.message = self.redacted(server.message)

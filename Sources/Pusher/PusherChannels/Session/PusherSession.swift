@@ -233,7 +233,7 @@ struct PusherSession: ReconnectingSession {
         for id in self.channels.ids { self.resumeWaiters(id, .failure(error), &effects) }
     }
 
-    /// Fails the calls that began after the client was disconnected, and wait for it to connect again.
+    /// Fails the calls that began to wait after the client was disconnected.
     mutating func stopWhileStopped(_ effects: inout Effects<Self>) { self.failConnectionWaiters(.ended(.requested), &effects) }
 
     /// Moves the client to the state `failed`, instead of connecting.

@@ -3,7 +3,7 @@ package import RealtimeCore
 /// Decodes the bytes from a socket into complete messages.
 ///
 /// Frames are decoded in place. The decoder keeps only the incomplete part of a frame or message, unmasked and validated, and an idle
-/// decoder has no memory on the heap. The messages in front of an invalid frame are delivered.
+/// decoder has no memory on the heap. The messages before an invalid frame are delivered.
 package struct FrameDecoder: Sendable {
     /// The result of decoding the bytes of one read, in addition to the messages.
     package struct DecodeResult: Sendable {
@@ -13,7 +13,7 @@ package struct FrameDecoder: Sendable {
         package var end: End?
     }
 
-    /// The reason why no more messages follow.
+    /// The reason why decoding has ended.
     package enum End: Hashable, Sendable {
         /// A close frame. The code is `noStatus` if the frame has none.
         case close(CloseCode, String)

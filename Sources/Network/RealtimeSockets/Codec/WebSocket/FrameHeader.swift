@@ -34,7 +34,7 @@ enum FrameOpcode {
     static let pong: UInt8 = 10
 }
 
-/// The 2 to 14 bytes in front of a frame's payload.
+/// The 2 to 14 bytes before a frame's payload.
 struct FrameHeader {
     static let maximumSize = 14
 

@@ -4,10 +4,10 @@ package import RealtimeCore
 package enum ServerHandshake {
     /// The result of checking a request.
     package enum Check: Sendable {
-        /// The request does not ask for a WebSocket.
+        /// The request is not a WebSocket request.
         case notAnUpgrade
         case valid(Offer)
-        /// The request for a WebSocket is invalid. Send this response.
+        /// The WebSocket request is invalid. Send this response.
         case rejected(HTTPResponse)
     }
 
@@ -17,7 +17,7 @@ package enum ServerHandshake {
         package var subprotocols: [String]
     }
 
-    /// Checks whether a request asks for a WebSocket, and validates it.
+    /// Checks whether a request is a WebSocket request, and validates it.
     package static func check(_ request: HTTPRequestHead, isHTTP11: Bool = true) -> Check {
         let headers = request.headers
         guard headers.contains("Upgrade", token: "websocket") else { return .notAnUpgrade }

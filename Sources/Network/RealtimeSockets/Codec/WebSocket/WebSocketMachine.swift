@@ -122,7 +122,7 @@ package struct WebSocketMachine: Sendable {
 
     /// Decodes the bytes of one read.
     ///
-    /// The result says what to do, in this order: If there are pings, call ``answerPings(in:output:)``. Deliver the messages. If there is
+    /// The result says what to do, in this order: If there are pings, call ``appendPongs(for:output:)``. Deliver the messages. If there is
     /// an end, call ``conclude(_:output:now:)``, so that what the owner sends in response to the messages precedes the close frame.
     ///
     /// Messages that arrive after our close frame and before the peer's are delivered: the peer may send them (RFC 6455 section 1.4).
@@ -135,12 +135,12 @@ package struct WebSocketMachine: Sendable {
 
     /// Appends a pong for every ping of a batch to `output`.
     ///
-    /// RFC 6455 section 5.5.3 requires a response to the latest ping only. But every ping is answered while the peer reads: some peers
+    /// RFC 6455 section 5.5.3 requires a response to the latest ping only. But every ping gets a pong as long as the peer reads: some peers
     /// count.
-    package mutating func answerPings(in batch: borrowing MessageBatch, output: inout [UInt8]) {
+    package mutating func appendPongs(for batch: borrowing MessageBatch, output: inout [UInt8]) {
         guard self.isOpen else { return }
         for index in batch.entries.indices where batch.entries[index].kind == .ping {
-            self.answerPing(batch.entries[index].range, of: batch, output: &output)
+            self.appendPong(for: batch.entries[index].range, of: batch, output: &output)
         }
     }
 
@@ -207,7 +207,7 @@ package struct WebSocketMachine: Sendable {
         self.heldPong = nil
     }
 
-    private mutating func answerPing(_ ping: Range<Int>, of batch: borrowing MessageBatch, output: inout [UInt8]) {
+    private mutating func appendPong(for ping: Range<Int>, of batch: borrowing MessageBatch, output: inout [UInt8]) {
         guard output.count <= Self.pongBacklogLimit else {
             // Only the latest: that is enough for the protocol.
             self.heldPong = Array(batch.bytes[ping])
