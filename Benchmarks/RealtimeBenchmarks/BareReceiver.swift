@@ -2,7 +2,7 @@ import PusherWire
 import RealtimeCore
 import RealtimeSockets
 
-/// The bare path: the least work that receives events on the same sockets. It reads, decodes frames, scans for the three members of
+/// The bare path: the minimum of work that receives events on the same sockets. It reads, decodes frames, scans for the three members of
 /// an event, copies them and counts.
 ///
 /// The cost of a client is reported as a multiple of the bare path.

@@ -3,7 +3,7 @@ import RealtimeSystem
 import PusherWire
 import RealtimeCore
 
-/// Handles what a listener accepts: hands WebSockets to the server's driver and answers requests to the HTTP API.
+/// Handles what a listener accepts: hands WebSockets to the server's driver and responds to requests to the HTTP API.
 ///
 /// The listener holds the handler and not the server, so that releasing the server closes it, and the listener with it.
 final class PusherServerHandler: ListenerHandler {
@@ -18,7 +18,7 @@ final class PusherServerHandler: ListenerHandler {
         self.unixTime = unixTime
     }
 
-    /// Rejects everything from now on, because the server is released and its listener is still to stop. A WebSocket whose upgrade
+    /// Rejects everything from now on, because the server is released and its listener has not stopped yet. A WebSocket whose upgrade
     /// is accepted at the same time is closed by the listener.
     func shutDown() { self.isShutDown.withLock { $0 = true } }
 
@@ -33,7 +33,7 @@ final class PusherServerHandler: ListenerHandler {
         return self.driver
     }
 
-    /// Answers a request to the HTTP API before returning.
+    /// Responds to a request to the HTTP API before returning.
     func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
         if self.isShutDown.withLock({ $0 }) { return responder.respond(PusherServerAPI.unavailable) }
         switch PusherServerAPI.handle(request, body: body, app: self.app, unixTime: self.unixTime()) {

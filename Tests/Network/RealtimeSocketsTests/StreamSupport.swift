@@ -193,7 +193,7 @@ final class BlockedLoop: Sendable {
 }
 
 extension EventLoop {
-    /// Returns when the loop has done everything that was requested before.
+    /// Returns when the loop has completed all earlier requests.
     func turn() async {
         for _ in 0..<2 {
             await withCheckedContinuation { continuation in

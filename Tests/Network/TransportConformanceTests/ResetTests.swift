@@ -197,7 +197,7 @@ import Testing
 }
 
 extension EventLoop {
-    /// Returns when the loop has done everything that was requested before.
+    /// Returns when the loop has completed all earlier requests.
     func settle() async {
         for _ in 0..<2 {
             let done = Signal()

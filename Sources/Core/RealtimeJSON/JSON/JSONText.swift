@@ -10,12 +10,12 @@ package enum JSONText {
         try scanner.finish()
     }
 
-    /// Converts a validated string, replacing lone surrogates by U+FFFD.
+    /// Converts a validated string, replacing lone surrogates with U+FFFD.
     package static func string(_ slice: JSONSlice, in bytes: UnsafeRawBufferPointer) -> String {
         self.string(UnsafeRawBufferPointer(rebasing: bytes[slice.range]), isEscaped: slice.kind == .escapedString)
     }
 
-    /// Converts the bytes between the quotes of a validated string, replacing lone surrogates by U+FFFD.
+    /// Converts the bytes between the quotes of a validated string, replacing lone surrogates with U+FFFD.
     package static func string(_ raw: UnsafeRawBufferPointer, isEscaped: Bool) -> String {
         if !isEscaped { return String(decoding: raw, as: UTF8.self) }
         return String(unsafeUninitializedCapacity: raw.count) { self.unescape(raw, into: $0) }
@@ -61,7 +61,7 @@ package enum JSONText {
 
     /// Replaces escape sequences.
     ///
-    /// The output is at no point longer than the consumed input. Therefore eight bytes can be copied at a time, and surplus bytes are
+    /// The output is never longer than the consumed input. Therefore, eight bytes can be copied at a time, and surplus bytes are
     /// overwritten later.
     @inline(__always)
     private static func unescape(_ raw: UnsafeRawBufferPointer, into output: UnsafeMutableBufferPointer<UInt8>) -> Int {

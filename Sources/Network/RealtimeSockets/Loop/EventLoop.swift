@@ -18,7 +18,7 @@ protocol PollHandler: AnyObject, Sendable {
     func loopDidShutDown()
 }
 
-/// An object with work for the loop's thread. It requests its turn with ``EventLoop/requestService(of:)``.
+/// An object with work for the loop's thread. It requests service with ``EventLoop/requestService(of:)``.
 package protocol LoopServiced: AnyObject, Sendable {
     /// Does the pending work. Called on the loop's thread.
     func service()
@@ -107,7 +107,7 @@ package final class EventLoop: TimeSource {
     /// The longest time that sends are gathered if the loop has no other work for their stream, in nanoseconds.
     let turnLimit: Int64
 
-    /// The memory that all reads on the loop go into.
+    /// The buffer for all reads on the loop.
     ///
     /// `nonisolated(unsafe)`: the pointer never changes, and only the loop's thread accesses the memory until the loop is deinitialized.
     nonisolated(unsafe) let readBuffer: UnsafeMutableRawBufferPointer

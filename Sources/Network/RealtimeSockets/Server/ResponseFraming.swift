@@ -4,7 +4,7 @@ internal import RealtimeCore
 /// How a response is framed: the header fields that the server sets itself, and how the client finds the end of the body.
 struct ResponseFraming: Sendable {
     enum Body: Sendable, Hashable {
-        /// No body is sent, whatever is written.
+        /// No body is sent; bytes that are written are discarded.
         case none
         case plain
         case chunked

@@ -56,7 +56,7 @@ extension OpenSSL {
         }
     }
 
-    /// Notes that a password is required. Without a callback, OpenSSL would read the password from the terminal.
+    /// Records that a password is required. Without a callback, OpenSSL would read the password from the terminal.
     private static let noPassword: OpenSSLFunctions.PasswordCallback = { _, _, _, needsPassword in
         needsPassword?.assumingMemoryBound(to: Bool.self).pointee = true
         return -1

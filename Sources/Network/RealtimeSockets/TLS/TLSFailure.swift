@@ -93,7 +93,7 @@ private func code(_ error: Int32) -> TransportError.Code {
 // MARK: Certificate verification
 
 extension TLSSession {
-    /// OpenSSL calls this for each certificate of the peer. It does not change the result, but notes which certificate was rejected.
+    /// OpenSSL calls this for each certificate of the peer. It does not change the result, but records which certificate was rejected.
     static let verifyCallback: OpenSSLFunctions.VerifyCallback = { accepted, store in
         guard accepted != 1, let openSSL = OpenSSL.current else { return accepted }
         let functions = openSSL.functions

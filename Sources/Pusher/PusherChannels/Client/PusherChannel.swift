@@ -14,7 +14,7 @@ public final class PusherChannel: Sendable {
     /// The kind of the channel, which follows from the prefix of its name.
     public let kind: PusherChannelKind
     private let client: PusherClient
-    /// The client's record of the channel when this handle was made, which saves a look-up by name.
+    /// The client's record of the channel when this handle was made, which saves a lookup by name.
     private let id: ChannelID
 
     init(_ name: String, _ client: PusherClient, id: ChannelID) {

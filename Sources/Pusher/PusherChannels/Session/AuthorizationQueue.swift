@@ -47,7 +47,7 @@ struct AuthorizationQueue: Sendable {
         return nil
     }
 
-    /// Removes a channel from those that wait.
+    /// Removes a channel from the queue.
     mutating func remove(_ channel: ChannelID) {
         if self.waiting.remove(channel) != nil, self.waiting.isEmpty { self.removeAllWaiting() }
     }

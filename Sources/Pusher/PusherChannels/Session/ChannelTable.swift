@@ -5,7 +5,7 @@ import RealtimeCore
 ///
 /// IDs are not reused: the ID of an unsubscribed channel finds nothing, even if another channel takes its slot.
 struct ChannelID: Hashable, Sendable {
-    /// The ID of no channel.
+    /// An ID that identifies no channel.
     static let none = ChannelID(slot: .max, serial: 0)
 
     let slot: UInt32
@@ -39,7 +39,7 @@ struct ChannelRecord: Sendable {
 
 /// The channels of a session, by ID and by name.
 ///
-/// An ID leads to its record without hashing: `trigger` and events of another channel than the last one take this path.
+/// A record is found by its ID without hashing: `trigger` and events of another channel than the last one take this path.
 struct ChannelTable: Sendable {
     private var idsByName = SmallDictionary<String, ChannelID>()
     private var slots: [ChannelRecord?] = []

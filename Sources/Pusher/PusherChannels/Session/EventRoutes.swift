@@ -41,7 +41,7 @@ struct EventRoutes: Sendable {
 
     func isEmpty(_ route: EventRoute) -> Bool { self.sets[route.rawValue].isEmpty }
 
-    /// Replaces the consumers of a route, and makes a route when there is the first consumer.
+    /// Replaces the consumers of a route, and creates a route for the first consumer.
     mutating func set(_ route: inout EventRoute, to consumers: [ConsumerID]) {
         if route != Self.none {
             self.sets[route.rawValue] = consumers

@@ -49,7 +49,7 @@ struct PusherSession: ReconnectingSession {
     var routes = EventRoutes()
     var clientRoutes = ClientRoutes()
     var consumerLocations = SmallDictionary<ConsumerID, ConsumerLocation>()
-    /// Where the last event went. It is cleared when a channel or a consumer is added or removed.
+    /// The route of the last event. It is cleared when a channel or a consumer is added or removed.
     var cachedRoute: CachedRoute?
 
     var connectWaiters: [WaiterID] = []

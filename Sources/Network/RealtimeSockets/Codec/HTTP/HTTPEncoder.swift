@@ -5,7 +5,7 @@ package import RealtimeCore
 /// To prevent injection of header fields and requests, characters that are not allowed are an error, and not removed or replaced. If
 /// a function throws, the output is unchanged.
 package enum HTTPEncoder {
-    /// Appends the head of a request as it is.
+    /// Appends the head of a request as given.
     ///
     /// - Throws: `TransportError` if the head contains invalid characters.
     package static func append(_ head: HTTPRequestHead, to output: inout [UInt8]) throws(TransportError) {

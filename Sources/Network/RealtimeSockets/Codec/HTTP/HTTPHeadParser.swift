@@ -103,7 +103,7 @@ package struct HTTPHeadParser: Sendable {
         guard let colon = line.firstIndex(of: UInt8(ascii: ":")) else {
             throw .malformed("The peer sent a header field line without a colon.")
         }
-        // White space before the colon, which RFC 9112 section 5.1 requires to reject, is not part of a token either.
+        // This also rejects white space before the colon, as RFC 9112 section 5.1 requires.
         guard HTTPCharacters.isToken(line[..<colon]) else {
             throw .malformed("The peer sent a header field name that is empty or contains invalid characters.")
         }

@@ -5,7 +5,7 @@ import RealtimeEncoding
 
 /// The client's side of the opening handshake: encodes the request and validates the response (RFC 6455 section 4.1).
 package struct ClientHandshake: Sendable {
-    /// The number of bytes of a rejection's body that an error message quotes at most.
+    /// The maximum number of bytes of a rejection's body that an error message quotes.
     private static let rejectionBytes = 512
 
     private let accept: String
@@ -32,7 +32,7 @@ package struct ClientHandshake: Sendable {
 
     /// Decodes bytes that the server sent.
     ///
-    /// - Parameter input: The bytes. What remains when the response is returned are frames.
+    /// - Parameter input: The bytes. The bytes that remain when the response is returned are frames.
     /// - Returns: The response that accepts the WebSocket, or `nil` if it is incomplete.
     /// - Throws: `TransportError` with the code `upgradeRejected` if the status is not 101, with the beginning of the body if that is
     ///   text; `protocolViolation` or `closed` if the response is invalid.
@@ -66,7 +66,7 @@ package struct ClientHandshake: Sendable {
         return TransportError(.closed, "The server closed the connection before the WebSocket was open.")
     }
 
-    /// The rejection, if its head has been received. It explains a failure while its body is received better than a timeout does.
+    /// The rejection, if its head has been received. While its body is arriving, it explains a failure better than a timeout does.
     package var rejectionError: TransportError? {
         guard let rejection else { return nil }
         let (status, reason) = (rejection.head.status, rejection.head.reason)
