@@ -97,7 +97,7 @@ struct StreamTests {
         }
     }
 
-    @Test func `without a response, the turn ends when its time limit passes`() async throws {
+    @Test func `without received bytes, the turn ends when its time limit passes`() async throws {
         try await withPair(turnLimit: .zero) { pair in
             let blocked = BlockedLoop(pair.loop)
             let writes = pair.client.writes

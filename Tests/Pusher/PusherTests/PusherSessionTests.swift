@@ -675,7 +675,7 @@ private struct SessionHarness {
     }
 
     @Test(arguments: ["pusher:subscription_error", "pusher_internal:subscription_error"])
-    func `a rejection carries the reason of the server`(event: String) throws {
+    func `a rejection contains the server's reason`(event: String) throws {
         var harness = SessionHarness.connected(to: "one")
         harness.receive(#"{"event":"\#(event)","channel":"one","data":{"error":"text","code":5,"status":403}}"#)
         guard case .failed(let error)? = harness.session.channels["one"]?.machine.state else {

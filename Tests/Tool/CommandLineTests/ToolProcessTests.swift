@@ -73,7 +73,7 @@ struct ToolProcessTests {
         #expect(await server.waitForEnd() == 0)
     }
 
-    @Test func `a wrong key ends a subscriber with the reason of the server`() async throws {
+    @Test func `a wrong key ends a subscriber with the server's reason`() async throws {
         let server = try Tool(["serve", "pusher"])
         let url = try #require(try Self.object(await server.nextLine())["url"] as? String)
         let result = try await Tool.run(["pusher", "subscribe", url, "--key", "wrong", "prices"])
