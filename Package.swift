@@ -30,7 +30,14 @@ func fuzzer(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
         swiftSettings: settings + [.unsafeFlags(["-parse-as-library"])])
 }
 
-// A folder imports only folders above it in this file.
+/// The libraries of the core, which every target above it may use.
+let coreLibraries: [Target.Dependency] = ["RealtimeCore", "RealtimeJSON", "RealtimeCrypto", "RealtimeEncoding", "RealtimeSystem"]
+/// What the tool and its benchmarks use.
+let programs: [Target.Dependency] = ["CommandLineSupport", "Processes", "PusherChannels", "RealtimeSockets", "RealtimeCore"]
+/// What tests use beside the targets that they test.
+let support: [Target.Dependency] = coreLibraries + ["RealtimeTesting", "TestSupport", "PeerSupport", "Processes"]
+
+// A folder of sources imports only folders above it in this file.
 
 let core: [Target] = [
     library("RealtimeSystem", in: "Sources/Core"),
@@ -40,74 +47,44 @@ let core: [Target] = [
     library("RealtimeCore", in: "Sources/Core", ["RealtimeSystem"]),
     library("RealtimeTesting", in: "Sources/Core", ["RealtimeCore", "RealtimeSystem"]),
 
-    library("TestSupport", in: "Tests/Support", ["RealtimeCore", "RealtimeSystem", "Processes"]),
-    library("CommonNames", in: "Tests/Support"),
-    library("PeerSupport", in: "Tests/Support", ["RealtimeCore", "RealtimeJSON", "RealtimeSystem", "Processes"]),
-    tests("RealtimeEncodingTests", in: "Core", ["RealtimeEncoding"]),
-    tests("RealtimeCryptoTests", in: "Core", ["RealtimeCrypto", "RealtimeEncoding", "Processes"]),
-    tests("RealtimeJSONTests", in: "Core", ["RealtimeJSON", "RealtimeCore", "TestSupport"]),
-    tests("RealtimeCoreTests", in: "Core", ["RealtimeCore", "RealtimeSystem", "RealtimeTesting", "TestSupport"]),
+    tests("RealtimeEncodingTests", in: "Core", support),
+    tests("RealtimeCryptoTests", in: "Core", support),
+    tests("RealtimeJSONTests", in: "Core", support),
+    tests("RealtimeCoreTests", in: "Core", support),
 ]
 
 let network: [Target] = [
     .target(name: "CRealtimeSystem", path: "Sources/Network/CRealtimeSystem"),
-    library(
-        "RealtimeSockets", in: "Sources/Network",
-        ["RealtimeCore", "RealtimeCrypto", "RealtimeEncoding", "RealtimeSystem", "CRealtimeSystem"]),
-    library("RealtimeURLSession", in: "Sources/Network", ["RealtimeCore", "RealtimeSystem"]),
+    library("RealtimeSockets", in: "Sources/Network", ["CRealtimeSystem"] + coreLibraries),
+    library("RealtimeURLSession", in: "Sources/Network", coreLibraries),
     library("RealtimeTransports", in: "Sources/Network", ["RealtimeCore", onApple("RealtimeURLSession"), onLinux("RealtimeSockets")]),
 
-    tests(
-        "RealtimeSocketsTests", in: "Network",
-        ["RealtimeSockets", "RealtimeCore", "RealtimeSystem", "CRealtimeSystem", "Processes", "TestSupport"]),
-    tests("RealtimeURLSessionTests", in: "Network", ["RealtimeURLSession", "RealtimeSockets", "RealtimeCore", "TestSupport"]),
-    tests(
-        "TransportConformanceTests", in: "Network",
-        ["RealtimeSockets", "RealtimeCore", "RealtimeSystem", "RealtimeTesting", "Processes", "TestSupport"]),
+    tests("RealtimeSocketsTests", in: "Network", ["RealtimeSockets", "CRealtimeSystem"] + support),
+    tests("RealtimeURLSessionTests", in: "Network", ["RealtimeURLSession", "RealtimeSockets"] + support),
+    tests("TransportConformanceTests", in: "Network", ["RealtimeSockets"] + support),
 ]
 
 let pusher: [Target] = [
-    library("PusherWire", in: "Sources/Pusher", ["RealtimeCore", "RealtimeJSON", "RealtimeCrypto", "RealtimeEncoding"]),
-    library(
-        "PusherChannels", in: "Sources/Pusher", ["PusherWire", "RealtimeTransports", "RealtimeCore", "RealtimeJSON", "RealtimeSystem"]),
-    library("PusherServer", in: "Sources/Pusher", ["PusherWire", "RealtimeTransports", "RealtimeCore", "RealtimeJSON", "RealtimeSystem"]),
+    library("PusherWire", in: "Sources/Pusher", coreLibraries),
+    library("PusherChannels", in: "Sources/Pusher", ["PusherWire", "RealtimeTransports"] + coreLibraries),
+    library("PusherServer", in: "Sources/Pusher", ["PusherWire", "RealtimeTransports"] + coreLibraries),
 
-    tests(
-        "PusherTests", in: "Pusher",
-        [
-            "PusherChannels", "PusherServer", "PusherWire", "RealtimeTesting", "RealtimeSockets", "RealtimeCore", "RealtimeJSON",
-            "RealtimeSystem", "TestSupport",
-        ]),
-    tests(
-        "PusherSimulationTests", in: "Pusher",
-        ["PusherChannels", "PusherServer", "PusherWire", "RealtimeCore", "RealtimeJSON", "RealtimeSystem", "TestSupport"]),
-    tests(
-        "PusherPeerTests", in: "Pusher",
-        ["PusherChannels", "PusherServer", "RealtimeSockets", "RealtimeCore", "RealtimeJSON", "PeerSupport", "TestSupport"]),
+    tests("PusherTests", in: "Pusher", ["PusherChannels", "PusherServer", "PusherWire", "RealtimeSockets"] + support),
+    tests("PusherSimulationTests", in: "Pusher", ["PusherChannels", "PusherServer", "PusherWire"] + support),
+    tests("PusherPeerTests", in: "Pusher", ["PusherChannels", "PusherServer", "RealtimeSockets"] + support),
 ]
 
 let commandLine: [Target] = [
     library("Processes", in: "Sources/Tool", ["RealtimeSystem"]),
     library("CommandLineSupport", in: "Sources/Tool", ["RealtimeCore", "RealtimeJSON", "RealtimeSystem"]),
-    library(
-        "RealtimeBenchmarks", in: "Benchmarks",
-        [
-            "PusherChannels", "PusherWire", "RealtimeCore", "RealtimeJSON", "RealtimeSockets", "RealtimeSystem", "CRealtimeSystem",
-            "CommandLineSupport", "Processes",
-        ]),
-    tool(
-        "realtime", in: "Sources/Tool",
-        ["PusherChannels", "PusherServer", "RealtimeCore", "RealtimeSockets", "CommandLineSupport", "RealtimeBenchmarks"]),
+    library("RealtimeBenchmarks", in: "Benchmarks", programs + ["PusherWire", "CRealtimeSystem", "RealtimeJSON", "RealtimeSystem"]),
+    tool("realtime", in: "Sources/Tool", programs + ["PusherServer", "RealtimeBenchmarks"]),
 
-    tests(
-        "CommandLineTests", in: "Tool",
-        ["realtime", "CommandLineSupport", "RealtimeBenchmarks", "PusherServer", "RealtimeCore", "Processes", "TestSupport"]),
-    tests(
-        "SnippetTests", in: "Documentation",
-        [
-            "PusherChannels", "PusherServer", "RealtimeTesting", "RealtimeSockets", "RealtimeCore", "RealtimeJSON", "CommonNames",
-            "TestSupport",
-        ]),
+    tests("CommandLineTests", in: "Tool", ["realtime", "RealtimeBenchmarks", "PusherServer", "CommandLineSupport"] + support),
+    tests("SnippetTests", in: "Documentation", ["PusherChannels", "PusherServer", "RealtimeSockets", "CommonNames"] + support),
+    library("TestSupport", in: "Tests/Support", ["RealtimeCore", "RealtimeSystem", "Processes"]),
+    library("PeerSupport", in: "Tests/Support", ["RealtimeCore", "RealtimeJSON", "RealtimeSystem", "Processes"]),
+    library("CommonNames", in: "Tests/Support"),
 ]
 
 let fuzzers: [Target] = [

@@ -1,7 +1,8 @@
 /// A dictionary that usually holds one entry. The first entry is stored inline; only further entries allocate memory.
 ///
 /// A client has one connection, often one channel and one consumer. An idle connection would otherwise consist mostly of dictionaries
-/// with one entry, and comparing with the inline key is faster than hashing.
+/// with one entry, and comparing with the inline key is faster than hashing. It is for the row "idle connection, plain" of
+/// `realtime bench idle`, whose goal is 4 KiB.
 ///
 /// `@usableFromInline` on this type and the other generic types of this module: without it, `@inlinable` members of a type that isn't
 /// public are not specialized in other modules, and a lookup takes several times as long.
@@ -78,6 +79,7 @@ extension Dictionary {
 }
 
 /// A large optional value that is rarely set. It is stored on the heap while it is set, and takes the size of a pointer otherwise.
+/// Like ``SmallDictionary``, it is for the memory of idle connections.
 @propertyWrapper
 @usableFromInline
 package enum Boxed<Value> {
