@@ -33,7 +33,7 @@ struct LockCountTests {
 
     /// Counts the locks of the loop's thread from a job that runs before `body` to one that runs after it.
     private func count(on loop: EventLoop, _ body: () async -> Void) async -> LockCounter.Counts {
-        await self.sleep(of: loop, after: loop.counters.turns) { loop.execute { LockCounter.start() } }
+        await self.completeTurn(of: loop, after: loop.counters.turns) { loop.execute { LockCounter.start() } }
         await body()
         return await withCheckedContinuation { continuation in
             loop.execute { continuation.resume(returning: LockCounter.stop()) }
@@ -41,7 +41,7 @@ struct LockCountTests {
     }
 
     /// Runs `body`, which gives the loop something to do, and returns when the loop has finished that turn.
-    private func sleep(of loop: EventLoop, after turns: Int, _ body: () async -> Void) async {
+    private func completeTurn(of loop: EventLoop, after turns: Int, _ body: () async -> Void) async {
         await body()
         while loop.counters.turns == turns { await Task.yield() }
     }
@@ -67,7 +67,7 @@ struct LockCountTests {
             let jobs = await self.lowest { await self.count(on: loop) {} }
             let counts = await self.lowest {
                 await self.count(on: loop) {
-                    await self.sleep(of: loop, after: loop.counters.turns) {
+                    await self.completeTurn(of: loop, after: loop.counters.turns) {
                         server.publish("price", to: channel.name, data: "1")
                         #expect(await events.next()?.data == "1")
                     }
