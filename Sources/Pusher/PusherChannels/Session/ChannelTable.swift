@@ -29,11 +29,21 @@ struct ChannelRecord: Sendable {
     var events = ChannelRoutes()
     var states = EventRoutes.none
     var memberChanges = EventRoutes.none
+    private var latestEventNames: EventNames?
 
     init(_ id: ChannelID, _ name: String) {
         self.id = id
         self.name = name
         self.kind = ChannelName.kind(of: name)
+    }
+
+    /// Returns the names of an event on the channel. Consecutive events with the same name share one object, also while events of other
+    /// channels arrive between them.
+    mutating func eventNames(of frame: PusherFrame) -> EventNames {
+        if let latestEventNames, frame.isEvent(latestEventNames.event) { return latestEventNames }
+        let names = EventNames(frame.eventName, channel: self.name)
+        self.latestEventNames = names
+        return names
     }
 }
 

@@ -43,6 +43,7 @@ final class EventStorage: @unchecked Sendable {
 
     /// - Returns: The index of the names.
     fileprivate func append(_ names: EventNames) -> UInt32 {
+        if self.otherNames.isEmpty { self.otherNames.reserveCapacity(16) }
         self.otherNames.append(names)
         return UInt32(self.otherNames.count)
     }

@@ -75,10 +75,11 @@ extension PusherSession {
     private mutating func route(of frame: PusherFrame) -> CachedRoute? {
         if let cached = self.cachedRoute, frame.isEvent(cached.names.event), frame.isChannel(cached.names.channel ?? "") { return cached }
         guard let channel = frame.channelName, let id = self.channels.id(named: channel) else { return nil }
-        let name = frame.eventName
-        guard let route = self.channels[id]?.events.routeInPlace(name) else { return nil }
-        let clientRoute = self.clientRoutes.events.flatMap { $0.isEmpty ? nil : $0.route(name) }
-        let cached = CachedRoute(names: EventNames(name, channel: channel), route: route, clientRoute: clientRoute)
+        guard let names = self.channels[id]?.eventNames(of: frame),
+            let route = self.channels[id]?.events.routeInPlace(names.event)
+        else { return nil }
+        let clientRoute = self.clientRoutes.events.flatMap { $0.isEmpty ? nil : $0.route(names.event) }
+        let cached = CachedRoute(names: names, route: route, clientRoute: clientRoute)
         self.cachedRoute = cached
         return cached
     }
