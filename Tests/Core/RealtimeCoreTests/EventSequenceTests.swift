@@ -229,6 +229,15 @@ private struct Fixture {
         }
 
         func first(_ events: EventSequence<Int>) async -> Int? { await events.first { $0 > self.shown.count } }
+
+        /// Stops the program if an event is received elsewhere than on the actor.
+        func showAll(_ events: EventSequence<Int>) async {
+            for await event in events {
+                MainActor.preconditionIsolated()
+                self.shown.append(event)
+            }
+            MainActor.preconditionIsolated()
+        }
     }
 
     actor Store {
@@ -241,6 +250,29 @@ private struct Fixture {
             }
             return found
         }
+
+        /// Stops the program if an event is received elsewhere than on the actor.
+        func keepAll(_ events: EventSequence<Int>) async {
+            for await event in events {
+                self.preconditionIsolated()
+                self.kept.append(event)
+            }
+            self.preconditionIsolated()
+        }
+    }
+
+    @Test func `a loop runs on its actor after it waited for an event`() async {
+        let (first, second, screen, store) = (Fixture(), Fixture(), await Screen(), Store())
+        async let shown: Void = screen.showAll(first.events)
+        async let kept: Void = store.keepAll(second.events)
+        for number in 1...200 {
+            for fixture in [first, second] { fixture.send(number.isMultiple(of: 3) ? [number, number] : [number]) }
+            await Task.yield()
+        }
+        for fixture in [first, second] { fixture.finish() }
+        _ = await (shown, kept)
+        #expect(await screen.shown.count == 266)
+        #expect(await store.kept == screen.shown)
     }
 
     @Test @MainActor func `events can be consumed on the main actor`() async {

@@ -23,13 +23,12 @@ package enum JSONText {
 
     /// Whether a value is a string without escapes that equals `text`. Compares without creating a string.
     package static func isEqual(_ slice: JSONSlice, _ text: String, in bytes: UnsafeRawBufferPointer) -> Bool {
-        guard slice.kind == .string, slice.length == text.utf8.count, let base = bytes.baseAddress else { return false }
+        guard case .string = slice.kind, slice.length == text.utf8.count, let base = bytes.baseAddress else { return false }
         let start = (base + slice.offset).assumingMemoryBound(to: UInt8.self)
-        var text = text
-        return text.withUTF8 { text in
-            guard let text = text.baseAddress else { return true }
-            return JSONBytes.equal(start, text, slice.length)
+        let isEqual = text.utf8.withContiguousStorageIfAvailable { text in
+            text.baseAddress.map { JSONBytes.equal(start, $0, slice.length) } ?? true
         }
+        return isEqual ?? text.utf8.elementsEqual(UnsafeBufferPointer(start: start, count: slice.length))
     }
 
     /// The UTF-8 bytes of a validated string, with its escape sequences replaced.

@@ -125,7 +125,8 @@ package final class EventLoop: TimeSource {
     package init(_ name: String = "realtime-loop", turnLimit: Duration = .microseconds(100)) throws(TransportError) {
         self.poller = try Poller()
         self.turnLimit = turnLimit.nanoseconds
-        self.readBuffer = .allocate(byteCount: 64 << 10, alignment: 16)
+        // A consumer is resumed once for each read: in a burst, fewer and larger reads cost less.
+        self.readBuffer = .allocate(byteCount: 256 << 10, alignment: 16)
         guard let thread = PosixThread(name, { self.run() }) else {
             self.poller.close()
             throw .system(EAGAIN, "start a thread")

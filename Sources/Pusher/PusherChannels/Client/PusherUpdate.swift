@@ -3,16 +3,18 @@
 /// ``PusherClient/updates(buffer:)`` delivers updates of all kinds in one order. The other sequences of a client and its channels each
 /// contain the updates of one kind.
 public enum PusherUpdate: Sendable {
+    // The other cases are indirect, so that an array of events is not as large as one of errors.
+
     /// An event arrived.
     case event(PusherEvent)
     /// The connection state changed to this state.
-    case state(PusherConnectionState)
+    indirect case state(PusherConnectionState)
     /// The connection was lost or could not be established. The client retries after this delay.
-    case connectingIn(Duration)
+    indirect case connectingIn(Duration)
     /// An error occurred.
-    case error(PusherError)
+    indirect case error(PusherError)
     /// The subscription of a channel changed to this state.
-    case subscription(channel: String, PusherSubscriptionState)
+    indirect case subscription(channel: String, PusherSubscriptionState)
     /// The members of a presence channel changed.
-    case members(channel: String, PusherMemberChange)
+    indirect case members(channel: String, PusherMemberChange)
 }

@@ -1,4 +1,4 @@
-import RealtimeCore
+import PusherWire
 
 /// The names that events have in common.
 final class EventNames: Sendable {
@@ -11,6 +11,9 @@ final class EventNames: Sendable {
         self.channel = channel
         self.userID = userID
     }
+
+    /// Whether an event has this name and this channel. Compares without creating strings.
+    func areNames(of frame: PusherFrame) -> Bool { frame.isEvent(self.event) && frame.isChannel(self.channel ?? "") }
 }
 
 /// Storage for events that arrived together: their names, and up to 4 KiB of their data as it was in their frames.
@@ -63,6 +66,20 @@ struct EventWriter {
 
     init(atMost count: Int) {
         self.remaining = count
+    }
+
+    /// Stores the event of a frame.
+    ///
+    /// - Parameters:
+    ///   - names: The names of the event, without the user who sent it. Pass the same object for consecutive events with the same names.
+    ///   - frame: The frame.
+    @inline(__always)
+    mutating func event(_ names: EventNames, _ frame: PusherFrame) -> PusherEvent {
+        if frame.hasUser {
+            let names = EventNames(names.event, channel: names.channel, userID: frame.user)
+            return self.event(names, data: frame.dataRaw, isEscaped: frame.dataIsEscaped)
+        }
+        return self.event(names, data: frame.dataRaw, isEscaped: frame.dataIsEscaped)
     }
 
     /// Stores an event.

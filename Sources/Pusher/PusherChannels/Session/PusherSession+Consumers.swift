@@ -44,8 +44,8 @@ extension PusherSession {
     struct CachedRoute: Sendable {
         var names: EventNames
         var route: EventRoute
-        /// The route to the consumers of all channels, if there are any.
-        var clientRoute: EventRoute?
+        /// The route to the consumers of all channels.
+        var clientRoute: EventRoute
     }
 
     mutating func addConsumer(_ id: ConsumerID, to topic: Topic, _ effects: inout Effects<Self>) {

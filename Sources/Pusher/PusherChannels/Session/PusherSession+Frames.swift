@@ -45,43 +45,48 @@ extension PusherSession {
 
     /// Delivers an event to the consumers of its channel and of all channels. This is the path of most frames.
     private mutating func deliver(_ frame: PusherFrame, _ writer: inout EventWriter, _ effects: inout Effects<Self>) {
-        guard let route = self.route(of: frame) else {
+        if !self.isCached(frame), !self.cacheRoute(of: frame) {
             if frame.channel.kind.isString {
                 // Valid: events may arrive after the client has unsubscribed.
                 effects.counters.messagesIgnored += 1
             } else if let routes = self.clientRoutes.events, !routes.isEmpty {
                 let name = frame.eventName
-                self.deliver(.event(Self.event(EventNames(name, channel: nil), frame, &writer)), on: routes.route(name), &effects)
+                self.deliver(.event(writer.event(EventNames(name, channel: nil), frame)), on: routes.route(name), &effects)
             }
             return
         }
-        let hasConsumers = !self.routes.isEmpty(route.route)
-        guard hasConsumers || route.clientRoute != nil else { return }
-        let event = Self.event(route.names, frame, &writer)
-        guard let clientRoute = route.clientRoute else { return self.deliver(.event(event), on: route.route, &effects) }
-        if hasConsumers { self.deliver(.event(event), on: route.route, &effects) }
+        guard let (event, route, clientRoute) = self.cachedEvent(frame, &writer) else { return }
+        guard clientRoute != EventRoutes.none else { return self.deliver(.event(event), on: route, &effects) }
+        self.deliver(.event(event), on: route, &effects)
         self.deliver(.event(event), on: clientRoute, &effects)
     }
 
-    private static func event(_ names: EventNames, _ frame: PusherFrame, _ writer: inout EventWriter) -> PusherEvent {
-        var names = names
-        if frame.hasUser { names = EventNames(names.event, channel: names.channel, userID: frame.user) }
-        return writer.event(names, data: frame.dataRaw, isEscaped: frame.dataIsEscaped)
+    /// Whether the cached route is the event's. Consecutive events often have the same name and channel: comparing with the last ones
+    /// avoids two lookups and two strings.
+    private func isCached(_ frame: PusherFrame) -> Bool { self.cachedRoute?.names.areNames(of: frame) ?? false }
+
+    /// Returns the event of a frame and its cached routes, or `nil` if there are no consumers.
+    ///
+    /// It is a method that doesn't change the session, so that the compiler need not copy what is cached.
+    private func cachedEvent(
+        _ frame: PusherFrame, _ writer: inout EventWriter
+    ) -> (PusherEvent, route: EventRoute, clientRoute: EventRoute)? {
+        guard let cached = self.cachedRoute, !self.routes.isEmpty(cached.route) || !self.routes.isEmpty(cached.clientRoute) else {
+            return nil
+        }
+        return (writer.event(cached.names, frame), cached.route, cached.clientRoute)
     }
 
-    /// Returns the routes of an event, or `nil` if the client is not subscribed to its channel.
+    /// Caches the routes of an event.
     ///
-    /// Consecutive events often have the same name and channel: comparing with the last ones avoids two lookups and two strings.
-    private mutating func route(of frame: PusherFrame) -> CachedRoute? {
-        if let cached = self.cachedRoute, frame.isEvent(cached.names.event), frame.isChannel(cached.names.channel ?? "") { return cached }
-        guard let channel = frame.channelName, let id = self.channels.id(named: channel) else { return nil }
-        guard let names = self.channels[id]?.eventNames(of: frame),
-            let route = self.channels[id]?.events.routeInPlace(names.event)
-        else { return nil }
-        let clientRoute = self.clientRoutes.events.flatMap { $0.isEmpty ? nil : $0.route(names.event) }
-        let cached = CachedRoute(names: names, route: route, clientRoute: clientRoute)
-        self.cachedRoute = cached
-        return cached
+    /// - Returns: `false` if the client is not subscribed to the event's channel.
+    private mutating func cacheRoute(of frame: PusherFrame) -> Bool {
+        guard let channel = frame.channelName, let id = self.channels.id(named: channel),
+            let names = self.channels[id]?.eventNames(of: frame), let route = self.channels[id]?.events.routeInPlace(names.event)
+        else { return false }
+        let clientRoute = self.clientRoutes.events?.route(names.event) ?? EventRoutes.none
+        self.cachedRoute = CachedRoute(names: names, route: route, clientRoute: clientRoute)
+        return true
     }
 
     // MARK: Events of the protocol
