@@ -262,7 +262,7 @@ private struct Fixture {
     }
 
     @Test func `a loop runs on its actor after it waited for an event`() async {
-        let (first, second, screen, store) = (Fixture(), Fixture(), await Screen(), Store())
+        let (first, second, screen, store) = (Fixture(), Fixture(), Screen(), Store())
         async let shown: Void = screen.showAll(first.events)
         async let kept: Void = store.keepAll(second.events)
         for number in 1...200 {
