@@ -30,10 +30,10 @@ public final class PusherServer: Sendable {
         self.app = app
         let machine = PusherServerMachine(app, hooks: hooks.enabled, seed: seed)
         let dependencies = SessionDriver<PusherServerMachine>.Dependencies(
-            transport: NoTransport(), time: time, log: log, subsystem: "pusher-server"
-        ) { work, finished in
+            time: time, log: log, subsystem: "pusher-server"
+        ) { work, id, driver in
             // A hook is asynchronous and needs a task to run in. The driver cancels it when its result is no longer needed.
-            let task = Task { finished(await hooks.decision(about: work)) }
+            let task = Task { driver.workFinished(id, await hooks.decision(about: work)) }
             return { task.cancel() }
         }
         self.driver = SessionDriver(machine, in: dependencies)
@@ -130,8 +130,8 @@ public final class PusherServer: Sendable {
     public var events: EventSequence<PusherServerEvent> {
         self.driver.makeSequence(.dropOldest(100_000), lifetime: .client) { events, output in
             output.append(contentsOf: events)
-        } register: { machine, id, _ in
-            machine.addConsumer(id)
+        } register: { machine, id, effects in
+            effects.routes.add(id, to: &machine.eventRoute)
         }
     }
 
@@ -221,12 +221,5 @@ extension PusherServerHooks {
         case .subscription(let attempt): await self.authorizeSubscription?(attempt) ?? .accept
         case .clientEvent(let attempt): await self.authorizeClientEvent?(attempt) ?? .accept
         }
-    }
-}
-
-/// The driver requires a transport, and a server opens no connections.
-private struct NoTransport: WebSocketTransport {
-    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
-        preconditionFailure("A server does not open connections.")
     }
 }

@@ -23,7 +23,7 @@ extension PusherServerMachine {
 
     private mutating func received(_ text: UnsafeRawBufferPointer, from id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         guard let socketID = self.connections[id]?.socketID else { return }
-        if self.hasConsumers { self.deliver(.received(socketID: socketID, frame: String(decoding: text, as: UTF8.self)), &effects) }
+        if !effects.routes.isEmpty(self.eventRoute) { self.deliver(.received(socketID: socketID, frame: String(decoding: text, as: UTF8.self)), &effects) }
         do throws(PusherFrameError) {
             let frame = try PusherFrame(scanning: text)
             switch frame.eventName {

@@ -16,6 +16,7 @@ import RealtimeCore
 struct PusherServerMachine: SessionMachine {
     typealias Event = PusherServerEvent
     typealias WaiterResult = Never
+    typealias Request = Never
 
     /// The server never has waiting callers, so this failure is never reported.
     enum Failure: Error { case cancelled }
@@ -138,7 +139,8 @@ struct PusherServerMachine: SessionMachine {
     private var pendingHooks: [WorkID: PendingHook] = [:]
     private var lastNumber: UInt64 = 0
     private var generator: SplitMix64
-    private var consumers: [ConsumerID] = []
+    /// The route of all events to the server's user.
+    var eventRoute = EventRoutes.none
 
     init(_ app: PusherApp, hooks: Hooks, seed: UInt64) {
         self.app = app
@@ -403,19 +405,7 @@ struct PusherServerMachine: SessionMachine {
 
     // MARK: Consumers
 
-    mutating func addConsumer(_ id: ConsumerID) { self.consumers.append(id) }
-
-    var hasConsumers: Bool { !self.consumers.isEmpty }
-
-    func consumers(on route: EventRoute) -> [ConsumerID] { self.consumers }
-
-    mutating func consumerRemoved(_ consumer: ConsumerID) { self.consumers.removeAll { $0 == consumer } }
-
-    func deliver(_ event: PusherServerEvent, _ effects: inout Effects<Self>) {
-        guard self.hasConsumers else { return }
-        effects.deliveries.append(event)
-        effects.runs = [Effects<Self>.Run(EventRoute(rawValue: 0), end: effects.deliveries.count)]
-    }
+    func deliver(_ event: PusherServerEvent, _ effects: inout Effects<Self>) { effects.deliver(event, on: self.eventRoute) }
 
     func reading(_ id: ConnectionID, paused: Bool, now: Instant) {}
 

@@ -43,9 +43,10 @@ import Testing
         #expect(machine.nextDeadline == self.after(15))
         #expect(machine.opened(id) == .beginHandshake)
         #expect(machine.nextDeadline == self.after(15))
-        let action = machine.timeout(now: self.after(15))
+        #expect(machine.timeout(now: self.after(15)) == .end(id, .openTimeout))
+        let action = machine.closed(id, .openTimeout, .afterBackoff(), now: self.after(15))
         guard case .backingOff(let until) = machine.state else { return #expect(Bool(false), "it should back off") }
-        #expect(action == .abandon(id, .openTimeout, then: .later(until: until)))
+        #expect(action == .lost(then: .later(until: until)))
     }
 
     @Test(arguments: [Duration.zero, .seconds(-1), .seconds(Int64.min)])
@@ -54,9 +55,9 @@ import Testing
         _ = machine.start(now: Self.zero)
         let deadline = try #require(machine.nextDeadline)
         #expect(deadline > Self.zero && deadline < self.after(1))
-        let action = machine.timeout(now: deadline)
+        #expect(machine.timeout(now: deadline) == .end(ConnectionID(rawValue: 1), .openTimeout))
+        _ = machine.closed(ConnectionID(rawValue: 1), .openTimeout, .afterBackoff(), now: deadline)
         let next = try #require(machine.nextDeadline)
-        #expect(action == .abandon(ConnectionID(rawValue: 1), .openTimeout, then: .later(until: next)))
         #expect(machine.timeout(now: next) == .open(ConnectionID(rawValue: 2)))
         #expect(try #require(machine.nextDeadline) > next)
     }
@@ -77,9 +78,7 @@ import Testing
         #expect(machine.nextDeadline == self.after(120))
         #expect(machine.timeout(now: self.after(120)) == .sendPing(id))
         #expect(machine.nextDeadline == self.after(150))
-        guard case .abandon(id, .heartbeatTimeout, then: .later) = machine.timeout(now: self.after(150)) else {
-            return #expect(Bool(false), "it should be abandoned")
-        }
+        #expect(machine.timeout(now: self.after(150)) == .end(id, .heartbeatTimeout))
     }
 
     @Test func `any message counts as a reply to a ping`() {
@@ -102,9 +101,7 @@ import Testing
         var (machine, id) = self.connected()
         #expect(machine.probe(timeout: .seconds(5), now: self.after(10)) == .sendPing(id))
         #expect(machine.nextDeadline == self.after(15))
-        guard case .abandon(id, .heartbeatTimeout, then: .later) = machine.timeout(now: self.after(15)) else {
-            return #expect(Bool(false), "it should be abandoned")
-        }
+        #expect(machine.timeout(now: self.after(15)) == .end(id, .heartbeatTimeout))
     }
 
     @Test func `only three reconnects in a row are immediate`() throws {
@@ -139,6 +136,117 @@ import Testing
         #expect(machine.closed(id, reason, .never, now: Self.zero) == .lost(then: .never))
         #expect(machine.nextDeadline == nil)
         #expect(machine.start(now: Self.zero) == .open(ConnectionID(rawValue: 2)))
+    }
+
+    @Test func `the protocol can decide never to reconnect after a timeout`() {
+        var (machine, id) = self.connected()
+        _ = machine.timeout(now: self.after(120))
+        guard case .end(id, let reason) = machine.timeout(now: self.after(150)) else { return #expect(Bool(false), "it should end") }
+        #expect(machine.closed(id, reason, .never, now: self.after(150)) == .lost(then: .never))
+        #expect(machine.nextDeadline == nil)
+    }
+
+    @Test func `the protocol can choose the exact delay before the next attempt`() {
+        var machine = self.machine()
+        _ = machine.start(now: Self.zero)
+        for (attempt, delay) in [(1, Duration.seconds(7)), (2, .zero), (3, .seconds(-1)), (4, .seconds(Int64.max))] {
+            let now = machine.nextDeadline!
+            #expect(machine.failures == attempt - 1)
+            let id = ConnectionID(rawValue: UInt64(attempt))
+            guard case .lost(then: .later(let until)) = machine.closed(id, .openTimeout, .after(delay), now: now) else {
+                return #expect(Bool(false), "it should wait")
+            }
+            #expect(until == now.advanced(by: max(.nanoseconds(1), delay)))
+            #expect(machine.nextDeadline == until)
+            _ = machine.timeout(now: until)
+        }
+    }
+
+    @Test func `failures are counted until a connection is stable`() {
+        var (machine, id) = self.connected()
+        for failures in 1...3 {
+            _ = machine.closed(id, .heartbeatTimeout, .afterBackoff(), now: Self.zero)
+            #expect(machine.failures == failures)
+            guard case .open(let next) = machine.timeout(now: machine.nextDeadline!) else { return #expect(Bool(false)) }
+            id = next
+        }
+        _ = machine.opened(id)
+        _ = machine.ready(id, Self.heartbeat, now: self.after(100))
+        _ = machine.closed(id, .heartbeatTimeout, .afterBackoff(), now: self.after(130))
+        #expect(machine.failures == 1)
+    }
+
+    @Test(arguments: [ReconnectDecision.never, .immediately, .after(.seconds(3)), .afterBackoff(), .ask])
+    func `a decision that the protocol asks for is followed when it is made`(decision: ReconnectDecision) throws {
+        var (machine, id) = self.connected()
+        let reason = CloseReason.peer(.goingAway, "bye")
+        #expect(machine.closed(id, reason, .ask, now: Self.zero) == .lost(then: .undecided(id)))
+        #expect(machine.current == nil && machine.nextDeadline == self.after(30))
+        let stale = machine.decided(ConnectionID(rawValue: 9), decision, now: self.after(1))
+        #expect(stale == nil)
+        let decided = machine.decided(id, decision, now: self.after(1))
+        let result = try #require(decided)
+        #expect(result.reason == reason)
+        switch decision {
+        case .never: #expect(result.next == .never)
+        case .immediately: #expect(result.next == .reconnect(ConnectionID(rawValue: 2)))
+        case .after: #expect(result.next == .later(until: self.after(4)))
+        default: #expect(try result.next == .later(until: #require(machine.nextDeadline)))
+        }
+        let again = machine.decided(id, decision, now: self.after(2))
+        #expect(again == nil)
+    }
+
+    @Test func `an overdue decision is asked for again by the timeout`() {
+        var (machine, id) = self.connected()
+        _ = machine.closed(id, .heartbeatTimeout, .ask, now: Self.zero)
+        #expect(machine.timeout(now: self.after(29)) == .none)
+        #expect(machine.timeout(now: self.after(30)) == .decide(id))
+    }
+
+    @Test func `starting and stopping end the wait for a decision`() {
+        for stops in [true, false] {
+            var (machine, id) = self.connected()
+            _ = machine.closed(id, .heartbeatTimeout, .ask, now: Self.zero)
+            if stops {
+                #expect(machine.stop(now: Self.zero) == .finish)
+                #expect(machine.nextDeadline == nil)
+            } else {
+                #expect(machine.start(now: Self.zero) == .open(ConnectionID(rawValue: 2)))
+            }
+            let late = machine.decided(id, .immediately, now: Self.zero)
+            #expect(late == nil)
+        }
+    }
+
+    @Test func `an attempt continues on another connection without counting a failure`() {
+        var machine = self.machine()
+        _ = machine.start(now: Self.zero)
+        #expect(machine.closed(ConnectionID(rawValue: 1), .openTimeout, .reopen, now: self.after(10)) == .reopen(ConnectionID(rawValue: 2)))
+        #expect(machine.nextDeadline == self.after(25))
+        #expect(machine.opened(ConnectionID(rawValue: 2)) == .beginHandshake)
+        #expect(machine.reopen(now: self.after(20)) == ConnectionID(rawValue: 3))
+        #expect(machine.nextDeadline == self.after(35))
+        #expect(machine.opened(ConnectionID(rawValue: 2)) == .none)
+        #expect(machine.failures == 0)
+    }
+
+    @Test func `an established connection has no attempt to continue`() {
+        var (machine, id) = self.connected { $0.maximumImmediateReconnects = 1 }
+        #expect(machine.reopen(now: Self.zero) == nil)
+        #expect(machine.closed(id, .heartbeatTimeout, .reopen, now: Self.zero) == .lost(then: .reconnect(ConnectionID(rawValue: 2))))
+    }
+
+    @Test func `an established connection can be replaced and keeps its heartbeat`() {
+        var (machine, old) = self.connected()
+        let new = machine.additionalConnection()
+        #expect(new == ConnectionID(rawValue: 2))
+        #expect(machine.received(new, now: self.after(5)) == false)
+        #expect(machine.replace(new, by: old) == false)
+        #expect(machine.replace(old, by: new) == true)
+        #expect(machine.connected == new && machine.nextDeadline == self.after(120))
+        #expect(machine.closed(old, .heartbeatTimeout, .never, now: self.after(6)) == .none)
+        #expect(machine.received(new, now: self.after(7)) == true)
     }
 
     @Test func `a backoff lasts at least the minimum delay`() {

@@ -3,7 +3,7 @@ import RealtimeTesting
 import TestSupport
 import Testing
 
-private enum Call { case drained, removed }
+private enum Call { case drained, removed, iteratorReplaced }
 
 /// An event source that records the calls that its sequence makes.
 private final class RecordingSource: EventSource {
@@ -12,6 +12,7 @@ private final class RecordingSource: EventSource {
 
     func drained(_ consumer: ConsumerID) { self.recorder.record(.drained) }
     func consumerRemoved(_ consumer: ConsumerID) { self.recorder.record(.removed) }
+    func iteratorReplaced(_ consumer: ConsumerID) { self.recorder.record(.iteratorReplaced) }
 
     func sequence(of buffer: EventBuffer<Int> = EventBuffer(.standard)) -> EventSequence<Int> {
         EventSequence(EventSequence<Int>.Consumer(buffer, ConsumerID(rawValue: 1), of: self))
@@ -204,16 +205,64 @@ private struct Fixture {
         for expected in 1...3 { #expect(await fixture.events.makeAsyncIterator().next() == expected) }
     }
 
-    #if os(Linux) || os(macOS)
-    @Test func `iterating with two iterators at the same time traps`() async {
-        await #expect(processExitsWith: .failure) {
-            let events = RecordingSource().sequence()
-            let first = events.makeAsyncIterator()
-            let second = events.makeAsyncIterator()
-            withExtendedLifetime((first, second)) {}
+    @Test func `a second iterator takes over from one that waits`() async {
+        let fixture = Fixture()
+        let first = Task { [events = fixture.events] in await events.first { _ in true } }
+        while !fixture.buffer.hasWaitingReader { await Task.yield() }
+        let second = fixture.events.makeAsyncIterator()
+        #expect(await first.value == nil)
+        #expect(fixture.calls.all == [.iteratorReplaced])
+        fixture.send(1...2)
+        #expect(await second.next() == 1)
+        #expect(await second.next() == 2)
+    }
+
+    @Test func `an iterator that was replaced returns the events it had taken and then none`() async {
+        let fixture = Fixture()
+        fixture.send(1...3)
+        let first = fixture.events.makeAsyncIterator()
+        #expect(await first.next() == 1)
+        let second = fixture.events.makeAsyncIterator()
+        fixture.send(4...5)
+        #expect(await first.next() == 2)
+        #expect(await first.next() == 3)
+        #expect(await first.next() == nil)
+        #expect(await second.next() == 4)
+        #expect(await second.next() == 5)
+        #expect(fixture.events.dropped == 0)
+    }
+
+    @Test func `events that a replaced iterator had taken are returned in order or dropped`() async {
+        for takesFirst in [false, true] {
+            let fixture = Fixture()
+            fixture.send(1...3)
+            var first: EventSequence<Int>.AsyncIterator? = fixture.events.makeAsyncIterator()
+            #expect(await first?.next() == 1)
+            let second = fixture.events.makeAsyncIterator()
+            fixture.send(4...5)
+            if takesFirst { #expect(await second.next() == 4) }
+            first = nil
+            #expect(await second.next() == (takesFirst ? 5 : 2))
+            #expect(fixture.events.dropped == (takesFirst ? 2 : 0))
         }
     }
-    #endif
+
+    @Test func `cancelling a replaced iterator does not resume the one that took over`() async {
+        let fixture = Fixture()
+        let first = Task { [events = fixture.events] in
+            let iterator = events.makeAsyncIterator()
+            _ = await iterator.next()
+            // Waits again, although it was replaced.
+            return await iterator.next()
+        }
+        while !fixture.buffer.hasWaitingReader { await Task.yield() }
+        let second = Task { [events = fixture.events] in await events.first { _ in true } }
+        while fixture.calls.all.isEmpty || !fixture.buffer.hasWaitingReader { await Task.yield() }
+        first.cancel()
+        #expect(await first.value == nil)
+        fixture.send([7])
+        #expect(await second.value == 7)
+    }
 
     // MARK: Isolation
 

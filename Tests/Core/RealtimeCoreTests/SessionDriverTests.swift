@@ -246,7 +246,7 @@ import Testing
         #expect(events?.dropped == 0 && connection.calls.all == [.pause])
         events = nil
         #expect(connection.calls.all == [.pause, .resume, .flush])
-        #expect(toy.driver.read { $0.consumerCount } == 0)
+        #expect(toy.driver.consumerCount == 0)
     }
 
     @Test func `ending a full consumer resumes reading`() async {
@@ -305,16 +305,16 @@ import Testing
         #expect(await ofClient.pending() == ["1", "2"])
         toy.driver.shutDown()
         #expect(ofClient.endReason == .ended)
-        #expect(toy.driver.read { $0.consumerCount } == 0)
+        #expect(toy.driver.consumerCount == 0)
     }
 
     // MARK: Work
 
     @Test func `work starts outside the lock and its result reaches the machine`() {
         let begun = EventRecorder<String>()
-        let toy = Toy(perform: { work, finished in
+        let toy = Toy(perform: { work, id, driver in
             begun.record(work)
-            finished("\(work)-result")
+            driver.workFinished(id, "\(work)-result")
             return nil
         })
         let connection = toy.connect()
@@ -325,7 +325,7 @@ import Testing
 
     @Test func `work that is cancelled before it starts never starts`() {
         let begun = EventRecorder<String>()
-        let toy = Toy(perform: { work, _ in
+        let toy = Toy(perform: { work, _, _ in
             begun.record(work)
             return nil
         })
@@ -334,24 +334,23 @@ import Testing
     }
 
     @Test func `the late result of cancelled work is ignored`() {
-        let (late, cancelled) = (EventRecorder<@Sendable (String) -> Void>(), EventRecorder<String>())
-        let toy = Toy(perform: { work, finished in
-            late.record(finished)
-            return { cancelled.record(work) }
+        let cancelled = EventRecorder<String>()
+        let toy = Toy(perform: { work, _, _ in
+            { cancelled.record(work) }
         })
         let connection = toy.connect()
         connection.receive("do a")
         #expect(cancelled.all == [])
         connection.receive("undo")
         #expect(cancelled.all == ["a"])
-        late.all[0]("late")
+        toy.driver.workFinished(WorkID(rawValue: 1), "late")
         #expect(toy.driver.read { $0.results } == [])
     }
 
     @Test func `cancelling work while it starts calls its cancellation closure`() {
         let cancelled = EventRecorder<String>()
         let connections = EventRecorder<ManualConnection>()
-        let toy = Toy(perform: { work, _ in
+        let toy = Toy(perform: { work, _, _ in
             connections.all[0].receive("undo")
             return { cancelled.record(work) }
         })
@@ -362,14 +361,10 @@ import Testing
     }
 
     @Test func `only the first result of work is used`() {
-        let late = EventRecorder<@Sendable (String) -> Void>()
-        let toy = Toy(perform: { _, finished in
-            late.record(finished)
-            return nil
-        })
+        let toy = Toy()
         toy.connect().receive("do a")
-        late.all[0]("one")
-        late.all[0]("two")
+        toy.driver.workFinished(WorkID(rawValue: 1), "one")
+        toy.driver.workFinished(WorkID(rawValue: 1), "two")
         #expect(toy.driver.read { $0.results } == ["one"])
     }
 
@@ -468,9 +463,9 @@ import Testing
         let look: @Sendable () -> Void = { seen.record(drivers.all.first?.read { $0.isConnected } ?? false) }
         let toy = Toy(
             log: LogSink(minimumLevel: .debug) { _, _, _ in look() }, whenFlushed: { _ in look() },
-            perform: { work, finished in
+            perform: { work, id, driver in
                 look()
-                finished(work)
+                driver.workFinished(id, work)
                 return nil
             })
         drivers.record(toy.driver)

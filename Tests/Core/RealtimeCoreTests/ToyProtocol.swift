@@ -21,18 +21,20 @@ struct ToySession: ReconnectingSession {
     typealias Event = String
     typealias WaiterResult = String
     typealias Work = String
+    typealias WorkProgress = String
     typealias WorkResult = String
 
     var connection: ConnectionStateMachine
     let request = WebSocketRequest(Endpoint(scheme: "ws", host: "toy", port: 80))
     let heartbeat: HeartbeatPolicy
     private(set) var requests: [String: WaiterID] = [:]
-    private var topics: [String: Int] = [:]
-    private var routes: [[ConsumerID]] = []
+    private var topics: [String: EventRoute] = [:]
     private(set) var results: [String] = []
     private(set) var readings: [Bool] = []
     private(set) var nextAttempts: [NextAttempt] = []
     private var lastWork: UInt64 = 0
+    /// Connections in addition to the current one.
+    private var additional: Set<ConnectionID> = []
 
     init(_ change: (inout ConnectionPolicy) -> Void = { _ in }) {
         var policy = ConnectionPolicy()
@@ -73,7 +75,7 @@ struct ToySession: ReconnectingSession {
     }
 
     mutating func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, now: Instant, _ effects: inout Effects<Self>) {
-        guard self.connection.received(id, now: now) else { return }
+        guard self.connection.received(id, now: now) || self.additional.contains(id) else { return }
         for message in batch.messages where message.kind == .text {
             let fields = String(decoding: message.bytes, as: UTF8.self).split(separator: " ", maxSplits: 2).map(String.init)
             switch (fields.first, fields.count) {
@@ -83,7 +85,7 @@ struct ToySession: ReconnectingSession {
                     effects.commands.append(.resume(waiter, .success(fields[2])))
                 }
             case ("@", 3): self.deliver(fields[2], fields[1], &effects)
-            case ("end", 2): effects.commands.append(.endConsumers(self.topics[fields[1]].map { self.routes[$0] } ?? [], .ended))
+            case ("end", 2): effects.commands.append(.endConsumers(effects.routes[self.topics[fields[1]] ?? EventRoutes.none], .ended))
             case ("do", 2):
                 self.lastWork += 1
                 effects.commands.append(.work(self.lastWorkID, fields[1]))
@@ -94,9 +96,7 @@ struct ToySession: ReconnectingSession {
     }
 
     private func deliver(_ event: String, _ topic: String, _ effects: inout Effects<Self>) {
-        guard let index = self.topics[topic], !self.routes[index].isEmpty else { return }
-        effects.deliveries.append(event)
-        effects.runs.append(Effects<Self>.Run(EventRoute(rawValue: index), end: effects.deliveries.count))
+        effects.deliver(event, on: self.topics[topic] ?? EventRoutes.none)
     }
 
     mutating func reading(_ id: ConnectionID, paused: Bool, now: Instant) {
@@ -109,26 +109,28 @@ struct ToySession: ReconnectingSession {
         if let id = self.connection.connected { effects.commands.append(.send(id, .text("done \(result)"))) }
     }
 
+    mutating func workProgressed(_ id: WorkID, _ progress: String, now: Instant, _ effects: inout Effects<Self>) {
+        self.results.append("...\(progress)")
+    }
+
     mutating func timeout(now: Instant, _ effects: inout Effects<Self>) { self.connectionTimeout(now: now, &effects) }
 
     mutating func cancelled(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>) {
         for (key, other) in self.requests where other == waiter { self.requests[key] = nil }
     }
 
-    func consumers(on route: EventRoute) -> [ConsumerID] { self.routes[route.rawValue] }
-
-    mutating func consumerRemoved(_ consumer: ConsumerID) {
-        for index in self.routes.indices { self.routes[index].removeAll { $0 == consumer } }
-    }
-
     // MARK: Callers
 
-    mutating func subscribe(_ id: ConsumerID, to topic: String) {
-        if self.topics[topic] == nil {
-            self.topics[topic] = self.routes.count
-            self.routes.append([])
-        }
-        self.routes[self.topics[topic]!].append(id)
+    mutating func openAdditional(_ effects: inout Effects<Self>) {
+        let id = self.connection.additionalConnection()
+        self.additional.insert(id)
+        effects.commands.append(.open(id, self.request))
+    }
+
+    func publish(_ event: String, _ topic: String, _ effects: inout Effects<Self>) { self.deliver(event, topic, &effects) }
+
+    mutating func subscribe(_ id: ConsumerID, to topic: String, _ effects: inout Effects<Self>) {
+        effects.routes.add(id, to: &self.topics[topic, default: EventRoutes.none])
     }
 
     mutating func request(_ key: String, _ waiter: WaiterID, _ effects: inout Effects<Self>) {
@@ -140,8 +142,6 @@ struct ToySession: ReconnectingSession {
     func send(_ line: String, _ effects: inout Effects<Self>) {
         if let id = self.connection.connected { effects.commands.append(.send(id, .text(line))) }
     }
-
-    var consumerCount: Int { self.routes.reduce(0) { $0 + $1.count } }
 }
 
 /// A transport whose connections are controlled by the test and record the calls to their methods.
@@ -233,7 +233,7 @@ final class Toy: Sendable {
     init(
         log: LogSink = .none, whenFlushed: @escaping @Sendable (ManualConnection) -> Void = { _ in },
         policy: (inout ConnectionPolicy) -> Void = { _ in },
-        perform: @escaping SessionDriver<ToySession>.Dependencies.Perform = { _, _ in nil }
+        perform: @escaping SessionDriver<ToySession>.Dependencies.Perform = { _, _, _ in nil }
     ) {
         self.transport = ManualTransport(whenFlushed: whenFlushed)
         self.driver = SessionDriver(
@@ -257,19 +257,28 @@ final class Toy: Sendable {
         return connection
     }
 
+    /// Opens a connection in addition to the current one, and discards the recorded calls.
+    func addConnection() -> ManualConnection {
+        self.driver.step { machine, _, effects in machine.openAdditional(&effects) }
+        _ = self.connection.calls.take()
+        return self.connection
+    }
+
     func events(_ topic: String, _ policy: BufferPolicy = .standard, _ lifetime: ConsumerLifetime = .connection) -> EventSequence<String> {
         self.driver.makeSequence(policy, lifetime: lifetime) {
             $1.append(contentsOf: $0)
-        } register: { machine, id, _ in
-            machine.subscribe(id, to: topic)
+        } register: { machine, id, effects in
+            machine.subscribe(id, to: topic, &effects)
         }
     }
 
     /// Sends a request in a separate task, and returns when the machine has received the request.
-    func request(_ key: String, limit: Duration? = nil) async -> Task<Result<String, ToySession.Failure>, Never> {
+    func request(
+        _ key: String, limit: Duration? = nil, awaitsPeer: Bool = true
+    ) async -> Task<Result<String, ToySession.Failure>, Never> {
         let task = Task { [driver] () -> Result<String, ToySession.Failure> in
             do throws(ToySession.Failure) {
-                return .success(try await driver.awaitResult(limit: limit) { $0.request(key, $1, &$3) })
+                return .success(try await driver.awaitResult(limit: limit, awaitsPeer: awaitsPeer) { $0.request(key, $1, &$3) })
             } catch {
                 return .failure(error)
             }

@@ -174,6 +174,7 @@ struct PusherSimulation {
             for event in self.clientEffects.deliveries[start..<run.end] { try self.delivered(event, on: run.route) }
             start = run.end
         }
+        self.clientEffects.routes.removeRetired()
         let commands = self.clientEffects.commands
         self.clientEffects.removeAll()
         for command in commands { try self.run(command, cause) }
@@ -195,7 +196,7 @@ struct PusherSimulation {
                 throw Violation(description: "an event that was never published")
             }
             self.totals.events += 1
-            let consumers = self.client.consumers(on: route)
+            let consumers = self.clientEffects.routes[route]
             guard !consumers.isEmpty, consumers.allSatisfy({ self.channelConsumers[$0] == name }) else {
                 throw Violation(description: "an event of \(name) was delivered to a consumer of another channel")
             }
@@ -210,7 +211,7 @@ struct PusherSimulation {
                 throw Violation(description: "the client reported a frame of the server as invalid: \(error)")
             }
             if error.serverCode == 4009 { throw Violation(description: "a signature for another connection was used") }
-        case .connectingIn, .subscription, .members: break
+        case .connectingIn, .subscription, .members, .attempt, .frame: break
         }
     }
 
@@ -283,7 +284,7 @@ struct PusherSimulation {
     }
 
     private mutating func end(_ consumer: ConsumerID) {
-        self.client.consumerRemoved(consumer)
+        self.clientEffects.routes.remove(consumer)
         self.channelConsumers[consumer] = nil
     }
 

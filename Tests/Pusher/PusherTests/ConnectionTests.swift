@@ -400,6 +400,8 @@ import Testing
         let lines = await updates.pending().map { update in
             switch update {
             case .event(let event): "\(event.name) \(event.data ?? "")"
+            case .frame(let text): text
+            case .attempt: "attempt"
             case .state(let state): state.name
             case .connectingIn: "retry"
             case .error(let error): "\(error.code)"
@@ -408,11 +410,55 @@ import Testing
             case .members(let channel, let change): "\(channel) \(change)"
             }
         }
-        let arrival = ["connected", "prices subscribed", "presence-room has [\"anna\"]", "presence-room subscribed"]
+        let arrival = ["attempt", "connected", "prices subscribed", "presence-room has [\"anna\"]", "presence-room subscribed"]
         let loss = ["prices pending", "presence-room pending", "connecting", "connectionLost", "retry"]
         #expect(
             lines == ["connecting"] + arrival + ["price 1"] + loss + arrival
                 + ["price 2", "presence-room unsubscribed", "prices pending", "disconnected"])
-        #expect(updates.endReason == .closed(.requested) && prices.state == .pending)
+        #expect(updates.endReason == nil && prices.state == .pending)
+    }
+
+    @Test func `updates continue after connecting again and finish when the client is released`() async throws {
+        let pusher = try await InMemoryPusher()
+        var client: PusherClient? = pusher.client()
+        let updates = try #require(client).updates()
+        for _ in 1...2 {
+            client?.connect()
+            client?.disconnect()
+        }
+        client = nil
+        var attempts: [Int] = []
+        for await case .attempt(let number) in updates { attempts.append(number) }
+        #expect(attempts == [1, 2])
+        #expect(updates.endReason == .ended)
+    }
+
+    @Test func `frames precede the updates that they cause`() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = pusher.client()
+        let updates = client.updates(includingFrames: true)
+        client.connect()
+        try client.subscribe("prices")
+        pusher.server.publish("price", to: "prices", data: "1")
+        let socketID = try #require(client.socketID)
+        pusher.server.send(#"{"event":"price","channel":"unknown","data":"2"}"#, to: socketID)
+        pusher.server.send("not JSON", to: socketID)
+        let lines = await updates.pending().map { update in
+            switch update {
+            case .frame(let text): String(text.prefix(while: { $0 != "," }))
+            case .state(let state): state.name
+            case .event(let event): event.name
+            case .error(let error): "\(error.code)"
+            case .subscription(_, let state): "\(state)"
+            case .attempt: "attempt"
+            case .connectingIn, .members: ""
+            }
+        }
+        #expect(
+            lines == [
+                "connecting", "attempt", #"{"event":"pusher:connection_established""#, "connected",
+                #"{"event":"pusher_internal:subscription_succeeded""#, "subscribed", #"{"event":"price""#, "price",
+                #"{"event":"price""#, "not JSON", "invalidFrame",
+            ])
     }
 }

@@ -45,7 +45,7 @@ private struct ServerUnderTest {
         var app = PusherApp(id: "1", key: "key", secret: "secret")
         change(&app)
         self.machine = PusherServerMachine(app, hooks: hooks, seed: 7)
-        self.machine.addConsumer(ConsumerID(rawValue: 1))
+        self.effects.routes.add(ConsumerID(rawValue: 1), to: &self.machine.eventRoute)
     }
 
     @discardableResult
@@ -410,7 +410,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
 
     @Test func `without consumers, no events are delivered`() {
         var server = ServerUnderTest()
-        server.step { machine, _, _ in machine.consumerRemoved(ConsumerID(rawValue: 1)) }
+        server.step { _, _, effects in effects.routes.remove(ConsumerID(rawValue: 1)) }
         server.connect(1)
         server.subscribe(1, "one")
         server.publish("a", to: "one")

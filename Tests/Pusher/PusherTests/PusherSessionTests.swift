@@ -22,7 +22,7 @@ private struct SessionHarness {
         configuration.authorizer = .secret("unused: the tests finish the authorizations")
         change(&configuration)
         self.session = PusherSession(configuration, seed: 1)
-        self.session.addConsumer(Self.consumer, to: .updates, &self.effects)
+        self.session.addConsumer(Self.consumer, to: .updates(frames: false), &self.effects)
     }
 
     /// A session that is connected as #1 with the socket ID 1.2, and has sent the subscriptions that need no authorization.
@@ -145,17 +145,18 @@ private struct SessionHarness {
         var lines: [String] = []
         var start = 0
         for run in self.effects.runs {
-            let updates = self.effects.deliveries[start..<run.end].map(Self.line)
+            let updates = self.effects.deliveries[start..<run.end].map(Self.line).filter { !$0.isEmpty }
             start = run.end
-            for consumer in self.session.consumers(on: run.route) {
+            for consumer in self.effects.routes[run.route] {
                 if consumer == Self.consumer { lines += updates } else { self.received[consumer.rawValue, default: []] += updates }
             }
         }
         let commands = self.effects.commands
         self.effects.removeAll()
+        self.effects.routes.removeRetired()
         for command in commands {
             // As the driver does.
-            if case .endConsumers(let ids, _) = command { for id in ids { self.session.consumerRemoved(id) } }
+            if case .endConsumers(let ids, _) = command { for id in ids { self.effects.routes.remove(id) } }
             let line = Self.line(command)
             if !line.isEmpty { lines.append(line) }
         }
@@ -165,6 +166,8 @@ private struct SessionHarness {
     private static func line(_ update: PusherUpdate) -> String {
         switch update {
         case .event(let event): "event \(event)"
+        // Attempts are tested separately, since every test would list them.
+        case .attempt, .frame: ""
         case .state(.failed(let error)), .state(.disconnected(let error?)):
             "state \(error.code == .rejected ? "disconnected" : "failed") \(error.code)"
         case .state(let state): "state \(state.name)"
@@ -924,7 +927,7 @@ private struct SessionHarness {
         harness.addConsumer(2, .events(channel: "one", name: "a"))
         harness.receive(event)
         #expect(harness.take() == [2: ["event one a"]])
-        harness.step { session, _, _ in session.consumerRemoved(ConsumerID(rawValue: 2)) }
+        harness.step { _, _, effects in effects.routes.remove(ConsumerID(rawValue: 2)) }
         harness.receive(event)
         #expect(harness.take() == [:])
     }

@@ -2,6 +2,8 @@
 package struct ConnectionPolicy: Sendable, Hashable {
     /// The time limit from the start of an attempt until the protocol's handshake is complete.
     package var openTimeout: Duration = .seconds(15)
+    /// The time limit for a decision that the protocol has to ask for. After it, the connection is re-established after a backoff.
+    package var decisionTimeout: Duration = .seconds(30)
     /// The time limit for the peer's response to a close.
     package var closeTimeout: Duration = .seconds(5)
     /// The time after which a connection counts as stable, which resets the failure counts.
@@ -17,8 +19,18 @@ package struct ConnectionPolicy: Sendable, Hashable {
 /// The decision of a *protocol* about whether and when to reconnect: only the protocol knows what a close code such as 4001 means.
 package enum ReconnectDecision: Hashable, Sendable {
     case never
+    /// Reconnect now, unless there were too many immediate reconnects in a row.
     case immediately
+    /// Reconnect after a random delay that increases with each failure.
     case afterBackoff(atLeast: Duration = .zero)
+    /// Reconnect after exactly this delay.
+    case after(Duration)
+    /// Continue the attempt with another connection, for example over another transport. Nothing counts as a failure. An established
+    /// connection has no attempt to continue, and is re-established immediately.
+    case reopen
+    /// The decision isn't made yet, for example because it is the user's. The connection waits for
+    /// ``ConnectionStateMachine/decided(_:_:now:)``.
+    case ask
 }
 
 /// What follows the loss of a connection or the failure of an attempt.
@@ -27,6 +39,8 @@ package enum NextAttempt: Hashable, Sendable {
     case reconnect(ConnectionID)
     /// The next attempt starts at this time.
     case later(until: Instant)
+    /// The decision is made later. It refers to the loss of this connection.
+    case undecided(ConnectionID)
     /// No further attempt is made until the next `start`.
     case never
 }
@@ -35,21 +49,24 @@ package enum NextAttempt: Hashable, Sendable {
 ///
 /// ```
 ///   idle ────start────▶ opening ────opened────▶ handshaking ────ready────▶ connected ⟲ timeout: ping
-///                       ▲ ▲ │                        │                        │
+///                       ▲ ▲ │ ⟲ reopen               │ ⟲ reopen               │ ⟲ replace
 ///                       │ │ │ closed, timeout        │ closed, timeout        │ closed, timeout: dead
 ///       timeout, start  │ │ ▼                        ▼                        ▼
-///   backingOff ─────────┘ └─ immediately ◀── the protocol decides ◀───────────┘
-///       ▲                                         │         │
-///       └────────────── afterBackoff ─────────────┘         └── never ──▶ closed
+///   backingOff ─────────┘ └─ immediately ◀── the protocol decides ◀───────────┘ ◀── decided, timeout ── deciding
+///       ▲                                       │     │     │                                              ▲
+///       └───────── afterBackoff, after ─────────┘     │     └───────────────────── ask ────────────────────┘
+///                                                     └── never ──▶ closed
 ///
-///   stop:   idle, backingOff, opening ──▶ closed          (without a close frame; an attempt is abandoned)
-///           handshaking, connected    ──▶ closing         (reported as ended immediately; the socket sends a close frame)
-///           closing, closed           ──▶ unchanged
-///   closing ──closed, timeout──▶ closed                   (not reported: the end was reported at `stop`)
-///   closing ──start──▶ opening                            (the old connection is abandoned first)
-///   closed  ──start──▶ opening                            (with a new number; failure counts are reset)
+///   stop:   idle, backingOff, deciding, opening ──▶ closed   (without a close frame; an attempt is abandoned)
+///           handshaking, connected              ──▶ closing  (reported as ended immediately; the socket sends a close frame)
+///           closing, closed                     ──▶ unchanged
+///   closing ──closed, timeout──▶ closed                      (not reported: the end was reported at `stop`)
+///   closing ──start──▶ opening                               (the old connection is abandoned first)
+///   closed  ──start──▶ opening                               (with a new number; failure counts are reset)
+///   deciding ──start──▶ opening                              (without the decision)
 /// ```
-/// A timeout always leads to a backoff, without a decision of the protocol. Transitions that aren't shown have no effect.
+/// A timeout is an end like any other: ``timeout(now:)`` reports it, and ``closed(_:_:_:now:)`` follows with the decision of the protocol.
+/// Transitions that aren't shown have no effect.
 ///
 /// Attempts are numbered. Events with the number of another attempt are late events of an abandoned socket and are ignored.
 /// Every state that waits for the peer has a deadline. The failure counts are reset only after a connection was stable for a while.
@@ -61,6 +78,8 @@ package struct ConnectionStateMachine: Sendable {
         case handshaking(ConnectionID, deadline: Instant)
         case connected(ConnectionID, Heartbeat, since: Instant)
         case backingOff(until: Instant)
+        /// The connection was lost for this reason, and the protocol hasn't decided yet.
+        case deciding(ConnectionID, CloseReason, deadline: Instant)
         case closing(ConnectionID, deadline: Instant)
         case closed(CloseReason)
     }
@@ -69,8 +88,9 @@ package struct ConnectionStateMachine: Sendable {
     private let sharedPolicy: Shared<ConnectionPolicy>
     package var policy: ConnectionPolicy { _read { yield self.sharedPolicy.value } }
     private var generator: SplitMix64
-    private var lastAttempt: UInt64 = 0
-    private var failures = 0
+    private var counter = ConnectionCounter()
+    /// The number of failures in a row that were followed by a delay.
+    package private(set) var failures = 0
     private var immediateReconnects = 0
 
     package init(policy: ConnectionPolicy = ConnectionPolicy(), generator: SplitMix64) {
@@ -85,7 +105,7 @@ package struct ConnectionStateMachine: Sendable {
     /// When to call ``timeout(now:)``.
     package var nextDeadline: Instant? {
         switch self.state {
-        case .opening(_, let deadline), .handshaking(_, let deadline), .closing(_, let deadline): deadline
+        case .opening(_, let deadline), .handshaking(_, let deadline), .deciding(_, _, let deadline), .closing(_, let deadline): deadline
         case .backingOff(let until): until
         case .connected(_, let heartbeat, _): heartbeat.nextDeadline
         case .idle, .closed: nil
@@ -101,7 +121,7 @@ package struct ConnectionStateMachine: Sendable {
     package var current: ConnectionID? {
         switch self.state {
         case .opening(let id, _), .handshaking(let id, _), .connected(let id, _, _), .closing(let id, _): id
-        case .idle, .backingOff, .closed: nil
+        case .idle, .backingOff, .deciding, .closed: nil
         }
     }
 
@@ -112,7 +132,7 @@ package struct ConnectionStateMachine: Sendable {
         case .idle, .closed:
             self.resetFailures()
             return .open(self.open(now: now))
-        case .backingOff:
+        case .backingOff, .deciding:
             return .open(self.open(now: now))
         case .closing(let id, _):
             self.resetFailures()
@@ -180,24 +200,44 @@ package struct ConnectionStateMachine: Sendable {
         return action == .sendPing ? .sendPing(id) : .none
     }
 
-    package enum ClosedAction: Equatable, Sendable { case none, lost(then: NextAttempt) }
+    /// Returns a number for a further connection of the current attempt or the established connection, which the protocol handles itself
+    /// until it calls ``replace(_:by:)``.
+    package mutating func additionalConnection() -> ConnectionID { self.counter.next() }
+
+    /// Continues on another connection, which is ready, for example after its transport was upgraded.
+    ///
+    /// - Returns: False if the connection that is to be replaced isn't established.
+    package mutating func replace(_ old: ConnectionID, by new: ConnectionID) -> Bool {
+        guard case .connected(old, let heartbeat, let since) = self.state else { return false }
+        self.state = .connected(new, heartbeat, since: since)
+        return true
+    }
+
+    /// Continues the attempt with another connection. It has a new number and the full time limit, and nothing counts as a failure.
+    ///
+    /// - Returns: The number of the new connection, or `nil` if no attempt is in progress.
+    package mutating func reopen(now: Instant) -> ConnectionID? {
+        switch self.state {
+        case .opening, .handshaking: self.open(now: now)
+        default: nil
+        }
+    }
+
+    package enum ClosedAction: Equatable, Sendable {
+        case none
+        case lost(then: NextAttempt)
+        /// The attempt continues with this connection.
+        case reopen(ConnectionID)
+    }
 
     package mutating func closed(_ id: ConnectionID, _ reason: CloseReason, _ decision: ReconnectDecision, now: Instant) -> ClosedAction {
         switch self.state {
-        case .opening(id, _), .handshaking(id, _), .connected(id, _, _):
+        case .opening(id, _), .handshaking(id, _):
+            if decision == .reopen { return .reopen(self.open(now: now)) }
+            return .lost(then: self.follow(decision, on: reason, of: id, now: now))
+        case .connected(id, _, _):
             self.resetFailuresIfStable(now: now)
-            switch decision {
-            case .never:
-                self.state = .closed(reason)
-                return .lost(then: .never)
-            case .immediately where self.immediateReconnects < self.policy.maximumImmediateReconnects:
-                self.immediateReconnects += 1
-                return .lost(then: .reconnect(self.open(now: now)))
-            case .immediately:
-                return .lost(then: .later(until: self.backOff(now: now)))
-            case .afterBackoff(let minimum):
-                return .lost(then: .later(until: self.backOff(atLeast: minimum, now: now)))
-            }
+            return .lost(then: self.follow(decision, on: reason, of: id, now: now))
         case .closing(id, _):
             self.state = .closed(.requested)
             return .none
@@ -206,12 +246,54 @@ package struct ConnectionStateMachine: Sendable {
         }
     }
 
+    /// Follows the decision that the protocol asked for.
+    ///
+    /// - Parameter id: The connection whose loss the decision is about.
+    /// - Returns: The reason of the loss and what follows it, or `nil` if the decision is no longer awaited.
+    package mutating func decided(
+        _ id: ConnectionID, _ decision: ReconnectDecision, now: Instant
+    ) -> (reason: CloseReason, next: NextAttempt)? {
+        guard case .deciding(id, let reason, _) = self.state else { return nil }
+        // Asking once more would have no end.
+        let decision = decision == .ask ? .afterBackoff() : decision
+        return (reason, self.follow(decision, on: reason, of: id, now: now))
+    }
+
+    private mutating func follow(
+        _ decision: ReconnectDecision, on reason: CloseReason, of id: ConnectionID, now: Instant
+    ) -> NextAttempt {
+        switch decision {
+        case .never:
+            self.state = .closed(reason)
+            return .never
+        case .immediately where self.immediateReconnects < self.policy.maximumImmediateReconnects,
+            .reopen where self.immediateReconnects < self.policy.maximumImmediateReconnects:
+            self.immediateReconnects += 1
+            return .reconnect(self.open(now: now))
+        case .immediately, .reopen:
+            return .later(until: self.backOff(now: now))
+        case .afterBackoff(let minimum):
+            return .later(until: self.backOff(atLeast: minimum, now: now))
+        case .after(let delay):
+            self.failures += 1
+            let until = now.advanced(by: max(.nanoseconds(1), delay))
+            self.state = .backingOff(until: until)
+            return .later(until: until)
+        case .ask:
+            self.state = .deciding(id, reason, deadline: now.advanced(by: max(.nanoseconds(1), self.policy.decisionTimeout)))
+            return .undecided(id)
+        }
+    }
+
     package enum TimeoutAction: Equatable, Sendable {
         case none, open(ConnectionID), sendPing(ConnectionID)
-        /// Drop the socket without closing it, because a dead peer doesn't respond, and report the loss.
-        case abandon(ConnectionID, CloseReason, then: NextAttempt)
+        /// Drop the socket without closing it, because a dead peer doesn't respond. The connection has ended for this reason, and
+        /// ``closed(_:_:_:now:)`` must follow.
+        case end(ConnectionID, CloseReason)
         /// Drop the socket, whose peer doesn't respond to the close. The end was reported already.
         case abandonClosing(ConnectionID)
+        /// The decision about the loss of this connection is overdue. ``decided(_:_:now:)`` must follow.
+        case decide(ConnectionID)
     }
 
     package mutating func timeout(now: Instant) -> TimeoutAction {
@@ -219,19 +301,19 @@ package struct ConnectionStateMachine: Sendable {
         case .backingOff(let until) where until <= now:
             return .open(self.open(now: now))
         case .opening(let id, let deadline) where deadline <= now, .handshaking(let id, let deadline) where deadline <= now:
-            return .abandon(id, .openTimeout, then: .later(until: self.backOff(now: now)))
+            return .end(id, .openTimeout)
         case .closing(let id, let deadline) where deadline <= now:
             self.state = .closed(.requested)
             return .abandonClosing(id)
+        case .deciding(let id, _, let deadline) where deadline <= now:
+            return .decide(id)
         case .connected(let id, var heartbeat, let since):
             let action = heartbeat.timeout(now: now)
             self.state = .connected(id, heartbeat, since: since)
             switch action {
             case .none: return .none
             case .sendPing: return .sendPing(id)
-            case .declareDead:
-                self.resetFailuresIfStable(now: now)
-                return .abandon(id, .heartbeatTimeout, then: .later(until: self.backOff(now: now)))
+            case .declareDead: return .end(id, .heartbeatTimeout)
             }
         default:
             return .none
@@ -242,7 +324,7 @@ package struct ConnectionStateMachine: Sendable {
 
     package mutating func stop(now: Instant) -> StopAction {
         switch self.state {
-        case .idle, .backingOff:
+        case .idle, .backingOff, .deciding:
             self.state = .closed(.requested)
             return .finish
         case .opening(let id, _):
@@ -257,8 +339,7 @@ package struct ConnectionStateMachine: Sendable {
     }
 
     private mutating func open(now: Instant) -> ConnectionID {
-        self.lastAttempt += 1
-        let id = ConnectionID(rawValue: self.lastAttempt)
+        let id = self.counter.next()
         // Later than now, because a deadline that has passed already would fire without end.
         self.state = .opening(id, deadline: now.advanced(by: max(.nanoseconds(1), self.policy.openTimeout)))
         return id

@@ -38,6 +38,10 @@ package struct AppendResult {
     package var isFull = false
     /// The number of dropped events.
     package var dropped = 0
+    /// Dropped events, to be released after releasing all locks.
+    var released: (any Sendable)?
+    /// The delivery to schedule after releasing all locks.
+    var delivery: (any CallbackDelivery)?
 }
 
 /// The events that a consumer hasn't taken yet.
@@ -53,6 +57,11 @@ package final class EventBuffer<Element: Sendable>: Sendable {
         @usableFromInline package var start = 0
 
         package var isEmpty: Bool { self.start == self.elements.count }
+
+        package mutating func removeAll() {
+            self.elements.removeAll(keepingCapacity: true)
+            self.start = 0
+        }
     }
 
     private struct State: Sendable {
@@ -61,7 +70,11 @@ package final class EventBuffer<Element: Sendable>: Sendable {
         @Boxed var ended: EndReason?
         var waiting: WakeUp?
         var isFull = false
-        var isBeingRead = false
+        /// The iterator that reads the buffer, or 0. Iterators are numbered from 1.
+        var reader: UInt32 = 0
+        var lastReader: UInt32 = 0
+        /// The last iterator that took events.
+        var lastTaker: UInt32 = 0
     }
 
     private let policy: BufferPolicy
@@ -74,6 +87,9 @@ package final class EventBuffer<Element: Sendable>: Sendable {
     package var dropped: Int { self.state.withLock { $0.dropped } }
     package var isFull: Bool { self.state.withLock { $0.isFull } }
     package var endReason: EndReason? { self.state.withLock { $0.ended } }
+    var hasPending: Bool { self.state.withLock { !$0.pending.isEmpty } }
+    /// Whether a consumer waits for events, for tests.
+    package var hasWaitingReader: Bool { self.state.withLock { $0.waiting != nil } }
 
     /// Appends events and applies the buffer policy. Has no effect after the end.
     ///
@@ -93,7 +109,8 @@ package final class EventBuffer<Element: Sendable>: Sendable {
                 state.pending.start += result.dropped
                 // Moving the remaining elements only once per `limit` drops keeps dropping cheap.
                 if state.pending.start > limit {
-                    state.pending.elements.removeFirst(state.pending.start)
+                    result.released = state.pending.elements
+                    state.pending.elements = Array(state.pending.elements[state.pending.start...])
                     state.pending.start = 0
                 }
             case .pauseReading(let limit):
@@ -128,35 +145,61 @@ package final class EventBuffer<Element: Sendable>: Sendable {
         }
     }
 
-    /// Waits until events are pending, the buffer has ended, or the task is cancelled.
-    func wait() async {
+    // MARK: Iterators
+
+    /// Takes the pending events for an iterator. If another one took over, there are none.
+    func take(into batch: inout Batch, reader: UInt32) -> Bool {
+        self.state.withLock { state in
+            guard state.reader == reader else { return false }
+            swap(&batch, &state.pending)
+            state.lastTaker = reader
+            defer { state.isFull = false }
+            return state.isFull
+        }
+    }
+
+    /// Waits until events are pending, the buffer has ended, another iterator took over, or the task is cancelled.
+    func wait(reader: UInt32) async {
         await suspend { wakeUp in
             self.state.withLock { state in
-                guard state.pending.isEmpty, state.ended == nil, !Task.isCancelled else { return false }
+                guard state.pending.isEmpty, state.ended == nil, state.reader == reader, !Task.isCancelled else { return false }
                 state.waiting = wakeUp
                 return true
             }
         } onCancel: {
-            self.state.withLock { $0.waiting.take() }
+            // If another iterator took over, it may be the one that waits.
+            self.state.withLock { $0.reader == reader ? $0.waiting.take() : nil }
         }
     }
 
-    func beginReading() {
-        let wasBeingRead = self.state.withLock { state in
-            defer { state.isBeingRead = true }
-            return state.isBeingRead
+    /// Registers an iterator. It takes over from one that still exists, and ends its wait.
+    ///
+    /// - Returns: The number of the iterator, and whether it took over.
+    func beginReading() -> (reader: UInt32, tookOver: Bool) {
+        let (reader, tookOver, wakeUp) = self.state.withLock { state -> (UInt32, Bool, WakeUp?) in
+            state.lastReader += 1
+            defer { state.reader = state.lastReader }
+            return (state.lastReader, state.reader != 0, state.waiting.take())
         }
-        precondition(!wasBeingRead, "an event sequence supports one iterator at a time; use a second sequence for a second consumer")
+        wakeUp?.resume()
+        return (reader, tookOver)
     }
 
-    /// Puts the events that the consumer took but didn't use back in front of the pending ones.
-    func endReading(returning unused: Batch) {
-        self.state.withLock { state in
-            state.isBeingRead = false
-            guard !unused.isEmpty else { return }
+    /// Removes an iterator. The events that it took but didn't return are put back in front of the pending ones, unless another iterator
+    /// took over and has taken later ones: they would be out of order, and are dropped.
+    func endReading(_ reader: UInt32, returning unused: Batch) {
+        let (wakeUp, _) = self.state.withLock { state -> (WakeUp?, released: Batch?) in
+            if state.reader == reader { state.reader = 0 }
+            guard !unused.isEmpty else { return (nil, nil) }
+            guard state.lastTaker <= reader else {
+                state.dropped += unused.elements.count - unused.start
+                return (nil, nil)
+            }
             let pending = state.pending
             state.pending = unused
             state.pending.elements.append(contentsOf: pending.elements[pending.start...])
+            return (state.waiting.take(), pending)
         }
+        wakeUp?.resume()
     }
 }

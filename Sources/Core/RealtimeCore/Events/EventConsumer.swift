@@ -31,13 +31,13 @@ package protocol EventConsumer<Event>: Sendable {
     func finish(_ reason: EndReason) -> WakeUp?
 }
 
-/// Converts the events of a source into the elements of one sequence, a batch at a time. `convert` is a closure so that it is compiled
-/// where both types are known.
-struct ConvertingConsumer<Event: Sendable, Element: Sendable>: EventConsumer {
-    typealias Convert = @Sendable (ArraySlice<Event>, inout [Element]) -> Void
+/// Converts a batch of events into the elements of one consumer. It is a closure so that it is compiled where both types are known.
+package typealias EventConversion<Event, Element> = @Sendable (ArraySlice<Event>, inout [Element]) -> Void
 
+/// Delivers events to a sequence.
+struct ConvertingConsumer<Event: Sendable, Element: Sendable>: EventConsumer {
     let buffer: EventBuffer<Element>
-    let convert: Convert
+    let convert: EventConversion<Event, Element>
 
     var isFull: Bool { self.buffer.isFull }
 
@@ -46,10 +46,12 @@ struct ConvertingConsumer<Event: Sendable, Element: Sendable>: EventConsumer {
     func finish(_ reason: EndReason) -> WakeUp? { self.buffer.finish(reason) }
 }
 
-/// Produces the events of sequences. The methods are called on the consumers' threads.
+/// Produces the events of sequences and callbacks. The methods are called on the consumers' threads.
 package protocol EventSource: AnyObject, Sendable {
     /// The consumer's buffer was full and has been emptied.
     func drained(_ consumer: ConsumerID)
-    /// The last copy of the consumer's sequence was released.
+    /// The last copy of the consumer's sequence was released, or its callback was cancelled.
     func consumerRemoved(_ consumer: ConsumerID)
+    /// A second iterator of the consumer's sequence took over from the first.
+    func iteratorReplaced(_ consumer: ConsumerID)
 }

@@ -2,8 +2,9 @@
 ///
 /// Events are buffered from the moment the sequence is returned, not from the first call of `next()`, so no event is missed in between.
 /// Buffering ends when the last copy of the sequence is released. Every call that returns a sequence returns an independent one, with its
-/// own buffer. A sequence supports one iterator at a time: creating a second one while the first exists is a programming error and stops
-/// the program.
+/// own buffer. A sequence has one iterator at a time: a second one takes over from the first, whose `next()` then returns `nil`, after the
+/// events that it had taken from the buffer before. A view that is shown again can therefore start a new loop while the old one is still
+/// ending. For two consumers, use two sequences.
 ///
 /// The sequence doesn't throw. It finishes after the last event, and ``endReason`` contains the reason. Events that were buffered before
 /// the end are still delivered. Cancelling the waiting task ends its wait immediately; events that weren't consumed remain in the
@@ -30,6 +31,12 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
 
         func drained() { self.source.drained(self.id) }
 
+        func beginReading() -> UInt32 {
+            let (reader, tookOver) = self.buffer.beginReading()
+            if tookOver { self.source.iteratorReplaced(self.id) }
+            return reader
+        }
+
         deinit { self.source.consumerRemoved(self.id) }
     }
 
@@ -45,7 +52,7 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
     /// The reason why the sequence finished; `nil` before its end. Buffered events may remain after it is set.
     public var endReason: EndReason? { self.consumer.buffer.endReason }
 
-    /// Returns an iterator over the remaining events. Only one iterator may exist at a time.
+    /// Returns an iterator over the remaining events. It takes over from an earlier iterator that still exists.
     public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(self.consumer) }
 
     /// Returns the first event that satisfies a predicate. Events after it remain in the sequence.
@@ -71,16 +78,18 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
         @usableFromInline let consumer: Consumer
         @usableFromInline var batch = EventBuffer<Element>.Batch()
 
+        private let reader: UInt32
+
         init(_ consumer: Consumer) {
             self.consumer = consumer
-            consumer.buffer.beginReading()
+            self.reader = consumer.beginReading()
         }
 
-        deinit { self.consumer.buffer.endReading(returning: self.batch) }
+        deinit { self.consumer.buffer.endReading(self.reader, returning: self.batch) }
 
         /// Waits for the next event.
         ///
-        /// - Returns: The event; `nil` if the sequence finished or the task was cancelled.
+        /// - Returns: The event; `nil` if the sequence finished, the task was cancelled, or another iterator took over.
         @inlinable
         @inline(__always)
         public func next() async -> Element? { await self.next(isolation: #isolation) }
@@ -88,7 +97,7 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
         /// Waits for the next event, on the caller's actor. Called by `for await` loops.
         ///
         /// - Parameter actor: The caller's actor.
-        /// - Returns: The event; `nil` if the sequence finished or the task was cancelled.
+        /// - Returns: The event; `nil` if the sequence finished, the task was cancelled, or another iterator took over.
         @inlinable
         @inline(__always)
         public nonisolated(nonsending) func next(isolation actor: (any Actor)?) async -> Element? {
@@ -100,16 +109,15 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
         }
 
         @usableFromInline
-        nonisolated(nonsending) func refill() async -> Bool {
-            self.batch.elements.removeAll(keepingCapacity: true)
-            self.batch.start = 0
+        func refill() async -> Bool {
+            self.batch.removeAll()
             if self.take() { return true }
-            await self.consumer.buffer.wait()
+            await self.consumer.buffer.wait(reader: self.reader)
             return self.take()
         }
 
         private func take() -> Bool {
-            if self.consumer.buffer.take(into: &self.batch) { self.consumer.drained() }
+            if self.consumer.buffer.take(into: &self.batch, reader: self.reader) { self.consumer.drained() }
             return !self.batch.isEmpty
         }
     }

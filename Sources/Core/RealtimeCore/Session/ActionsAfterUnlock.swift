@@ -1,5 +1,7 @@
-/// Actions that call code outside the driver, collected under its lock and run after the lock is released. Most steps have at most one
-/// action and one task to resume, which are stored without an allocation.
+/// Actions that call code outside the driver, collected under its lock and run after the lock is released. It also keeps values that may
+/// contain objects of the application until then, because their deinitializers may call the driver.
+///
+/// Most steps have at most one of each, which are stored without an allocation.
 struct ActionsAfterUnlock {
     enum Action {
         case open(any WebSocketConnection), flush(any WebSocketConnection), abandon(any WebSocketConnection)
@@ -11,6 +13,9 @@ struct ActionsAfterUnlock {
     private var otherActions: [Action] = []
     private var firstWakeUp: WakeUp?
     private var otherWakeUps: [WakeUp] = []
+    private var deliveries: [any CallbackDelivery] = []
+    private var firstReleased: (any Sendable)?
+    private var otherReleased: [any Sendable] = []
     private var lastFlushed: ObjectIdentifier?
 
     mutating func add(_ action: Action) {
@@ -32,12 +37,21 @@ struct ActionsAfterUnlock {
         if self.firstWakeUp == nil { self.firstWakeUp = wakeUp } else { self.otherWakeUps.append(wakeUp) }
     }
 
-    /// Runs the actions in order, then resumes the tasks.
+    /// Schedules a delivery to a callback. It comes after all actions, because the callback may run immediately and call the driver.
+    mutating func schedule(_ delivery: any CallbackDelivery) { self.deliveries.append(delivery) }
+
+    /// Releases a value after the lock, because it may contain objects of the application.
+    mutating func release(_ value: any Sendable) {
+        if self.firstReleased == nil { self.firstReleased = value } else { self.otherReleased.append(value) }
+    }
+
+    /// Runs the actions in order, then resumes the tasks, and then schedules the callbacks.
     func run() {
         if let action = self.firstAction { Self.run(action) }
         for action in self.otherActions { Self.run(action) }
         self.firstWakeUp?.resume()
         for wakeUp in self.otherWakeUps { wakeUp.resume() }
+        for delivery in self.deliveries { delivery.scheduleDelivery() }
     }
 
     private static func run(_ action: Action) {

@@ -10,24 +10,26 @@ public import RealtimeSystem
 package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, TimerClient, EventSource {
     /// The environment of a driver. Several drivers may share it.
     package final class Dependencies: Sendable {
-        /// Starts work, on any thread, and returns a closure that cancels it. `finished` may be called on any thread; only its first call
-        /// has an effect.
-        package typealias Perform =
-            @Sendable (
-                Machine.Work, _ finished: @escaping @Sendable (Machine.WorkResult) -> Void
-            ) -> (@Sendable () -> Void)?
+        /// Creates a connection without performing I/O. Called under the driver's lock.
+        package typealias Connect = @Sendable (Machine.Request, ConnectionID, any WebSocketEvents) -> any WebSocketConnection
 
-        let transport: any WebSocketTransport
+        /// Starts work, on any thread, and returns a closure that cancels it.
+        ///
+        /// The work calls ``SessionDriver/workProgressed(_:_:)`` any number of times and ``SessionDriver/workFinished(_:_:)`` once, on any
+        /// thread. Calls have no effect after the work has finished or was cancelled.
+        package typealias Perform = @Sendable (Machine.Work, WorkID, SessionDriver) -> (@Sendable () -> Void)?
+
+        let connect: Connect
         let time: any TimeSource
         let log: LogSink
         let subsystem: String
         let perform: Perform
 
         package init(
-            transport: any WebSocketTransport, time: any TimeSource, log: LogSink = .standard, subsystem: String,
-            perform: @escaping Perform = { _, _ in nil }
+            connect: @escaping Connect, time: any TimeSource, log: LogSink = .standard, subsystem: String,
+            perform: @escaping Perform = { _, _, _ in nil }
         ) {
-            self.transport = transport
+            self.connect = connect
             self.time = time
             self.log = log
             self.subsystem = subsystem
@@ -42,6 +44,12 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         case running(cancel: (@Sendable () -> Void)?)
     }
 
+    fileprivate struct RegisteredWaiter: Sendable {
+        var waiter: Waiter<CallerResult>
+        /// Whether the result depends on messages of the peer.
+        var awaitsPeer: Bool
+    }
+
     fileprivate struct RegisteredConsumer: Sendable {
         var consumer: any EventConsumer<Machine.Event>
         var lifetime: ConsumerLifetime
@@ -54,14 +62,20 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         fileprivate var consumers = SmallDictionary<ConsumerID, RegisteredConsumer>()
         /// A set instead of a count: a consumer may be removed after it has emptied its buffer, but before it has reported that.
         var fullConsumers: Set<ConsumerID> = []
-        /// The connection that isn't read while any consumer's buffer is full.
-        var paused: ConnectionID?
-        fileprivate var waiters: [WaiterID: Waiter<CallerResult>] = [:]
+        /// The connections that aren't read while any consumer's buffer is full.
+        var paused: Set<ConnectionID> = []
+        fileprivate var waiters: [WaiterID: RegisteredWaiter] = [:]
+        /// The number of waiters whose result depends on messages of the peer. Reading isn't paused while there are any: their results may
+        /// be behind the messages that fill a consumer's buffer, and the consumer may be one of the callers.
+        var peerWaiterCount = 0
         /// The deadlines of callers with a time limit, and these limits.
         var waiterDeadlines = Deadlines<WaiterID, Duration>()
         fileprivate var works: [WorkID: WorkState] = [:]
         var lastNumber: UInt64 = 0
         var timer = CoalescedTimer()
+        /// Whether the machine's deadline has passed although the machine has just handled it.
+        var isOverdue = false
+        var hasLoggedOverdue = false
         // Last: in unspecialized code, members after one of generic type have no constant offset.
         @usableFromInline var machine: Machine
 
@@ -71,6 +85,13 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         }
 
         var nextDeadline: Instant? { .earliest(self.machine.nextDeadline, self.waiterDeadlines.earliest) }
+
+        fileprivate mutating func takeWaiter(_ id: WaiterID) -> Waiter<CallerResult>? {
+            self.waiterDeadlines.remove(id)
+            guard let registered = self.waiters.take(id) else { return nil }
+            if registered.awaitsPeer { self.peerWaiterCount -= 1 }
+            return registered.waiter
+        }
     }
 
     @usableFromInline let state: Lock<State>
@@ -119,6 +140,8 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         }
     }
 
+    package var consumerCount: Int { self.state.withLock { $0.consumers.count } }
+
     package var nextDeadline: Instant? { self.state.withLock { $0.nextDeadline } }
 
     /// Steps the machine with a request and waits for its result. Every caller receives exactly one result, also when the connection is
@@ -127,18 +150,24 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
     /// - Parameters:
     ///   - limit: The maximum time to wait; `nil` to wait without a limit. If it is not positive, only a result that is available
     ///     immediately is returned.
+    ///   - awaitsPeer: Whether the result depends on messages of the peer, so that reading isn't paused until there is one.
     ///   - request: Steps the machine, which resumes the waiter now or later.
     /// - Returns: The result.
     /// - Throws: The failure with which the machine resumed the waiter; `timedOut(after:)` when the limit is exceeded; `cancelled`
     ///   immediately when the task is cancelled.
     package func awaitResult(
-        limit: Duration? = nil, _ request: (inout Machine, WaiterID, Instant, inout Effects<Machine>) -> Void
+        limit: Duration? = nil, awaitsPeer: Bool = true,
+        _ request: (inout Machine, WaiterID, Instant, inout Effects<Machine>) -> Void
     ) async throws(Machine.Failure) -> Machine.WaiterResult {
         let waiter = Waiter<CallerResult>()
         var newID = WaiterID(rawValue: 0)
-        self.run { state, now in
+        self.run { state, now, actions in
             newID = WaiterID(rawValue: state.nextNumber())
-            state.waiters[newID] = waiter
+            state.waiters[newID] = RegisteredWaiter(waiter: waiter, awaitsPeer: awaitsPeer)
+            if awaitsPeer {
+                state.peerWaiterCount += 1
+                self.resumeReading(&state, now, &actions)
+            }
             if let limit { state.waiterDeadlines.set(newID, now.advanced(by: limit), limit) }
             request(&state.machine, newID, now, &state.effects)
             // Without a timer, so that it works the same with a manual clock. A result that the request yielded comes first.
@@ -160,7 +189,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
     ///   - register: Registers the consumer with the machine.
     package func makeSequence<Element: Sendable>(
         _ policy: BufferPolicy, lifetime: ConsumerLifetime,
-        convert: @escaping @Sendable (ArraySlice<Machine.Event>, inout [Element]) -> Void,
+        convert: @escaping EventConversion<Machine.Event, Element>,
         register: (inout Machine, ConsumerID, inout Effects<Machine>) -> Void
     ) -> EventSequence<Element> {
         let buffer = EventBuffer<Element>(policy)
@@ -172,6 +201,31 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
             register(&state.machine, id, &state.effects)
         }
         return EventSequence(EventSequence<Element>.Consumer(buffer, id, of: self))
+    }
+
+    /// Calls a closure with the events from now on, in order and one at a time.
+    ///
+    /// - Parameters:
+    ///   - policy: What happens when events arrive faster than the callback handles them.
+    ///   - lifetime: When the callback receives no more events.
+    ///   - schedule: Runs the deliveries, for example on a queue. Called without a lock.
+    ///   - convert: Appends the elements for a batch of events. Called under the driver's lock.
+    ///   - register: Registers the consumer with the machine.
+    ///   - callback: Called with each element.
+    /// - Returns: The registration. Releasing it cancels the callback.
+    package func observe<Element: Sendable>(
+        _ policy: BufferPolicy, lifetime: ConsumerLifetime, schedule: @escaping CallbackSchedule,
+        convert: @escaping EventConversion<Machine.Event, Element>,
+        register: (inout Machine, ConsumerID, inout Effects<Machine>) -> Void, callback: @escaping @Sendable (Element) -> Void
+    ) -> ObservationToken {
+        let id = ConsumerID(rawValue: self.state.withLock { $0.nextNumber() })
+        let consumer = CallbackConsumer<Machine.Event, Element>(
+            policy, id, of: self, schedule: schedule, convert: convert, callback: callback)
+        self.run { state, _ in
+            state.consumers[id] = RegisteredConsumer(consumer: consumer, lifetime: lifetime)
+            register(&state.machine, id, &state.effects)
+        }
+        return ObservationToken(consumer)
     }
 
     /// Takes over a connection that a listener accepted. Its events are handled like those of a connection that the driver opened.
@@ -207,17 +261,25 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
             let now = self.time.now
             state.effects.counters.messagesReceived += batch.entries.count
             state.effects.counters.bytesReceived += batch.bytes.count
+            state.effects.deliveries.reserveCapacity(batch.entries.count)
             state.machine.received(id, batch, now: now, &state.effects)
             self.finishStep(&state, reading: id, now, &actions)
         }
         actions.run()
     }
 
+    package func writing(_ id: ConnectionID, paused: Bool) {
+        self.run { state, now in
+            guard state.connections[id] != nil else { return }
+            state.machine.writing(id, paused: paused, now: now, &state.effects)
+        }
+    }
+
     @usableFromInline
     package func closed(_ id: ConnectionID, _ reason: CloseReason) {
         self.run {
             $0.connections[id] = nil
-            if $0.paused == id { $0.paused = nil }
+            $0.paused.remove(id)
             $0.machine.closed(id, reason, now: $1, &$0.effects)
         }
     }
@@ -233,8 +295,14 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
                 state.effects.commands.append(.resume(due.key, .failure(state.machine.timedOut(after: due.companion))))
                 state.machine.cancelled(due.key, now: now, &state.effects)
             }
-            if let deadline = state.machine.nextDeadline, deadline <= now { state.machine.timeout(now: now, &state.effects) }
-            assert(state.machine.nextDeadline.map { $0 > now } ?? true, "a deadline that remains in the past fires without end")
+            guard let deadline = state.machine.nextDeadline, deadline <= now else { return }
+            state.machine.timeout(now: now, &state.effects)
+            guard let deadline = state.machine.nextDeadline, deadline <= now else { return }
+            // The timer would fire without end. It fires a thousand times a second instead.
+            state.isOverdue = true
+            guard !state.hasLoggedOverdue else { return }
+            state.hasLoggedOverdue = true
+            state.effects.log(.error, "A deadline remained in the past after its timeout was handled; please report this error.")
         }
     }
 
@@ -248,12 +316,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
 
     private func begin(_ id: WorkID, _ work: Machine.Work) {
         guard self.state.withLock({ $0.works[id] != nil }) else { return }
-        let cancel = self.dependencies.perform(work) { [weak self] result in
-            self?.run { state, now in
-                guard state.works.take(id) != nil else { return }
-                state.machine.workFinished(id, result, now: now, &state.effects)
-            }
-        }
+        let cancel = self.dependencies.perform(work, id, self)
         // The work may have finished or been cancelled before `perform` returned.
         let isPending = self.state.withLock { state in
             guard state.works[id] != nil else { return false }
@@ -261,6 +324,23 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
             return true
         }
         if !isPending { cancel?() }
+    }
+
+    /// Reports an intermediate result of work. Has no effect after the work has finished or was cancelled.
+    package func workProgressed(_ id: WorkID, _ progress: Machine.WorkProgress) {
+        self.run { state, now in
+            guard state.works[id] != nil else { return }
+            state.machine.workProgressed(id, progress, now: now, &state.effects)
+        }
+    }
+
+    /// Reports the result of work. Only the first call for the same work has an effect, and none if the work was cancelled.
+    package func workFinished(_ id: WorkID, _ result: Machine.WorkResult) {
+        self.run { state, now, actions in
+            guard let work = state.works.take(id) else { return }
+            actions.release(work)
+            state.machine.workFinished(id, result, now: now, &state.effects)
+        }
     }
 
     package func drained(_ id: ConsumerID) {
@@ -272,11 +352,13 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
     }
 
     package func consumerRemoved(_ id: ConsumerID) {
-        self.run { state, now, actions in
-            guard state.consumers.removeValue(forKey: id) != nil else { return }
-            state.machine.consumerRemoved(id)
-            self.markNotFull(id, &state, now, &actions)
-        }
+        self.run { state, now, actions in self.removeConsumer(id, &state, now, &actions) }
+    }
+
+    package func iteratorReplaced(_ id: ConsumerID) {
+        self.dependencies.log.log(
+            .warning, self.dependencies.subsystem,
+            "A second iterator of an event sequence took over from the first, which ends. For two consumers, use two sequences.")
     }
 
     // MARK: Running a step
@@ -298,39 +380,46 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
 
     private func finishStep(_ state: inout State, reading id: ConnectionID?, _ now: Instant, _ actions: inout ActionsAfterUnlock) {
         if !state.effects.deliveries.isEmpty { self.deliver(&state, reading: id, now, &actions) }
+        state.effects.routes.removeRetired()
         if !state.effects.commands.isEmpty { self.run(commandsOf: &state, now, &actions) }
-        self.updateTimer(&state)
+        self.updateTimer(&state, now)
     }
 
     private func deliver(_ state: inout State, reading id: ConnectionID?, _ now: Instant, _ actions: inout ActionsAfterUnlock) {
         var start = 0
         var isFull = false
         for run in state.effects.runs {
-            for id in state.machine.consumers(on: run.route) {
+            for id in state.effects.routes[run.route] {
                 guard let registered = state.consumers[id] else { continue }
                 let appended = registered.consumer.append(state.effects.deliveries[start..<run.end])
                 actions.resume(appended.wakeUp)
+                if let delivery = appended.delivery { actions.schedule(delivery) }
+                if let released = appended.released { actions.release(released) }
                 state.effects.counters.eventsDropped += appended.dropped
                 if appended.becameFull { state.fullConsumers.insert(id) }
                 isFull = isFull || appended.isFull
             }
             start = run.end
         }
-        state.effects.deliveries.removeAll(keepingCapacity: true)
+        // A consumer on another thread may have released its copies of the events already.
+        actions.release(state.effects.deliveries)
+        state.effects.deliveries = []
         state.effects.runs.removeAll(keepingCapacity: true)
         // Only when events are delivered, not whenever a consumer is full: the handshake of a new connection delivers none, and must be
         // read although a consumer is full.
-        guard isFull, let id, state.paused != id, let connection = state.connections[id] else { return }
-        state.paused = id
+        guard isFull, state.peerWaiterCount == 0, let id, !state.paused.contains(id), let connection = state.connections[id] else { return }
+        state.paused.insert(id)
         connection.pauseReading()
         state.machine.reading(id, paused: true, now: now)
     }
 
     private func run(commandsOf state: inout State, _ now: Instant, _ actions: inout ActionsAfterUnlock) {
-        for command in state.effects.commands {
+        let commands = state.effects.commands
+        state.effects.commands = []
+        for command in commands {
             switch command {
             case .open(let id, let request):
-                let connection = self.dependencies.transport.makeConnection(request, id: id, events: self)
+                let connection = self.dependencies.connect(request, id, self)
                 state.connections[id] = connection
                 actions.add(.open(connection))
             case .send(let id, let message):
@@ -340,7 +429,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
                 actions.forgetFlushes()
                 actions.add(.close(connection, code, reason))
             case .abandon(let id):
-                if state.paused == id { state.paused = nil }
+                state.paused.remove(id)
                 if let connection = state.connections.remove(id) { actions.add(.abandon(connection)) }
             case .work(let id, let work):
                 state.works[id] = .starting
@@ -348,50 +437,88 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
             case .cancel(let id):
                 if case .running(let cancel?) = state.works.take(id) { actions.add(.run(cancel)) }
             case .resume(let id, let result):
-                state.waiterDeadlines.remove(id)
-                actions.resume(state.waiters.take(id)?.fulfill(result))
+                actions.resume(state.takeWaiter(id)?.fulfill(result))
             case .endConsumers(let ids, let reason):
                 for id in ids { self.end(id, reason, &state, now, &actions) }
             case .finish(let reason):
                 let ending = state.consumers.entries.filter { $0.value.lifetime == .connection }.map(\.key)
                 for id in ending.sorted(by: { $0.rawValue < $1.rawValue }) { self.end(id, .closed(reason), &state, now, &actions) }
+                assert(
+                    state.waiters.keys.allSatisfy { state.waiterDeadlines.contains($0) },
+                    "a caller without a time limit still waits after the end of the connection")
             case .log(let level, let message):
                 actions.add(.run { [dependencies] in dependencies.log.log(level, dependencies.subsystem, message) })
             }
         }
-        // Keeps the memory only where there are many commands, as in a server. A client has few, and is idle most of the time.
-        state.effects.commands.removeAll(keepingCapacity: state.effects.commands.count > 16)
+        // The results of callers that have received one already are contained in the commands alone.
+        actions.release(commands)
     }
 
     private func end(_ id: ConsumerID, _ reason: EndReason, _ state: inout State, _ now: Instant, _ actions: inout ActionsAfterUnlock) {
-        guard let registered = state.consumers.removeValue(forKey: id) else { return }
-        state.machine.consumerRemoved(id)
-        actions.resume(registered.consumer.finish(reason))
+        actions.resume(self.removeConsumer(id, &state, now, &actions)?.finish(reason))
+    }
+
+    @discardableResult
+    private func removeConsumer(
+        _ id: ConsumerID, _ state: inout State, _ now: Instant, _ actions: inout ActionsAfterUnlock
+    ) -> (any EventConsumer<Machine.Event>)? {
+        guard let registered = state.consumers.removeValue(forKey: id) else { return nil }
+        state.effects.routes.remove(id)
         self.markNotFull(id, &state, now, &actions)
+        actions.release(registered.consumer)
+        return registered.consumer
     }
 
     private func markNotFull(_ id: ConsumerID, _ state: inout State, _ now: Instant, _ actions: inout ActionsAfterUnlock) {
-        guard state.fullConsumers.remove(id) != nil, state.fullConsumers.isEmpty, let paused = state.paused.take() else { return }
-        self.resume(paused, &state, now, &actions)
+        guard state.fullConsumers.remove(id) != nil, state.fullConsumers.isEmpty else { return }
+        self.resumeReading(&state, now, &actions)
     }
 
-    /// Called under the lock, so that pausing and resuming keep their order. The flush performs it.
-    private func resume(_ id: ConnectionID, _ state: inout State, _ now: Instant, _ actions: inout ActionsAfterUnlock) {
-        guard let connection = state.connections[id] else { return }
-        connection.resumeReading()
-        actions.flush(connection)
-        state.machine.reading(id, paused: false, now: now)
+    /// Resumes all connections. Called under the lock, so that pausing and resuming keep their order. The flush performs it.
+    private func resumeReading(_ state: inout State, _ now: Instant, _ actions: inout ActionsAfterUnlock) {
+        guard !state.paused.isEmpty else { return }
+        for id in state.paused.sorted() {
+            guard let connection = state.connections[id] else { continue }
+            connection.resumeReading()
+            actions.flush(connection)
+            state.machine.reading(id, paused: false, now: now)
+        }
+        state.paused = []
     }
 
     /// Schedules the timer for the next deadline. Called under the lock: otherwise, of two threads, the one with the later deadline could
     /// schedule last.
-    private func updateTimer(_ state: inout State) {
-        if let deadline = state.nextDeadline {
+    private func updateTimer(_ state: inout State, _ now: Instant) {
+        if var deadline = state.nextDeadline {
+            if state.isOverdue { deadline = max(deadline, now.advanced(by: .milliseconds(1))) }
             if let instant = state.timer.setDeadline(deadline) { self.time.schedule(self, at: instant) }
         } else if state.timer.cancel() {
             self.time.schedule(self, at: nil)
         }
+        state.isOverdue = false
     }
+}
+
+extension SessionDriver.Dependencies where Machine.Request == WebSocketRequest {
+    /// Creates the environment of a client whose connections are WebSockets.
+    package convenience init(
+        transport: any WebSocketTransport, time: any TimeSource, log: LogSink = .standard, subsystem: String,
+        perform: @escaping Perform = { _, _, _ in nil }
+    ) {
+        self.init(
+            connect: { transport.makeConnection($0, id: $1, events: $2) }, time: time, log: log, subsystem: subsystem, perform: perform)
+    }
+}
+
+extension SessionDriver.Dependencies where Machine.Request == Never {
+    /// Creates the environment of a server, which adopts connections and opens none.
+    package convenience init(
+        time: any TimeSource, log: LogSink = .standard, subsystem: String, perform: @escaping Perform = { _, _, _ in nil }
+    ) {
+        self.init(connect: Self.connect, time: time, log: log, subsystem: subsystem, perform: perform)
+    }
+
+    private static func connect(_ request: Never, _ id: ConnectionID, _ events: any WebSocketEvents) -> any WebSocketConnection {}
 }
 
 /// The connections of a driver and the messages sent on them. It isn't generic, so that it is compiled only once.

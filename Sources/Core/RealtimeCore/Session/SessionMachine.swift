@@ -17,7 +17,7 @@ package struct WorkID: Hashable, Sendable {
 @usableFromInline
 package struct Effects<Machine: SessionMachine>: Sendable {
     package enum Command: Sendable {
-        case open(ConnectionID, WebSocketRequest)
+        case open(ConnectionID, Machine.Request)
         case send(ConnectionID, WebSocketMessage)
         /// Send a close frame. Only the end of the connection is of interest from now on.
         case close(ConnectionID, CloseCode, reason: String)
@@ -36,10 +36,12 @@ package struct Effects<Machine: SessionMachine>: Sendable {
     }
 
     /// Consecutive events for the same route. They end before the index `end` of `deliveries`.
+    @usableFromInline
     package struct Run: Sendable {
-        package var route: EventRoute
-        package var end: Int
+        @usableFromInline package var route: EventRoute
+        @usableFromInline package var end: Int
 
+        @inlinable
         package init(_ route: EventRoute, end: Int) {
             self.route = route
             self.end = end
@@ -47,15 +49,31 @@ package struct Effects<Machine: SessionMachine>: Sendable {
     }
 
     package var commands: [Command] = []
-    /// Events for consumers, separate from the commands because there are many of them: a run is delivered at a time. The array is filled
-    /// in the machine's own module, where the compiler knows the type of its elements.
-    package var deliveries: [Machine.Event] = []
-    package var runs: [Run] = []
+    /// Events for consumers, separate from the commands because there are many of them: a run is delivered at a time.
+    @usableFromInline package internal(set) var deliveries: [Machine.Event] = []
+    @usableFromInline package internal(set) var runs: [Run] = []
+    /// The consumers of each route. The machine adds consumers, and the driver removes them.
+    @usableFromInline package var routes = EventRoutes()
     package var counters = Counters()
     package let logLevel: LogSink.Level
 
     package init(logLevel: LogSink.Level = .error) {
         self.logLevel = logLevel
+    }
+
+    /// Delivers an event to the consumers of a route.
+    ///
+    /// It is inlinable so that it is specialized in the machine's module, where the compiler knows the type of the events.
+    @inlinable
+    package mutating func deliver(_ event: consuming Machine.Event, on route: EventRoute) {
+        guard !self.routes.isEmpty(route) else { return }
+        self.deliveries.append(event)
+        let end = self.deliveries.count
+        if let last = self.runs.indices.last, self.runs[last].route == route {
+            self.runs[last].end = end
+        } else {
+            self.runs.append(Run(route, end: end))
+        }
     }
 
     /// Logs a message. Evaluates `message` only if its level is logged.
@@ -75,12 +93,20 @@ package struct Effects<Machine: SessionMachine>: Sendable {
 ///
 /// All methods are called under the driver's lock. `received` takes all messages of one read because the loop over messages must be in
 /// the machine's module: a call per message into another module isn't specialized, and takes ten times as long as the work itself.
+///
+/// A machine stores no object of the application, such as an error that it threw: an object's deinitializer, if it ran under the lock,
+/// could call the client and wait for the same lock. A machine may put such an object into its effects, whose values the driver releases
+/// after the lock.
 @usableFromInline
 package protocol SessionMachine: Sendable {
     associatedtype Event: Sendable
     associatedtype WaiterResult: Sendable
     associatedtype Failure: Error
+    /// The parameters of a connection to open. `Never` for a server, which adopts connections.
+    associatedtype Request: Sendable = WebSocketRequest
     associatedtype Work: Sendable
+    /// An intermediate result of work.
+    associatedtype WorkProgress: Sendable = Never
     associatedtype WorkResult: Sendable
 
     /// When to call ``timeout(now:_:)``. After that call, it must be later than `now`.
@@ -90,21 +116,26 @@ package protocol SessionMachine: Sendable {
     mutating func stop(now: Instant, _ effects: inout Effects<Self>)
     mutating func opened(_ id: ConnectionID, head: HTTPResponseHead, now: Instant, _ effects: inout Effects<Self>)
     mutating func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, now: Instant, _ effects: inout Effects<Self>)
+    /// The driver paused or resumed reading because of a full consumer.
     mutating func reading(_ id: ConnectionID, paused: Bool, now: Instant)
+    /// Much output waits for a peer that reads slowly, or it has been sent. Does nothing by default.
+    mutating func writing(_ id: ConnectionID, paused: Bool, now: Instant, _ effects: inout Effects<Self>)
     mutating func closed(_ id: ConnectionID, _ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>)
+    /// Work reports an intermediate result. Does nothing by default.
+    mutating func workProgressed(_ id: WorkID, _ progress: WorkProgress, now: Instant, _ effects: inout Effects<Self>)
     mutating func workFinished(_ id: WorkID, _ result: WorkResult, now: Instant, _ effects: inout Effects<Self>)
     mutating func timeout(now: Instant, _ effects: inout Effects<Self>)
 
     /// The caller no longer waits, because its task was cancelled or its time limit exceeded. It has received its result already.
     mutating func cancelled(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>)
 
-    /// Returns the current consumers of a route.
-    func consumers(on route: EventRoute) -> [ConsumerID]
-    /// The consumer receives no more events.
-    mutating func consumerRemoved(_ consumer: ConsumerID)
-
     /// The result of a caller whose task was cancelled.
     static var cancelled: Failure { get }
     /// The result of a caller whose time limit was exceeded.
     func timedOut(after: Duration) -> Failure
+}
+
+extension SessionMachine {
+    package mutating func writing(_ id: ConnectionID, paused: Bool, now: Instant, _ effects: inout Effects<Self>) {}
+    package mutating func workProgressed(_ id: WorkID, _ progress: WorkProgress, now: Instant, _ effects: inout Effects<Self>) {}
 }

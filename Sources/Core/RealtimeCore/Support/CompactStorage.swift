@@ -56,6 +56,8 @@ package struct SmallDictionary<Key: Hashable, Value> {
         return value
     }
 
+    package var count: Int { (self.first == nil ? 0 : 1) + self.others.count }
+
     /// The keys, in no particular order.
     package var keys: [Key] { self.entries.map(\.key) }
 

@@ -30,6 +30,8 @@ package struct Deadlines<Key: Hashable & Sendable, Companion: Sendable>: Sendabl
 
     package var count: Int { self.current.count }
 
+    package func contains(_ key: Key) -> Bool { self.current[key] != nil }
+
     /// The next deadline. Inlinable, because it is read after every step of a session.
     @inlinable package var earliest: Instant? { self.heap.first?.instant }
 

@@ -18,14 +18,21 @@ public struct ConnectionID: Hashable, Sendable, Comparable, CustomStringConverti
     /// The number with a number sign, for example `#3`.
     public var description: String { "#\(self.rawValue)" }
 
-    private static let lastAccepted = Lock<UInt64>(0)
+    private static let accepted = Lock(ConnectionCounter())
 
     /// Returns a new identifier for a connection that a listener accepts. It is unique among the accepted connections of this process.
-    package static func nextAccepted() -> ConnectionID {
-        self.lastAccepted.withLock { last in
-            last += 1
-            return ConnectionID(rawValue: last)
-        }
+    package static func nextAccepted() -> ConnectionID { self.accepted.withLock { $0.next() } }
+}
+
+/// Numbers connections: those of one client, or all that the listeners of a process accept.
+package struct ConnectionCounter: Sendable {
+    private var last: UInt64 = 0
+
+    package init() {}
+
+    package mutating func next() -> ConnectionID {
+        self.last += 1
+        return ConnectionID(rawValue: self.last)
     }
 }
 

@@ -97,7 +97,7 @@ public final class PusherClient: Sendable {
     public func run() async throws(PusherError) {
         self.connect()
         do throws(PusherError) {
-            _ = try await self.driver.awaitResult { session, waiter, _, effects in session.awaitEnd(waiter, &effects) }
+            _ = try await self.driver.awaitResult(awaitsPeer: false) { session, waiter, _, effects in session.awaitEnd(waiter, &effects) }
         } catch {
             guard error.code == .cancelled else { throw error }
             self.disconnect()
@@ -176,13 +176,35 @@ public final class PusherClient: Sendable {
     ///     }
     /// }
     /// ```
-    /// The sequence finishes when the client is disconnected, or when the connection ends in a way that the client doesn't recover
-    /// from.
+    /// The sequence continues across reconnects and finishes when the client is released.
     ///
-    /// - Parameter buffer: The policy for updates that the consumer hasn't received yet.
+    /// - Parameters:
+    ///   - includingFrames: Whether to include all received frames.
+    ///   - buffer: The policy for updates that the consumer hasn't received yet.
     /// - Returns: A sequence with a buffer of its own.
-    public func updates(buffer: BufferPolicy = .standard) -> EventSequence<PusherUpdate> {
-        self.sequence(of: .updates, buffer, .connection) { $0 }
+    public func updates(includingFrames: Bool = false, buffer: BufferPolicy = .standard) -> EventSequence<PusherUpdate> {
+        self.sequence(of: .updates(frames: includingFrames), buffer, .client) { $0 }
+    }
+
+    /// Calls a closure with all updates from now on, in order and one at a time.
+    ///
+    /// - Parameters:
+    ///   - includingFrames: Whether to include all received frames.
+    ///   - buffer: The policy for updates that the callback hasn't handled yet.
+    ///   - schedule: Runs the deliveries, for example on the main queue or immediately. Called without a lock.
+    ///   - callback: Called with each update. It may call the client.
+    /// - Returns: The registration. Releasing it cancels the callback.
+    package func observe(
+        includingFrames: Bool = false, buffer: BufferPolicy = .standard, schedule: @escaping CallbackSchedule,
+        _ callback: @escaping @Sendable (PusherUpdate) -> Void
+    ) -> ObservationToken {
+        self.driver.observe(buffer, lifetime: .client, schedule: schedule) { updates, output in
+            output.append(contentsOf: updates)
+        } register: { session, id, effects in
+            session.addConsumer(id, to: .updates(frames: includingFrames), &effects)
+        } callback: {
+            callback($0)
+        }
     }
 
     // MARK: Channels
@@ -285,9 +307,10 @@ public final class PusherClient: Sendable {
     ///
     /// - Returns: A closure that cancels the authorization, or `nil` if it has finished already.
     static func perform(
-        _ work: PusherSession.Work, _ finished: @escaping @Sendable (PusherSession.WorkResult) -> Void
+        _ work: PusherSession.Work, _ id: WorkID, for driver: SessionDriver<PusherSession>
     ) -> (@Sendable () -> Void)? {
         let (request, configuration) = (work.request, work.configuration)
+        @Sendable func finished(_ result: PusherSession.WorkResult) { driver.workFinished(id, result) }
         switch work.authorizer.kind {
         case .secret(let secret, let userID, let userInfo):
             let key = configuration.key

@@ -165,6 +165,12 @@ extension PusherError {
         }
     }
 
+    /// The same error without an error that the application threw, which may refer to any of its objects.
+    var withoutApplicationError: PusherError {
+        if self.cause == nil || self.cause is TransportError || self.cause is PusherError { return self }
+        return PusherError(self.code, self.message, serverCode: self.serverCode, status: self.status)
+    }
+
     /// Whether a subscription that failed with this error is retried: after a timeout, or when the authorization server could not be
     /// reached or reported a temporary error, or the callback threw an error. A rejected subscription isn't retried.
     var isTransient: Bool {

@@ -1,12 +1,19 @@
 /// An update of a client or one of its channels.
 ///
-/// ``PusherClient/updates(buffer:)`` delivers updates of all kinds in one order. The other sequences of a client and its channels each
+/// ``PusherClient/updates(includingFrames:buffer:)`` delivers updates of all kinds in one order. The other sequences of a client and its channels each
 /// contain the updates of one kind.
 public enum PusherUpdate: Sendable {
     // The other cases are indirect, so that an array of events is not as large as one of errors.
 
     /// An event arrived.
     case event(PusherEvent)
+    /// The client received this frame, a JSON text. It precedes the updates that the frame causes.
+    ///
+    /// Frames are only delivered by ``PusherClient/updates(includingFrames:buffer:)`` if you ask for them. They include those of the
+    /// service, those of channels that the client isn't subscribed to, and invalid ones.
+    indirect case frame(String)
+    /// An attempt to connect starts. The first attempt of a client has the number 1.
+    indirect case attempt(Int)
     /// The connection state changed to this state.
     indirect case state(PusherConnectionState)
     /// The connection was lost or could not be established. The client retries after this delay.

@@ -15,8 +15,6 @@ extension PusherSession {
     }
 
     private mutating func addChannel(_ name: String) -> ChannelID {
-        // Every earlier step's updates have been delivered, so the routes of removed channels are unused now.
-        self.routes.reuseRetired()
         self.cachedRoute = nil
         return self.channels.add(name)
     }
@@ -32,13 +30,14 @@ extension PusherSession {
         self.publish(.subscription(channel: name, .unsubscribed), to: record.states, &effects)
         let error = PusherError(.disconnected, "The channel \(name) was unsubscribed.")
         for waiter in record.waiters { effects.resume(waiter, .failure(error)) }
-        let consumers = record.events.ids + self.routes[record.states] + self.routes[record.memberChanges]
+        let consumers =
+            record.events.consumers(in: effects.routes) + effects.routes[record.states] + effects.routes[record.memberChanges]
         effects.commands.append(.endConsumers(consumers, .ended))
         self.cachedRoute = nil
         // Not removed yet: the routes are used by the updates of this step.
-        record.events.retire(in: &self.routes)
-        self.routes.retire(record.states)
-        self.routes.retire(record.memberChanges)
+        record.events.retire(in: &effects.routes)
+        effects.routes.retire(record.states)
+        effects.routes.retire(record.memberChanges)
         self.beginWaitingAuthorizations(now: now, &effects)
     }
 
@@ -138,7 +137,10 @@ extension PusherSession {
     }
 
     mutating func subscriptionFailed(_ id: ChannelID, _ error: PusherError, now: Instant, _ effects: inout Effects<Self>) {
-        guard let before = self.channels[id]?.machine.publicState, let action = self.channels[id]?.machine.failed(error) else { return }
+        guard let before = self.channels[id]?.machine.publicState,
+            // The machine keeps the error, which must not keep an object of the application.
+            let action = self.channels[id]?.machine.failed(error.withoutApplicationError)
+        else { return }
         switch action {
         case .none: return
         case .publish: break

@@ -25,6 +25,9 @@ extension PusherSession {
     private mutating func received(
         _ text: UnsafeRawBufferPointer, on id: ConnectionID, now: Instant, _ writer: inout EventWriter, _ effects: inout Effects<Self>
     ) -> Bool {
+        if !effects.routes.isEmpty(self.clientRoutes.frames) {
+            effects.deliver(.frame(String(decoding: text, as: UTF8.self)), on: self.clientRoutes.frames)
+        }
         do throws(PusherFrameError) {
             let frame = try PusherFrame(scanning: text)
             guard frame.isReserved else {
@@ -49,16 +52,16 @@ extension PusherSession {
             if frame.channel.kind.isString {
                 // Valid: events may arrive after the client has unsubscribed.
                 effects.counters.messagesIgnored += 1
-            } else if let routes = self.clientRoutes.events, !routes.isEmpty {
+            } else if let routes = self.clientRoutes.events {
                 let name = frame.eventName
-                self.deliver(.event(writer.event(EventNames(name, channel: nil), frame)), on: routes.route(name), &effects)
+                effects.deliver(.event(writer.event(EventNames(name, channel: nil), frame)), on: routes.route(name))
             }
             return
         }
-        guard let (event, route, clientRoute) = self.cachedEvent(frame, &writer) else { return }
-        guard clientRoute != EventRoutes.none else { return self.deliver(.event(event), on: route, &effects) }
-        self.deliver(.event(event), on: route, &effects)
-        self.deliver(.event(event), on: clientRoute, &effects)
+        guard let (event, route, clientRoute) = self.cachedEvent(frame, &writer, effects.routes) else { return }
+        guard clientRoute != EventRoutes.none else { return effects.deliver(.event(event), on: route) }
+        effects.deliver(.event(event), on: route)
+        effects.deliver(.event(event), on: clientRoute)
     }
 
     /// Whether the cached route is the event's. Consecutive events often have the same name and channel: comparing with the last ones
@@ -69,11 +72,9 @@ extension PusherSession {
     ///
     /// It is a method that doesn't change the session, so that the compiler need not copy what is cached.
     private func cachedEvent(
-        _ frame: PusherFrame, _ writer: inout EventWriter
+        _ frame: PusherFrame, _ writer: inout EventWriter, _ routes: borrowing EventRoutes
     ) -> (PusherEvent, route: EventRoute, clientRoute: EventRoute)? {
-        guard let cached = self.cachedRoute, !self.routes.isEmpty(cached.route) || !self.routes.isEmpty(cached.clientRoute) else {
-            return nil
-        }
+        guard let cached = self.cachedRoute, !routes.isEmpty(cached.route) || !routes.isEmpty(cached.clientRoute) else { return nil }
         return (writer.event(cached.names, frame), cached.route, cached.clientRoute)
     }
 

@@ -46,10 +46,8 @@ struct PusherSession: ReconnectingSession {
     /// Draws the delays between attempts to subscribe.
     var generator: SplitMix64
 
-    var routes = EventRoutes()
     var clientRoutes = ClientRoutes()
-    var consumerLocations = SmallDictionary<ConsumerID, ConsumerLocation>()
-    /// The route of the last event. It is cleared when a channel or a consumer is added or removed.
+    /// The route of the last event. It is cleared when a channel or a consumer is added, or a channel is removed.
     var cachedRoute: CachedRoute?
 
     var connectWaiters: [WaiterID] = []
@@ -102,6 +100,7 @@ struct PusherSession: ReconnectingSession {
     mutating func opening(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         effects.log(.debug, "connection \(id): connecting to \(self.request.endpoint)")
         if self.state != .unavailable { self.enterConnecting(now: now, &effects) }
+        effects.deliver(.attempt(Int(id.rawValue)), on: self.clientRoutes.updates)
     }
 
     mutating func opened(_ id: ConnectionID, head: HTTPResponseHead, now: Instant, _ effects: inout Effects<Self>) {
@@ -195,7 +194,7 @@ struct PusherSession: ReconnectingSession {
             if self.state != .unavailable { self.enterConnecting(now: now, &effects) }
             self.publishLoss(reason, wasConnected: wasConnected, &effects)
             self.publish(.connectingIn(now.duration(to: until)), to: self.clientRoutes.retryDelays, &effects)
-        case .reconnect:
+        case .reconnect, .undecided:
             self.publishLoss(reason, wasConnected: wasConnected, &effects)
         case .never:
             self.finish(reason, .ended(reason), &effects)

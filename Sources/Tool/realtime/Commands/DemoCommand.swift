@@ -112,7 +112,7 @@ struct DemoCommand: Command {
 
     /// Prints updates up to and including the first one that matches.
     ///
-    /// - Throws: `ToolFailure` when the sequence ends before.
+    /// - Throws: `ToolFailure` when the connection ends before.
     private func print(
         _ updates: EventSequence<PusherUpdate>, _ console: Console, through isLast: (PusherUpdate) -> Bool
     ) async throws {
@@ -126,9 +126,10 @@ struct DemoCommand: Command {
                     Line(
                         [.init(channel, .name), ": ", .init(member.id, .name), " joined"],
                         ["type": "joined", "channel": .string(channel), "id": .string(member.id)]))
-            case .subscription, .members, .connectingIn, .error: break
+            case .subscription, .members, .connectingIn, .error, .attempt, .frame: break
             }
             if isLast(update) { return }
+            if case .state(let state) = update, state.isFinal { break }
         }
         throw ToolFailure("The connection ended before the demo finished.")
     }

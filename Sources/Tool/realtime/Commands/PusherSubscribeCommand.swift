@@ -74,6 +74,8 @@ extension PusherSubscribeCommand {
         var subscribed: Set<String> = []
         /// The last error since the client was connected.
         var lastError: String?
+        /// Whether the final state of the client has been printed.
+        var hasPrintedEnd = false
     }
 
     /// Why printing ended.
@@ -107,7 +109,12 @@ extension PusherSubscribeCommand {
         case .failed, .disconnected: break
         case .initialized, .connecting, .connected, .unavailable: client.disconnect()
         }
-        for await case .state(let state) in updates { console.print(.state(state)) }
+        if !progress.hasPrintedEnd {
+            for await case .state(let state) in updates {
+                console.print(.state(state))
+                if state.isFinal { break }
+            }
+        }
         switch ending {
         case .complete: return
         case .failed(let failure): throw failure
@@ -164,6 +171,7 @@ extension PusherSubscribeCommand {
                 if progress.events == self.count { return .printed(.complete, progress) }
             case .state(let state):
                 console.print(.state(state))
+                progress.hasPrintedEnd = state.isFinal
                 switch state {
                 case .connected: progress.lastError = nil
                 case .failed(let error), .disconnected(let error?): return .printed(.failed(ToolFailure(error.message)), progress)
@@ -183,7 +191,7 @@ extension PusherSubscribeCommand {
                 console.print(.error(error.message, code: error.serverCode))
             case .connectingIn(let delay):
                 console.printNote(.init("retrying in \(delay.inSeconds)", .faint))
-            case .subscription, .members: continue
+            case .subscription, .members, .attempt, .frame: continue
             }
         }
         return .printed(.interrupted, progress)
