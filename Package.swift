@@ -44,7 +44,7 @@ let core: [Target] = [
     library("RealtimeEncoding", in: "Sources/Core"),
     library("RealtimeCrypto", in: "Sources/Core"),
     library("RealtimeJSON", in: "Sources/Core", ["RealtimeEncoding", "RealtimeSystem"]),
-    library("RealtimeCore", in: "Sources/Core", ["RealtimeSystem"]),
+    library("RealtimeCore", in: "Sources/Core", ["RealtimeEncoding", "RealtimeSystem"]),
     library("RealtimeTesting", in: "Sources/Core", ["RealtimeCore", "RealtimeSystem"]),
 
     tests("RealtimeEncodingTests", in: "Core", support),

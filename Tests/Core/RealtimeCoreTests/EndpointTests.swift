@@ -1,4 +1,5 @@
 import RealtimeCore
+import RealtimeTesting
 import Testing
 
 @Suite struct EndpointTests {
@@ -131,5 +132,126 @@ import Testing
     func `a target is split at the first question mark`(target: String, path: String, query: String) {
         let head = HTTPRequestHead(method: "GET", target: target)
         #expect(head.path == path && head.query == query)
+    }
+}
+
+@Suite struct EndpointComponentTests {
+    static func endpoint(_ target: String) -> Endpoint { Endpoint(scheme: "https", host: "h", port: 443, target: target) }
+
+    @Test(arguments: [
+        ("/a/b?c=d", "/a/b", "c=d"), ("/", "/", nil), ("/a?", "/a", ""), ("/a?b?c", "/a", "b?c"), ("a", "/a", nil), ("?b", "/", "b"),
+        ("", "/", nil), ("/a#b?c", "/a", nil), ("/a?b#c", "/a", "b"),
+    ])
+    func `the path and the query are parts of the target`(target: String, path: String, query: String?) {
+        let endpoint = Self.endpoint(target)
+        #expect(endpoint.path == path && endpoint.query == query)
+    }
+
+    @Test func `setting the path or the query keeps the other part`() {
+        var endpoint = Self.endpoint("/a?b=c")
+        endpoint.path = "x/y"
+        #expect(endpoint.target == "/x/y?b=c")
+        endpoint.path = "/x?y#z"
+        #expect(endpoint.target == "/x%3Fy%23z?b=c")
+        endpoint.query = "d#e"
+        #expect(endpoint.target == "/x%3Fy%23z?d%23e")
+        endpoint.query = nil
+        #expect(endpoint.target == "/x%3Fy%23z")
+        endpoint.query = ""
+        #expect(endpoint.target == "/x%3Fy%23z?")
+    }
+
+    @Test func `fields of the query are decoded and encoded`() {
+        var endpoint = Self.endpoint("/a?x=%C3%A4&y&x=2&a%20b=c+d")
+        #expect(endpoint.queryValue("x") == "ä" && endpoint.queryValue("y") == "" && endpoint.queryValue("a b") == "c+d")
+        #expect(endpoint.queryValue("z") == nil && Self.endpoint("/").queryValue("x") == nil)
+        #expect(Self.endpoint("/a?x=%").queryValue("x") == nil)
+        endpoint.query = nil
+        endpoint.addQuery("a&b", "c d/ü")
+        endpoint.addQuery("e", "")
+        #expect(endpoint.target == "/a?a%26b=c%20d%2F%C3%BC&e=")
+        #expect(endpoint.queryValue("a&b") == "c d/ü" && endpoint.queryValue("e") == "")
+    }
+
+    /// "é" has two representations in Unicode, which Swift's strings consider equal.
+    @Test func `names of query fields are compared by their bytes`() {
+        #expect(Self.endpoint("/?e%CC%81=1&%C3%A9=2").queryValue("\u{E9}") == "2")
+    }
+
+    @Test(arguments: [
+        ("/chat", "negotiate", "/chat/negotiate"), ("/chat/", "negotiate", "/chat/negotiate"), ("/chat", "/negotiate", "/chat/negotiate"),
+        ("/chat?a=b", "negotiate", "/chat/negotiate?a=b"), ("/", "a/b", "/a/b"), ("", "a", "/a"),
+    ])
+    func `components are appended to the path`(target: String, components: String, result: String) {
+        #expect(Self.endpoint(target).appending(path: components).target == result)
+    }
+
+    @Test func `the scheme changes between HTTP and WebSocket`() throws {
+        for (http, webSocket) in [("http://h:81/a?b", "ws://h:81/a?b"), ("https://h/a", "wss://h/a")] {
+            let (http, webSocket) = (try Endpoint(http), try Endpoint(webSocket))
+            #expect(http.webSocket == webSocket && webSocket.http == http && http.http == http && webSocket.webSocket == webSocket)
+        }
+    }
+
+    /// RFC 3986 section 5.4, with the base `http://a/b/c/d;p?q`.
+    @Test(arguments: [
+        ("g", "http://a/b/c/g"), ("./g", "http://a/b/c/g"), ("g/", "http://a/b/c/g/"), ("/g", "http://a/g"), ("//g", "http://g/"),
+        ("?y", "http://a/b/c/d;p?y"), ("g?y", "http://a/b/c/g?y"), ("#s", "http://a/b/c/d;p?q"), ("g#s", "http://a/b/c/g"),
+        ("g?y#s", "http://a/b/c/g?y"), (";x", "http://a/b/c/;x"), ("g;x", "http://a/b/c/g;x"), ("g;x?y#s", "http://a/b/c/g;x?y"),
+        ("", "http://a/b/c/d;p?q"), (".", "http://a/b/c/"), ("./", "http://a/b/c/"), ("..", "http://a/b/"), ("../", "http://a/b/"),
+        ("../g", "http://a/b/g"), ("../..", "http://a/"), ("../../", "http://a/"), ("../../g", "http://a/g"), ("../../../g", "http://a/g"),
+        ("../../../../g", "http://a/g"), ("/./g", "http://a/g"), ("/../g", "http://a/g"), ("g.", "http://a/b/c/g."),
+        (".g", "http://a/b/c/.g"),
+        ("g..", "http://a/b/c/g.."), ("..g", "http://a/b/c/..g"), ("./../g", "http://a/b/g"), ("./g/.", "http://a/b/c/g/"),
+        ("g/./h", "http://a/b/c/g/h"), ("g/../h", "http://a/b/c/h"), ("g;x=1/./y", "http://a/b/c/g;x=1/y"),
+        ("g;x=1/../y", "http://a/b/c/y"),
+        ("g?y/./x", "http://a/b/c/g?y/./x"), ("g?y/../x", "http://a/b/c/g?y/../x"), ("g#s/../x", "http://a/b/c/g"),
+        ("https://x:81/y/../z?a", "https://x:81/z?a"), ("HTTP://x", "http://x/"), ("//x:81/y", "http://x:81/y"), ("?", "http://a/b/c/d;p?"),
+        ("wss://x", "wss://x/"), ("g?u=http://x/", "http://a/b/c/g?u=http://x/"), ("/a//b/", "http://a/a//b/"),
+    ])
+    func `a reference is resolved`(reference: String, result: String) throws {
+        #expect(try Endpoint("http://a/b/c/d;p?q").resolving(reference) == Endpoint(result))
+    }
+
+    @Test(arguments: [
+        "ftp://secret", "http:secret", "http://user:secret@h/", "//user:secret@h/", "http://", "//", "http://h:99999/secret", "/secret ",
+        "/secret\r\nX: y", "/secretä", "mailto:secret", "g:secret",
+    ])
+    func `an invalid reference is an error that does not contain it`(reference: String) throws {
+        let error = try #require(throws: TransportError.self) { try Endpoint("http://a/b").resolving(reference) }
+        #expect(error.code == .invalidURL && !error.message.contains("secret"))
+    }
+
+    @Test func `descriptions contain neither the query nor a user name`() {
+        let endpoint = Endpoint(scheme: "ws", host: "user:secret@h", port: 80, target: "/a?token=secret#secret")
+        var dumped = ""
+        dump(endpoint, to: &dumped)
+        for text in ["\(endpoint)", String(reflecting: endpoint), dumped, endpoint.origin] {
+            #expect(text.contains("ws://h") && !text.contains("secret"), "\(text)")
+        }
+    }
+
+    @Test(arguments: ["path", "?query", "", "/path#fragment"])
+    func `the target that is sent starts with a slash and has no fragment`(target: String) async throws {
+        let network = InMemoryNetwork(clock: ManualClock())
+        let handler = TargetHandler()
+        _ = try await network.listener(host: "h", port: 443).start(handler)
+        _ = try await network.http.send(HTTPRequest("GET", Self.endpoint(target)))
+        #expect(["/path", "/?query", "/"].contains(handler.targets.take().first))
+    }
+
+    private final class TargetHandler: ListenerHandler {
+        let targets = EventRecorder<String>()
+
+        func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
+            self.targets.record(request.target)
+            responder.respond(HTTPResponse(status: 200))
+        }
+
+        func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .reject(HTTPResponse(status: 404)) }
+
+        func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+            preconditionFailure("no upgrade is accepted")
+        }
     }
 }

@@ -18,7 +18,7 @@ struct InMemoryHTTPTransport: HTTPTransport {
                 let message = "Connection refused: no server is listening at \(request.endpoint.origin) on the in-memory network."
                 return exchange.fail(TransportError(.refused, "\(message) Start the server first."))
             }
-            let head = HTTPRequestHead(method: request.method, target: request.endpoint.target, headers: request.headers)
+            let head = HTTPRequestHead(method: request.method, target: request.endpoint.requestTarget, headers: request.headers)
             handler.received(head, body: request.body, responder: exchange)
         }
         return HTTPStreamedResponse(try await exchange.head(), body: Body(exchange: exchange))

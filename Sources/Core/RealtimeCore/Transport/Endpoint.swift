@@ -104,8 +104,8 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
         return self.port == (self.isSecure ? 443 : 80) ? host : "\(host):\(self.port)"
     }
 
-    /// The URL without its query, which may contain a token.
-    public var description: String { self.origin + self.target.prefix { $0 != "?" && $0 != "#" } }
+    /// The URL without its query, which may contain a token, and without a user name and password.
+    public var description: String { self.origin + self.path }
 }
 
 extension String {

@@ -55,7 +55,7 @@ package enum HTTPEncoder {
             headers.add("Content-Length", "\(request.body.count)")
         }
         headers.add("Connection", "close")
-        try Self.append(HTTPRequestHead(method: request.method, target: request.endpoint.target, headers: headers), to: &output)
+        try Self.append(HTTPRequestHead(method: request.method, target: request.endpoint.requestTarget, headers: headers), to: &output)
     }
 
     /// Appends a chunk, or nothing if `bytes` is empty, because an empty chunk would end the body.
