@@ -287,9 +287,12 @@ extension URLSessionWebSocket: TaskHandler {
             if let task = state.task, task.closeCode.rawValue != URLSessionWebSocketTask.CloseCode.invalid.rawValue {
                 return .peer(CloseCode(task.closeCode), task.closeReason.map { String(decoding: $0, as: UTF8.self) } ?? "")
             }
-            if case .connecting = state.phase, let status = response?.statusCode, status != 101 {
+            if case .connecting = state.phase, let response, response.statusCode != 101 {
+                // The system doesn't provide the body of the response.
                 return .transport(
-                    TransportError(.upgradeRejected, "\(endpoint.origin) rejected the WebSocket with status \(status).", status: status))
+                    TransportError(
+                        .upgradeRejected, "\(endpoint.origin) rejected the WebSocket with status \(response.statusCode).",
+                        response: HTTPResponse(HTTPResponseHead(response))))
             }
             guard let error = state.failure ?? error else {
                 return .transport(TransportError(.closed, "\(endpoint.origin) closed the connection without a close frame."))

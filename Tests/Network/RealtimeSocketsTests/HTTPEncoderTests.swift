@@ -56,6 +56,17 @@ import Testing
         #expect(error?.message.contains("secret") == false)
     }
 
+    @Test(arguments: [("path", "/path"), ("?a=b", "/?a=b"), ("", "/"), ("/a#b", "/a"), ("*", "*")])
+    func `the target of a request starts with a slash and has no fragment`(target: String, sent: String) throws {
+        let endpoint = Endpoint(scheme: "http", host: "h", port: 80, target: target)
+        var output: [UInt8] = []
+        try HTTPEncoder.append(HTTPRequest("OPTIONS", endpoint), to: &output)
+        #expect(String(decoding: output, as: UTF8.self).hasPrefix("OPTIONS \(sent) HTTP/1.1\r\n"))
+        var handshake: [UInt8] = []
+        _ = try ClientHandshake(WebSocketRequest(endpoint), output: &handshake)
+        #expect(String(decoding: handshake, as: UTF8.self).hasPrefix("GET \(sent) HTTP/1.1\r\n"))
+    }
+
     @Test func `the method, target, status and reason phrase are validated`() {
         var output: [UInt8] = []
         for (method, target) in [

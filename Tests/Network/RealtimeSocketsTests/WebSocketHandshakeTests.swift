@@ -129,6 +129,8 @@ import Testing
         #expect(error?.code == .upgradeRejected)
         #expect(error?.status == 403)
         #expect(error?.message == "The server rejected the WebSocket with 403 Forbidden: The key is wrong")
+        let head = HTTPResponseHead(status: 403, reason: "Forbidden", headers: ["Content-Length": "17"])
+        #expect(error?.response == HTTPResponse(head, body: Array("The key \nis wrong".utf8)))
         #expect(
             self.receive("HTTP/1.1 302\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n", handshake)?.message
                 == "The server rejected the WebSocket with 302.")
@@ -139,10 +141,11 @@ import Testing
     }
 
     @Test func `a rejection with a long body is reported before the body is complete`() throws {
-        let body = String(repeating: "word ", count: 150)
+        let body = String(repeating: "word ", count: 14_000)
         let error = self.receive("HTTP/1.1 500 Oops\r\nContent-Length: 100000\r\n\r\n\(body)", try self.offer())
         #expect(error?.status == 500)
         #expect((error?.message.count ?? 999) < 300)
+        #expect(error?.response?.body == Array(body.utf8.prefix(64 << 10)))
     }
 
     @Test func `a body that is not text is not quoted`() throws {

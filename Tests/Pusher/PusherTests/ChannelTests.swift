@@ -347,7 +347,7 @@ private struct Price: Codable, Equatable {
     }
 
     @Test(arguments: [
-        (HTTPResponse(status: 403), "the server rejected the subscription with status 403"),
+        (HTTPResponse(status: 403, headers: ["X": "y"], text: "no"), "the server rejected the subscription with status 403"),
         (HTTPResponse(status: 302), "redirects with status 302"),
         (HTTPResponse(status: 500), "status 500"),
         (HTTPResponse(status: 200, text: "<html>"), "must be a JSON object with a string \"auth\""),
@@ -364,6 +364,9 @@ private struct Price: Codable, Equatable {
         } catch {
             #expect(error.code == .authorizationFailed && error.message.contains(row.reason), "\(error)")
             #expect(error.status == row.response.head.status)
+            // The body of a successful response can contain a token.
+            let response = (error.cause as? TransportError)?.response
+            #expect(response == (row.response.head.status == 200 ? nil : row.response))
         }
     }
 }

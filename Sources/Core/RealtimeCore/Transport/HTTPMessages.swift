@@ -130,7 +130,7 @@ public struct HTTPResponseHead: Sendable, Hashable {
 }
 
 /// A complete response.
-public struct HTTPResponse: Sendable {
+public struct HTTPResponse: Sendable, Hashable {
     /// The status and the header fields.
     public var head: HTTPResponseHead
     /// The body, with any transfer coding removed.

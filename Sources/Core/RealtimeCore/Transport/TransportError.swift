@@ -6,7 +6,7 @@ public struct TransportError: Error, Hashable, Sendable {
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Value: String, Sendable {
             case invalidURL, nameNotFound, refused, unreachable, timedOut, reset, closed, cancelled, tlsUnavailable, certificateRejected,
-                tlsFailed, upgradeRejected, protocolViolation, tooLarge, addressInUse, unsupported, system
+                tlsFailed, upgradeRejected, requestRejected, protocolViolation, tooLarge, addressInUse, unsupported, system
         }
 
         private let value: Value
@@ -37,8 +37,11 @@ public struct TransportError: Error, Hashable, Sendable {
         public static let certificateRejected = Code(.certificateRejected)
         /// The TLS handshake or the encrypted connection failed for another reason.
         public static let tlsFailed = Code(.tlsFailed)
-        /// The server responded to the WebSocket upgrade with a status other than 101; see ``TransportError/status``.
+        /// The server responded to the WebSocket upgrade with a status other than 101; see ``TransportError/response``.
         public static let upgradeRejected = Code(.upgradeRejected)
+        /// The server responded to a request with a status that isn't 2xx; see ``TransportError/response``. Transports return such a response.
+        /// The error is for callers that require success.
+        public static let requestRejected = Code(.requestRejected)
         /// The peer violated the protocol.
         public static let protocolViolation = Code(.protocolViolation)
         /// A message, head or body exceeded its size limit.
@@ -58,8 +61,33 @@ public struct TransportError: Error, Hashable, Sendable {
     public let code: Code
     /// A sentence that describes the failure and, where possible, how to fix it.
     public let message: String
+    private let details: Details?
+
+    /// What belongs to a failure of an HTTP request. Stored out of line, because most errors have none.
+    private indirect enum Details: Hashable, Sendable {
+        case status(Int)
+        case response(HTTPResponse)
+    }
+
+    /// The maximum size of the body of ``response``, in bytes.
+    package static let responseBodyLimit = 64 << 10
+
     /// The HTTP status that belongs to the failure, for example that of a rejected upgrade.
-    public let status: Int?
+    public var status: Int? {
+        switch self.details {
+        case .status(let status): status
+        case .response(let response): response.head.status
+        case nil: nil
+        }
+    }
+
+    /// The HTTP response that belongs to the failure, for example that of a rejected upgrade, with its header fields and the first 64 KiB
+    /// of its body. `nil` if there was none or the transport doesn't provide it.
+    ///
+    /// The header fields and the body can contain secrets. They are not part of ``description``.
+    public var response: HTTPResponse? {
+        if case .response(let response) = self.details { response } else { nil }
+    }
 
     /// Creates an error. Used by custom transports.
     ///
@@ -70,11 +98,45 @@ public struct TransportError: Error, Hashable, Sendable {
     public init(_ code: Code, _ message: String, status: Int? = nil) {
         self.code = code
         self.message = message
-        self.status = status
+        self.details = status.map { .status($0) }
+    }
+
+    /// Creates an error that belongs to a response. Used by custom transports.
+    ///
+    /// - Parameters:
+    ///   - code: The kind of the failure.
+    ///   - message: A sentence that describes the failure. It must not contain secrets, because it may be logged.
+    ///   - response: The response. The part of its body beyond 64 KiB is removed.
+    public init(_ code: Code, _ message: String, response: HTTPResponse) {
+        self.code = code
+        self.message = message
+        var response = response
+        if response.body.count > Self.responseBodyLimit { response.body = Array(response.body.prefix(Self.responseBodyLimit)) }
+        self.details = .response(response)
+    }
+
+    /// Returns the error with another message, and the same code, status and response.
+    package func withMessage(_ message: String) -> TransportError {
+        guard let response = self.response else { return TransportError(self.code, message, status: self.status) }
+        return TransportError(self.code, message, response: response)
     }
 }
 
-extension TransportError: CustomStringConvertible {
+extension TransportError: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     /// The message.
     public var description: String { self.message }
+
+    /// The code, the message and the status.
+    public var debugDescription: String {
+        "TransportError(\(self.code)\(self.status.map { ", status \($0)" } ?? "")): \(self.message)"
+    }
+
+    /// A mirror without the header fields and the body of the response, which can contain secrets.
+    public var customMirror: Mirror {
+        var children: [(label: String?, value: Any)] = [("code", self.code), ("message", self.message), ("status", self.status as Any)]
+        if let response = self.response {
+            children.append(("response", "\(response.head.headers.fields.count) header fields, \(response.body.count) bytes"))
+        }
+        return Mirror(self, children: children, displayStyle: .struct)
+    }
 }

@@ -162,11 +162,14 @@ public struct PusherAuthorizationEndpoint: Sendable {
             throw failed(error.message, cause: error)
         }
         let status = response.head.status
+        func rejected(_ reason: String) -> PusherError {
+            failed(reason, status: status, cause: TransportError(.requestRejected, "\(self.endpoint): \(reason)", response: response))
+        }
         switch status {
         case 200, 201: break
-        case 300...399: throw failed("the server redirects with status \(status). Use the URL that it redirects to.", status: status)
-        case 401, 403: throw failed("the server rejected the subscription with status \(status).", status: status)
-        default: throw failed("the server responded with status \(status).", status: status)
+        case 300...399: throw rejected("the server redirects with status \(status). Use the URL that it redirects to.")
+        case 401, 403: throw rejected("the server rejected the subscription with status \(status).")
+        default: throw rejected("the server responded with status \(status).")
         }
         // The body of an invalid response stays out of the error: it may contain a token.
         guard let json = try? JSONValue(parsing: response.body), let auth = json["auth"]?.string else {

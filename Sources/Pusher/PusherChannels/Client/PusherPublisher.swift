@@ -96,7 +96,7 @@ public struct PusherPublisher: Sendable {
             let body = ServerError.redacted(String(decoding: response.body.prefix(300), as: UTF8.self))
             let reason = body.split(whereSeparator: \.isNewline).joined(separator: " ")
             let message = "\(self.endpoint.origin) rejected the event with status \(status)\(reason.isEmpty ? "." : ": \(reason)")"
-            throw PusherError(.rejected, message, status: status)
+            throw PusherError(.rejected, message, status: status, cause: TransportError(.requestRejected, message, response: response))
         }
     }
 }

@@ -259,7 +259,7 @@ struct PusherSession: ReconnectingSession {
         switch reason {
         case .peer(let code, let text): .peer(code, self.redacted(text))
         case .transport(let error) where error.code == .upgradeRejected:
-            .transport(TransportError(error.code, self.redacted(error.message), status: error.status))
+            .transport(error.withMessage(self.redacted(error.message)))
         default: reason
         }
     }

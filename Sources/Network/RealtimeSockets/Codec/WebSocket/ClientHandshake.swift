@@ -6,7 +6,7 @@ import RealtimeEncoding
 /// The client's side of the opening handshake: encodes the request and validates the response (RFC 6455 section 4.1).
 package struct ClientHandshake: Sendable {
     /// The maximum number of bytes of a rejection's body that an error message quotes.
-    private static let rejectionBytes = 512
+    private static let quotedBytes = 512
 
     private let accept: String
     private let subprotocols: [String]
@@ -27,15 +27,15 @@ package struct ClientHandshake: Sendable {
         self.accept = HandshakeKey.accept(key)
         self.subprotocols = request.subprotocols
         let headers = try Self.headers(request, key: key)
-        try HTTPEncoder.append(HTTPRequestHead(method: "GET", target: request.endpoint.target, headers: headers), to: &output)
+        try HTTPEncoder.append(HTTPRequestHead(method: "GET", target: request.endpoint.requestTarget, headers: headers), to: &output)
     }
 
     /// Decodes bytes that the server sent.
     ///
     /// - Parameter input: The bytes. The bytes that remain when the response is returned are frames.
     /// - Returns: The response that accepts the WebSocket, or `nil` if it is incomplete.
-    /// - Throws: `TransportError` with the code `upgradeRejected` if the status is not 101, with the beginning of the body if that is
-    ///   text; `protocolViolation` or `closed` if the response is invalid.
+    /// - Throws: `TransportError` with the code `upgradeRejected` if the status is not 101, with the response and, in the message, the
+    ///   beginning of the body if that is text; `protocolViolation` or `closed` if the response is invalid.
     package mutating func receive(_ input: inout UnsafeRawBufferPointer) throws(TransportError) -> HTTPResponseHead? {
         while true {
             switch try self.decoder.next(&input) {
@@ -46,7 +46,7 @@ package struct ClientHandshake: Sendable {
             case .head(let head):
                 self.rejection = HTTPResponse(head)
             case .body(let bytes):
-                let room = Self.rejectionBytes - (self.rejection?.body.count ?? 0)
+                let room = TransportError.responseBodyLimit - (self.rejection?.body.count ?? 0)
                 self.rejection?.body.append(contentsOf: bytes.prefix(room))
                 if bytes.count >= room, let error = self.rejectionError { throw error }
             case .end:
@@ -70,10 +70,10 @@ package struct ClientHandshake: Sendable {
     package var rejectionError: TransportError? {
         guard let rejection else { return nil }
         let (status, reason) = (rejection.head.status, rejection.head.reason)
-        let text = Self.excerpt(rejection.body)
+        let text = Self.excerpt(Array(rejection.body.prefix(Self.quotedBytes)))
         let response = reason.isEmpty ? "\(status)" : "\(status) \(reason)"
         return TransportError(
-            .upgradeRejected, "The server rejected the WebSocket with \(response)\(text.isEmpty ? "." : ": \(text)")", status: status)
+            .upgradeRejected, "The server rejected the WebSocket with \(response)\(text.isEmpty ? "." : ": \(text)")", response: rejection)
     }
 
     private func check(_ head: HTTPResponseHead) throws(TransportError) {
