@@ -234,8 +234,8 @@ import Testing
     }
 
     @Test(arguments: TransportUnderTest.available, [401, 403, 404, 429, 503])
-    func `a rejection reports its status`(transport: TransportUnderTest, status: Int) async throws {
-        let rejecting = Behavior(upgrade: { _ in .reject(HTTPResponse(status: status, text: "not you")) })
+    func `a rejection reports its status and header fields`(transport: TransportUnderTest, status: Int) async throws {
+        let rejecting = Behavior(upgrade: { _ in .reject(HTTPResponse(status: status, headers: ["X-Reason": "unknown"], text: "not you")) })
         try await transport.with(rejecting) { connector in
             let (_, probe) = connector.connect()
             guard case .transport(let error) = await probe.closed() else {
@@ -243,6 +243,7 @@ import Testing
                 return
             }
             #expect(error.code == .upgradeRejected && error.status == status)
+            #expect(error.response?.head.status == status && error.response?.head.headers["X-Reason"] == "unknown")
         }
     }
 

@@ -156,6 +156,8 @@ public final class InMemoryListener: Listener {
     private let address: InMemoryNetwork.Address
     private let state: Lock<State>
     private let accepted = Lock<[ObjectIdentifier: InMemorySocket]>([:])
+    /// The upgrades about which the handler has not decided.
+    private let undecided = Lock<[ObjectIdentifier: InMemoryUpgrade]>([:])
 
     init(_ network: InMemoryNetwork, _ address: InMemoryNetwork.Address) {
         self.address = address
@@ -187,9 +189,11 @@ public final class InMemoryListener: Listener {
         return ListenerAddress(host: self.address.host, port: self.address.port)
     }
 
-    /// Stops accepting connections, frees the address, and closes every WebSocket with code 1001.
+    /// Stops accepting connections, frees the address, rejects undecided upgrades with the status 503, and closes every WebSocket with code
+    /// 1001.
     public func stop() async {
         self.state.withLock { $0.network }?.remove(self, at: self.address)
+        for upgrade in self.undecided.withLock({ $0.values.map(\.self) }) { upgrade.reject("The server is shutting down.") }
         let sockets = self.accepted.withLock { $0.values.sorted { $0.id < $1.id } }
         for socket in sockets { socket.close(.goingAway, reason: "The server is shutting down.") }
         self.releaseHandler()
@@ -200,4 +204,6 @@ public final class InMemoryListener: Listener {
 
     func add(_ socket: InMemorySocket) { self.accepted.withLock { $0[ObjectIdentifier(socket)] = socket } }
     func remove(_ socket: InMemorySocket) { self.accepted.withLock { $0[ObjectIdentifier(socket)] = nil } }
+    func add(_ upgrade: InMemoryUpgrade) { self.undecided.withLock { $0[ObjectIdentifier(upgrade)] = upgrade } }
+    func remove(_ upgrade: InMemoryUpgrade) { self.undecided.withLock { $0[ObjectIdentifier(upgrade)] = nil } }
 }

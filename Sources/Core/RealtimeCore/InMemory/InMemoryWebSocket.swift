@@ -23,6 +23,8 @@ final class InMemorySocket: WebSocketConnection {
         var phase = Phase.new
         var events: (any WebSocketEvents)?
         var peer: InMemorySocket?
+        /// The handler's pending decision about the upgrade.
+        var upgrade: InMemoryUpgrade?
         var outgoing: [WebSocketMessage] = []
         var incoming: [WebSocketMessage] = []
         var isPaused = false
@@ -84,12 +86,13 @@ final class InMemorySocket: WebSocketConnection {
     }
 
     func abandon() {
-        let peer = self.state.withLock { state in
+        let (peer, upgrade) = self.state.withLock { state in
             defer { state.phase = .closed }
             state.events = nil
-            return state.peer.take()
+            return (state.peer.take(), state.upgrade.take())
         }
         self.unregister()
+        upgrade?.end()
         guard let peer, self.network.condition != .silent else { return }
         self.network.submit { peer.end(.transport(TransportError(.reset, "The peer abandoned the in-memory connection."))) }
     }
@@ -110,26 +113,63 @@ final class InMemorySocket: WebSocketConnection {
         }
         var headers = request.headers
         if !request.subprotocols.isEmpty { headers["Sec-WebSocket-Protocol"] = request.subprotocols.joined(separator: ", ") }
-        let head = HTTPRequestHead(method: "GET", target: endpoint.target, headers: headers)
+        let head = HTTPRequestHead(method: "GET", target: endpoint.requestTarget, headers: headers)
         switch handler.upgrade(head) {
-        case .reject(let response):
-            let error = TransportError(
-                .upgradeRejected, "\(endpoint.origin) rejected the WebSocket with status \(response.head.status).",
-                status: response.head.status)
-            self.end(.transport(error))
-        case .accept(let subprotocol):
-            let server = InMemorySocket(self.network, .nextAccepted(), nil, role: .server(listener))
-            guard self.connect(to: server) else { return }
-            listener.add(server)
-            _ = server.connect(to: self)
-            let serverEvents = handler.accepted(server, id: server.id, request: head)
-            server.state.withLock { $0.events = serverEvents }
-            serverEvents.opened(server.id, head: HTTPResponseHead(status: 101))
-            let response = HTTPResponseHead(status: 101, headers: subprotocol.map { ["Sec-WebSocket-Protocol": $0] } ?? [:])
-            self.state.withLock { $0.events }?.opened(self.id, head: response)
-            self.flush()
-            server.flush()
+        case .reject(let response): self.rejected(response, request)
+        case .accept(let subprotocol, let headers): self.accepted(subprotocol, headers, request, head, listener, handler)
+        case .later(let ask):
+            let upgrade = InMemoryUpgrade(listener, time: self.network.time) { answer in
+                self.network.submit { self.decided(answer, request, head, listener, handler) }
+            }
+            let isWaiting = self.state.withLock { state in
+                guard state.phase == .new else { return false }
+                state.upgrade = upgrade
+                return true
+            }
+            guard isWaiting else { return }
+            self.network.add(self)
+            upgrade.begin(ask)
         }
+    }
+
+    private func decided(
+        _ answer: UpgradeResponder.Answer, _ request: WebSocketRequest, _ head: HTTPRequestHead, _ listener: InMemoryListener,
+        _ handler: any ListenerHandler
+    ) {
+        guard let upgrade = self.state.withLock({ $0.upgrade.take() }) else { return }
+        upgrade.end()
+        if self.network.condition == .silent { return }
+        switch answer {
+        case .reject(let response): self.rejected(response, request)
+        case .accept(let subprotocol, let headers): self.accepted(subprotocol, headers, request, head, listener, handler)
+        }
+    }
+
+    private func rejected(_ response: HTTPResponse, _ request: WebSocketRequest) {
+        let message = "\(request.endpoint.origin) rejected the WebSocket with status \(response.head.status)."
+        self.end(.transport(TransportError(.upgradeRejected, message, response: response)))
+    }
+
+    private func accepted(
+        _ subprotocol: String?, _ fields: HTTPHeaders, _ request: WebSocketRequest, _ head: HTTPRequestHead, _ listener: InMemoryListener,
+        _ handler: any ListenerHandler
+    ) {
+        var headers = HTTPHeaders()
+        if let subprotocol { headers.add("Sec-WebSocket-Protocol", subprotocol) }
+        for field in fields { headers.add(field.name, field.value) }
+        guard fields.upgradeResponseError == nil, subprotocol.map(request.subprotocols.contains) ?? true else {
+            return self.rejected(HTTPResponse(status: 500, text: "The server's response to the WebSocket request is invalid.\n"), request)
+        }
+        let server = InMemorySocket(self.network, .nextAccepted(), nil, role: .server(listener))
+        guard self.connect(to: server) else { return }
+        listener.add(server)
+        _ = server.connect(to: self)
+        let serverEvents = handler.accepted(server, id: server.id, request: head)
+        server.state.withLock { $0.events = serverEvents }
+        serverEvents.opened(server.id, head: HTTPResponseHead(status: 101))
+        self.state.withLock { $0.events }?.opened(self.id, head: HTTPResponseHead(status: 101, headers: headers))
+        self.flush()
+        server.flush()
     }
 
     /// - Returns: False if another thread has abandoned the connection in the meantime.
@@ -167,14 +207,15 @@ final class InMemorySocket: WebSocketConnection {
 
     /// Ends the connection for this end.
     func end(_ reason: CloseReason) {
-        let (events, unread) = self.state.withLock { state -> ((any WebSocketEvents)?, [WebSocketMessage]) in
-            guard state.phase != .closed else { return (nil, []) }
+        let (events, unread, upgrade) = self.state.withLock { state -> ((any WebSocketEvents)?, [WebSocketMessage], InMemoryUpgrade?) in
+            guard state.phase != .closed else { return (nil, [], nil) }
             state.phase = .closed
             state.peer = nil
             defer { state.incoming = [] }
-            return (state.events.take(), state.incoming)
+            return (state.events.take(), state.incoming, state.upgrade.take())
         }
         self.unregister()
+        upgrade?.end()
         // Messages that arrived while reading was paused are delivered before the end.
         if !unread.isEmpty { events?.received(self.id, MessageBatch(unread)) }
         events?.closed(self.id, reason)

@@ -7,7 +7,7 @@ public protocol Listener: Sendable {
     /// - Throws: A ``TransportError``, for example ``TransportError/Code/addressInUse`` if another listener uses the address.
     func start(_ handler: any ListenerHandler) async throws(TransportError) -> ListenerAddress
 
-    /// Stops accepting connections, closes every WebSocket with code 1001, and gives requests in progress a short time to complete. Returns
+    /// Stops accepting connections, rejects undecided upgrades, closes every WebSocket with code 1001, and gives requests in progress a short time to complete. Returns
     /// when all connections have ended.
     func stop() async
 }
@@ -50,7 +50,7 @@ public protocol ListenerHandler: AnyObject, Sendable {
     /// Decides whether to accept a WebSocket upgrade.
     ///
     /// - Parameter request: The head of the upgrade request.
-    /// - Returns: Whether to accept the upgrade, or the response to send instead.
+    /// - Returns: Whether to accept the upgrade, the response to send instead, or ``UpgradeDecision/later(_:)`` if the decision takes time.
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision
 
     /// Handles a new WebSocket connection after its upgrade was accepted.
@@ -61,14 +61,6 @@ public protocol ListenerHandler: AnyObject, Sendable {
     ///   - request: The head of the upgrade request.
     /// - Returns: The object that receives the messages and the end of the connection.
     func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents
-}
-
-/// The decision about a WebSocket upgrade.
-public enum UpgradeDecision: Sendable {
-    /// Accepts the upgrade, with one of the subprotocols that the client offered, or with none.
-    case accept(subprotocol: String?)
-    /// Rejects the upgrade and sends a response.
-    case reject(HTTPResponse)
 }
 
 /// A type that sends the response to one HTTP request, from any thread.

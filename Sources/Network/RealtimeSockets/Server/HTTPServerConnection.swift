@@ -4,6 +4,8 @@ internal import RealtimeCore
 /// One client's connection: alternating requests and responses, until it closes or becomes a WebSocket.
 ///
 /// ```
+///                                     ┌──────▶ deciding ──accepted──┐
+///                                     │           │ rejected         ▼
 ///   handshaking ──opened──▶ reading ──request──▶ responding ──101──▶ upgraded
 ///                              ▲  ▲                │  │                 │
 ///                              │  └───response─────┘  │ much is unsent  │
@@ -14,12 +16,14 @@ internal import RealtimeCore
 /// It keeps reading while a request is being responded to, because that is how it detects that the client has disconnected. Pipelined
 /// requests that arrive meanwhile are buffered up to a limit.
 final class HTTPServerConnection: StreamEvents, TimerClient {
-    private enum Phase {
+    enum Phase {
         /// The TLS handshake is in progress.
         case handshaking
         case reading(Part)
         /// After the last response the connection closes.
         case responding(HTTPServerExchange, isLast: Bool)
+        /// The handler decides later about an upgrade.
+        case deciding(PendingUpgrade)
         /// The next request waits until the responses to earlier ones have been sent.
         case draining
         case upgraded(SocketWebSocket)
@@ -29,7 +33,7 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
     }
 
     /// The part of a request that arrives next.
-    private enum Part {
+    enum Part {
         /// The head of the first request, whose timeout includes the TLS handshake.
         case firstHead
         /// A later head, none of which has arrived yet.
@@ -38,9 +42,17 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
         case body(HTTPRequestDecoder.Request)
     }
 
-    private enum Input { case open, paused, ended }
+    /// An upgrade about which the handler has not decided.
+    struct PendingUpgrade {
+        var head: HTTPRequestHead
+        var offer: ServerHandshake.Offer
+        var exchange: HTTPServerExchange
+        var responder: UpgradeResponder
+    }
 
-    private struct State {
+    enum Input { case open, paused, ended }
+
+    struct State {
         var phase = Phase.handshaking
         var input = Input.open
         var decoder: HTTPRequestDecoder
@@ -62,12 +74,12 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
     private static let halfClosedTimeout = Duration.seconds(5)
 
     let stream: SocketStream
-    private let handler: any ListenerHandler
-    private let limits: ListenerLimits
+    let handler: any ListenerHandler
+    let limits: ListenerLimits
     // `nonisolated(unsafe)`: see `LoopBound`.
     nonisolated(unsafe) private var bound: LoopBound<State>
 
-    private var state: State {
+    var state: State {
         @inline(__always) get { self.bound.value }
         @inline(__always) _modify { yield &self.bound.value }
     }
@@ -94,7 +106,7 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
         case .upgraded(let webSocket): return webSocket.received(stream, bytes)
         case .lingering, .closed, .handshaking: return
         case .reading where self.state.pipelined.isEmpty: self.read(&input)
-        case .reading, .responding, .draining: break
+        case .reading, .responding, .deciding, .draining: break
         }
         self.keep(input)
     }
@@ -106,7 +118,7 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
         case .draining:
             self.awaitRequest()
             self.nextRequest()
-        case .handshaking, .reading, .lingering, .closed: break
+        case .handshaking, .reading, .deciding, .lingering, .closed: break
         }
     }
 
@@ -120,6 +132,8 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
         case .responding(let exchange, isLast: false):
             self.setTimeout(min(self.limits.keepAliveTimeout, Self.halfClosedTimeout))
             exchange.clientDisconnected()
+        // A client that sends no more cannot use a WebSocket.
+        case .deciding: self.drop()
         // RFC 9112 section 9.3.2: a client retries pipelined requests that received no response.
         case .draining: self.finish()
         case .handshaking, .upgraded, .lingering, .closed: break
@@ -172,7 +186,7 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
 
     private func keep(_ input: UnsafeRawBufferPointer) {
         switch self.state.phase {
-        case .reading, .responding, .draining: break
+        case .reading, .responding, .deciding, .draining: break
         case .handshaking, .upgraded, .lingering, .closed: return
         }
         guard !input.isEmpty else { return }
@@ -182,7 +196,7 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
         self.stream.pauseReading()
     }
 
-    private func resumeReading() {
+    func resumeReading() {
         guard self.state.input == .paused else { return }
         self.state.input = .open
         self.stream.resumeReading()
@@ -219,36 +233,12 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
         case .valid(let offer):
             switch self.handler.upgrade(head) {
             case .reject(let response): exchange.respond(response)
-            case .accept(let subprotocol): self.upgrade(head, offer, subprotocol, exchange, &input)
+            case .accept(let subprotocol, let headers):
+                guard self.upgrade(head, offer, subprotocol, headers, exchange, input) else { return }
+                input = UnsafeRawBufferPointer(rebasing: input.suffix(0))
+            case .later(let begin): self.decideLater(head, offer, exchange, begin)
             }
         }
-    }
-
-    /// Hands the connection over to a WebSocket. The bytes that follow the request are its frames.
-    private func upgrade(
-        _ head: HTTPRequestHead, _ offer: ServerHandshake.Offer, _ subprotocol: String?, _ exchange: HTTPServerExchange,
-        _ input: inout UnsafeRawBufferPointer
-    ) {
-        var response: [UInt8] = []
-        do throws(TransportError) {
-            try HTTPEncoder.append(try ServerHandshake.accept(offer, subprotocol: subprotocol), to: &response)
-        } catch {
-            return exchange.respond(.line(500, "The server selected a subprotocol that the client did not offer."))
-        }
-        let id = ConnectionID.nextAccepted()
-        let webSocket = SocketWebSocket(
-            accepted: self.stream, id: id, messageLimit: self.limits.messageBytes, backlogLimit: self.limits.messageBacklogBytes)
-        self.state.phase = .upgraded(webSocket)
-        self.cancelTimer()
-        let frames = input
-        input = UnsafeRawBufferPointer(rebasing: input.suffix(0))
-        self.resumeReading()
-        let events = self.handler.accepted(webSocket, id: id, request: head)
-        // After `accepted`: a flush in there would write the response without the messages that follow it.
-        self.stream.enqueue { $0.append(contentsOf: response) }
-        webSocket.start(events, leftover: frames)
-        self.stream.flush()
-        if self.state.input == .ended { webSocket.ended(self.stream, nil) }
     }
 
     /// Responds to a request that is malformed or late, and closes the connection.
@@ -330,6 +320,9 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
         self.stream.close()
         switch phase {
         case .responding(let exchange, _): exchange.connectionClosed()
+        case .deciding(let pending):
+            pending.exchange.connectionClosed()
+            pending.responder.cancel()
         case .upgraded(let webSocket):
             webSocket.ended(self.stream, TransportError(.closed, "The server stopped before the WebSocket was closed."))
         case .handshaking, .reading, .draining, .lingering, .closed: break
@@ -345,6 +338,7 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
         case .responding(let exchange, _):
             self.state.phase = .responding(exchange, isLast: true)
             exchange.disableKeepAlive()
+        case .deciding(let pending): self.rejectUndecided(pending, isLast: true, "The server is shutting down.")
         case .upgraded(let webSocket): webSocket.close(.goingAway, reason: "The server is shutting down.")
         case .lingering, .closed: break
         }
@@ -352,7 +346,7 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
 
     // MARK: Time
 
-    private func setTimeout(_ duration: Duration?) {
+    func setTimeout(_ duration: Duration?) {
         let loop = self.stream.loop
         let deadline = duration.map { loop.now.advanced(by: $0) }
         if let instant = self.state.timer.setDeadline(deadline) { loop.schedule(self, at: instant) }
@@ -385,6 +379,9 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
         case .responding where self.state.input == .ended: self.drop()
         case .responding(let exchange, _):
             if let progress = exchange.monitoredProgress() { self.dropIfStalled(at: progress) }
+        case .deciding(let pending):
+            let reason = "The server did not decide about the WebSocket within \(self.limits.upgradeTimeout)."
+            self.rejectUndecided(pending, isLast: false, reason)
         case .draining: self.dropIfStalled()
         case .lingering:
             if self.stream.bufferedBytes > 0 { return self.dropIfStalled() }
@@ -431,17 +428,5 @@ extension HTTPRequestHead {
         }
         let path = start.dropFirst(3).drop { $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "?") }
         return path.first == UInt8(ascii: "/") ? String(decoding: path, as: UTF8.self) : "/" + String(decoding: path, as: UTF8.self)
-    }
-}
-
-extension ConnectionID {
-    private static let latest = Lock<UInt64>(0)
-
-    /// Returns an ID that is unique among the connections accepted by this process.
-    fileprivate static func next() -> ConnectionID {
-        self.latest.withLock { latest in
-            latest += 1
-            return ConnectionID(rawValue: latest)
-        }
     }
 }

@@ -28,6 +28,10 @@ public struct ListenerLimits: Sendable, Hashable {
     ///
     /// When it elapses, the listener responds with status 408.
     public var bodyTimeout = Duration.seconds(30)
+    /// The time within which a handler that decides later about a WebSocket upgrade must decide. The default is 10 seconds.
+    ///
+    /// When it elapses, the listener responds with status 503.
+    public var upgradeTimeout = Duration.seconds(10)
     /// The time that an idle connection is kept open for the next request. The default is 60 seconds.
     ///
     /// A client that closes its side of the connection while it waits for a response counts as disconnected. It still receives a response

@@ -45,8 +45,16 @@ package enum ServerHandshake {
 
     /// Returns the head of the response with the status 101. Extensions are never negotiated.
     ///
-    /// - Throws: `TransportError` with the code `unsupported` if the client did not offer the subprotocol: it would close the connection.
-    package static func accept(_ offer: Offer, subprotocol: String?) throws(TransportError) -> HTTPResponseHead {
+    /// - Parameters:
+    ///   - offer: The parameters of the request.
+    ///   - subprotocol: The selected subprotocol, or `nil`.
+    ///   - fields: Header fields to add.
+    /// - Throws: `TransportError` with the code `unsupported` if the client did not offer the subprotocol, because it would close the
+    ///   connection, or if a field is invalid or belongs to the handshake.
+    package static func accept(
+        _ offer: Offer, subprotocol: String?, headers fields: HTTPHeaders = [:]
+    ) throws(TransportError) -> HTTPResponseHead {
+        if let error = fields.upgradeResponseError { throw error }
         var headers: HTTPHeaders = [
             "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Accept": HandshakeKey.accept(offer.key),
         ]
@@ -56,6 +64,7 @@ package enum ServerHandshake {
             }
             headers.add("Sec-WebSocket-Protocol", subprotocol)
         }
+        for field in fields { headers.add(field.name, field.value) }
         return HTTPResponseHead(status: 101, headers: headers)
     }
 

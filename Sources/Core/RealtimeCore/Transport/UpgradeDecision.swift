@@ -1,0 +1,140 @@
+import RealtimeSystem
+
+/// The decision about a WebSocket upgrade.
+public enum UpgradeDecision: Sendable {
+    /// Accepts the upgrade, with one of the subprotocols that the client offered, or with none, and adds header fields to the response.
+    ///
+    /// The listener sets the fields of the handshake itself: `Connection`, `Upgrade`, and those whose names start with `Sec-WebSocket-`.
+    /// If `headers` contains one of them, a `Content-Length`, a `Transfer-Encoding`, or an invalid field, or if the client didn't offer the
+    /// subprotocol, the client receives a response with the status 500.
+    case accept(subprotocol: String?, headers: HTTPHeaders = [:])
+    /// Rejects the upgrade and sends a response.
+    case reject(HTTPResponse)
+    /// Decides later. The listener calls the closure immediately with an object that receives the decision, from any thread.
+    ///
+    /// ```swift
+    /// func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
+    ///     .later { [isAuthorized] responder in
+    ///         let task = Task {
+    ///             if await isAuthorized(request) { responder.accept() } else { responder.reject(HTTPResponse(status: 401)) }
+    ///         }
+    ///         responder.onCancel { task.cancel() }
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// If there is no decision within the listener's time limit, the client receives a response with the status 503.
+    case later(@Sendable (_ responder: UpgradeResponder) -> Void)
+}
+
+/// Receives the decision about one WebSocket upgrade, from any thread; see ``UpgradeDecision/later(_:)``.
+///
+/// ```
+///   pending ──accept, reject──▶ decided
+///      └────────cancel────────▶ cancelled
+/// ```
+/// Only the first decision counts. Decisions after the listener has cancelled have no effect.
+public final class UpgradeResponder: Sendable {
+    /// A decision.
+    public enum Answer: Sendable {
+        /// Accepts the upgrade; see ``UpgradeDecision/accept(subprotocol:headers:)``.
+        case accept(subprotocol: String?, headers: HTTPHeaders)
+        /// Rejects the upgrade and sends a response.
+        case reject(HTTPResponse)
+    }
+
+    private struct State: Sendable {
+        /// `nil` after the decision or the cancellation, so that a handler that keeps the responder doesn't retain the connection.
+        var decided: (@Sendable (Answer) -> Void)?
+        var onCancel: (@Sendable () -> Void)?
+        var isCancelled = false
+    }
+
+    private let state: Lock<State>
+
+    /// Creates a responder. Used by custom listeners.
+    ///
+    /// - Parameter decided: A closure that receives the decision, at most once, on the thread of the caller that decides.
+    public init(_ decided: @escaping @Sendable (Answer) -> Void) {
+        self.state = Lock(State(decided: decided))
+    }
+
+    /// Accepts the upgrade.
+    ///
+    /// - Parameters:
+    ///   - subprotocol: One of the subprotocols that the client offered, or `nil`.
+    ///   - headers: Header fields to add to the response; see ``UpgradeDecision/accept(subprotocol:headers:)``.
+    public func accept(subprotocol: String? = nil, headers: HTTPHeaders = [:]) {
+        self.decide(.accept(subprotocol: subprotocol, headers: headers))
+    }
+
+    /// Rejects the upgrade and sends a response.
+    public func reject(_ response: HTTPResponse) { self.decide(.reject(response)) }
+
+    /// Registers a closure for when the decision is no longer needed: the client has disconnected, the time limit has elapsed, or the
+    /// listener stops. Replaces an earlier closure.
+    ///
+    /// - Parameter action: A closure that is called at most once, on any thread; immediately if the decision isn't needed already. It is
+    ///   released when the decision is made.
+    public func onCancel(_ action: @escaping @Sendable () -> Void) {
+        let (isCancelled, replaced) = self.state.withLock { state -> (Bool, (@Sendable () -> Void)?) in
+            guard state.decided != nil else { return (state.isCancelled, nil) }
+            defer { state.onCancel = action }
+            return (false, state.onCancel)
+        }
+        // What the closure captures may be released here, outside the lock.
+        _ = replaced
+        if isCancelled { action() }
+    }
+
+    /// Withdraws the request for a decision. Called by the listener. Has no effect after the decision.
+    ///
+    /// - Returns: Whether there was no decision.
+    @discardableResult
+    public func cancel() -> Bool {
+        let (action, decided) = self.state.withLock { state -> ((@Sendable () -> Void)?, (@Sendable (Answer) -> Void)?) in
+            guard let decided = state.decided.take() else { return (nil, nil) }
+            state.isCancelled = true
+            return (state.onCancel.take(), decided)
+        }
+        action?()
+        return decided != nil
+    }
+
+    private func decide(_ answer: Answer) {
+        let (decided, action) = self.state.withLock { ($0.decided.take(), $0.onCancel.take()) }
+        // What the closure captures may be released here, outside the lock.
+        _ = action
+        decided?(answer)
+    }
+}
+
+extension HTTPHeaders {
+    /// The reason why the fields can't be added to the response that accepts a WebSocket, or `nil` if they can. It is the same for every
+    /// listener, in memory or on sockets.
+    package var upgradeResponseError: TransportError? {
+        for field in self {
+            let name = field.name.lowercased()
+            let isReserved = ["connection", "upgrade", "content-length", "transfer-encoding"].contains(name)
+            if isReserved || name.utf8.starts(with: "sec-websocket-".utf8) {
+                return TransportError(.unsupported, "The header field \(field.name) can't be set in the response to a WebSocket request.")
+            }
+            guard !name.isEmpty, field.name.utf8.allSatisfy(Self.isTokenByte) else {
+                return TransportError(.unsupported, "Invalid header field name: it is empty or contains invalid characters.")
+            }
+            guard field.value.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F || $0 == 0x09 }) else {
+                return TransportError(.unsupported, "Invalid value of the header field \(field.name): it contains a control character.")
+            }
+        }
+        return nil
+    }
+
+    private static func isTokenByte(_ byte: UInt8) -> Bool {
+        switch byte {
+        case 0x30...0x39, 0x41...0x5A, 0x61...0x7A: true
+        // ! # $ % & ' * + - . ^ _ ` | ~
+        case 0x21, 0x23...0x27, 0x2A, 0x2B, 0x2D, 0x2E, 0x5E...0x60, 0x7C, 0x7E: true
+        default: false
+        }
+    }
+}
