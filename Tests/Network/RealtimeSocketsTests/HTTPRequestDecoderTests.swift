@@ -44,6 +44,8 @@ import Testing
         }
     }
 
+    static let chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+
     static let invalid = [
         Invalid("no version", "GET /\r\n\r\n"), Invalid("no target", "GET  HTTP/1.1\r\n\r\n"),
         Invalid("two spaces", "GET  / HTTP/1.1\r\nHost: a\r\n\r\n"),
@@ -56,6 +58,19 @@ import Testing
         Invalid("HTTP/0.9", "GET / HTTP/0.9\r\n\r\n", 505),
         Invalid("a TLS ClientHello", "\u{16}\u{3}\u{1}\n"), Invalid("too many empty lines", "\r\n\r\n\r\n\r\n\r\n"),
         Invalid("no Host", "GET / HTTP/1.1\r\n\r\n"), Invalid("two Hosts", "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n"),
+        Invalid("a Host with a space", "GET / HTTP/1.1\r\nHost: a b\r\n\r\n"),
+        Invalid("a Host with a path", "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n"),
+        Invalid("a Host with a user name", "GET / HTTP/1.1\r\nHost: user@a\r\n\r\n"),
+        Invalid("a Host with characters outside ASCII", "GET / HTTP/1.1\r\nHost: ä\r\n\r\n"),
+        Invalid("a Host with an invalid escape", "GET / HTTP/1.1\r\nHost: a%2\r\n\r\n"),
+        Invalid("a Host with a port that is not a number", "GET / HTTP/1.1\r\nHost: a:b\r\n\r\n"),
+        Invalid("a Host with a port above 65535", "GET / HTTP/1.1\r\nHost: a:65536\r\n\r\n"),
+        Invalid("a Host with two ports", "GET / HTTP/1.1\r\nHost: a:1:2\r\n\r\n"),
+        Invalid("a Host with an IPv6 address without brackets", "GET / HTTP/1.1\r\nHost: ::1\r\n\r\n"),
+        Invalid("a Host with an IPv6 address without a closing bracket", "GET / HTTP/1.1\r\nHost: [::1\r\n\r\n"),
+        Invalid("a Host with text after the closing bracket", "GET / HTTP/1.1\r\nHost: [::1]a\r\n\r\n"),
+        Invalid("a Host with a name in brackets", "GET / HTTP/1.1\r\nHost: [a.example]\r\n\r\n"),
+        Invalid("an invalid Host with HTTP/1.0", "GET / HTTP/1.0\r\nHost: a b\r\n\r\n"),
         Invalid("a folded field", "GET / HTTP/1.1\r\nHost: a\r\nX: 1\r\n 2\r\n\r\n"),
         Invalid("a folded first field", "GET / HTTP/1.1\r\n Host: a\r\n\r\n"),
         Invalid("a space before the colon", "GET / HTTP/1.1\r\nHost: a\r\nContent-Length : 5\r\n\r\nhello"),
@@ -80,6 +95,14 @@ import Testing
             "chunks above the limit",
             "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n40\r\n\(String(repeating: "a", count: 64))\r\n40\r\n\(String(repeating: "a", count: 64))\r\n",
             413),
+        Invalid("a space after a chunk size", Self.chunked + "1 \r\nx\r\n0\r\n\r\n"),
+        Invalid("a tab after a chunk size", Self.chunked + "1\t\r\nx\r\n0\r\n\r\n"),
+        Invalid("a space before a chunk extension", Self.chunked + "1 ;a=b\r\nx\r\n0\r\n\r\n"),
+        Invalid("an announced chunk above the limit", Self.chunked + "65\r\n", 413),
+        Invalid(
+            "an announced chunk above the rest of the limit",
+            Self.chunked + "60\r\n\(String(repeating: "a", count: 96))\r\n5\r\n", 413),
+        Invalid("a chunk size with too many digits", Self.chunked + "FFFFFFFFFFFFFFFFFF\r\n", 413),
         Invalid("a target above the limit", "GET /\(String(repeating: "a", count: 300)) HTTP/1.1\r\n", 414),
         Invalid("too many fields", "GET / HTTP/1.1\r\n\(String(repeating: "A: b\r\n", count: 20))\r\n", 431),
     ]
@@ -93,6 +116,16 @@ import Testing
             #expect(split.error == whole.error)
             #expect(split.requests.map(\.target) == whole.requests.map(\.target))
         }
+    }
+
+    @Test(arguments: [
+        "a", "A.example", "a.example.", "a_b", "xn--bcher-kva.example", "127.0.0.1", "a:80", "a:", "[::1]", "[::ffff:127.0.0.1]:8080",
+        "%61",
+        "",
+    ])
+    func `a valid Host is accepted`(_ host: String) {
+        let found = decodeRequests("GET / HTTP/1.1\r\nHost: \(host)\r\n\r\n")
+        #expect(found.error == nil && found.requests.first?.headers["Host"] == host)
     }
 
     @Test func `no request is decoded after an error`() {

@@ -143,4 +143,37 @@ struct ListenerRequestTests {
         #expect(HTTPDate.text(784_111_777) == "Sun, 06 Nov 1994 08:49:37 GMT")
         #expect(HTTPDate.text(0) == "Thu, 01 Jan 1970 00:00:00 GMT")
     }
+
+    @Test(arguments: [
+        ("GET", "http://other:81/a?b=c", "/a?b=c", "other:81"), ("GET", "HTTP://other", "/", "other"),
+        ("GET", "http://other?b=c", "/?b=c", "other"), ("GET", "https://[::1]:81", "/", "[::1]:81"),
+        ("OPTIONS", "http://other", "*", "other"), ("OPTIONS", "http://other/", "/", "other"), ("OPTIONS", "*", "*", "a"),
+        ("GET", "/a//b", "/a//b", "a"),
+    ])
+    func `an absolute request target takes precedence over the Host field`(
+        method: String, target: String, path: String, host: String
+    ) async throws {
+        let handler = TestHandler()
+        try await withListener(handler) { address in
+            let client = try RawClient(address)
+            client.send("\(method) \(target) HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            #expect(await client.textToEnd().status == 200)
+        }
+        let request = try #require(handler.requests.withLock { $0.first?.head })
+        #expect(request.target == path && request.headers.values("Host") == [host])
+    }
+
+    @Test(arguments: [
+        "path", "?query", "a:80", "http:/a/path", "http:///path", "http://?query", "http://user@a/", "http://a b/", "http://a:x/",
+        "ftp://a/", "*", "/path#fragment", "http://a/path#fragment",
+    ])
+    func `an invalid request target receives status 400`(_ target: String) async throws {
+        let handler = TestHandler()
+        try await withListener(handler) { address in
+            let client = try RawClient(address)
+            client.send("GET \(target) HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            #expect(await client.textToEnd().status == 400)
+        }
+        #expect(handler.requests.withLock { $0.isEmpty })
+    }
 }

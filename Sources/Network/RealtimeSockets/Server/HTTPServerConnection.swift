@@ -204,7 +204,7 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
 
     private func received(_ request: HTTPRequestDecoder.Request) throws(TransportError) {
         var request = request
-        request.head.target = try request.head.originTarget()
+        request.head = try request.head.withOriginTarget()
         self.state.phase = .reading(.body(request))
         guard request.hasBody else { return }
         self.setTimeout(self.limits.bodyTimeout)
@@ -408,25 +408,5 @@ struct StallDetector: Sendable {
     mutating func hasStalled(at progress: Int) -> Bool {
         defer { self.lastProgress = progress }
         return self.lastProgress == progress
-    }
-}
-
-extension HTTPRequestHead {
-    /// Returns the target in origin form: path and query, or `*` with OPTIONS.
-    ///
-    /// RFC 9112 section 3.2.2: a server accepts the absolute form too, although clients send it to proxies only.
-    ///
-    /// - Throws: An error with the status of the response if the target has another form.
-    fileprivate func originTarget() throws(TransportError) -> String {
-        let target = self.target
-        if self.method == "CONNECT" { throw .malformed("CONNECT is not supported: this server is not a proxy.", status: 405) }
-        if target.utf8.first == UInt8(ascii: "/") || target == "*" && self.method == "OPTIONS" { return target }
-        let scheme = target.prefix { $0 != ":" }.lowercased()
-        let start = target.utf8.dropFirst(scheme.utf8.count)
-        guard ["http", "https", "ws", "wss"].contains(scheme), start.starts(with: "://".utf8) else {
-            throw .malformed("Invalid request target; expected a path.")
-        }
-        let path = start.dropFirst(3).drop { $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "?") }
-        return path.first == UInt8(ascii: "/") ? String(decoding: path, as: UTF8.self) : "/" + String(decoding: path, as: UTF8.self)
     }
 }

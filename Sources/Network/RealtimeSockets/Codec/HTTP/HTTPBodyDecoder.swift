@@ -22,11 +22,20 @@ package struct HTTPBodyDecoder: Sendable {
     }
 
     private let limits: HTTPLimits
+    /// The number of bytes that the rest of a request's body may have; `nil` for a response.
+    private var requestBytes: Int?
     private var state: State
     private var lines = HTTPLineReader()
 
-    package init(_ framing: HTTPBodyFraming, limits: HTTPLimits) {
+    /// Creates a decoder.
+    ///
+    /// - Parameters:
+    ///   - framing: How the length of the body is determined.
+    ///   - limits: The limits on chunk size lines and trailers.
+    ///   - requestLimit: The maximum size of a request's body; `nil` for the body of a response, which is decoded less strictly.
+    package init(_ framing: HTTPBodyFraming, limits: HTTPLimits, requestLimit: Int? = nil) {
         self.limits = limits
+        self.requestBytes = requestLimit
         self.state =
             switch framing {
             case .none: .ended
@@ -66,7 +75,7 @@ package struct HTTPBodyDecoder: Sendable {
                 guard let line = try self.lines.next(&input, limit: self.limits.chunkLineBytes, tooLong: Self.chunkLineTooLong) else {
                     return .needsMore
                 }
-                let size = try Self.chunkSize(line)
+                let size = try self.chunkSize(line)
                 self.state = size == 0 ? .trailers(bytes: 0, fields: 0) : .chunk(size)
             case .trailers(let bytes, let fields):
                 let limit = min(self.limits.lineBytes, self.limits.headBytes - bytes)
@@ -114,18 +123,31 @@ package struct HTTPBodyDecoder: Sendable {
     }
 
     /// Parses hexadecimal digits, optionally followed by a semicolon and extensions (RFC 9112 section 7.1).
-    private static func chunkSize(_ line: [UInt8]) throws(TransportError) -> Int {
+    ///
+    /// Some servers pad the size with blanks. In a request they are rejected, because servers in a chain could interpret them differently.
+    private mutating func chunkSize(_ line: [UInt8]) throws(TransportError) -> Int {
         let digits = line.prefix { Hex.value($0) != nil }
-        var size = 0
-        for digit in digits {
-            let (shifted, overflow) = size.multipliedReportingOverflow(by: 16)
-            guard !overflow else { throw .malformed("The peer sent a chunk size that is too large.") }
-            size = shifted | Int(Hex.value(digit) ?? 0)
-        }
-        let rest = line[digits.endIndex...].drop(while: HTTPCharacters.isBlank)
+        var rest = line[digits.endIndex...]
+        if self.requestBytes == nil { rest = rest.drop(while: HTTPCharacters.isBlank) }
         guard !digits.isEmpty, rest.isEmpty || rest.first == UInt8(ascii: ";"), HTTPCharacters.isFieldValue(rest) else {
             throw .malformed("The peer sent an invalid chunk size.")
         }
+        var size = 0
+        for digit in digits {
+            let (shifted, overflow) = size.multipliedReportingOverflow(by: 16)
+            guard !overflow else { throw self.chunkTooLarge }
+            size = shifted | Int(Hex.value(digit) ?? 0)
+        }
+        if let requestBytes {
+            // Checked before the chunk arrives, so that the client doesn't send it in vain.
+            guard size <= requestBytes else { throw self.chunkTooLarge }
+            self.requestBytes = requestBytes - size
+        }
         return size
+    }
+
+    private var chunkTooLarge: TransportError {
+        guard self.requestBytes != nil else { return .malformed("The peer sent a chunk size that is too large.") }
+        return TransportError(.tooLarge, "The client sent a chunk that exceeds the maximum size of a body.", status: 413)
     }
 }

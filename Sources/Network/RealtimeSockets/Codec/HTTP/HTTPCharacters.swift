@@ -1,3 +1,5 @@
+import RealtimeEncoding
+
 /// The characters that are allowed in each part of a message head (RFC 9110 section 5).
 enum HTTPCharacters {
     /// Whether the bytes are a token, such as a method or a field name.
@@ -13,6 +15,44 @@ enum HTTPCharacters {
     /// Whether the bytes are a request target: at least one byte, and only visible ASCII characters.
     static func isTarget(_ bytes: some Collection<UInt8>) -> Bool {
         !bytes.isEmpty && bytes.allSatisfy { (0x21...0x7E).contains($0) }
+    }
+
+    /// Whether the bytes are a host, which may be empty, and optionally a port (RFC 9110 section 7.2): the value of a `Host` field.
+    static func isAuthority(_ bytes: [UInt8]) -> Bool {
+        let host: ArraySlice<UInt8>
+        let rest: ArraySlice<UInt8>
+        if bytes.first == UInt8(ascii: "[") {
+            guard let end = bytes.firstIndex(of: UInt8(ascii: "]")) else { return false }
+            (host, rest) = (bytes[1..<end], bytes[(end + 1)...])
+            let isAddress = host.allSatisfy { Hex.value($0) != nil || $0 == UInt8(ascii: ":") || $0 == UInt8(ascii: ".") }
+            guard isAddress, host.contains(UInt8(ascii: ":")) else { return false }
+        } else {
+            host = bytes.prefix { $0 != UInt8(ascii: ":") }
+            rest = bytes[host.endIndex...]
+            guard Self.isRegisteredName(host) else { return false }
+        }
+        if rest.isEmpty { return true }
+        let port = rest.dropFirst()
+        guard rest.first == UInt8(ascii: ":"), port.allSatisfy(Self.isDigit) else { return false }
+        return port.isEmpty || UInt16(String(decoding: port, as: UTF8.self)) != nil
+    }
+
+    /// Whether the bytes are a host name or an IPv4 address (RFC 3986 section 3.2.2).
+    private static func isRegisteredName(_ bytes: ArraySlice<UInt8>) -> Bool {
+        var index = bytes.startIndex
+        while index < bytes.endIndex {
+            switch bytes[index] {
+            case UInt8(ascii: "%"):
+                guard bytes[index...].count > 2, Hex.value(bytes[index + 1]) != nil, Hex.value(bytes[index + 2]) != nil else {
+                    return false
+                }
+                index += 3
+            // Letters, digits, and - . _ ~ ! $ & ' ( ) * + , ; =
+            case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2D, 0x2E, 0x5F, 0x7E, 0x21, 0x24, 0x26...0x2C, 0x3B, 0x3D: index += 1
+            default: return false
+            }
+        }
+        return true
     }
 
     static func isDigit(_ byte: UInt8) -> Bool { (0x30...0x39).contains(byte) }

@@ -38,7 +38,6 @@ package struct HTTPRequestDecoder: Sendable {
     private var stage = Stage.head
     private var parser: HTTPHeadParser
     private var body: HTTPBodyDecoder
-    private var received = 0
 
     package init(limits: HTTPLimits = .server, bodyLimit: Int) {
         self.limits = limits
@@ -69,10 +68,7 @@ package struct HTTPRequestDecoder: Sendable {
             case .body:
                 switch try self.body.next(&input) {
                 case .needsMore: return .needsMore
-                case .bytes(let bytes):
-                    guard bytes.count <= self.bodyLimit - self.received else { throw self.bodyTooLarge }
-                    self.received += bytes.count
-                    return .body(bytes)
+                case .bytes(let bytes): return .body(bytes)
                 case .end:
                     self.stage = .head
                     return .end
@@ -100,20 +96,24 @@ package struct HTTPRequestDecoder: Sendable {
 
     private mutating func begin(_ head: HTTPRequestHead, _ minorVersion: Int) throws(TransportError) -> Request {
         // RFC 9112 section 3.2: exactly one Host field is required, and none is allowed with HTTP/1.0.
-        let hosts = head.headers.values("Host").count
-        guard hosts == 1 || hosts == 0 && minorVersion == 0 else {
-            throw .malformed("The client sent \(hosts == 0 ? "no Host field" : "more than one Host field").")
+        let hosts = head.headers.values("Host")
+        guard hosts.count == 1 || hosts.isEmpty && minorVersion == 0 else {
+            throw .malformed("The client sent \(hosts.isEmpty ? "no Host field" : "more than one Host field").")
+        }
+        guard hosts.allSatisfy({ HTTPCharacters.isAuthority(Array($0.utf8)) }) else {
+            throw .malformed("The client sent an invalid Host field.")
         }
         let framing = try HTTPBodyFraming.ofRequest(head.headers, minorVersion: minorVersion)
-        if case .length(let length) = framing, length > self.bodyLimit { throw self.bodyTooLarge }
+        if case .length(let length) = framing, length > self.bodyLimit {
+            throw TransportError(.tooLarge, "The client sent a body of more than \(self.bodyLimit) bytes.", status: 413)
+        }
         let expectations = head.headers.values("Expect")
         let isContinue = head.headers.contains("Expect", token: "100-continue")
         // RFC 9110 section 10.1.1: no other expectation is defined, and expectations are ignored with HTTP/1.0.
         guard expectations.isEmpty || minorVersion == 0 || isContinue && expectations.count == 1 else {
             throw .malformed("The client sent an unsupported Expect field; only 100-continue is supported.", status: 417)
         }
-        self.body = HTTPBodyDecoder(framing, limits: self.limits)
-        self.received = 0
+        self.body = HTTPBodyDecoder(framing, limits: self.limits, requestLimit: self.bodyLimit)
         self.stage = .body
         return Request(
             head: head,
@@ -122,9 +122,5 @@ package struct HTTPRequestDecoder: Sendable {
                 ? !head.headers.contains("Connection", token: "close") : head.headers.contains("Connection", token: "keep-alive"),
             isHTTP11: minorVersion >= 1,
             hasBody: framing != .none)
-    }
-
-    private var bodyTooLarge: TransportError {
-        TransportError(.tooLarge, "The client sent a body of more than \(self.bodyLimit) bytes.", status: 413)
     }
 }
