@@ -7,5 +7,7 @@
 @_exported public import class RealtimeCore.InMemoryListener
 @_exported public import class RealtimeCore.InMemoryNetwork
 @_exported public import struct RealtimeCore.ListenerAddress
+@_exported public import protocol RealtimeCore.ListenerHandler
+@_exported public import class RealtimeCore.ListenerRouter
 @_exported public import struct RealtimeCore.LogSink
 @_exported public import struct RealtimeCore.TransportError

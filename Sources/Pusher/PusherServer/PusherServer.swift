@@ -21,7 +21,7 @@ public final class PusherServer: Sendable {
     public let app: PusherApp
     let handler: PusherServerHandler
     private let driver: SessionDriver<PusherServerMachine>
-    private let listener = Lock<(any Listener)?>(nil)
+    private let lifecycle = Lock(Lifecycle<any Listener>())
 
     package init(
         app: PusherApp, hooks: PusherServerHooks = PusherServerHooks(), time: any TimeSource, log: LogSink = .standard,
@@ -45,7 +45,7 @@ public final class PusherServer: Sendable {
         self.handler.shutDown()
         self.driver.step { machine, _, effects in machine.release(&effects) }
         self.driver.shutDown()
-        guard let listener = self.listener.withLock({ $0.take() }) else { return }
+        guard let listener = self.lifecycle.withLock({ $0.running }) else { return }
         // Stopping is asynchronous, which a deinitializer cannot be. The task holds only the listener, and ends when it has stopped.
         Task { await listener.stop() }
     }
@@ -79,32 +79,61 @@ public final class PusherServer: Sendable {
     ///
     /// - Parameter listener: A listener that hasn't been started, such as a `SocketListener` or an `InMemoryListener`.
     /// - Returns: The address at which clients reach the server.
-    /// - Throws: The `TransportError` of the listener, for example with the code `addressInUse`, or one with the code `unsupported` if
-    ///   the server is already started.
+    /// - Throws: The `TransportError` of the listener, for example with the code `addressInUse`, one with the code `unsupported` if the
+    ///   server is already started, or one with the code `closed` if ``stop()`` was called meanwhile.
     public func start(on listener: any Listener) async throws(TransportError) -> ListenerAddress {
-        let isFree = self.listener.withLock { current -> Bool in
-            guard current == nil else { return false }
-            current = listener
-            return true
-        }
-        guard isFree else {
+        guard self.lifecycle.withLock({ $0.start() }) else {
             throw TransportError(.unsupported, "The server is already started. Call stop() first, or create another server.")
         }
+        let address: ListenerAddress
         do throws(TransportError) {
-            return try await listener.start(self.handler)
+            address = try await listener.start(self.handler)
         } catch {
-            self.listener.withLock { $0 = nil }
+            self.ended()
             throw error
         }
+        guard self.lifecycle.withLock({ $0.started(listener) }) else {
+            await self.stop(listener)
+            throw TransportError(.closed, "The server was stopped while it was starting.")
+        }
+        return address
     }
 
     /// Stops the server: asks every client to reconnect soon (close code 4200) and stops the listener.
     ///
-    /// Returns when all connections have ended. If the server isn't started, the method returns immediately.
+    /// Returns when all connections have ended. If the server is being started or stopped, the method waits until it has stopped; if it isn't
+    /// started, the method returns immediately.
     public func stop() async {
-        self.driver.stop()
-        await self.listener.withLock { $0.take() }?.stop()
+        let waiter = Waiter<Void>()
+        switch self.lifecycle.withLock({ $0.stop(waiter) }) {
+        // The handler's connections can be those of another listener; see `listenerHandler`.
+        case .none: self.driver.stop()
+        case .wait: await waiter.value()
+        case .stop(let listener): await self.stop(listener)
+        }
     }
+
+    private func stop(_ listener: any Listener) async {
+        self.driver.stop()
+        await listener.stop()
+        self.ended()
+    }
+
+    private func ended() {
+        for waiter in self.lifecycle.withLock({ $0.ended() }) { waiter.fulfill(())?.resume() }
+    }
+
+    /// The handler of the server's clients, for a listener that several handlers share.
+    ///
+    /// ```swift
+    /// let router = ListenerRouter([
+    ///     .path("/app", server.listenerHandler), .path("/apps", server.listenerHandler), .path("/chat", chat),
+    /// ])
+    /// let address = try await listener.start(router)
+    /// ```
+    /// Clients connect below `/app`, and events are published below `/apps`. Don't call ``start(on:)`` for this. ``stop()`` then only asks
+    /// the connected clients to reconnect; stop the listener first. After the server has been released, the handler rejects everything.
+    public var listenerHandler: any ListenerHandler { self.handler }
 
     /// Publishes an event to the subscribers of a channel.
     ///

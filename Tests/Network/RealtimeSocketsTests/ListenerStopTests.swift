@@ -1,3 +1,4 @@
+import Foundation
 import RealtimeSystem
 import RealtimeCore
 import TestSupport
@@ -29,6 +30,41 @@ struct ListenerStopTests {
         let again = try await second.start(TestHandler())
         #expect(again.port == address.port)
         await second.stop()
+    }
+
+    @Test(.needsOpenSSL) func `a listener that is stopped while it starts does not listen`() async throws {
+        // The start waits for the certificate, which it reads from a pipe.
+        let path = "/tmp/realtime-test-\(getpid())-\(UInt64.random(in: .min ... .max))"
+        try #require(mkfifo(path, 0o600) == 0)
+        defer { unlink(path) }
+        let identity = TLSIdentity(certificateChain: .file(path), privateKey: TestCertificates.pem("server-key"))
+        let listener = SocketListener(tls: TLSServerConfiguration(identity))
+        let started = Waiter<Result<ListenerAddress, TransportError>>()
+        let starting = Task {
+            do throws(TransportError) {
+                started.fulfill(.success(try await listener.start(TestHandler())))?.resume()
+            } catch {
+                started.fulfill(.failure(error))?.resume()
+            }
+        }
+        var pipe: Int32 = -1
+        while pipe < 0 {
+            pipe = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC)
+            await Task.yield()
+        }
+        let stopping = Task.immediate { await listener.stop() }
+        let certificate = try String(contentsOfFile: TestCertificates.path("server"), encoding: .utf8)
+        #expect(write(pipe, certificate, certificate.utf8.count) == certificate.utf8.count)
+        close(pipe)
+        let result = await started.value()
+        await starting.value
+        await stopping.value
+        #expect(throws: TransportError.self) { try result.get() }
+        // It can be started again.
+        unlink(path)
+        try #require(symlink(TestCertificates.path("server"), path) == 0)
+        _ = try await listener.start(TestHandler())
+        await listener.stop()
     }
 
     @Test func `an unreadable key fails the start`() async throws {

@@ -509,3 +509,65 @@ import Testing
             seen.suffix(2) == [.unsubscribed(socketID: socketID, channel: "one"), .disconnected(socketID: socketID, .peer(.normal, ""))])
     }
 }
+
+/// A listener that starts when the test allows it.
+private final class SlowListener: Listener {
+    private let listener: InMemoryListener
+    let hasBegun = Waiter<Void>()
+    let mayStart = Waiter<Void>()
+
+    init(_ listener: InMemoryListener) {
+        self.listener = listener
+    }
+
+    func start(_ handler: any ListenerHandler) async throws(TransportError) -> ListenerAddress {
+        self.hasBegun.fulfill(())?.resume()
+        await self.mayStart.value()
+        return try await self.listener.start(handler)
+    }
+
+    func stop() async { await self.listener.stop() }
+}
+
+@Suite struct ServerStopTests {
+    @Test func `a server that is stopped while it starts does not listen`() async throws {
+        let network = InMemoryNetwork(clock: ManualClock())
+        let server = PusherServer(app: PusherApp(id: "1", key: "key", secret: "secret"), network: network, log: .none)
+        let listener = SlowListener(network.listener(port: 80))
+        let starting = Task { try await server.start(on: listener) }
+        await listener.hasBegun.value()
+        let stopping = Task.immediate { await server.stop() }
+        listener.mayStart.fulfill(())?.resume()
+        await #expect(throws: TransportError.self) { try await starting.value }
+        await stopping.value
+        let error = await #expect(throws: TransportError.self) {
+            try await network.http.send(HTTPRequest("GET", Endpoint("http://memory/up")))
+        }
+        #expect(error?.code == .refused)
+        // Neither the server nor the address is in use.
+        _ = try await server.start(on: network.listener(port: 80))
+        await server.stop()
+    }
+
+    @Test func `a server shares a listener with another handler`() async throws {
+        let network = InMemoryNetwork(clock: ManualClock())
+        let server = PusherServer(app: PusherApp(id: "1", key: "key", secret: "secret"), network: network, log: .none)
+        let other = ApplicationServer { request, _ in HTTPResponse(status: 200, text: request.target) }
+        let router = ListenerRouter([
+            .path("/app", server.listenerHandler), .path("/apps", server.listenerHandler), .path("/other", other),
+        ])
+        let listener = network.listener(host: "shared", port: 80)
+        _ = try await listener.start(router)
+        var configuration = PusherConfiguration(key: "key", host: "shared", port: 80, useTLS: false)
+        configuration.transports = network.transports()
+        let client = PusherClient(configuration)
+        client.connect()
+        #expect(server.socketIDs.count == 1)
+        #expect(try await network.http.send(HTTPRequest("GET", Endpoint("http://shared/other"))).body == Array("/other".utf8))
+        #expect(try await network.http.send(HTTPRequest("POST", Endpoint("http://shared/apps/1/events"))).head.status == 401)
+        #expect(try await network.http.send(HTTPRequest("GET", Endpoint("http://shared/else"))).head.status == 404)
+        await listener.stop()
+        #expect(server.socketIDs.isEmpty)
+        client.disconnect()
+    }
+}

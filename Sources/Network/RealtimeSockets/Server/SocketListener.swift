@@ -11,20 +11,13 @@ public import RealtimeCore
 /// The listener calls its handler on its own threads, which also perform the I/O of all connections: a slow call delays every
 /// connection of its thread. Requests of one connection are delivered in order, each after the response to the previous one has ended.
 public final class SocketListener: Listener {
-    private enum State: Sendable {
-        case idle, starting
-        case running(RunningListener)
-        /// With the calls to ``stop()`` that wait for the first one to finish.
-        case stopping([Waiter<Void>])
-    }
-
     private let host: String
     private let port: Int
     private let tls: TLSServerConfiguration?
     private let limits: ListenerLimits
     private let loopCount: Int
     private let sharedLoops: [EventLoop]
-    private let state = Lock(State.idle)
+    private let lifecycle = Lock(Lifecycle<RunningListener>())
 
     /// Creates a listener. It accepts connections after ``start(_:)`` has been called.
     ///
@@ -72,24 +65,29 @@ public final class SocketListener: Listener {
     ///   - `tlsUnavailable` if TLS is configured but OpenSSL isn't installed,
     ///   - `tlsFailed` if the certificate or key is invalid,
     ///   - `unsupported` if the listener is already running,
-    ///   - `system` if the system doesn't allow the listener to bind the address.
+    ///   - `closed` if ``stop()`` was called meanwhile,
+    ///   - `system` if the system doesn't allow the listener to bind the address, or is out of descriptors or memory.
     public func start(_ handler: any ListenerHandler) async throws(TransportError) -> ListenerAddress {
-        let starts = self.state.withLock { state -> Bool in
-            guard case .idle = state else { return false }
-            state = .starting
-            return true
-        }
-        guard starts else {
+        guard self.lifecycle.withLock({ $0.start() }) else {
             throw TransportError(.unsupported, "The listener is already running. Stop it first, or create another one.")
         }
+        let listener: RunningListener
         do throws(TransportError) {
-            let listener = try self.makeListener(handler)
-            self.state.withLock { $0 = .running(listener) }
-            return ListenerAddress(host: listener.address.host, port: listener.address.port, isSecure: self.tls != nil)
+            listener = try self.makeListener(handler)
         } catch {
-            self.state.withLock { $0 = .idle }
+            self.ended()
             throw error
         }
+        guard self.lifecycle.withLock({ $0.started(listener) }) else {
+            await listener.stop()
+            self.ended()
+            throw TransportError(.closed, "The listener was stopped while it was starting.")
+        }
+        return ListenerAddress(host: listener.address.host, port: listener.address.port, isSecure: self.tls != nil)
+    }
+
+    private func ended() {
+        for waiter in self.lifecycle.withLock({ $0.ended() }) { waiter.fulfill(())?.resume() }
     }
 
     private func makeListener(_ handler: any ListenerHandler) throws(TransportError) -> RunningListener {
@@ -116,37 +114,16 @@ public final class SocketListener: Listener {
     /// It stops accepting connections, closes every WebSocket with code 1001, and lets pending responses end. It returns when every
     /// connection is closed and its threads have exited. Connections that remain after ``ListenerLimits/shutdownTimeout`` are dropped.
     ///
-    /// Cancelling the task has no effect. If the listener is already being stopped, the call waits for that; if it isn't running, the call
-    /// returns immediately.
+    /// Cancelling the task has no effect. If the listener is being started or stopped, the call waits until it has stopped; if it isn't
+    /// running, the call returns immediately.
     public func stop() async {
-        enum Step {
-            case none
-            case wait(Waiter<Void>)
-            case stop(RunningListener)
-        }
-        let step = self.state.withLock { state -> Step in
-            switch state {
-            case .idle, .starting: return .none
-            case .stopping(let waiters):
-                let waiter = Waiter<Void>()
-                state = .stopping(waiters + [waiter])
-                return .wait(waiter)
-            case .running(let listener):
-                state = .stopping([])
-                return .stop(listener)
-            }
-        }
-        switch step {
+        let waiter = Waiter<Void>()
+        switch self.lifecycle.withLock({ $0.stop(waiter) }) {
         case .none: break
-        case .wait(let waiter): await waiter.value(onCancel: {})
+        case .wait: await waiter.value()
         case .stop(let listener):
             await listener.stop()
-            let waiters = self.state.withLock { state -> [Waiter<Void>] in
-                guard case .stopping(let waiters) = state else { return [] }
-                state = .idle
-                return waiters
-            }
-            for waiter in waiters { waiter.fulfill(())?.resume() }
+            self.ended()
         }
     }
 }

@@ -1,0 +1,47 @@
+import PusherServer
+import RealtimeCore
+
+// The snippets about listeners in documentation comments.
+
+private final class Authorizer {
+    private let isAuthorized: @Sendable (HTTPRequestHead) async -> Bool
+
+    init(_ isAuthorized: @escaping @Sendable (HTTPRequestHead) async -> Bool) {
+        self.isAuthorized = isAuthorized
+    }
+
+    // snippet:upgrade
+    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
+        .later { [isAuthorized] responder in
+            let task = Task {
+                if await isAuthorized(request) { responder.accept() } else { responder.reject(HTTPResponse(status: 401)) }
+            }
+            responder.onCancel { task.cancel() }
+        }
+    }
+    // end
+}
+
+func routerReference(
+    _ listener: any Listener, _ chat: any ListenerHandler, _ news: any ListenerHandler, _ health: any ListenerHandler
+) async throws {
+    // snippet:router
+    let router = ListenerRouter([
+        .path("/chat", chat),
+        .path("/news", news),
+        .matching(health) { request in request.method == "GET" && request.path == "/health" },
+    ])
+    let address = try await listener.start(router)
+    // end
+    _ = address
+}
+
+func sharedListenerReference(_ listener: any Listener, _ server: PusherServer, _ chat: any ListenerHandler) async throws {
+    // snippet:shared-listener
+    let router = ListenerRouter([
+        .path("/app", server.listenerHandler), .path("/apps", server.listenerHandler), .path("/chat", chat),
+    ])
+    let address = try await listener.start(router)
+    // end
+    _ = address
+}
