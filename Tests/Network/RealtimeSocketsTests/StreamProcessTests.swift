@@ -105,6 +105,40 @@ struct StreamProcessTests {
         }
     }
 
+    @Test func `a client connects after a shortage of descriptors at the start of the shared loop`() async {
+        await #expect(processExitsWith: .success) {
+            let (listener, port) = try RawSocket.listening()
+            let first = EventRecorder()
+            let timer = ShortageTimer()
+            await DescriptorShortage.during {
+                let stream = SocketStream(events: first)
+                stream.connect(to: "127.0.0.1", port: port)
+                #expect(await first.ended()?.code == .system)
+                // Retries need timers, which work meanwhile.
+                EventLoop.shared.schedule(timer, at: EventLoop.shared.now.advanced(by: .milliseconds(1)))
+                await timer.fired.value()
+            }
+            let second = EventRecorder()
+            let stream = SocketStream(events: second)
+            stream.connect(to: "127.0.0.1", port: port)
+            let peer = try listener.accepted()
+            peer.send([42])
+            #expect(await second.bytes(1) == [42])
+        }
+    }
+
+    @Test func `a listener that cannot start for lack of descriptors can start later`() async {
+        await #expect(processExitsWith: .success) {
+            let listener = SocketListener()
+            await DescriptorShortage.during {
+                let error = await #expect(throws: TransportError.self) { try await listener.start(TestHandler()) }
+                #expect(error?.code == .system)
+            }
+            _ = try await listener.start(TestHandler())
+            await listener.stop()
+        }
+    }
+
     @Test func `a listener that ran out of descriptors resumes when descriptors become available`() async {
         await #expect(processExitsWith: .success) {
             let loop = try EventLoop()
@@ -133,6 +167,38 @@ struct StreamProcessTests {
                 #expect(await recorder.bytes(1) == [1])
             }
         }
+    }
+}
+
+private final class ShortageTimer: TimerClient {
+    let fired = Waiter<Void>()
+
+    func timerFired() { self.fired.fulfill(())?.resume() }
+}
+
+/// A process that can open no descriptors, however many others it closes meanwhile.
+enum DescriptorShortage {
+    static func during<Value: Sendable, Failure>(_ body: () async throws(Failure) -> Value) async throws(Failure) -> Value {
+        let before = Self.setLimit(0)
+        defer { _ = Self.setLimit(before) }
+        return try await body()
+    }
+
+    static func during<Value, Failure>(_ body: () throws(Failure) -> Value) throws(Failure) -> Value {
+        let before = Self.setLimit(0)
+        defer { _ = Self.setLimit(before) }
+        return try body()
+    }
+
+    /// - Returns: The previous limit.
+    private static func setLimit(_ value: rlim_t) -> rlim_t {
+        var limit = rlimit()
+        getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+        defer {
+            limit.rlim_cur = value
+            setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+        }
+        return limit.rlim_cur
     }
 }
 #endif

@@ -2,42 +2,15 @@ internal import CRealtimeSystem
 package import RealtimeCore
 internal import RealtimeSystem
 
-/// The operations for which a descriptor is ready.
-struct Readiness: OptionSet, Sendable {
-    let rawValue: UInt8
-
-    static let read = Readiness(rawValue: 1)
-    static let write = Readiness(rawValue: 2)
-}
-
-/// The owner of a descriptor on a loop. Called on the loop's thread.
-protocol PollHandler: AnyObject, Sendable {
-    /// The descriptor is ready. Also called for errors and hang-ups, which the next operation on the descriptor reports.
-    func ready(_ readiness: Readiness)
-    /// The loop shuts down: close the descriptor and report the end.
-    func loopDidShutDown()
-}
-
-/// An object with work for the loop's thread. It requests service with ``EventLoop/requestService(of:)``.
-package protocol LoopServiced: AnyObject, Sendable {
-    /// Does the pending work. Called on the loop's thread.
-    func service()
-}
-
 /// A thread that polls descriptors and fires timers.
 ///
 /// A loop retains itself until ``shutdown()``.
 package final class EventLoop: TimeSource {
     /// The loop of all clients. It is started on first use and never shut down.
     ///
-    /// The process ends if the system cannot create the loop's descriptors or thread, because no client can work without it.
-    package static let shared: EventLoop = {
-        do throws(TransportError) {
-            return try EventLoop("realtime")
-        } catch {
-            fatalError(error.message)
-        }
-    }()
+    /// If the system is out of threads then, connections fail, and the next use tries again. If it is out of descriptors, the loop runs
+    /// without a poller: connections fail too, jobs and timers run a little late, and the loop tries to create the poller until it succeeds.
+    package static let shared = EventLoop(startingLater: "realtime")
 
     /// The loop that runs on the calling thread.
     static var current: EventLoop? {
@@ -53,13 +26,18 @@ package final class EventLoop: TimeSource {
     }
 
     private enum Stage: Sendable {
-        case running, stopping, stopped
+        case unstarted, running, stopping, stopped
     }
+
+    /// The time between two turns of a loop without a poller, in nanoseconds.
+    private static let turnWithoutPoller: Int64 = 10_000_000
 
     /// The state that other threads access.
     private struct Shared: Sendable {
-        var stage = Stage.running
+        var stage = Stage.unstarted
         var thread: PosixThread?
+        /// The loop's poller, to end its wait. See `LoopState.poller`.
+        var poller: Poller?
         var jobs: [@Sendable () -> Void] = []
         var serviceRequests: [any LoopServiced] = []
         /// Requests to serve at `delayedDue`, the instant of the first of them.
@@ -96,14 +74,16 @@ package final class EventLoop: TimeSource {
 
     /// The state of the loop's thread.
     private struct LoopState {
+        /// `nil` while the system is out of descriptors.
+        var poller: Poller?
         var slots: [Slot] = []
         var freeSlots: [UInt32] = []
         var runningJobs: [@Sendable () -> Void] = []
         var runningRequests: [any LoopServiced] = []
     }
 
-    private let shared = Lock(Shared())
-    private let poller: Poller
+    private let name: String
+    private let shared: Lock<Shared>
     /// The longest time that sends are gathered if the loop has no other work for their stream, in nanoseconds.
     let turnLimit: Int64
 
@@ -122,16 +102,45 @@ package final class EventLoop: TimeSource {
     ///     gathered until the loop has serviced the stream or this time has passed. The stream requests service immediately, or, if it
     ///     is sent bursts, when the time has passed.
     /// - Throws: `TransportError` with the code `system` if the system cannot create a descriptor or the thread.
-    package init(_ name: String = "realtime-loop", turnLimit: Duration = .microseconds(100)) throws(TransportError) {
-        self.poller = try Poller()
+    package convenience init(_ name: String = "realtime-loop", turnLimit: Duration = .microseconds(100)) throws(TransportError) {
+        let poller = try Poller()
+        self.init(name, turnLimit, poller)
+        guard self.shared.withLock({ self.start(&$0) }) else {
+            poller.close()
+            throw self.unavailable
+        }
+    }
+
+    /// Creates a loop whose thread starts with the first job or timer.
+    private convenience init(startingLater name: String) { self.init(name, .microseconds(100), nil) }
+
+    private init(_ name: String, _ turnLimit: Duration, _ poller: Poller?) {
+        self.name = name
         self.turnLimit = turnLimit.nanoseconds
         // A consumer is resumed once for each read: in a burst, fewer and larger reads cost less.
         self.readBuffer = .allocate(byteCount: 256 << 10, alignment: 16)
-        guard let thread = PosixThread(name, { self.run() }) else {
-            self.poller.close()
-            throw .system(EAGAIN, "start a thread")
+        var shared = Shared()
+        shared.poller = poller
+        self.shared = Lock(shared)
+    }
+
+    /// Starts the thread of a loop that has not been started.
+    ///
+    /// - Returns: Whether the loop is running.
+    private func start(_ shared: inout Shared) -> Bool {
+        if shared.stage == .unstarted, let thread = PosixThread(self.name, { self.run() }) {
+            shared.stage = .running
+            shared.thread = thread
         }
-        self.shared.withLock { $0.thread = thread }
+        return shared.stage == .running
+    }
+
+    /// The reason why the loop runs no jobs.
+    var unavailable: TransportError {
+        switch self.shared.withLock({ $0.stage }) {
+        case .unstarted: .system(EAGAIN, "start a thread")
+        case .running, .stopping, .stopped: TransportError(.closed, "The event loop was shut down. Use another one.")
+        }
     }
 
     deinit {
@@ -147,14 +156,14 @@ package final class EventLoop: TimeSource {
 
     /// Runs `job` on the loop's thread, after the events that are being handled. Jobs run in order.
     ///
-    /// - Returns: `false` if the loop was shut down. The job never runs then.
+    /// - Returns: `false` if the loop was shut down or cannot start. The job never runs then.
     @discardableResult
     package func execute(_ job: @escaping @Sendable () -> Void) -> Bool {
         self.shared.withLock { shared in
-            guard shared.stage == .running else { return false }
+            guard self.start(&shared) else { return false }
             shared.jobs.append(job)
             // Under the lock, because the poller's descriptors are closed under it.
-            if shared.needsWakeUp() { self.poller.wake() }
+            if shared.needsWakeUp() { shared.poller?.wake() }
             return true
         }
     }
@@ -164,9 +173,9 @@ package final class EventLoop: TimeSource {
     /// - Returns: `false` if the loop's thread has ended. The object is not serviced then.
     func requestService(of object: any LoopServiced) -> Bool {
         self.shared.withLock { shared in
-            guard shared.stage != .stopped else { return false }
+            guard self.start(&shared) || shared.stage == .stopping else { return false }
             shared.serviceRequests.append(object)
-            if shared.needsWakeUp() { self.poller.wake() }
+            if shared.needsWakeUp() { shared.poller?.wake() }
             return true
         }
     }
@@ -178,13 +187,13 @@ package final class EventLoop: TimeSource {
     /// - Returns: `false` if the loop's thread has ended. The object is not serviced then.
     func requestService(of object: any LoopServiced, at instant: Instant) -> Bool {
         self.shared.withLock { shared in
-            guard shared.stage != .stopped else { return false }
+            guard self.start(&shared) || shared.stage == .stopping else { return false }
             shared.delayedRequests.append(object)
             if shared.delayedDue == nil { shared.delayedDue = instant }
             if shared.isAsleep, !shared.isPollerTimerSet {
                 shared.isPollerTimerSet = true
                 shared.counters.wakeUps += 1
-                self.poller.wake(after: self.now.nanosecondsUntil(instant))
+                shared.poller?.wake(after: self.now.nanosecondsUntil(instant))
             }
             return true
         }
@@ -206,7 +215,7 @@ package final class EventLoop: TimeSource {
         let thread = self.shared.withLock { shared -> PosixThread? in
             guard shared.stage == .running else { return nil }
             shared.stage = .stopping
-            if shared.needsWakeUp() { self.poller.wake() }
+            if shared.needsWakeUp() { shared.poller?.wake() }
             defer { shared.thread = nil }
             return shared.thread
         }
@@ -225,7 +234,9 @@ package final class EventLoop: TimeSource {
         self.shared.withLock { shared in
             guard shared.stage != .stopped else { return }
             shared.timers.set(client, instant)
-            if let instant, shared.needsWakeUp(for: instant) { self.poller.wake() }
+            guard let instant else { return }
+            _ = self.start(&shared)
+            if shared.needsWakeUp(for: instant) { shared.poller?.wake() }
         }
     }
 
@@ -263,7 +274,7 @@ package final class EventLoop: TimeSource {
     ///
     /// - Returns: `false` if the system call fails.
     func poll(_ descriptor: Int32, _ token: UInt64, from old: Readiness, to new: Readiness) -> Bool {
-        self.poller.change(descriptor, token: token, from: old, to: new)
+        self.onLoop.value.poller?.change(descriptor, token: token, from: old, to: new) ?? false
     }
 
     @inline(__always)
@@ -277,16 +288,18 @@ package final class EventLoop: TimeSource {
     private func run() {
         realtime_set_loop_of_thread(Unmanaged.passUnretained(self).toOpaque())
         self.onLoop.bind()
+        self.onLoop.value.poller = self.shared.withLock { $0.poller }
         PosixThread.blockBrokenPipeSignal()
         while let limit = self.fallAsleep() {
-            let count = self.poller.wait(nanoseconds: limit < 0 ? nil : limit)
+            let poller = self.onLoop.value.poller
+            let count = poller?.wait(nanoseconds: limit < 0 ? nil : limit) ?? self.waitWithoutPoller(limit)
             self.shared.withLock { shared in
                 shared.isAsleep = false
                 // The poller's timer may have expired, perhaps a little early by the loop's clock: `fallAsleep` sets it again if needed.
                 shared.isPollerTimerSet = false
             }
             for index in 0..<count {
-                guard let event = self.poller.event(index) else { continue }
+                guard let event = poller?.event(index) else { continue }
                 self.handler(event.token)?.ready(event.readiness)
             }
             self.runJobs()
@@ -294,6 +307,22 @@ package final class EventLoop: TimeSource {
         }
         self.runLastTurn()
         realtime_set_loop_of_thread(nil)
+    }
+
+    /// Tries to create the poller, and otherwise waits a short time, because nothing can end the wait.
+    ///
+    /// - Returns: 0, the number of events. The next turn uses the poller: its thread may have been asked to wake up before it had one.
+    private func waitWithoutPoller(_ limit: Int64) -> Int {
+        do throws(TransportError) {
+            let poller = try Poller()
+            self.onLoop.value.poller = poller
+            self.shared.withLock { $0.poller = poller }
+        } catch {
+            let wait = limit < 0 ? Self.turnWithoutPoller : min(limit, Self.turnWithoutPoller)
+            var time = timespec(tv_sec: 0, tv_nsec: Int(wait))
+            nanosleep(&time, nil)
+        }
+        return 0
     }
 
     /// Returns how long to wait in nanoseconds: a negative number to wait without a limit, `nil` to stop.
@@ -306,7 +335,7 @@ package final class EventLoop: TimeSource {
                 let wait = self.now.nanosecondsUntil(due)
                 guard wait > 0 else { return 0 }
                 shared.isPollerTimerSet = true
-                self.poller.wake(after: wait)
+                shared.poller?.wake(after: wait)
             }
             shared.sleepsUntil = shared.timers.earliest
             let limit = shared.sleepsUntil.map { max(0, self.now.nanosecondsUntil($0)) } ?? -1
@@ -361,7 +390,7 @@ package final class EventLoop: TimeSource {
         let remaining = self.shared.withLock { shared -> Shared in
             shared.stage = .stopped
             shared.promoteDelayedRequests()
-            self.poller.close()
+            shared.poller.take()?.close()
             defer {
                 shared.jobs = []
                 shared.serviceRequests = []

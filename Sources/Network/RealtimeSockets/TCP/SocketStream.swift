@@ -96,7 +96,7 @@ package final class SocketStream: Sendable, PollHandler, LoopServiced {
         guard !isRunning, self.state.withLock({ $0.fail() }) else { return }
         let receiver = events ?? self.onLoop.value.events
         self.onLoop.value.events = nil
-        receiver?.ended(self, TransportError(.closed, "The event loop was shut down. Connect with another one."))
+        receiver?.ended(self, self.loop.unavailable)
     }
 
     /// Appends bytes that the next ``flush()`` sends. Before the stream is open they are kept.
