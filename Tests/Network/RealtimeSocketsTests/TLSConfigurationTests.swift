@@ -95,17 +95,24 @@ import Testing
     static let folder = TestCertificates.path("x").dropLast(6)
 
     @Test(arguments: [
-        (Paths(file: Self.bundle, directory: nil, areFromEnvironment: false), SystemRoots.Source.library),
-        (Paths(file: "/nowhere.pem", directory: "/nowhere", areFromEnvironment: true), .library),
-        (Paths(file: "/nowhere.pem", directory: "/nowhere", areFromEnvironment: false), .bundle(Self.bundle)),
-        (Paths(file: "/dev/null", directory: String(Self.folder), areFromEnvironment: false), .bundle(Self.bundle)),
-        (Paths(file: nil, directory: nil, areFromEnvironment: false), .bundle(Self.bundle)),
+        (Paths(file: Self.bundle, directory: nil, areFromEnvironment: false), SystemRoots.Source.files(Self.bundle, directory: nil)),
+        (Paths(file: Self.bundle, directory: "/nowhere", areFromEnvironment: true), .files(Self.bundle, directory: nil)),
+        (Paths(file: "/nowhere.pem", directory: "/nowhere", areFromEnvironment: false), .files(Self.bundle, directory: nil)),
+        (Paths(file: "/dev/null", directory: String(Self.folder), areFromEnvironment: false), .files(Self.bundle, directory: nil)),
+        (Paths(file: nil, directory: nil, areFromEnvironment: false), .files(Self.bundle, directory: nil)),
+        (Paths(file: "/nowhere.pem", directory: "/a:/b", areFromEnvironment: true), .files(nil, directory: "/a:/b")),
     ])
-    func `a known bundle is used if the library's paths contain no certificates`(paths: Paths, source: SystemRoots.Source) {
-        #expect(SystemRoots.choose(paths, bundles: ["/nowhere/else.pem", Self.bundle]) == source)
+    func `a known bundle is used if the library's paths contain no certificates`(paths: Paths, source: SystemRoots.Source) throws {
+        #expect(try SystemRoots.choose(paths, bundles: ["/nowhere/else.pem", Self.bundle]) == source)
     }
 
-    @Test func `a system without root certificates is detected`() {
-        #expect(SystemRoots.choose(Paths(file: nil, directory: "/", areFromEnvironment: false), bundles: ["/nowhere", "/"]) == .none)
+    @Test func `a system without root certificates is detected`() throws {
+        #expect(try SystemRoots.choose(Paths(file: nil, directory: "/", areFromEnvironment: false), bundles: ["/nowhere", "/"]) == .none)
+    }
+
+    @Test func `paths in the environment without certificates are an error`() throws {
+        let paths = Paths(file: "/nowhere.pem", directory: "/nowhere", areFromEnvironment: true)
+        let error = try #require(throws: TransportError.self) { try SystemRoots.choose(paths, bundles: [Self.bundle]) }
+        #expect(error.code == .tlsFailed && error.message.contains("from /nowhere.pem: No such file or directory."), "\(error.message)")
     }
 }

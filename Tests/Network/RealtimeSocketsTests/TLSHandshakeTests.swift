@@ -67,7 +67,10 @@ import Testing
         _ = try TLSPair.connected(client, host: "203.0.113.7")
     }
 
-    @Test(arguments: ["", ".", "good.example\0.bad.example", String(repeating: "a", count: 300)])
+    @Test(arguments: [
+        "", ".", "good.example\0.bad.example", String(repeating: "a", count: 300), ".example.com", "..", "a..b", "*.example.com", "a b",
+        "a/b", "user@a", "exämple.com", "\(String(repeating: "a", count: 64)).com", "1:2",
+    ])
     func `an invalid host name is rejected`(host: String) throws {
         let error = try #require(throws: TransportError.self) { try TLSPair(host: host) }
         #expect(error.code == .invalidURL)

@@ -48,6 +48,43 @@ import Testing
     }
 
     #if os(Linux)
+    @Test func `TLS works after a shortage of descriptors at its first use`() async {
+        await #expect(processExitsWith: .success) {
+            setenv("SSL_CERT_FILE", TestCertificates.path("root"), 1)
+            let error = try DescriptorShortage.during {
+                try #require(throws: TransportError.self) { try TLSContext.client(TLSConfiguration()) }
+            }
+            #expect(error.code == .system && error.message.contains("Too many open files"), "\(error.message)")
+            let pair = try TLSPair(TLSConfiguration())
+            #expect(pair.handshake().client == .done(0))
+        }
+    }
+
+    @Test func `a shortage of descriptors while the system's roots are loaded is an error that passes`() async {
+        await #expect(processExitsWith: .success) {
+            setenv("SSL_CERT_FILE", TestCertificates.path("root"), 1)
+            _ = try OpenSSL.shared()
+            let error = try DescriptorShortage.during {
+                try #require(throws: TransportError.self) { try TLSContext.client(TLSConfiguration()) }
+            }
+            #expect(error.code == .system && error.message.contains("root certificates"), "\(error.message)")
+            let pair = try TLSPair(TLSConfiguration())
+            #expect(pair.handshake().client == .done(0))
+        }
+    }
+
+    @Test func `root certificates in the environment that cannot be loaded are an error`() async {
+        await #expect(processExitsWith: .success) {
+            setenv("SSL_CERT_DIR", "/nowhere", 1)
+            for path in ["/nowhere/roots.pem", TestCertificates.path("server-key")] {
+                setenv("SSL_CERT_FILE", path, 1)
+                let error = try #require(throws: TransportError.self) { try TLSContext.client(TLSConfiguration()) }
+                #expect(error.code == .tlsFailed && error.message.contains(path), "\(error.message)")
+                #expect(error.message.contains("SSL_CERT_FILE"), "\(error.message)")
+            }
+        }
+    }
+
     @Test(.disabled(if: ProcessUsage.hasSanitizer, "sanitizers use additional memory"))
     func `thousands of sessions leak no descriptors and no memory`() async {
         await #expect(processExitsWith: .success) {

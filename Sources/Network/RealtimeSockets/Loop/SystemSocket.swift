@@ -149,6 +149,9 @@ struct SystemError: Error, Hashable {
 
     static var last: SystemError { SystemError(errno) }
 
+    /// The system's description of the error.
+    var message: String { TransportError.systemMessage(self.number) }
+
     /// Whether the process or system is out of descriptors or memory. That is temporary and not caused by the connection.
     var isShortage: Bool { [EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(self.number) }
 }

@@ -8,22 +8,48 @@ package final class OpenSSL: Sendable {
     /// A `BIO_METHOD`. `nonisolated(unsafe)` is safe because it is never modified or freed after initialization.
     nonisolated(unsafe) let socketMethod: OpaquePointer
 
-    /// The library, which is loaded on first use. It is never unloaded, because OpenSSL's thread-local data would outlive it.
-    private static let loaded = Result<OpenSSL, TransportError> { () throws(TransportError) in
-        if let path = OpenSSL.environmentPath { return try OpenSSL(names: [path]) }
-        return try OpenSSL(names: OpenSSL.defaultNames)
-    }
+    /// The library, which is loaded on first use. It is never unloaded, because OpenSSL's thread-local data would outlive it. A failure is
+    /// not stored: it may be temporary.
+    private static let loaded = Lock<OpenSSL?>(nil)
 
-    /// The loaded library, for C callbacks without a context. They are called only by the library itself.
-    static let current = try? OpenSSL.loaded.get()
+    /// The loaded library, for C callbacks without a context. They are called only by the library itself, so it has been loaded.
+    static let current = OpenSSL.loaded.withLock { $0 }
 
     /// Returns the library.
     ///
-    /// - Throws: `TransportError` with the code `tlsUnavailable` if it cannot be loaded.
+    /// - Throws: `TransportError` with the code `tlsUnavailable` if it cannot be loaded, or `system` if the process is out of descriptors.
     package static func shared(_ library: TLSLibrary = .system) throws(TransportError) -> OpenSSL {
-        switch library {
-        case .system: try Self.loaded.get()
-        case .absent: throw Self.notFound(Self.defaultNames)
+        if library == .absent { throw Self.notFound(Self.defaultNames) }
+        // The lock is held while the library is loaded, so that it is loaded once.
+        return try Self.loaded.withLock { loaded throws(TransportError) in
+            if let loaded { return loaded }
+            try Self.checkDescriptors()
+            do throws(TransportError) {
+                let openSSL = try OpenSSL(names: Self.environmentPath.map { [$0] } ?? Self.defaultNames)
+                loaded = openSSL
+                return openSSL
+            } catch {
+                // The process may have run out of descriptors since.
+                try Self.checkDescriptors()
+                throw error
+            }
+        }
+    }
+
+    /// Checks that libraries and OpenSSL's configuration can be opened. Without the check, a library that cannot be opened would look as if
+    /// it were missing, and OpenSSL would ignore a configuration that it cannot open for the rest of the process.
+    private static func checkDescriptors() throws(TransportError) {
+        var descriptors: [Int32] = []
+        defer { for descriptor in descriptors { close(descriptor) } }
+        for _ in 0..<8 {
+            let descriptor = open("/dev/null", O_RDONLY | O_CLOEXEC)
+            guard descriptor >= 0 else {
+                let error = SystemError.last
+                // The file may be missing, as in a container.
+                if error.isShortage { throw .system(error.number, "load OpenSSL") }
+                return
+            }
+            descriptors.append(descriptor)
         }
     }
 

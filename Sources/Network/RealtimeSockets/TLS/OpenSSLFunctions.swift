@@ -26,7 +26,6 @@ struct OpenSSLFunctions: Sendable {
     let SSL_CTX_ctrl: @convention(c) @Sendable (OpaquePointer?, Int32, Int, UnsafeMutableRawPointer?) -> Int
     let SSL_CTX_set_options: @convention(c) @Sendable (OpaquePointer?, UInt64) -> UInt64
     let SSL_CTX_set_verify: @convention(c) @Sendable (OpaquePointer?, Int32, VerifyCallback?) -> Void
-    let SSL_CTX_set_default_verify_paths: @convention(c) @Sendable (OpaquePointer?) -> Int32
     let SSL_CTX_load_verify_locations: @convention(c) @Sendable (OpaquePointer?, UnsafePointer<CChar>?, UnsafePointer<CChar>?) -> Int32
     let SSL_CTX_get_cert_store: @convention(c) @Sendable (OpaquePointer?) -> OpaquePointer?
     let SSL_CTX_use_certificate: @convention(c) @Sendable (OpaquePointer?, OpaquePointer?) -> Int32
@@ -122,7 +121,6 @@ struct OpenSSLFunctions: Sendable {
         self.SSL_CTX_ctrl = try library.find("SSL_CTX_ctrl")
         self.SSL_CTX_set_options = try library.find("SSL_CTX_set_options")
         self.SSL_CTX_set_verify = try library.find("SSL_CTX_set_verify")
-        self.SSL_CTX_set_default_verify_paths = try library.find("SSL_CTX_set_default_verify_paths")
         self.SSL_CTX_load_verify_locations = try library.find("SSL_CTX_load_verify_locations")
         self.SSL_CTX_get_cert_store = try library.find("SSL_CTX_get_cert_store")
         self.SSL_CTX_use_certificate = try library.find("SSL_CTX_use_certificate")

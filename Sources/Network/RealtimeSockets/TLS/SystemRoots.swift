@@ -1,3 +1,4 @@
+import RealtimeCore
 import RealtimeSystem
 
 /// The location of the system's trusted root certificates.
@@ -6,10 +7,8 @@ import RealtimeSystem
 /// may contain a path that does not exist on this system.
 enum SystemRoots {
     enum Source: Equatable {
-        /// The paths that OpenSSL uses by default, or those in the environment.
-        case library
-        /// A file with root certificates.
-        case bundle(String)
+        /// A file with root certificates, a directory of such files, or both.
+        case files(String?, directory: String?)
         /// No root certificates were found.
         case none
     }
@@ -31,18 +30,47 @@ enum SystemRoots {
     ]
 
     /// Returns OpenSSL's paths if there is a certificate, and otherwise the first bundle that exists.
-    static func choose(_ paths: Paths, bundles: [String] = Self.knownBundles) -> Source {
-        if paths.areFromEnvironment || paths.file.map(isReadableFile) == true || paths.directory.map(containsCertificate) == true {
-            return .library
+    ///
+    /// - Throws: `TransportError` with the code `tlsFailed` if the environment sets paths without certificates, or `system` if a directory
+    ///   cannot be read because the process is out of descriptors or memory.
+    static func choose(_ paths: Paths, bundles: [String] = Self.knownBundles) throws(TransportError) -> Source {
+        let directory = try paths.directory.map { path throws(TransportError) in try Self.containsCertificate(path, paths) } == true
+        let file = paths.file.map(isReadableFile) == true
+        if file || directory { return .files(file ? paths.file : nil, directory: directory ? paths.directory : nil) }
+        if paths.areFromEnvironment {
+            let path = paths.file ?? paths.directory ?? "its path"
+            throw Self.failure(path, Self.openError(path)?.message ?? "it contains no certificate", paths)
         }
-        return bundles.first(where: isReadableFile).map { .bundle($0) } ?? .none
+        return bundles.first(where: isReadableFile).map { .files($0, directory: nil) } ?? .none
+    }
+
+    /// The reason why a file cannot be opened, or `nil` if it can be opened.
+    static func openError(_ path: String) -> SystemError? {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { return .last }
+        close(descriptor)
+        return nil
+    }
+
+    static func failure(_ path: String, _ error: SystemError, _ paths: Paths) -> TransportError {
+        if error.isShortage { return .system(error.number, "read the system's root certificates in \(path)") }
+        return Self.failure(path, error.message, paths)
+    }
+
+    static func failure(_ path: String, _ reason: String, _ paths: Paths) -> TransportError {
+        let advice =
+            paths.areFromEnvironment
+            ? "Correct the environment variables SSL_CERT_FILE and SSL_CERT_DIR"
+            : "Install the package ca-certificates, or set the environment variable SSL_CERT_FILE"
+        return TransportError(.tlsFailed, "Cannot load the system's root certificates from \(path): \(reason). \(advice).")
     }
 
     static func paths(_ functions: OpenSSLFunctions) -> Paths {
         func text(_ pointer: UnsafePointer<CChar>?) -> String? { pointer.map { String(cString: $0) } }
+        let (file, directory) = (text(getenv("SSL_CERT_FILE")), text(getenv("SSL_CERT_DIR")))
         return Paths(
-            file: text(functions.X509_get_default_cert_file()), directory: text(functions.X509_get_default_cert_dir()),
-            areFromEnvironment: getenv("SSL_CERT_FILE") != nil || getenv("SSL_CERT_DIR") != nil)
+            file: file ?? text(functions.X509_get_default_cert_file()), directory: directory ?? text(functions.X509_get_default_cert_dir()),
+            areFromEnvironment: file != nil || directory != nil)
     }
 
     private static func isReadableFile(_ path: String) -> Bool {
@@ -51,8 +79,15 @@ enum SystemRoots {
     }
 
     /// Whether the directory contains a certificate under the hash of its subject, such as `5f15c80c.0`, by which OpenSSL finds it.
-    private static func containsCertificate(_ path: String) -> Bool {
-        guard let directory = opendir(path) else { return false }
+    ///
+    /// `SSL_CERT_DIR` can be a list of directories, which is not examined.
+    private static func containsCertificate(_ path: String, _ paths: Paths) throws(TransportError) -> Bool {
+        if path.utf8.contains(UInt8(ascii: ":")) { return true }
+        guard let directory = opendir(path) else {
+            let error = SystemError.last
+            if error.isShortage { throw Self.failure(path, error, paths) }
+            return false
+        }
         defer { closedir(directory) }
         while let entry = readdir(directory) {
             // The name must not be copied: an entry is only as long as its name, so a copy of the whole field would read past its end.

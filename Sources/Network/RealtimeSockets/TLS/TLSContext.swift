@@ -1,4 +1,5 @@
 package import RealtimeCore
+import RealtimeSystem
 
 /// The state shared by all connections with the same configuration.
 ///
@@ -22,7 +23,13 @@ package final class TLSContext: @unchecked Sendable {
     ///
     /// - Throws: `TransportError` if OpenSSL is not available or a certificate or key cannot be used.
     package static func client(_ configuration: TLSConfiguration) throws(TransportError) -> TLSContext {
-        configuration == TLSConfiguration() ? try Self.defaultClient.get() : try TLSContext(.client(configuration))
+        guard configuration == TLSConfiguration() else { return try TLSContext(.client(configuration)) }
+        if let context = Self.defaultClient.withLock({ $0 }) { return context }
+        let created = try TLSContext(.client(configuration))
+        return Self.defaultClient.withLock { context in
+            if context == nil { context = created }
+            return context ?? created
+        }
     }
 
     /// Creates a context for servers.
@@ -32,7 +39,8 @@ package final class TLSContext: @unchecked Sendable {
         try TLSContext(.server(configuration))
     }
 
-    private static let defaultClient = Result { () throws(TransportError) in try TLSContext(.client(TLSConfiguration())) }
+    /// The context of the default configuration. A failure is not stored: it may be temporary.
+    private static let defaultClient = Lock<TLSContext?>(nil)
 
     private init(_ role: Role) throws(TransportError) {
         let library: TLSLibrary
@@ -91,10 +99,10 @@ package final class TLSContext: @unchecked Sendable {
         case .full:
             functions.SSL_CTX_set_verify(self.pointer, OpenSSLConstant.verifyPeer, TLSSession.verifyCallback)
             switch configuration.trustRoots {
-            case .system: self.trustSystem()
+            case .system: try self.trustSystem()
             case .only(let roots): try self.trust(roots)
             case .systemAnd(let roots):
-                self.trustSystem()
+                try self.trustSystem()
                 try self.trust(roots)
             }
         case .dangerouslyAcceptAnyCertificate:
@@ -116,15 +124,29 @@ package final class TLSContext: @unchecked Sendable {
         }
     }
 
-    private func trustSystem() {
+    /// Loads the system's root certificates.
+    ///
+    /// `SSL_CTX_set_default_verify_paths` would do it too, and ignore files that cannot be read.
+    private func trustSystem() throws(TransportError) {
         let functions = self.openSSL.functions
-        _ = functions.SSL_CTX_set_default_verify_paths(self.pointer)
-        switch SystemRoots.choose(SystemRoots.paths(functions)) {
-        case .library: break
-        case .bundle(let path): _ = functions.SSL_CTX_load_verify_locations(self.pointer, path, nil)
+        let paths = SystemRoots.paths(functions)
+        switch try SystemRoots.choose(paths) {
+        case .files(let file, let directory):
+            // A directory's certificates are read when they are needed.
+            if let directory { _ = functions.SSL_CTX_load_verify_locations(self.pointer, nil, directory) }
+            if let file { try self.trustFile(file, paths) }
         case .none: self.systemRootsAreMissing = true
         }
         self.openSSL.clearErrors()
+    }
+
+    private func trustFile(_ path: String, _ paths: SystemRoots.Paths) throws(TransportError) {
+        self.openSSL.clearErrors()
+        guard self.openSSL.functions.SSL_CTX_load_verify_locations(self.pointer, path, nil) != 1 else { return }
+        let reason = self.openSSL.takeReason()?.text
+        // OpenSSL has opened the file and may have failed for lack of descriptors or memory, which its reason doesn't tell.
+        if let error = SystemRoots.openError(path) { throw SystemRoots.failure(path, error, paths) }
+        throw SystemRoots.failure(path, reason ?? "it contains no certificate", paths)
     }
 
     private func trust(_ roots: [PEM]) throws(TransportError) {

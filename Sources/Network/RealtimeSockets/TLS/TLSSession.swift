@@ -206,12 +206,31 @@ private func certificateHost(_ endpointHost: String) throws(TransportError) -> S
     var host = endpointHost[...]
     if host.hasSuffix(".") { host.removeLast() }
     if host.utf8.contains(UInt8(ascii: ":")), let percent = host.firstIndex(of: "%") { host = host[..<percent] }
-    // OpenSSL accepts any certificate for an empty name, and ends a name at a zero byte.
-    guard !host.isEmpty, !host.utf8.contains(0) else {
-        let name = endpointHost.filter { $0 != "\0" }
-        throw TransportError(.invalidURL, "Invalid host name \"\(name)\": TLS requires the server's host name or IP address.")
+    let name = String(host)
+    // OpenSSL accepts any certificate for an empty name, ends a name at a zero byte, and matches every subdomain for a leading dot.
+    guard isAddress(name) || isHostName(name) else {
+        // The invalid part can be a password.
+        throw TransportError(
+            .invalidURL,
+            "Invalid host name for TLS: use the server's host name, such as www.example.com, or its IP address. "
+                + "Encode names outside ASCII with Punycode (xn--…).")
     }
-    return String(host)
+    return name
+}
+
+/// Whether the text consists of labels of letters, digits, hyphens and underscores, separated by dots (RFC 1035 section 2.3.1). Some hosts
+/// have underscores in their names.
+private func isHostName(_ text: String) -> Bool {
+    guard text.utf8.count <= 253 else { return false }
+    return text.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false).allSatisfy { label in
+        (1...63).contains(label.count)
+            && label.allSatisfy {
+                switch $0 {
+                case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, UInt8(ascii: "-"), UInt8(ascii: "_"): true
+                default: false
+                }
+            }
+    }
 }
 
 private func isAddress(_ host: String) -> Bool {
