@@ -388,4 +388,34 @@ import Testing
         #expect(try own.decode(Holder.self, from: text) == holder)
         #expect(try String(decoding: foundationEncoder.encode(holder), as: UTF8.self) == text)
     }
+
+    // MARK: Canonical equivalence
+
+    private struct Spellings: Decodable {
+        private struct Key: CodingKey {
+            let stringValue: String
+            var intValue: Int? { nil }
+            init(stringValue: String) { self.stringValue = stringValue }
+            init?(intValue: Int) { nil }
+        }
+
+        let composed, decomposed: Int
+        let keyCount: Int
+
+        init(from decoder: any Decoder) throws {
+            let container = try decoder.container(keyedBy: Key.self)
+            self.composed = try container.decode(Int.self, forKey: Key(stringValue: "caf\u{E9}"))
+            self.decomposed = try container.decode(Int.self, forKey: Key(stringValue: "cafe\u{301}"))
+            self.keyCount = container.allKeys.count
+        }
+    }
+
+    @Test(arguments: [0, 20], [JSONValueDecoder.KeyStrategy.useDefaultKeys, .convertFromSnakeCase])
+    func `a coding key finds the member with its bytes`(others: Int, strategy: JSONValueDecoder.KeyStrategy) throws {
+        var decoder = JSONValueDecoder()
+        decoder.keys = strategy
+        let rest = (0..<others).map { ",\"k\($0)\":0" }.joined()
+        let value = try decoder.decode(Spellings.self, from: "{\"caf\u{E9}\":1,\"cafe\u{301}\":2\(rest)}")
+        #expect(value.composed == 1 && value.decomposed == 2 && value.keyCount == 2 + others)
+    }
 }

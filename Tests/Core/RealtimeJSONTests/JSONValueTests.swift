@@ -110,6 +110,31 @@ import Testing
         #expect(number == 1)
     }
 
+    /// As a client's user ID or a channel's name can be: strings that Swift considers equal, with different bytes.
+    @Test(arguments: [0, 20]) func `canonically equivalent keys with different bytes are different keys`(_ others: Int) throws {
+        let (composed, decomposed) = ("caf\u{E9}", "cafe\u{301}")
+        #expect(composed == decomposed)
+        let rest = (0..<others).map { ",\"k\($0)\":0" }.joined()
+        let text = "{\"\(composed)\":1,\"\(decomposed)\":2\(rest)}"
+        let value = try JSONValue(parsing: text)
+        #expect(value.object?.count == 2 + others)
+        #expect(value[composed]?.int == 1 && value[decomposed]?.int == 2)
+        #expect(Array(value.description.utf8) == Array(text.utf8))
+        var object = try #require(value.object)
+        object[composed] = nil
+        #expect(object.count == 1 + others && object[composed] == nil && object[decomposed]?.int == 2)
+        object[composed] = 3
+        #expect(object.keys.last.map { Array($0.utf8) } == Array(composed.utf8) && object[decomposed]?.int == 2)
+    }
+
+    @Test func `canonically equivalent strings with different bytes are different values`() {
+        let (composed, decomposed): (JSONValue, JSONValue) = ("caf\u{E9}", "cafe\u{301}")
+        #expect(composed != decomposed && composed == "caf\u{E9}" && Set([composed, decomposed, "caf\u{E9}"]).count == 2)
+        #expect([composed] as JSONValue != [decomposed] && ["a": composed] as JSONValue != ["a": decomposed])
+        #expect(["caf\u{E9}": 1] as JSONValue != ["cafe\u{301}": 1])
+        #expect((["caf\u{E9}": 1] as JSONValue).hashValue != (["cafe\u{301}": 1] as JSONValue).hashValue)
+    }
+
     @Test func `objects with the same members in any order are equal`() throws {
         let one = try JSONValue(parsing: #"{"a":1,"b":[2]}"#)
         let other = try JSONValue(parsing: #"{"b":[2.0],"a":1e0}"#)

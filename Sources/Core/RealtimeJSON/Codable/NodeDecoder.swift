@@ -1,3 +1,5 @@
+import RealtimeSystem
+
 /// The decoder that is passed to a value's `init(from:)`: a document and the index of a node in it.
 struct NodeDecoder: Decoder, SingleValueDecodingContainer {
     let document: JSONDocument
@@ -43,7 +45,7 @@ struct NodeKeyedDecodingContainer<Key: CodingKey>: KeyedDecodingContainerProtoco
     /// The indexes of the values by name, for large objects and converted names.
     ///
     /// Small objects are searched for each key, which is faster than building a table. If a name is repeated, both find the last value.
-    private let indexes: [String: Int]?
+    private let indexes: [ByteString: Int]?
 
     init(_ decoder: NodeDecoder) throws {
         let document = decoder.document
@@ -55,13 +57,14 @@ struct NodeKeyedDecodingContainer<Key: CodingKey>: KeyedDecodingContainerProtoco
         self.indexes = node.length > 16 || convertsKeys ? Self.indexes(document, decoder.index, convertsKeys: convertsKeys) : nil
     }
 
-    private static func indexes(_ document: JSONDocument, _ index: Int, convertsKeys: Bool) -> [String: Int] {
+    private static func indexes(_ document: JSONDocument, _ index: Int, convertsKeys: Bool) -> [ByteString: Int] {
         let node = document.nodes[index]
-        var indexes: [String: Int] = [:]
+        var indexes: [ByteString: Int] = [:]
         indexes.reserveCapacity(Int(node.length))
         var child = index + 1
         while child < Int(node.end) {
-            indexes[convertsKeys ? document.key(at: child) : document.rawKey(at: child)] = child + 1
+            let key = convertsKeys ? document.key(at: child) : document.rawKey(at: child)
+            indexes[ByteString(key)] = child + 1
             child = Int(document.nodes[child + 1].end)
         }
         return indexes
@@ -69,7 +72,7 @@ struct NodeKeyedDecodingContainer<Key: CodingKey>: KeyedDecodingContainerProtoco
 
     private func find(_ key: Key) -> Int? {
         var name = key.stringValue
-        if let indexes = self.indexes { return indexes[name] }
+        if let indexes = self.indexes { return indexes[ByteString(name)] }
         return name.withUTF8 { name in self.document.find(name, in: self.index) }
     }
 
@@ -83,16 +86,18 @@ struct NodeKeyedDecodingContainer<Key: CodingKey>: KeyedDecodingContainerProtoco
     var codingPath: [any CodingKey] { self.document.path(to: self.index) }
 
     var allKeys: [Key] {
-        if let indexes = self.indexes { return indexes.sorted { $0.value < $1.value }.compactMap { Key(stringValue: $0.key) } }
-        var names: [String] = []
+        if let indexes = self.indexes {
+            return indexes.sorted { $0.value < $1.value }.compactMap { Key(stringValue: $0.key.string) }
+        }
+        var names: [ByteString] = []
         let node = self.document.nodes[self.index]
         var child = self.index + 1
         while child < Int(node.end) {
-            let name = self.document.rawKey(at: child)
+            let name = ByteString(self.document.rawKey(at: child))
             if !names.contains(name) { names.append(name) }
             child = Int(self.document.nodes[child + 1].end)
         }
-        return names.compactMap { Key(stringValue: $0) }
+        return names.compactMap { Key(stringValue: $0.string) }
     }
 
     func contains(_ key: Key) -> Bool { self.find(key) != nil }
@@ -179,7 +184,7 @@ struct NodeKeyedDecodingContainer<Key: CodingKey>: KeyedDecodingContainerProtoco
     }
 
     func superDecoder() throws -> any Decoder {
-        let index = self.indexes.map { $0["super"] } ?? self.document.find("super", in: self.index)
+        let index = self.indexes.map { $0[ByteString("super")] } ?? self.document.find("super", in: self.index)
         return self.decoder(at: index, ValueKey.super)
     }
 

@@ -1,14 +1,16 @@
+import RealtimeSystem
+
 /// A JSON object: an ordered collection of members with unique keys.
 ///
-/// If an input repeats a key, its last value is kept, at the position of the first. Objects are equal if they have the same members,
-/// in any order.
+/// Keys are compared byte by byte, unlike `String`s: an "é" of one Unicode scalar and an "é" of two are different keys. If an input
+/// repeats a key, its last value is kept, at the position of the first. Objects are equal if they have the same members, in any order.
 public struct JSONObject: Sendable {
     /// A member of the object.
     public typealias Element = (key: String, value: JSONValue)
 
     private var members: [Element]
     /// The positions of the keys, if there are at least ``indexThreshold`` members. With fewer, a linear search is faster.
-    private var positions: [String: Int]?
+    private var positions: [ByteString: Int]?
 
     private static var indexThreshold: Int { 16 }
 
@@ -33,8 +35,7 @@ public struct JSONObject: Sendable {
     }
 
     private static func hasDuplicates(_ members: [Element]) -> Bool {
-        for index in members.indices.dropFirst() where members[..<index].contains(where: { $0.key == members[index].key }) { return true }
-        return false
+        members.indices.contains { index in members[..<index].contains { $0.key.hasBytes(of: members[index].key) } }
     }
 
     /// The value for a key, or `nil` if there is none.
@@ -52,7 +53,7 @@ public struct JSONObject: Sendable {
             case (nil, let value?):
                 self.members.append((key, value))
                 if self.positions != nil {
-                    self.positions?[key] = self.members.count - 1
+                    self.positions?[ByteString(key)] = self.members.count - 1
                 } else if self.members.count >= Self.indexThreshold {
                     self.reindex()
                 }
@@ -65,8 +66,8 @@ public struct JSONObject: Sendable {
     public var keys: [String] { self.members.map(\.key) }
 
     private func position(of key: String) -> Int? {
-        if let positions = self.positions { return positions[key] }
-        return self.members.firstIndex { $0.key == key }
+        if let positions = self.positions { return positions[ByteString(key)] }
+        return self.members.firstIndex { $0.key.hasBytes(of: key) }
     }
 
     private mutating func reindex() {
@@ -74,7 +75,7 @@ public struct JSONObject: Sendable {
             self.positions = nil
             return
         }
-        self.positions = Dictionary(uniqueKeysWithValues: self.members.enumerated().map { ($0.element.key, $0.offset) })
+        self.positions = Dictionary(uniqueKeysWithValues: self.members.enumerated().map { (ByteString($0.element.key), $0.offset) })
     }
 }
 
@@ -99,7 +100,7 @@ extension JSONObject: Hashable {
         var sum = 0
         for member in self.members {
             var memberHasher = Hasher()
-            memberHasher.combine(member.key)
+            memberHasher.combine(ByteString(member.key))
             memberHasher.combine(member.value)
             sum &+= memberHasher.finalize()
         }
@@ -112,4 +113,9 @@ extension JSONObject: ExpressibleByDictionaryLiteral {
     public init(dictionaryLiteral elements: (String, JSONValue)...) {
         self.init(elements.map { (key: $0.0, value: $0.1) })
     }
+}
+
+extension String {
+    /// Whether the strings have the same bytes. `==` also holds for canonically equivalent strings with different bytes.
+    func hasBytes(of other: String) -> Bool { self.utf8.count == other.utf8.count && ByteString(self) == ByteString(other) }
 }

@@ -1,10 +1,12 @@
+import RealtimeSystem
+
 /// A JSON value of any kind.
 ///
 /// ```swift
 /// let event = try JSONValue(parsing: #"{"name":"price","values":[12.5,13]}"#)
 /// let first = event["values"]?[0]?.double
 /// ```
-public enum JSONValue: Hashable, Sendable {
+public enum JSONValue: Sendable {
     /// `null`.
     case null
     /// `true` or `false`.
@@ -149,6 +151,34 @@ public enum JSONValue: Hashable, Sendable {
                 member.value.write(to: &output)
             }
             output.append(UInt8(ascii: "}"))
+        }
+    }
+}
+
+extension JSONValue: Hashable {
+    /// Returns whether two values are equal. Strings and keys are compared byte by byte, and the order of an object's members doesn't
+    /// matter.
+    public static func == (lhs: Self, rhs: Self) -> Bool {
+        switch (lhs, rhs) {
+        case (.null, .null): true
+        case (.bool(let left), .bool(let right)): left == right
+        case (.number(let left), .number(let right)): left == right
+        case (.string(let left), .string(let right)): left.hasBytes(of: right)
+        case (.array(let left), .array(let right)): left == right
+        case (.object(let left), .object(let right)): left == right
+        case (.null, _), (.bool, _), (.number, _), (.string, _), (.array, _), (.object, _): false
+        }
+    }
+
+    /// Hashes the value.
+    public func hash(into hasher: inout Hasher) {
+        switch self {
+        case .null: hasher.combine(0)
+        case .bool(let value): hasher.combine(value)
+        case .number(let value): hasher.combine(value)
+        case .string(let value): hasher.combine(ByteString(value))
+        case .array(let elements): hasher.combine(elements)
+        case .object(let members): hasher.combine(members)
         }
     }
 }
