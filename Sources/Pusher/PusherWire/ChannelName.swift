@@ -21,9 +21,9 @@ package enum ChannelName {
 
     /// Returns the kind of a channel. A prefix counts only with its trailing hyphen.
     package static func kind(of name: String) -> PusherChannelKind {
-        if name.hasPrefix("private-encrypted-") { return .encrypted }
-        if name.hasPrefix("private-") { return .private }
-        if name.hasPrefix("presence-") { return .presence }
+        if EventName.hasPrefix(name, "private-encrypted-") { return .encrypted }
+        if EventName.hasPrefix(name, "private-") { return .private }
+        if EventName.hasPrefix(name, "presence-") { return .presence }
         return .public
     }
 

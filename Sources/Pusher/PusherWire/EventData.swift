@@ -52,7 +52,7 @@ package struct ServerError: Hashable, Sendable {
 }
 
 /// A user in the data of presence events. Some servers send the ID as a number.
-package struct PresenceUser: Hashable, Sendable {
+package struct PresenceUser: Sendable {
     package var id: String
     package var info: JSONValue?
 

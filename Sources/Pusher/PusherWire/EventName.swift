@@ -27,7 +27,7 @@ package enum EventName {
 
     /// Compares bytes, as servers do. `hasPrefix` compares characters, which takes several times as long.
     @inline(__always)
-    private static func hasPrefix(_ name: String, _ prefix: StaticString) -> Bool {
+    static func hasPrefix(_ name: String, _ prefix: StaticString) -> Bool {
         var name = name
         return name.withUTF8 { $0.count >= prefix.utf8CodeUnitCount && self.isEqual($0, prefix) }
     }

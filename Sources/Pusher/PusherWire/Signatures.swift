@@ -1,6 +1,7 @@
 import RealtimeEncoding
 import RealtimeCore
 import RealtimeCrypto
+import RealtimeSystem
 
 /// The signature with which an application server authorizes a subscription.
 package enum ChannelSignature {
@@ -43,27 +44,28 @@ package enum RequestSignature {
     ) -> String? {
         let head = HTTPRequestHead(method: method, target: target)
         guard let fields = PercentEncoding.fields(head.query) else { return "The query contains an invalid percent-encoding." }
-        func value(_ name: String) -> String? { fields.first { $0.name == name }?.value }
-        guard value("auth_key") == key else { return "Missing or unknown auth_key." }
-        guard value("auth_version") == "1.0" else { return "Missing or unsupported auth_version; expected 1.0." }
+        func value(_ name: String) -> ByteString? { fields.first { $0.name == name }.map { ByteString($0.value) } }
+        guard value("auth_key") == ByteString(key) else { return "Missing or unknown auth_key." }
+        guard value("auth_version") == ByteString("1.0") else { return "Missing or unsupported auth_version; expected 1.0." }
         guard let timestamp = value("auth_timestamp") else { return "Missing auth_timestamp." }
-        guard let timestamp = Int64(timestamp) else { return "Invalid auth_timestamp: expected seconds since 1970." }
+        guard let timestamp = Int64(timestamp.string) else { return "Invalid auth_timestamp: expected seconds since 1970." }
         guard timestamp >= unixTime - self.tolerance, timestamp <= unixTime + self.tolerance else {
             return "The auth_timestamp differs from the server's clock by more than \(self.tolerance) seconds; check both clocks."
         }
         if !body.isEmpty || value("body_md5") != nil {
-            guard value("body_md5") == Hex.encode(MD5.hash(body)) else { return "The body_md5 does not match the body." }
+            guard value("body_md5") == ByteString(Hex.encode(MD5.hash(body))) else { return "The body_md5 does not match the body." }
         }
         guard let signature = value("auth_signature") else { return "Missing auth_signature." }
         let signed = fields.filter { $0.name != "auth_signature" }.map { ($0.name, $0.value) }
-        guard ChannelSignature.isEqual(signature, self.signature(method, String(head.path), signed, secret)) else {
+        guard ChannelSignature.isEqual(signature.string, self.signature(method, String(head.path), signed, secret)) else {
             return "Invalid auth_signature. Check the secret, and sign the path and the query exactly as they are sent."
         }
         return nil
     }
 
     private static func signature(_ method: String, _ path: String, _ fields: [(String, String)], _ secret: String) -> String {
-        let query = fields.map { ($0.0.lowercased(), $0.1) }.sorted { $0.0 < $1.0 }.map { "\($0.0)=\($0.1)" }.joined(separator: "&")
+        let sorted = fields.map { (name: ByteString($0.0.lowercased()), value: $0.1) }.sorted { $0.name < $1.name }
+        let query = sorted.map { "\($0.name)=\($0.value)" }.joined(separator: "&")
         return ChannelSignature.hex(of: "\(method)\n\(path)\n\(query)", secret: secret)
     }
 }

@@ -52,6 +52,26 @@ import Testing
         #expect(error([]) == nil && error([1]) != nil)
     }
 
+    /// The letter K and the kelvin sign are canonically equivalent.
+    @Test func `a request is signed and verified by bytes`() {
+        let fields = "auth_key=K&auth_timestamp=1&auth_version=1.0&e\u{301}=1&f=2"
+        let signature = ChannelSignature.hex(of: "GET\n/apps/1/channels\n\(fields)", secret: "s")
+        let query = "f=2&e%CC%81=1&auth_key=K&auth_timestamp=1&auth_version=1.0&auth_signature=\(signature)"
+        func error(_ key: String) -> String? {
+            RequestSignature.validationError(
+                method: "GET", target: "/apps/1/channels?\(query)", body: [], key: key, secret: "s", unixTime: 1)
+        }
+        #expect(error("K") == nil)
+        #expect(error("\u{212A}")?.contains("auth_key") == true)
+    }
+
+    @Test func `the kind of a channel follows from the bytes of its name`() {
+        #expect(ChannelName.kind(of: "private-\u{301}") == .private)
+        #expect(ChannelName.kind(of: "presence-\u{301}") == .presence)
+        #expect(ChannelName.kind(of: "private-encrypted-\u{301}") == .encrypted)
+        #expect(ChannelName.kind(of: "private") == .public && ChannelName.kind(of: "private-encrypted") == .private)
+    }
+
     @Test func `tokens are equal only if they have the same characters`() {
         #expect(ChannelSignature.isEqual("a:b", "a:b") && ChannelSignature.isEqual("", ""))
         for other in ["", "a:", "a:b ", "a:B", "a:c"] { #expect(!ChannelSignature.isEqual("a:b", other)) }

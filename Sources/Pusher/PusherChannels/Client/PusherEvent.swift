@@ -1,4 +1,5 @@
 public import RealtimeJSON
+import RealtimeSystem
 import RealtimeCore
 
 /// An event on a channel.
@@ -72,18 +73,13 @@ public struct PusherEvent: Sendable {
 }
 
 extension PusherEvent: Hashable {
-    /// Returns whether two events have the same name, channel, data and user ID.
-    public static func == (left: Self, right: Self) -> Bool {
-        left.name == right.name && left.channel == right.channel && left.userID == right.userID && left.data == right.data
-    }
+    /// Returns whether two events have the same name, channel, data and user ID, byte by byte.
+    public static func == (left: Self, right: Self) -> Bool { left.parts == right.parts }
 
     /// Hashes the name, the channel, the data and the user ID.
-    public func hash(into hasher: inout Hasher) {
-        hasher.combine(self.name)
-        hasher.combine(self.channel)
-        hasher.combine(self.userID)
-        hasher.combine(self.data)
-    }
+    public func hash(into hasher: inout Hasher) { hasher.combine(self.parts) }
+
+    private var parts: [ByteString?] { [self.name, self.channel, self.userID, self.data].map { $0.map(ByteString.init) } }
 }
 
 extension PusherEvent: CustomStringConvertible {
