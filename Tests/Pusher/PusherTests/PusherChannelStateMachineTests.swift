@@ -251,9 +251,23 @@ import Testing
     @Test func `a record is mutated in place`() {
         var table = ChannelTable()
         let id = table.add("presence-one")
-        table[id]?.waiters = [WaiterID(rawValue: 1), WaiterID(rawValue: 2)]
-        #expect(table.waiterCount == 2)
-        table.removeWaiter(WaiterID(rawValue: 1))
-        #expect(table[id]?.waiters == [WaiterID(rawValue: 2)])
+        table[id]?.userID = "user"
+        table[id]?.failures = 2
+        #expect(table[id]?.userID == "user" && table["presence-one"]?.failures == 2)
+    }
+
+    @Test func `waiting calls are removed one by one or all calls of a channel together`() {
+        var table = ChannelTable()
+        let (one, two) = (table.add("one"), table.add("two"))
+        for number in 1...4 as ClosedRange<UInt64> { table.addWaiter(WaiterID(rawValue: 5 - number), to: one) }
+        table.addWaiter(WaiterID(rawValue: 5), to: two)
+        table.addWaiter(WaiterID(rawValue: 6), to: .none)
+        #expect(table.waiterCount == 5)
+        for number in [2, 2, 6] as [UInt64] { table.removeWaiter(WaiterID(rawValue: number)) }
+        #expect(table.waiterCount == 4)
+        #expect(table.takeWaiters(of: one).map(\.rawValue) == [1, 3, 4])
+        #expect(table.takeWaiters(of: one).isEmpty && table.takeWaiters(of: .none).isEmpty && table.waiterCount == 1)
+        table.removeWaiter(WaiterID(rawValue: 5))
+        #expect(table.waiterCount == 0 && table.takeWaiters(of: two).isEmpty)
     }
 }

@@ -1,5 +1,6 @@
 import PusherWire
 import RealtimeCore
+import RealtimeSystem
 
 /// The identity of a channel's record in a ``ChannelTable``.
 ///
@@ -23,7 +24,8 @@ struct ChannelRecord: Sendable {
     var members = PusherMembers()
     /// This client's user on a presence channel, from the authorization.
     var userID: String?
-    var waiters: [WaiterID] = []
+    /// Changed by ``ChannelTable``.
+    fileprivate var waiters = WaitingCalls()
     /// Client events to send when the subscription succeeds.
     var queuedMessages: [WebSocketMessage] = []
     var events = ChannelRoutes()
@@ -51,9 +53,11 @@ struct ChannelRecord: Sendable {
 ///
 /// A record is found by its ID without hashing: `trigger` and events of another channel than the last one take this path.
 struct ChannelTable: Sendable {
-    private var idsByName = SmallDictionary<String, ChannelID>()
+    private var idsByName = SmallDictionary<ByteString, ChannelID>()
     private var slots: [ChannelRecord?] = []
     private var freeSlots: [UInt32] = []
+    /// The channel that each waiting call waits for, so that a call that is cancelled is removed without a search.
+    private var waitingCalls: [WaiterID: ChannelID] = [:]
     private var lastSerial: UInt32 = 0
 
     /// The channels, oldest slot first.
@@ -62,11 +66,11 @@ struct ChannelTable: Sendable {
     var names: [String] { self.slots.compactMap { $0?.name } }
 
     @inline(__always)
-    func id(named name: String) -> ChannelID? { self.idsByName[name] }
+    func id(named name: String) -> ChannelID? { self.idsByName[ByteString(name)] }
 
     /// Returns the ID of a channel, trying an earlier ID of the channel before its name.
     @inline(__always)
-    func id(_ id: ChannelID, named name: String) -> ChannelID? { self.contains(id) ? id : self.idsByName[name] }
+    func id(_ id: ChannelID, named name: String) -> ChannelID? { self.contains(id) ? id : self.idsByName[ByteString(name)] }
 
     @inline(__always)
     private func contains(_ id: ChannelID) -> Bool { Int(id.slot) < self.slots.count && self.slots[Int(id.slot)]?.id == id }
@@ -91,7 +95,7 @@ struct ChannelTable: Sendable {
         self.contains(id) ? self.slots[Int(id.slot)]?.machine.state : nil
     }
 
-    subscript(name: String) -> ChannelRecord? { self.idsByName[name].flatMap { self[$0] } }
+    subscript(name: String) -> ChannelRecord? { self.idsByName[ByteString(name)].flatMap { self[$0] } }
 
     /// Adds a channel that the table does not contain.
     mutating func add(_ name: String) -> ChannelID {
@@ -100,20 +104,37 @@ struct ChannelTable: Sendable {
         let id = ChannelID(slot: slot, serial: self.lastSerial)
         let record = ChannelRecord(id, name)
         if Int(slot) == self.slots.count { self.slots.append(record) } else { self.slots[Int(slot)] = record }
-        self.idsByName[name] = id
+        self.idsByName[ByteString(name)] = id
         return id
     }
 
+    /// Removes a channel. Call ``takeWaiters(of:)`` before.
     mutating func remove(_ name: String) -> ChannelRecord? {
-        guard let id = self.idsByName.removeValue(forKey: name) else { return nil }
+        guard let id = self.idsByName.removeValue(forKey: ByteString(name)) else { return nil }
         self.freeSlots.append(id.slot)
         return self.slots[Int(id.slot)].take()
     }
 
-    /// Removes a waiter from all channels.
-    mutating func removeWaiter(_ waiter: WaiterID) {
-        for slot in self.slots.indices { self.slots[slot]?.waiters.removeAll { $0 == waiter } }
+    // MARK: Waiting calls
+
+    var waiterCount: Int { self.waitingCalls.count }
+
+    mutating func addWaiter(_ waiter: WaiterID, to id: ChannelID) {
+        guard self.contains(id) else { return }
+        self[id]?.waiters.insert(waiter)
+        self.waitingCalls[waiter] = id
     }
 
-    var waiterCount: Int { self.slots.reduce(0) { $0 + ($1?.waiters.count ?? 0) } }
+    /// Removes a call, if it waits for a channel.
+    mutating func removeWaiter(_ waiter: WaiterID) {
+        guard let id = self.waitingCalls.take(waiter) else { return }
+        self[id]?.waiters.remove(waiter)
+    }
+
+    /// Removes the calls that wait for a channel, and returns them in the order in which they began to wait.
+    mutating func takeWaiters(of id: ChannelID) -> [WaiterID] {
+        guard !self.waitingCalls.isEmpty, let waiters = self[id]?.waiters.takeAll() else { return [] }
+        for waiter in waiters { _ = self.waitingCalls.take(waiter) }
+        return waiters
+    }
 }

@@ -20,6 +20,7 @@ extension PusherSession {
     }
 
     mutating func unsubscribe(_ name: String, now: Instant, _ effects: inout Effects<Self>) {
+        let waiters = self.channels.id(named: name).map { self.channels.takeWaiters(of: $0) } ?? []
         guard let record = self.channels.remove(name) else { return }
         switch record.machine.unsubscribe() {
         case .none: self.authorizations.remove(record.id)
@@ -29,7 +30,7 @@ extension PusherSession {
         self.subscriptionDeadlines.set(record.id, nil)
         self.publish(.subscription(channel: name, .unsubscribed), to: record.states, &effects)
         let error = PusherError(.disconnected, "The channel \(name) was unsubscribed.")
-        for waiter in record.waiters { effects.resume(waiter, .failure(error)) }
+        for waiter in waiters { effects.resume(waiter, .failure(error)) }
         let consumers =
             record.events.consumers(in: effects.routes) + effects.routes[record.states] + effects.routes[record.memberChanges]
         effects.commands.append(.endConsumers(consumers, .ended))
@@ -245,14 +246,12 @@ extension PusherSession {
         case .waiting, .authorizing, .subscribing:
             switch self.state {
             case .failed(let error), .disconnected(let error?): effects.resume(waiter, .failure(error))
-            case .initialized, .connecting, .connected, .unavailable, .disconnected(nil): self.channels[id]?.waiters.append(waiter)
+            case .initialized, .connecting, .connected, .unavailable, .disconnected(nil): self.channels.addWaiter(waiter, to: id)
             }
         }
     }
 
     mutating func resumeWaiters(_ id: ChannelID, _ result: Result<WaiterResult, PusherError>, _ effects: inout Effects<Self>) {
-        guard let waiters = self.channels[id]?.waiters, !waiters.isEmpty else { return }
-        for waiter in waiters { effects.resume(waiter, result) }
-        self.channels[id]?.waiters = []
+        for waiter in self.channels.takeWaiters(of: id) { effects.resume(waiter, result) }
     }
 }

@@ -50,8 +50,8 @@ struct PusherSession: ReconnectingSession {
     /// The route of the last event. It is cleared when a channel or a consumer is added, or a channel is removed.
     var cachedRoute: CachedRoute?
 
-    var connectWaiters: [WaiterID] = []
-    var endWaiters: [WaiterID] = []
+    private var connectWaiters = WaitingCalls()
+    private var endWaiters = WaitingCalls()
 
     init(_ configuration: PusherConfiguration, seed: UInt64) {
         self.connection = ConnectionStateMachine(policy: configuration.connectionPolicy, generator: SplitMix64(seed: seed))
@@ -124,8 +124,9 @@ struct PusherSession: ReconnectingSession {
         self.hasConnected = true
         effects.log(.info, "connection \(id): connected, socket ID \(established.socketID)")
         self.setState(.connected(socketID: established.socketID), &effects)
-        for waiter in self.connectWaiters { effects.resume(waiter, .success(.connected(socketID: established.socketID))) }
-        self.connectWaiters = []
+        for waiter in self.connectWaiters.takeAll() {
+            effects.resume(waiter, .success(.connected(socketID: established.socketID)))
+        }
         for id in self.channels.ids { self.beginSubscription(id, now: now, &effects) }
     }
 
@@ -220,15 +221,13 @@ struct PusherSession: ReconnectingSession {
             effects.log(.error, error.message)
             self.publish(.error(error), to: self.clientRoutes.errors, &effects)
         }
-        for waiter in self.endWaiters { effects.resume(waiter, reason == .requested ? .success(.none) : .failure(error)) }
-        self.endWaiters = []
+        for waiter in self.endWaiters.takeAll() { effects.resume(waiter, reason == .requested ? .success(.none) : .failure(error)) }
         self.failConnectionWaiters(error, &effects)
     }
 
     /// Fails the calls that wait for the connection or for a subscription.
     private mutating func failConnectionWaiters(_ error: PusherError, _ effects: inout Effects<Self>) {
-        for waiter in self.connectWaiters { effects.resume(waiter, .failure(error)) }
-        self.connectWaiters = []
+        for waiter in self.connectWaiters.takeAll() { effects.resume(waiter, .failure(error)) }
         for id in self.channels.ids { self.resumeWaiters(id, .failure(error), &effects) }
     }
 
@@ -270,7 +269,7 @@ struct PusherSession: ReconnectingSession {
         switch self.state {
         case .connected(let socketID): effects.resume(waiter, .success(.connected(socketID: socketID)))
         case .failed(let error), .disconnected(let error?): effects.resume(waiter, .failure(error))
-        case .initialized, .connecting, .unavailable, .disconnected(nil): self.connectWaiters.append(waiter)
+        case .initialized, .connecting, .unavailable, .disconnected(nil): self.connectWaiters.insert(waiter)
         }
     }
 
@@ -278,13 +277,13 @@ struct PusherSession: ReconnectingSession {
         switch self.state {
         case .failed(let error), .disconnected(let error?): effects.resume(waiter, .failure(error))
         case .disconnected(nil): effects.resume(waiter, .success(.none))
-        case .initialized, .connecting, .connected, .unavailable: self.endWaiters.append(waiter)
+        case .initialized, .connecting, .connected, .unavailable: self.endWaiters.insert(waiter)
         }
     }
 
     mutating func cancelled(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>) {
-        self.connectWaiters.removeAll { $0 == waiter }
-        self.endWaiters.removeAll { $0 == waiter }
+        self.connectWaiters.remove(waiter)
+        self.endWaiters.remove(waiter)
         self.channels.removeWaiter(waiter)
     }
 
