@@ -1,5 +1,6 @@
 public import RealtimeJSON
 import RealtimeCore
+import RealtimeSystem
 
 /// A member of a presence channel. A user with several connections is one member.
 public struct PusherMember: Sendable, Hashable, Identifiable {
@@ -11,6 +12,17 @@ public struct PusherMember: Sendable, Hashable, Identifiable {
     package init(id: String, info: JSONValue?) {
         self.id = id
         self.info = info
+    }
+
+    /// Returns whether two members have the same ID, byte by byte, and equal information.
+    public static func == (left: Self, right: Self) -> Bool {
+        ByteString(left.id) == ByteString(right.id) && left.info == right.info
+    }
+
+    /// Hashes the ID and the information.
+    public func hash(into hasher: inout Hasher) {
+        hasher.combine(ByteString(self.id))
+        hasher.combine(self.info)
     }
 
     /// Decodes the information about the user.
@@ -28,48 +40,110 @@ public struct PusherMember: Sendable, Hashable, Identifiable {
 }
 
 /// The members of a presence channel, in the order in which they joined.
-public struct PusherMembers: Sendable, Hashable, RandomAccessCollection {
-    private var order: [PusherMember] = []
-    private var myID: String?
+///
+/// Copies share their members, so it costs little to keep one and to ask the channel for the members after each change. Accessing a
+/// position or an ID takes logarithmic time.
+public struct PusherMembers: Sendable, RandomAccessCollection {
+    private struct Contents: Sendable {
+        var members = SharedMap<Int, PusherMember>()
+        /// The keys of ``members``, by the IDs of the users.
+        var keys = SharedMap<ByteString, Int>()
+        var myID: String?
+    }
+
+    // In a box, because most channels have no members.
+    @Boxed private var contents: Contents?
 
     package init() {}
 
     package init(_ members: [PusherMember], myID: String?) {
-        self.myID = myID
-        // Removes duplicates with a set, since the server may send a long list.
-        var ids: Set<String> = []
-        self.order = members.filter { ids.insert($0.id).inserted }
+        var ids: Set<ByteString> = []
+        let unique = members.filter { ids.insert(ByteString($0.id)).inserted }
+        let keys = unique.enumerated().map { (key: ByteString($0.element.id), value: $0.offset) }
+        self.contents = Contents(
+            members: SharedMap(sorted: unique.enumerated().map { ($0.offset, $0.element) }),
+            keys: SharedMap(sorted: keys.sorted { $0.key < $1.key }), myID: myID)
     }
 
     /// The member that represents this client's user, or `nil` while the channel isn't subscribed.
-    public var me: PusherMember? { self.myID.flatMap { self[id: $0] } }
+    public var me: PusherMember? { self.contents?.myID.flatMap { self[id: $0] } }
 
     /// Accesses the member with an ID.
     ///
-    /// - Parameter id: The ID of the user.
+    /// - Parameter id: The ID of the user. IDs are compared byte by byte.
     /// - Returns: The member, or `nil` if the user isn't present.
-    public subscript(id id: String) -> PusherMember? { self.order.first { $0.id == id } }
+    public subscript(id id: String) -> PusherMember? {
+        guard let contents, let key = contents.keys[ByteString(id)] else { return nil }
+        return contents.members[key]
+    }
 
     /// The position of the member that joined first.
     public var startIndex: Int { 0 }
     /// The position after that of the member that joined last.
-    public var endIndex: Int { self.order.count }
+    public var endIndex: Int { self.contents?.members.count ?? 0 }
 
     /// Accesses the member at a position.
     ///
     /// - Parameter position: The position of the member, in the order of joining.
-    public subscript(position: Int) -> PusherMember { self.order[position] }
+    public subscript(position: Int) -> PusherMember {
+        guard let contents else { preconditionFailure("The position is out of range.") }
+        return contents.members[position: position].value
+    }
 
     /// Adds a member, and returns `false` if the user is present already: some servers announce each connection of a user.
     mutating func add(_ member: PusherMember) -> Bool {
-        guard self[id: member.id] == nil else { return false }
-        self.order.append(member)
+        let id = ByteString(member.id)
+        var contents = self.contents ?? Contents()
+        guard contents.keys[id] == nil else { return false }
+        // Removes the second reference to the contents, which are then changed in place, unless a copy of the list shares them.
+        self.contents = nil
+        let key = (contents.members.last?.key ?? 0) + 1
+        contents.members.insert(member, forKey: key)
+        contents.keys.insert(key, forKey: id)
+        self.contents = contents
         return true
     }
 
     mutating func remove(id: String) -> PusherMember? {
-        self.order.firstIndex { $0.id == id }.map { self.order.remove(at: $0) }
+        guard var contents = self.contents, contents.keys[ByteString(id)] != nil else { return nil }
+        self.contents = nil
+        defer { self.contents = contents }
+        return contents.keys.removeValue(forKey: ByteString(id)).flatMap { contents.members.removeValue(forKey: $0) }
     }
+}
+
+extension PusherMembers {
+    /// Visits the members in the order in which they joined.
+    public struct Iterator: IteratorProtocol, Sendable {
+        fileprivate var members: SharedMap<Int, PusherMember>.Iterator
+
+        /// Returns the next member, or `nil` after the last one.
+        public mutating func next() -> PusherMember? { self.members.next()?.value }
+    }
+
+    /// Returns an iterator over the members.
+    public func makeIterator() -> Iterator { Iterator(members: (self.contents?.members ?? SharedMap()).makeIterator()) }
+}
+
+extension PusherMembers: Hashable {
+    /// Returns whether two lists have equal members in the same order, and the same user is the client's.
+    public static func == (left: Self, right: Self) -> Bool {
+        left.contents?.myID.map(ByteString.init) == right.contents?.myID.map(ByteString.init) && left.elementsEqual(right)
+    }
+
+    /// Hashes the members in order.
+    public func hash(into hasher: inout Hasher) {
+        hasher.combine(self.count)
+        for member in self { hasher.combine(member) }
+    }
+}
+
+extension PusherMembers: CustomStringConvertible, CustomReflectable {
+    /// The members as an array.
+    public var description: String { "\(Array(self))" }
+
+    /// A mirror with the members as children.
+    public var customMirror: Mirror { Mirror(self, unlabeledChildren: self, displayStyle: .collection) }
 }
 
 /// A change of the members of a presence channel.
