@@ -50,7 +50,7 @@ let core: [Target] = [
     tests("RealtimeEncodingTests", in: "Core", support),
     tests("RealtimeCryptoTests", in: "Core", support),
     tests("RealtimeJSONTests", in: "Core", support),
-    tests("RealtimeCoreTests", in: "Core", support),
+    tests("RealtimeCoreTests", in: "Core", support + ["RelayProtocol"]),
 ]
 
 let network: [Target] = [
@@ -83,6 +83,7 @@ let commandLine: [Target] = [
     tests("CommandLineTests", in: "Tool", ["realtime", "RealtimeBenchmarks", "PusherServer", "CommandLineSupport"] + support),
     tests("SnippetTests", in: "Documentation", ["PusherChannels", "PusherServer", "RealtimeSockets", "CommonNames"] + support),
     library("TestSupport", in: "Tests/Support", ["RealtimeCore", "RealtimeSystem", "Processes"]),
+    library("RelayProtocol", in: "Tests/Support", ["RealtimeCore", "RealtimeSystem"]),
     library("PeerSupport", in: "Tests/Support", ["RealtimeCore", "RealtimeJSON", "RealtimeSystem", "Processes"]),
     library("CommonNames", in: "Tests/Support"),
 ]

@@ -197,7 +197,7 @@ private final class ResourceFixture: Sendable {
             #expect(connection.calls.take() == [])
             connection.receive("= a answer")
             #expect(await task.value == .success("answer"))
-            // Nobody waits any more.
+            // No caller waits any more.
             connection.receive("@ news even-more")
             #expect(connection.calls.take() == [.pause])
             break

@@ -1,17 +1,18 @@
+import RealtimeSystem
 import RealtimeCore
 
 /// The routes of one channel's events, by event name; or, with consumers of all channels, the routes of all events.
 ///
 /// The route of a name contains the consumers of that name and those of all names. Consumers are removed from their routes by the driver.
 struct ChannelRoutes: Sendable {
-    private var byName = SmallDictionary<String, EventRoute>()
+    private var byName = SmallDictionary<ByteString, EventRoute>()
     /// The route of events whose name no consumer is registered for.
     private var others = EventRoutes.none
     /// The number of names at which those that have lost their consumers are removed.
     private var cleaningCount: UInt32 = 8
 
     func route(_ name: String) -> EventRoute {
-        self.byName.isEmpty ? self.others : self.byName[name] ?? self.others
+        self.byName.isEmpty ? self.others : self.byName[ByteString(name)] ?? self.others
     }
 
     /// Returns the same as ``route(_:)``. It is mutating so that the caller accesses the routes in place, without copying the record
@@ -26,6 +27,7 @@ struct ChannelRoutes: Sendable {
     /// Adds a consumer of the events with a name, or of all events.
     mutating func add(_ id: ConsumerID, _ name: String?, _ routes: inout EventRoutes) {
         if let name {
+            let name = ByteString(name)
             self.removeUnusedNames(&routes)
             var route = self.byName[name] ?? routes.copy(self.others)
             routes.add(id, to: &route)
