@@ -8,8 +8,9 @@ struct DecodedBody: Equatable {
     var error: TransportError?
 }
 
-func decode(_ pieces: [UnsafeRawBufferPointer], _ framing: HTTPBodyFraming) -> DecodedBody {
-    var decoder = HTTPBodyDecoder(framing, limits: HTTPLimits(lineBytes: 64, headBytes: 128, fields: 4, chunkLineBytes: 32))
+func decode(_ pieces: [UnsafeRawBufferPointer], _ framing: HTTPBodyFraming, _ requestLimit: Int?) -> DecodedBody {
+    let limits = HTTPLimits(lineBytes: 64, headBytes: 128, fields: 4, chunkLineBytes: 32)
+    var decoder = HTTPBodyDecoder(framing, limits: limits, requestLimit: requestLimit)
     var result = DecodedBody()
     do throws(TransportError) {
         // The empty piece lets the decoder return the end of an empty body.
@@ -46,10 +47,14 @@ public func fuzz(_ start: UnsafePointer<UInt8>, _ count: Int) -> CInt {
     let split = bytes.isEmpty ? 0 : Int(start[0]) % bytes.count
     let halves = [UnsafeRawBufferPointer(rebasing: bytes[..<split]), UnsafeRawBufferPointer(rebasing: bytes[split...])]
     let single = bytes.indices.map { UnsafeRawBufferPointer(rebasing: bytes[$0...$0]) }
-    for framing in [.chunked, .length(Int(start[0]) / 4), .untilClose] as [HTTPBodyFraming] {
-        let whole = decode([bytes], framing)
-        precondition(decode(halves, framing) == whole)
-        precondition(decode(single, framing) == whole)
+    let framings: [(HTTPBodyFraming, requestLimit: Int?)] = [
+        (.chunked, nil), (.chunked, 100), (.length(Int(start[0]) / 4), nil), (.untilClose, nil),
+    ]
+    for (framing, requestLimit) in framings {
+        let whole = decode([bytes], framing, requestLimit)
+        if let requestLimit { precondition(whole.body.count <= requestLimit) }
+        precondition(decode(halves, framing, requestLimit) == whole)
+        precondition(decode(single, framing, requestLimit) == whole)
     }
     return 0
 }

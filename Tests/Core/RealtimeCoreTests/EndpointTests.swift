@@ -231,6 +231,10 @@ import Testing
         }
     }
 
+    @Test func `the zone of an IPv6 address is not sent`() {
+        #expect(Endpoint(scheme: "http", host: "fe80::1%eth0", port: 81).origin == "http://[fe80::1]:81")
+    }
+
     @Test(arguments: ["path", "?query", "", "/path#fragment"])
     func `the target that is sent starts with a slash and has no fragment`(target: String) async throws {
         let network = InMemoryNetwork(clock: ManualClock())

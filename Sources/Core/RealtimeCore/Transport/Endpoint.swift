@@ -100,7 +100,8 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
     }
 
     private func authority(_ name: String) -> String {
-        let host = name.utf8.contains(0x3A) ? "[\(name)]" : name
+        // RFC 6874 section 4: the zone of a link-local address has a meaning on this machine only.
+        let host = name.utf8.contains(0x3A) ? "[\(name.prefix { $0 != "%" })]" : name
         return self.port == (self.isSecure ? 443 : 80) ? host : "\(host):\(self.port)"
     }
 

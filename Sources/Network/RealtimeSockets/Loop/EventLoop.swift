@@ -274,7 +274,7 @@ package final class EventLoop: TimeSource {
     ///
     /// - Returns: `false` if the system call fails.
     func poll(_ descriptor: Int32, _ token: UInt64, from old: Readiness, to new: Readiness) -> Bool {
-        self.onLoop.value.poller?.change(descriptor, token: token, from: old, to: new) ?? false
+        self.existingOrNewPoller()?.change(descriptor, token: token, from: old, to: new) ?? false
     }
 
     @inline(__always)
@@ -313,16 +313,20 @@ package final class EventLoop: TimeSource {
     ///
     /// - Returns: 0, the number of events. The next turn uses the poller: its thread may have been asked to wake up before it had one.
     private func waitWithoutPoller(_ limit: Int64) -> Int {
-        do throws(TransportError) {
-            let poller = try Poller()
-            self.onLoop.value.poller = poller
-            self.shared.withLock { $0.poller = poller }
-        } catch {
-            let wait = limit < 0 ? Self.turnWithoutPoller : min(limit, Self.turnWithoutPoller)
-            var time = timespec(tv_sec: 0, tv_nsec: Int(wait))
-            nanosleep(&time, nil)
-        }
+        guard self.existingOrNewPoller() == nil else { return 0 }
+        let wait = limit < 0 ? Self.turnWithoutPoller : min(limit, Self.turnWithoutPoller)
+        var time = timespec(tv_sec: 0, tv_nsec: Int(wait))
+        nanosleep(&time, nil)
         return 0
+    }
+
+    /// - Returns: `nil` if the system is out of descriptors.
+    private func existingOrNewPoller() -> Poller? {
+        if let poller = self.onLoop.value.poller { return poller }
+        guard let poller = try? Poller() else { return nil }
+        self.onLoop.value.poller = poller
+        self.shared.withLock { $0.poller = poller }
+        return poller
     }
 
     /// Returns how long to wait in nanoseconds: a negative number to wait without a limit, `nil` to stop.
