@@ -87,7 +87,7 @@ import Testing
         #expect(room.members.map { Array($0.id.utf8) } == ["me", "caf\u{E9}"].map { Array($0.utf8) })
         raw.server.send(Self.joined("cafe\u{301}", "1"))
         #expect(room.members.count == 3 && room.members[id: "cafe\u{301}"]?.info == 1 && room.members[id: "caf\u{E9}"]?.info == nil)
-        #expect(room.members[1] != room.members[2])
+        #expect(room.members[id: "caf\u{E9}"] != room.members[id: "cafe\u{301}"] && Set(room.members).count == 3)
     }
 
     /// The semicolon and the Greek question mark are canonically equivalent.
@@ -100,7 +100,7 @@ import Testing
         raw.server.send(#"{"event":"c\#("\u{E9}")","channel":"a;","data":"1"}"#, #"{"event":"ce\#("\u{301}")","channel":"a;","data":"1"}"#)
         let received = await events.pending()
         #expect(received.map(\.data) == ["2", "1", "1"])
-        #expect(received[1] != received[2] && Set(received).count == 3)
+        #expect(Set(received).count == 3)
     }
 
     @Test func `lists are equal if their members are and their order is`() async throws {
