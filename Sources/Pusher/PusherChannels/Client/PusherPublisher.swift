@@ -16,7 +16,8 @@ internal import RealtimeTransports
 public struct PusherPublisher: Sendable {
     /// The endpoint of the HTTP API, without a path.
     public let endpoint: Endpoint
-    private let appID, key, secret: String
+    let appID, key: String
+    private let secret: String
     private let http: any HTTPTransport
 
     /// Creates a publisher for an app on a Pusher cluster.

@@ -1,0 +1,66 @@
+import RealtimeCore
+
+extension PusherChannelAuthorization: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] {
+        [
+            ("auth", Redacted.secret), ("channelData", Redacted.optional(self.channelData)),
+            ("sharedSecret", Redacted.optional(self.sharedSecret)),
+        ]
+    }
+}
+
+extension PusherAuthorizer: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] {
+        switch self.kind {
+        case .endpoint(let endpoint): endpoint.visibleFields
+        case .callback: [("callback", Redacted.secret)]
+        case .secret(_, let userID, let userInfo):
+            [("secret", Redacted.secret), ("userID", userID), ("userInfo", Redacted.optional(userInfo))]
+        }
+    }
+}
+
+extension PusherAuthorizationEndpoint: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] {
+        [
+            ("endpoint", self.endpoint), ("headers", self.headers), ("parameters", self.parameters.mapValues { _ in Redacted.secret }),
+            ("freshHeaders", Redacted.optional(self.freshHeaders)), ("timeout", self.timeout),
+        ]
+    }
+}
+
+extension PusherPublisher: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] {
+        [("endpoint", self.endpoint), ("appID", self.appID), ("key", self.key), ("secret", Redacted.secret)]
+    }
+}
+
+extension PusherConfiguration: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] {
+        [
+            ("endpoint", self.endpoint(useTLS: self.useTLS)), ("authorizer", self.authorizer), ("headers", self.headers),
+            ("activityTimeout", self.activityTimeout), ("pongTimeout", self.pongTimeout), ("connectTimeout", self.connectTimeout),
+            ("unavailableTimeout", self.unavailableTimeout), ("subscriptionTimeout", self.subscriptionTimeout),
+            ("backoff", self.backoff), ("messageLimit", self.messageLimit), ("clientEventQueueLimit", self.clientEventQueueLimit),
+            ("transports", self.transports),
+        ]
+    }
+}
+
+extension PusherError: Redacting {
+    /// The fields. An error that the application threw is shown as its type, because its description may contain a secret.
+    package var visibleFields: [(name: String, value: Any?)] {
+        let cause: Any? = (self.cause as? TransportError) ?? (self.cause as? PusherError) ?? self.cause.map { "\(type(of: $0))" }
+        return [
+            ("code", self.code), ("message", self.message), ("serverCode", self.serverCode), ("status", self.status), ("cause", cause),
+        ]
+    }
+}
+
+extension PusherClient: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] { [("configuration", self.configuration), ("state", self.state)] }
+}
+
+extension PusherChannel: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] { [("name", self.name), ("state", self.state)] }
+}

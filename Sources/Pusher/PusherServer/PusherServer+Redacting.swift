@@ -1,0 +1,56 @@
+import RealtimeCore
+import RealtimeJSON
+
+extension PusherApp: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] {
+        [
+            ("id", self.id), ("key", self.key), ("secret", Redacted.secret), ("allowsClientEvents", self.allowsClientEvents),
+            ("clientEventsPerSecond", self.clientEventsPerSecond), ("memberLimit", self.memberLimit),
+            ("connectionLimit", self.connectionLimit), ("activityTimeout", self.activityTimeout), ("pongTimeout", self.pongTimeout),
+        ]
+    }
+}
+
+extension PusherServerEvent: Redacting {
+    /// The name of the case and its values. Of a frame, which may contain a signature, the event and the size are shown.
+    public var description: String {
+        let values = self.visibleFields.map { "\($0.name): \($0.value ?? "nil")" }
+        return "\(self.name)(\(values.joined(separator: ", ")))"
+    }
+
+    private var name: String {
+        switch self {
+        case .connected: "connected"
+        case .disconnected: "disconnected"
+        case .received: "received"
+        case .subscribed: "subscribed"
+        case .subscriptionRejected: "subscriptionRejected"
+        case .unsubscribed: "unsubscribed"
+        case .clientEvent: "clientEvent"
+        case .published: "published"
+        }
+    }
+
+    package var visibleFields: [(name: String, value: Any?)] {
+        switch self {
+        case .connected(let socketID): [("socketID", socketID)]
+        case .disconnected(let socketID, let reason): [("socketID", socketID), ("reason", reason)]
+        case .received(let socketID, let frame):
+            [
+                ("socketID", socketID), ("event", (try? JSONValue(parsing: frame))?["event"]?.string),
+                ("frame", Redacted.data(frame.utf8.count)),
+            ]
+        case .subscribed(let socketID, let channel, let userID): [("socketID", socketID), ("channel", channel), ("userID", userID)]
+        case .subscriptionRejected(let socketID, let channel, let message):
+            [("socketID", socketID), ("channel", channel), ("message", message)]
+        case .unsubscribed(let socketID, let channel): [("socketID", socketID), ("channel", channel)]
+        case .clientEvent(let socketID, let channel, let name, let data):
+            [("socketID", socketID), ("channel", channel), ("name", name), ("data", data)]
+        case .published(let channel, let name, let subscribers): [("channel", channel), ("name", name), ("subscribers", subscribers)]
+        }
+    }
+}
+
+extension PusherServer: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] { [("app", self.app)] }
+}
