@@ -1,0 +1,263 @@
+import RealtimeCore
+import RealtimeSystem
+import RealtimeTesting
+import Testing
+
+/// A call that passed through a decorated connection.
+private enum Call: Hashable, Sendable {
+    case opening, sent(String), flushed, paused, resumed, closing(CloseCode), abandoned
+    case opened, received([String]), closed(CloseReason)
+}
+
+/// Records the calls of a connection's owner.
+private final class RecordingConnection: WebSocketConnection {
+    let calls: EventRecorder<Call>
+
+    init(_ calls: EventRecorder<Call>) {
+        self.calls = calls
+    }
+
+    func open() { self.calls.record(.opening) }
+    func enqueue(_ message: WebSocketMessage) { self.calls.record(.sent(String(decoding: message.bytes, as: UTF8.self))) }
+    func flush() { self.calls.record(.flushed) }
+    func pauseReading() { self.calls.record(.paused) }
+    func resumeReading() { self.calls.record(.resumed) }
+    func close(_ code: CloseCode, reason: String) { self.calls.record(.closing(code)) }
+    func abandon() { self.calls.record(.abandoned) }
+}
+
+/// Records the events of a connection.
+private final class RecordingEvents: WebSocketEvents {
+    let calls: EventRecorder<Call>
+
+    init(_ calls: EventRecorder<Call>) {
+        self.calls = calls
+    }
+
+    func opened(_ id: ConnectionID, head: HTTPResponseHead) { self.calls.record(.opened) }
+    func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
+        self.calls.record(.received(batch.messages.map { String(decoding: $0.bytes, as: UTF8.self) }))
+    }
+    func closed(_ id: ConnectionID, _ reason: CloseReason) { self.calls.record(.closed(reason)) }
+}
+
+/// A clock whose timers are late.
+private final class LateClock: TimeSource {
+    private let current = Lock(Instant(nanoseconds: 0))
+
+    var now: Instant { self.current.withLock { $0 } }
+    func schedule(_ client: any TimerClient, at instant: Instant?) {}
+    func advance(by duration: Duration) { self.current.withLock { $0 = $0.advanced(by: duration) } }
+}
+
+/// A decorated connection and what passed through it.
+private struct Decorated {
+    let calls = EventRecorder<Call>()
+    let connection: FaultyConnection
+    let id: ConnectionID
+
+    init(_ injector: FaultInjector, _ number: UInt64 = 1) {
+        self.id = ConnectionID(rawValue: number)
+        self.connection = injector.decorate(
+            RecordingConnection(self.calls), id: self.id, events: RecordingEvents(self.calls))
+    }
+}
+
+@Suite struct FaultyConnectionTests {
+    enum Step: Sendable {
+        case open, send(String), flush, pause, resume, close, abandon
+        case opened, receive(String), peerCloses
+        case delay(Duration), drop(Double), silent(Bool), silence(Bool), sendUnaffected(String), advance(Duration)
+    }
+
+    struct Row: Sendable, CustomTestStringConvertible {
+        var testDescription: String
+        fileprivate var steps: [(Step, [Call])]
+
+        fileprivate init(_ description: String, _ steps: [(Step, [Call])]) {
+            (self.testDescription, self.steps) = (description, steps)
+        }
+    }
+
+    private static let ended = Call.closed(.peer(.normal, ""))
+
+    static let table = [
+        Row(
+            "without faults, everything passes",
+            [
+                (.open, [.opening]), (.opened, [.opened]), (.send("a"), [.sent("a")]), (.flush, [.flushed]),
+                (.receive("b"), [.received(["b"])]), (.pause, [.paused]), (.resume, [.resumed]), (.close, [.closing(.normal)]),
+                (.peerCloses, [ended]),
+            ]),
+        Row(
+            "a delayed message is sent when it is due",
+            [
+                (.delay(.seconds(2)), []), (.send("a"), []), (.flush, [.flushed]), (.advance(.milliseconds(1_999)), []),
+                (.advance(.milliseconds(1)), [.sent("a"), .flushed]), (.advance(.seconds(10)), []),
+            ]),
+        Row(
+            "each message is delayed from when it was sent",
+            [
+                (.delay(.seconds(2)), []), (.send("a"), []), (.advance(.seconds(1)), []), (.send("b"), []),
+                (.advance(.seconds(1)), [.sent("a"), .flushed]), (.send("c"), []), (.advance(.seconds(1)), [.sent("b"), .flushed]),
+                (.advance(.seconds(1)), [.sent("c"), .flushed]),
+            ]),
+        Row(
+            "nothing overtakes a delayed message",
+            [
+                (.delay(.seconds(2)), []), (.send("a"), []), (.delay(.seconds(1)), []), (.send("b"), []), (.delay(.zero), []),
+                (.send("c"), []), (.advance(.milliseconds(1_999)), []),
+                (.advance(.milliseconds(1)), [.sent("a"), .sent("b"), .sent("c"), .flushed]), (.send("d"), [.sent("d")]),
+            ]),
+        Row("a negative delay is none", [(.delay(.seconds(-1)), []), (.send("a"), [.sent("a")])]),
+        Row("received messages are not delayed", [(.delay(.seconds(1)), []), (.receive("a"), [.received(["a"])])]),
+        Row(
+            "a dropped message is not sent",
+            [(.drop(1), []), (.send("a"), []), (.receive("b"), [.received(["b"])]), (.drop(0), []), (.send("c"), [.sent("c")])]),
+        Row(
+            "a silent connection sends and receives nothing",
+            [
+                (.silent(true), []), (.send("a"), []), (.flush, [.flushed]), (.receive("b"), []), (.silent(false), []),
+                (.send("c"), [.sent("c")]), (.receive("d"), [.received(["d"])]),
+            ]),
+        Row(
+            "a silent connection still ends",
+            [(.silent(true), []), (.close, [.closing(.normal)]), (.peerCloses, [ended])]),
+        Row(
+            "the silence of one connection adds to that of all",
+            [
+                (.silence(true), []), (.send("a"), []), (.silent(true), []), (.silence(false), []), (.send("b"), []),
+                (.silent(false), []), (.send("c"), [.sent("c")]), (.silence(true), []), (.receive("d"), []),
+            ]),
+        Row(
+            "silence does not affect messages that are delayed already",
+            [(.delay(.seconds(1)), []), (.send("a"), []), (.silent(true), []), (.advance(.seconds(1)), [.sent("a"), .flushed])]),
+        Row(
+            "closing sends delayed messages first",
+            [
+                (.delay(.seconds(1)), []), (.send("a"), []), (.send("b"), []),
+                (.close, [.sent("a"), .sent("b"), .closing(.normal)]), (.advance(.seconds(1)), [.flushed]),
+            ]),
+        Row(
+            "abandoning discards delayed messages and later events",
+            [
+                (.delay(.seconds(1)), []), (.send("a"), []), (.abandon, [.abandoned]), (.advance(.seconds(1)), []), (.receive("b"), []),
+                (.peerCloses, []),
+            ]),
+        Row(
+            "the end discards delayed messages and is reported once",
+            [(.delay(.seconds(1)), []), (.send("a"), []), (.peerCloses, [ended]), (.advance(.seconds(1)), []), (.peerCloses, [])]),
+        Row(
+            "an unaffected message is sent regardless of faults",
+            [
+                (.delay(.seconds(1)), []), (.send("a"), []), (.drop(1), []), (.silent(true), []),
+                (.sendUnaffected("b"), [.sent("b"), .flushed]), (.advance(.seconds(1)), [.sent("a"), .flushed]),
+            ]),
+    ]
+
+    @Test(arguments: table)
+    func `every step has the expected effect`(row: Row) {
+        let clock = ManualClock()
+        let injector = FaultInjector(time: clock, seed: 1)
+        let decorated = Decorated(injector)
+        let connection = decorated.connection
+        for (number, (step, expected)) in row.steps.enumerated() {
+            switch step {
+            case .open: connection.open()
+            case .send(let text): connection.enqueue(.text(text))
+            case .flush: connection.flush()
+            case .pause: connection.pauseReading()
+            case .resume: connection.resumeReading()
+            case .close: connection.close(.normal, reason: "")
+            case .abandon: connection.abandon()
+            case .opened: connection.opened(decorated.id, head: HTTPResponseHead(status: 101))
+            case .receive(let text): connection.received(decorated.id, MessageBatch([.text(text)]))
+            case .peerCloses: connection.closed(decorated.id, .peer(.normal, ""))
+            case .delay(let delay): injector.faults.delay = delay
+            case .drop(let rate): injector.faults.dropRate = rate
+            case .silent(let isSilent): injector.faults.isSilent = isSilent
+            case .silence(let isSilent): connection.silence(isSilent)
+            case .sendUnaffected(let text): connection.sendUnaffected(.text(text))
+            case .advance(let duration): clock.advance(by: duration)
+            }
+            #expect(decorated.calls.take() == expected, "step \(number): \(step)")
+        }
+    }
+
+    @Test func `a message is sent after an overdue delayed message`() {
+        let clock = LateClock()
+        let injector = FaultInjector(time: clock, seed: 1)
+        let decorated = Decorated(injector)
+        injector.faults.delay = .seconds(1)
+        decorated.connection.enqueue(.text("a"))
+        injector.faults.delay = .zero
+        clock.advance(by: .seconds(2))
+        decorated.connection.enqueue(.text("b"))
+        #expect(decorated.calls.take().isEmpty)
+        decorated.connection.timerFired()
+        #expect(decorated.calls.take() == [.sent("a"), .sent("b"), .flushed])
+    }
+
+    @Test func `a delayed message does not delay other connections`() {
+        let clock = ManualClock()
+        let injector = FaultInjector(time: clock, seed: 1)
+        let (first, second) = (Decorated(injector, 1), Decorated(injector, 2))
+        injector.faults.delay = .seconds(1)
+        first.connection.enqueue(.text("a"))
+        injector.faults.delay = .zero
+        second.connection.enqueue(.text("b"))
+        #expect(first.calls.take().isEmpty && second.calls.take() == [.sent("b")])
+    }
+
+    @Test func `faults apply to earlier and later connections`() {
+        let injector = FaultInjector(time: ManualClock(), seed: 1)
+        let earlier = Decorated(injector, 1)
+        injector.faults.isSilent = true
+        let later = Decorated(injector, 2)
+        for decorated in [earlier, later] {
+            #expect(decorated.connection.isSilent && injector.connection(decorated.id) === decorated.connection)
+            decorated.connection.enqueue(.text("a"))
+            #expect(decorated.calls.take().isEmpty)
+        }
+    }
+
+    @Test func `thousands of delayed messages are sent in order`() {
+        let clock = ManualClock()
+        let injector = FaultInjector(time: clock, seed: 1)
+        let decorated = Decorated(injector)
+        injector.faults.delay = .seconds(100)
+        for number in 0..<5_000 {
+            decorated.connection.enqueue(.text("\(number)"))
+            clock.advance(by: .milliseconds(1))
+        }
+        clock.advance(by: .seconds(100))
+        #expect(decorated.calls.take().filter { $0 != .flushed } == (0..<5_000).map { .sent("\($0)") })
+        #expect(clock.untilNextDeadline == nil)
+    }
+
+    @Test func `the seed determines which messages are dropped`() {
+        func sent(seed: UInt64) -> [Call] {
+            let injector = FaultInjector(time: ManualClock(), seed: seed)
+            injector.faults.dropRate = 0.5
+            let decorated = Decorated(injector)
+            for number in 0..<200 { decorated.connection.enqueue(.text("\(number)")) }
+            return decorated.calls.take()
+        }
+        let calls = sent(seed: 1)
+        #expect((50...150).contains(calls.count))
+        #expect(calls == sent(seed: 1) && calls != sent(seed: 2))
+    }
+
+    @Test(arguments: [false, true])
+    func `a connection that has ended is released`(isAbandoned: Bool) {
+        let injector = FaultInjector(time: ManualClock(), seed: 1)
+        weak var connection: FaultyConnection?
+        do {
+            let decorated = Decorated(injector)
+            connection = decorated.connection
+            if isAbandoned { decorated.connection.abandon() } else { decorated.connection.closed(decorated.id, .requested) }
+            #expect(injector.connection(decorated.id) == nil)
+        }
+        #expect(connection == nil)
+    }
+}
