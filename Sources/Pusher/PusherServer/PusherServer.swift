@@ -25,7 +25,7 @@ public final class PusherServer: Sendable {
 
     package init(
         app: PusherApp, hooks: PusherServerHooks = PusherServerHooks(), time: any TimeSource, log: LogSink = .standard,
-        seed: UInt64 = .random(in: .min ... .max), unixTime: @escaping @Sendable () -> Int64 = { WallClock.secondsSince1970 }
+        seed: UInt64? = nil, unixTime: @escaping @Sendable () -> Int64 = { WallClock.secondsSince1970 }
     ) {
         self.app = app
         let machine = PusherServerMachine(app, hooks: hooks.enabled, seed: seed)
@@ -37,7 +37,8 @@ public final class PusherServer: Sendable {
             return { task.cancel() }
         }
         self.driver = SessionDriver(machine, in: dependencies)
-        self.handler = PusherServerHandler(app: app, driver: self.driver, unixTime: unixTime)
+        let injector = FaultInjector(time: time, seed: seed ?? .random(in: .min ... .max))
+        self.handler = PusherServerHandler(app: app, driver: self.driver, injector: injector, unixTime: unixTime)
     }
 
     deinit {
@@ -148,16 +149,16 @@ public final class PusherServer: Sendable {
 
     /// The faults that the server injects. Changes take effect immediately.
     public var faults: PusherServerFaults {
-        get { self.driver.read { $0.faults } }
-        set { self.driver.step { machine, _, _ in machine.faults = newValue } }
+        get { self.handler.faults }
+        set { self.handler.faults = newValue }
     }
 
     /// The events of the server from now on.
     ///
-    /// Each access returns a new sequence. It buffers up to 100,000 events and then drops the oldest. It finishes when the server is
-    /// released.
+    /// Each access returns a new sequence. It buffers up to 10,000 events and then drops the oldest. Together with the limit of the texts in
+    /// events, this bounds the memory for a consumer that doesn't keep up to about 100 MB. The sequence finishes when the server is released.
     public var events: EventSequence<PusherServerEvent> {
-        self.driver.makeSequence(.dropOldest(100_000), lifetime: .client) { events, output in
+        self.driver.makeSequence(.dropOldest(10_000), lifetime: .client) { events, output in
             output.append(contentsOf: events)
         } register: { machine, id, effects in
             effects.routes.add(id, to: &machine.eventRoute)
@@ -173,7 +174,9 @@ public final class PusherServer: Sendable {
 
     /// Returns the socket IDs of a channel's subscribers, in the order of their subscriptions.
     public func subscribers(of channel: String) -> [String] {
-        self.driver.read { machine in (machine.channels[channel]?.subscribers ?? []).compactMap { machine.connections[$0]?.socketID } }
+        self.driver.read { machine in
+            (machine.channels[ByteString(channel)]?.subscribers ?? SubscriberList()).compactMap { machine.connections[$0]?.socketID }
+        }
     }
 
     // MARK: One connection
@@ -191,15 +194,11 @@ public final class PusherServer: Sendable {
     /// Makes a connection silent, or ends its silence. Does nothing if no connection has the socket ID.
     ///
     /// The server sends nothing on a silent connection and ignores what it receives, and keeps the connection open.
-    public func silence(_ socketID: String, _ isSilent: Bool = true) {
-        self.driver.step { machine, _, _ in machine.setSilent(socketID, isSilent) }
-    }
+    public func silence(_ socketID: String, _ isSilent: Bool = true) { self.handler.silence(socketID, isSilent) }
 
     /// Sends a text message to a client unchanged, whether or not it is a valid frame, and regardless of ``faults``. Does nothing if no
     /// connection has the socket ID.
-    public func send(_ frame: String, to socketID: String) {
-        self.driver.step { machine, _, effects in machine.sendRaw(frame, to: socketID, &effects) }
-    }
+    public func send(_ frame: String, to socketID: String) { self.handler.sendUnaffected(.text(frame), to: socketID) }
 }
 
 /// An event that occurred on a server, for tests and logs.
@@ -208,7 +207,8 @@ public enum PusherServerEvent: Sendable, Hashable {
     case connected(socketID: String)
     /// An established connection ended.
     case disconnected(socketID: String, CloseReason)
-    /// The server received a text message. Messages on a silent connection aren't reported.
+    /// The server received a text message. Messages on a silent connection aren't reported. A message of more than 10 KiB is cut, and an
+    /// ellipsis added.
     case received(socketID: String, frame: String)
     /// A client subscribed to a channel. On a presence channel, the user ID is that of the member.
     case subscribed(socketID: String, channel: String, userID: String?)
@@ -216,13 +216,18 @@ public enum PusherServerEvent: Sendable, Hashable {
     case subscriptionRejected(socketID: String, channel: String, message: String)
     /// A subscription ended, because the client unsubscribed or its connection ended.
     case unsubscribed(socketID: String, channel: String)
-    /// A client sent an event to the other subscribers of a channel.
+    /// A client sent an event to the other subscribers of a channel. Data of more than 10 KiB is cut, and an ellipsis added.
     case clientEvent(socketID: String, channel: String, name: String, data: String)
     /// An event was published, over the HTTP API or by ``PusherServer/publish(_:to:data:except:)``.
     case published(channel: String, name: String, subscribers: Int)
+
+    /// The maximum size of a text in an event, in bytes. Events are for observers, who may read them late.
+    static let textLimit = 10 << 10
 }
 
 /// Faults that a server injects, to test how clients handle them.
+///
+/// A connection that is closed sends its delayed messages first. The close code is sent regardless of faults.
 public struct PusherServerFaults: Sendable, Hashable {
     /// How long the server delays each message. Messages on a connection keep their order.
     public var delay: Duration = .zero
@@ -235,13 +240,24 @@ public struct PusherServerFaults: Sendable, Hashable {
 
     /// Creates a value without faults.
     public init() {}
+
+    init(_ faults: ConnectionFaults, rejectionCode: CloseCode?) {
+        (self.delay, self.dropRate, self.isSilent) = (faults.delay, faults.dropRate, faults.isSilent)
+        self.rejectionCode = rejectionCode
+    }
+
+    var connectionFaults: ConnectionFaults {
+        var faults = ConnectionFaults()
+        (faults.delay, faults.dropRate, faults.isSilent) = (self.delay, self.dropRate, self.isSilent)
+        return faults
+    }
 }
 
 extension PusherServerHooks {
     fileprivate var enabled: PusherServerMachine.Hooks {
         PusherServerMachine.Hooks(
             connections: self.authorizeConnection != nil, subscriptions: self.authorizeSubscription != nil,
-            clientEvents: self.authorizeClientEvent != nil)
+            clientEvents: self.authorizeClientEvent != nil, timeout: self.timeout, pendingLimit: self.pendingLimit)
     }
 
     fileprivate func decision(about work: PusherServerMachine.Work) async -> PusherServerDecision {

@@ -10,11 +10,16 @@ final class PusherServerHandler: ListenerHandler {
     private let app: PusherApp
     private let unixTime: @Sendable () -> Int64
     private let driver: SessionDriver<PusherServerMachine>
+    private let injector: FaultInjector
+    private let rejectionCode = Lock<CloseCode?>(nil)
     private let isShutDown = Lock(false)
 
-    init(app: PusherApp, driver: SessionDriver<PusherServerMachine>, unixTime: @escaping @Sendable () -> Int64) {
+    init(
+        app: PusherApp, driver: SessionDriver<PusherServerMachine>, injector: FaultInjector, unixTime: @escaping @Sendable () -> Int64
+    ) {
         self.app = app
         self.driver = driver
+        self.injector = injector
         self.unixTime = unixTime
     }
 
@@ -29,9 +34,45 @@ final class PusherServerHandler: ListenerHandler {
     }
 
     func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
-        self.driver.adopt(connection, id: id) { $0.accepted(id, request, now: $1, &$2) }
-        return self.driver
+        let faulty = self.injector.decorate(connection, id: id, events: self.driver)
+        let rejectionCode = self.rejectionCode.withLock { $0 }
+        self.driver.adopt(faulty, id: id) { machine, now, effects in
+            machine.accepted(id, request, rejection: rejectionCode, now: now, &effects)
+            machine.suspendHeartbeat(id, faulty.isSilent, now: now)
+        }
+        return faulty
     }
+
+    // MARK: Faults
+
+    var faults: PusherServerFaults {
+        get { PusherServerFaults(self.injector.faults, rejectionCode: self.rejectionCode.withLock { $0 }) }
+        set {
+            self.rejectionCode.withLock { $0 = newValue.rejectionCode }
+            self.driver.step { machine, now, _ in
+                self.injector.faults = newValue.connectionFaults
+                for id in machine.connections.keys.sorted() {
+                    machine.suspendHeartbeat(id, self.injector.connection(id)?.isSilent ?? false, now: now)
+                }
+            }
+        }
+    }
+
+    func silence(_ socketID: String, _ isSilent: Bool) {
+        self.driver.step { machine, now, _ in
+            guard let id = machine.connectionIDs[ByteString(socketID)], let connection = self.injector.connection(id) else { return }
+            connection.silence(isSilent)
+            machine.suspendHeartbeat(id, connection.isSilent, now: now)
+        }
+    }
+
+    /// Sends a message regardless of faults.
+    func sendUnaffected(_ message: WebSocketMessage, to socketID: String) {
+        let id = self.driver.read { $0.connectionIDs[ByteString(socketID)] }
+        id.flatMap(self.injector.connection)?.sendUnaffected(message)
+    }
+
+    // MARK: HTTP API
 
     /// Responds to a request to the HTTP API before returning.
     func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
@@ -67,31 +108,35 @@ enum PusherServerAPI {
     static let unavailable = PusherServerAPI.error(503, "The server has stopped.")
 
     static func handle(_ request: HTTPRequestHead, body: [UInt8], app: PusherApp, unixTime: Int64) -> Action {
-        let parts = request.path.split(separator: "/", omittingEmptySubsequences: true)
-        if parts == ["up"] { return .respond(HTTPResponse(status: 200, text: "OK\n")) }
-        guard parts.count == 3, parts[0] == "apps", parts[2] == "events" else {
-            return self.reject(404, "Unknown path \(request.path.prefix(200)). To publish events, use POST /apps/{id}/events.")
+        let path = request.target.utf8.prefix { $0 != UInt8(ascii: "?") }
+        let parts = path.split(separator: UInt8(ascii: "/")).map { ByteString(String(decoding: $0, as: UTF8.self)) }
+        if parts == [ByteString("up")] { return .respond(HTTPResponse(status: 200, text: "OK\n")) }
+        guard parts.count == 3, parts[0] == ByteString("apps"), parts[2] == ByteString("events") else {
+            let excerpt = Excerpt.of(bytes: path, limit: 200)
+            return self.reject(404, "Unknown path \(excerpt). To publish events, use POST /apps/{id}/events.")
         }
-        guard parts[1] == app.id else { return self.reject(404, "Unknown app ID \(parts[1].prefix(200)).") }
+        guard parts[1] == ByteString(app.id) else {
+            return self.reject(404, "Unknown app ID \(Excerpt.of(parts[1].string, limit: 200)).")
+        }
         guard request.method == "POST" else {
-            return self.reject(405, "Unsupported method \(request.method.prefix(20)). To publish events, use POST.")
+            return self.reject(405, "Unsupported method \(Excerpt.of(request.method, limit: 20)). To publish events, use POST.")
         }
         let signatureError = RequestSignature.validationError(
             method: request.method, target: request.target, body: body, key: app.key, secret: app.secret, unixTime: unixTime)
         if let signatureError { return self.reject(401, signatureError) }
         do throws(JSONError) {
-            return self.publication(try JSONValue(parsing: body))
+            return self.publication(try JSONValue(parsing: body), app)
         } catch {
             return self.reject(400, "Invalid body: \(error.message)")
         }
     }
 
-    private static func publication(_ json: JSONValue) -> Action {
+    private static func publication(_ json: JSONValue, _ app: PusherApp) -> Action {
         guard let event = json["name"]?.string else { return self.reject(400, "\"name\" must be a string.") }
-        if let message = EventName.validationError(event) { return self.reject(400, message) }
+        if let message = EventName.validationError(event, limit: app.eventNameLimit) { return self.reject(400, message) }
         guard let data = json["data"]?.string else { return self.reject(400, "\"data\" must be a string.") }
-        guard data.utf8.count <= EventName.maximumDataSize else {
-            return self.reject(413, "The data has \(data.utf8.count) bytes; an event can have at most \(EventName.maximumDataSize).")
+        guard data.utf8.count <= app.eventDataLimit else {
+            return self.reject(413, "The data has \(data.utf8.count) bytes; an event can have at most \(app.eventDataLimit).")
         }
         let channels: [String]
         if let value = json["channels"], value != .null {
@@ -108,7 +153,7 @@ enum PusherServerAPI {
             return self.reject(400, "The event has \(channels.count) channels; publish to 1 to 100 channels at a time.")
         }
         for channel in channels {
-            if let message = ChannelName.validationError(channel) { return self.reject(400, message) }
+            if let message = ChannelName.validationError(channel, limit: app.channelNameLimit) { return self.reject(400, message) }
         }
         return .publish(Publication(event: event, channels: channels, data: data, except: json["socket_id"]?.string))
     }

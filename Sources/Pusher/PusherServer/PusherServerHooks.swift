@@ -19,6 +19,15 @@ public struct PusherServerHooks: Sendable {
     /// error with the decision's code, or 4301 if the code is `nil`.
     public var authorizeClientEvent: (@Sendable (PusherClientEventAttempt) async -> PusherServerDecision)?
 
+    /// How long the server waits for a decision. The default is 10 seconds.
+    ///
+    /// Then it cancels the closure's task and rejects: it closes a connection with code 4100, so that the client tries again later, and
+    /// responds to a subscription or a client event with an error. It also logs a warning.
+    public var timeout = Duration.seconds(10)
+    /// The maximum number of subscriptions and client events of a connection that wait for a decision. The server rejects further ones with
+    /// an error. The default is 1,000.
+    public var pendingLimit = 1_000
+
     /// Creates hooks that accept everything that the protocol allows.
     public init() {}
 }

@@ -1,4 +1,5 @@
 import RealtimeJSON
+import RealtimeSystem
 import PusherWire
 import RealtimeCore
 
@@ -13,7 +14,6 @@ extension PusherServerMachine {
         case .established: break
         }
         self.resetHeartbeat(id, now: now)
-        if self.isSilent(id) { return }
         batch.bytes.withUnsafeBytes { bytes in
             for entry in batch.entries where entry.kind == .text {
                 self.received(UnsafeRawBufferPointer(rebasing: bytes[entry.range]), from: id, now: now, &effects)
@@ -23,23 +23,43 @@ extension PusherServerMachine {
 
     private mutating func received(_ text: UnsafeRawBufferPointer, from id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         guard let socketID = self.connections[id]?.socketID else { return }
-        if !effects.routes.isEmpty(self.eventRoute) { self.deliver(.received(socketID: socketID, frame: String(decoding: text, as: UTF8.self)), &effects) }
+        self.deliver(.received(socketID: socketID, frame: Excerpt.of(bytes: text, limit: PusherServerEvent.textLimit)), &effects)
+        guard text.count <= self.app.messageLimit else {
+            effects.counters.messagesIgnored += 1
+            self.logLimit("\(self.app.messageLimit) bytes of a message: \(text.count)", id, &effects)
+            let message = "The message has \(text.count) bytes; a message can have at most \(self.app.messageLimit)"
+            return self.sendError(nil, message, to: id, &effects)
+        }
         do throws(PusherFrameError) {
-            let frame = try PusherFrame(scanning: text)
-            switch frame.eventName {
-            case EventName.ping: self.send(PusherFrames.pong, to: id, now: now, &effects)
-            case EventName.pong: break
-            case EventName.subscribe: try self.subscribe(id, try frame.dataValue(), now: now, &effects)
-            case EventName.unsubscribe:
-                guard let name = try frame.dataValue()["channel"]?.string else { throw .missing("channel") }
-                self.unsubscribe(id, name, now: now, &effects)
-            case let name where EventName.isClientEvent(name): self.clientEvent(id, name, frame, now: now, &effects)
-            case let name: self.sendError(nil, "Clients cannot send the event \(name.prefix(80))", to: id, now: now, &effects)
-            }
+            try self.received(try PusherFrame(scanning: text), from: id, now: now, &effects)
         } catch {
             effects.counters.messagesIgnored += 1
-            self.sendError(4200, "Invalid message format: \(error)", to: id, now: now, &effects)
+            self.sendError(4200, "Invalid message format: \(error)", to: id, &effects)
         }
+    }
+
+    private mutating func received(
+        _ frame: PusherFrame, from id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+    ) throws(PusherFrameError) {
+        let event = frame.eventName
+        switch ByteString(event) {
+        case ClientRequest.ping: self.send(PusherFrames.pong, to: id, &effects)
+        case ClientRequest.pong: break
+        case ClientRequest.subscribe: try self.subscribe(id, try frame.dataValue(), now: now, &effects)
+        case ClientRequest.unsubscribe:
+            guard let name = try frame.dataValue()["channel"]?.string else { throw .missing("channel") }
+            self.unsubscribe(id, ByteString(name), &effects)
+        case _ where EventName.isClientEvent(event): self.clientEvent(id, event, frame, now: now, &effects)
+        default: self.sendError(nil, "Clients cannot send the event \(Excerpt.of(event, limit: 80))", to: id, &effects)
+        }
+    }
+
+    /// The names of the events with which a client makes requests.
+    private enum ClientRequest {
+        static let ping = ByteString(EventName.ping)
+        static let pong = ByteString(EventName.pong)
+        static let subscribe = ByteString(EventName.subscribe)
+        static let unsubscribe = ByteString(EventName.unsubscribe)
     }
 
     // MARK: Subscribing
@@ -47,17 +67,24 @@ extension PusherServerMachine {
     private mutating func subscribe(
         _ id: ConnectionID, _ data: JSONValue, now: Instant, _ effects: inout Effects<Self>
     ) throws(PusherFrameError) {
-        guard let connection = self.connections[id] else { return }
+        guard let socketID = self.connections[id]?.socketID else { return }
         guard let name = data["channel"]?.string else { throw .missing("channel") }
-        func reject(_ code: Int?, _ message: String) { self.rejectSubscription(id, name, code, message, now: now, &effects) }
-        if let message = ChannelName.validationError(name) { return reject(nil, message) }
-        guard connection.established?.subscriptions[name] == nil else { return reject(nil, "Existing subscription to channel \(name)") }
+        func reject(_ code: Int?, _ message: String) { self.rejectSubscription(id, name, code, message, &effects) }
+        if let message = ChannelName.validationError(name, limit: self.app.channelNameLimit) { return reject(nil, message) }
+        let channel = ByteString(name)
+        guard self.connections[id]?.established?.subscriptions[channel] == nil else {
+            return reject(nil, "Existing subscription to channel \(name)")
+        }
+        guard self.connections[id]?.established?.subscriptions.count ?? 0 < self.app.channelLimit else {
+            self.logLimit("\(self.app.channelLimit) channels", id, &effects)
+            return reject(nil, "The connection has \(self.app.channelLimit) channels, which is the limit; unsubscribe from one first")
+        }
         let kind = ChannelName.kind(of: name)
         var user: PresenceUser?
         if kind.needsAuthorization {
             let channelData = data["channel_data"]?.string
             let expected = ChannelSignature.token(
-                key: self.app.key, secret: self.app.secret, socketID: connection.socketID, channel: name,
+                key: self.app.key, secret: self.app.secret, socketID: socketID, channel: name,
                 channelData: kind == .presence ? channelData : nil)
             guard let auth = data["auth"]?.string, ChannelSignature.isEqual(auth, expected) else {
                 let code = Int(PusherCloseCode.unauthorized.rawValue)
@@ -67,95 +94,136 @@ extension PusherServerMachine {
                 guard let channelData, let json = try? JSONValue(parsing: channelData), let signedUser = try? PresenceUser(json) else {
                     return reject(nil, "Presence channels require channel_data with a user_id")
                 }
+                if let message = self.validationError(signedUser, id, &effects) { return reject(nil, message) }
                 user = signedUser
             }
         }
-        let attempt = SubscriptionAttempt(connection: id, channel: name, user: user)
-        guard self.hooks.subscriptions else { return self.join(attempt, now: now, &effects) }
-        let work = Work.subscription(PusherSubscriptionAttempt(socketID: connection.socketID, channel: name, userID: user?.id))
-        let hook = self.run(work, for: .subscription(attempt), &effects)
-        self.connections[id]!.established?.subscriptions[name] = .awaitingHook(hook)
+        let attempt = SubscriptionAttempt(connection: id, channel: channel, user: user)
+        guard self.hooks.subscriptions else { return self.join(attempt, &effects) }
+        if self.isPendingLimitReached(id, &effects) {
+            return reject(nil, "Too many subscriptions and client events of the connection await a decision")
+        }
+        let work = Work.subscription(PusherSubscriptionAttempt(socketID: socketID, channel: name, userID: user?.id))
+        let hook = self.run(work, for: .subscription(attempt), now: now, &effects)
+        self.connections[id]!.established?.subscriptions[channel] = .awaitingHook(hook)
+        self.connections[id]!.established?.pendingSubscriptions += 1
+    }
+
+    /// Returns a message that says why a user cannot be a member, or `nil` if it can.
+    private func validationError(_ user: PresenceUser, _ id: ConnectionID, _ effects: inout Effects<Self>) -> String? {
+        // Most IDs are so short that their characters need not be counted.
+        if user.id.utf8.count > self.app.userIDLimit, user.id.unicodeScalars.count > self.app.userIDLimit {
+            self.logLimit("\(self.app.userIDLimit) characters of a user ID", id, &effects)
+            return "The user_id has \(user.id.unicodeScalars.count) characters; it can have at most \(self.app.userIDLimit)"
+        }
+        guard let info = user.info else { return nil }
+        var json = JSONWriter()
+        json.value(info)
+        guard json.bytes.count > self.app.userInfoLimit else { return nil }
+        self.logLimit("\(self.app.userInfoLimit) bytes of a user_info", id, &effects)
+        return "The user_info has \(json.bytes.count) bytes; it can have at most \(self.app.userInfoLimit)"
     }
 
     mutating func decided(
-        _ decision: PusherServerDecision, aboutSubscription attempt: SubscriptionAttempt, now: Instant, _ effects: inout Effects<Self>
+        _ decision: PusherServerDecision, aboutSubscription attempt: SubscriptionAttempt, _ effects: inout Effects<Self>
     ) {
-        self.connections[attempt.connection]?.established?.subscriptions[attempt.channel] = nil
+        self.removeSubscription(of: attempt.connection, to: attempt.channel)
         switch decision {
-        case .accept: self.join(attempt, now: now, &effects)
+        case .accept: self.join(attempt, &effects)
         case .reject(let code, let message):
-            self.rejectSubscription(attempt.connection, attempt.channel, code, message, now: now, &effects)
+            self.rejectSubscription(attempt.connection, attempt.channel.string, code, message, &effects)
         }
     }
 
     private mutating func rejectSubscription(
-        _ id: ConnectionID, _ name: String, _ code: Int?, _ message: String, now: Instant, _ effects: inout Effects<Self>
+        _ id: ConnectionID, _ name: String, _ code: Int?, _ message: String, _ effects: inout Effects<Self>
     ) {
         guard let socketID = self.connections[id]?.socketID else { return }
-        self.deliver(.subscriptionRejected(socketID: socketID, channel: name, message: message), &effects)
-        self.sendError(code, message, channel: name, to: id, now: now, &effects)
+        let excerpt = Excerpt.of(name, limit: self.app.channelNameLimit)
+        self.deliver(.subscriptionRejected(socketID: socketID, channel: excerpt, message: message), &effects)
+        self.sendError(code, message, channel: self.repeatable(name), to: id, &effects)
     }
 
-    private mutating func join(_ attempt: SubscriptionAttempt, now: Instant, _ effects: inout Effects<Self>) {
+    /// Returns a channel's name for an error, or `nil` if it is too long to be one.
+    func repeatable(_ name: String) -> String? { name.utf8.count <= self.app.channelNameLimit ? name : nil }
+
+    private mutating func join(_ attempt: SubscriptionAttempt, _ effects: inout Effects<Self>) {
         let (id, name) = (attempt.connection, attempt.channel)
         guard let socketID = self.connections[id]?.socketID else { return }
-        var channel = self.channels[name] ?? Channel()
+        let number = self.nextSubscription()
         if let user = attempt.user {
-            if let index = channel.members.firstIndex(where: { $0.user.id == user.id }) {
-                channel.members[index].connections += 1
-            } else {
-                guard channel.members.count < self.app.memberLimit else {
-                    let message = "The presence channel \(name) is full: it has \(self.app.memberLimit) members"
-                    return self.rejectSubscription(id, name, nil, message, now: now, &effects)
-                }
-                channel.members.append((user, 1))
-                let added = PusherFrames.memberAdded(name, id: user.id, info: user.info)
-                for other in channel.subscribers { self.send(added, to: other, now: now, &effects) }
+            guard self.addMember(user, number, to: name, &effects) else {
+                let message = "The presence channel \(name) is full: it has \(self.app.memberLimit) members"
+                return self.rejectSubscription(id, name.string, nil, message, &effects)
             }
         }
-        channel.subscribers.append(id)
-        self.channels[name] = channel
-        self.connections[id]!.established?.subscriptions[name] = attempt.user.map { .member($0) } ?? .subscribed
+        self.channels[name, default: Channel()].subscribers.append(id, number: number)
+        self.connections[id]!.established?.subscriptions[name] =
+            attempt.user.map { .member($0, number: number) } ?? .subscribed(number: number)
         if attempt.user != nil {
-            let members = channel.members.map { (id: $0.user.id, info: $0.user.info) }
-            self.send(PusherFrames.subscriptionSucceeded(name, members: members), to: id, now: now, &effects)
+            let members = self.channels[name]!.users.map { (id: $0.id, info: $0.info) }
+            self.send(PusherFrames.subscriptionSucceeded(name.string, members: members), to: id, &effects)
         } else {
-            self.send(PusherFrames.subscriptionSucceeded(name), to: id, now: now, &effects)
+            self.send(PusherFrames.subscriptionSucceeded(name.string), to: id, &effects)
         }
-        self.deliver(.subscribed(socketID: socketID, channel: name, userID: attempt.user?.id), &effects)
+        self.deliver(.subscribed(socketID: socketID, channel: name.string, userID: attempt.user?.id), &effects)
+    }
+
+    /// Adds a connection of a user to a presence channel, and notifies the subscribers of a new member.
+    ///
+    /// - Returns: False if the channel is full.
+    private mutating func addMember(
+        _ user: PresenceUser, _ number: UInt64, to name: ByteString, _ effects: inout Effects<Self>
+    ) -> Bool {
+        let userID = ByteString(user.id)
+        if self.channels[name]?.members[userID] != nil {
+            self.channels[name]!.members[userID]!.connections += 1
+            return true
+        }
+        guard self.channels[name]?.members.count ?? 0 < self.app.memberLimit else { return false }
+        self.channels[name, default: Channel()].members[userID] = Member(user: user, connections: 1, number: number)
+        let added = PusherFrames.memberAdded(name.string, id: user.id, info: user.info)
+        for other in self.channels[name]!.subscribers { self.send(added, to: other, &effects) }
+        return true
     }
 
     // MARK: Unsubscribing
 
-    private mutating func unsubscribe(_ id: ConnectionID, _ name: String, now: Instant, _ effects: inout Effects<Self>) {
-        guard let socketID = self.connections[id]?.socketID,
-            let subscription = self.connections[id]!.established?.subscriptions.removeValue(forKey: name)
-        else { return }
-        self.end(subscription, to: name, of: id, socketID, now: now, &effects)
+    private mutating func unsubscribe(_ id: ConnectionID, _ name: ByteString, _ effects: inout Effects<Self>) {
+        guard let subscription = self.removeSubscription(of: id, to: name) else { return }
+        self.end(subscription, to: name, self.connections[id]!.socketID, &effects)
+    }
+
+    @discardableResult
+    private mutating func removeSubscription(of id: ConnectionID, to name: ByteString) -> Subscription? {
+        let subscription = self.connections[id]?.established?.subscriptions.removeValue(forKey: name)
+        if case .awaitingHook = subscription { self.connections[id]!.established?.pendingSubscriptions -= 1 }
+        return subscription
     }
 
     /// Ends a subscription that was removed from its connection.
-    mutating func end(
-        _ subscription: Subscription, to name: String, of id: ConnectionID, _ socketID: String, now: Instant, _ effects: inout Effects<Self>
-    ) {
+    mutating func end(_ subscription: Subscription, to name: ByteString, _ socketID: String, _ effects: inout Effects<Self>) {
         switch subscription {
         case .awaitingHook(let hook): return self.cancel(hook, &effects)
-        case .subscribed: self.channels[name]?.subscribers.removeAll { $0 == id }
-        case .member(let user):
-            self.channels[name]?.subscribers.removeAll { $0 == id }
-            self.leave(name, user, now: now, &effects)
+        case .subscribed(let number): self.channels[name]?.subscribers.remove(number: number)
+        case .member(let user, let number):
+            self.channels[name]?.subscribers.remove(number: number)
+            self.leave(name, user, &effects)
         }
         if self.channels[name]?.subscribers.isEmpty == true { self.channels[name] = nil }
-        self.deliver(.unsubscribed(socketID: socketID, channel: name), &effects)
+        self.deliver(.unsubscribed(socketID: socketID, channel: name.string), &effects)
     }
 
-    private mutating func leave(_ name: String, _ user: PresenceUser, now: Instant, _ effects: inout Effects<Self>) {
-        guard let index = self.channels[name]?.members.firstIndex(where: { $0.user.id == user.id }) else { return }
-        self.channels[name]!.members[index].connections -= 1
-        guard self.channels[name]!.members[index].connections == 0 else { return }
-        self.channels[name]!.members.remove(at: index)
-        let removed = PusherFrames.memberRemoved(name, id: user.id)
-        for other in self.channels[name]!.subscribers { self.send(removed, to: other, now: now, &effects) }
+    private mutating func leave(_ name: ByteString, _ user: PresenceUser, _ effects: inout Effects<Self>) {
+        let userID = ByteString(user.id)
+        guard let connections = self.channels[name]?.members[userID]?.connections else { return }
+        guard connections == 1 else {
+            self.channels[name]!.members[userID]!.connections = connections - 1
+            return
+        }
+        self.channels[name]!.members[userID] = nil
+        let removed = PusherFrames.memberRemoved(name.string, id: user.id)
+        for other in self.channels[name]!.subscribers { self.send(removed, to: other, &effects) }
     }
 
     // MARK: Publishing
@@ -164,11 +232,11 @@ extension PusherServerMachine {
     mutating func publish(
         _ event: String, to name: String, data: String, except socketID: String? = nil, now: Instant, _ effects: inout Effects<Self>
     ) {
-        let subscribers = self.channels[name]?.subscribers ?? []
+        let subscribers = self.channels[ByteString(name)]?.subscribers ?? SubscriberList()
         if !subscribers.isEmpty {
             let message = PusherFrames.event(event, channel: name, data: data)
-            let excluded = socketID.flatMap { self.connectionIDs[$0] }
-            for subscriber in subscribers where subscriber != excluded { self.send(message, to: subscriber, now: now, &effects) }
+            let excluded = socketID.flatMap { self.connectionIDs[ByteString($0)] }
+            for subscriber in subscribers where subscriber != excluded { self.send(message, to: subscriber, &effects) }
         }
         self.deliver(.published(channel: name, name: event, subscribers: subscribers.count), &effects)
     }

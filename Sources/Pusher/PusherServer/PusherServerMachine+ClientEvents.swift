@@ -1,4 +1,5 @@
 import RealtimeJSON
+import RealtimeSystem
 import PusherWire
 import RealtimeCore
 
@@ -7,37 +8,46 @@ extension PusherServerMachine {
     mutating func clientEvent(
         _ id: ConnectionID, _ event: String, _ frame: PusherFrame, now: Instant, _ effects: inout Effects<Self>
     ) {
-        let name = frame.channelName
-        func reject(_ message: String) { self.rejectClientEvent(id, name, nil, message, now: now, &effects) }
         guard self.app.allowsClientEvents else {
-            return self.rejectClientEvent(id, nil, nil, "The app does not have client messaging enabled.", now: now, &effects)
+            return self.rejectClientEvent(id, nil, nil, "The app does not have client messaging enabled.", &effects)
+        }
+        let nameLimit = self.app.channelNameLimit
+        // An escape sequence is up to six times as long as the byte it stands for. Checking that first avoids decoding long texts.
+        let name = frame.channel.length <= 6 * nameLimit ? frame.channelName : nil
+        func reject(_ message: String) { self.rejectClientEvent(id, name, nil, message, &effects) }
+        guard frame.channel.length <= 6 * nameLimit, name?.utf8.count ?? 0 <= nameLimit else {
+            return reject("The channel name is too long; use at most \(nameLimit) characters.")
         }
         guard let name else { return reject("Client events require a channel") }
         guard ChannelName.kind(of: name).allowsClientEvents else {
             return reject("Client events are supported on private and presence channels only")
         }
-        guard self.isSubscribed(id, to: name) else { return reject("The connection is not subscribed to \(name)") }
-        if let message = EventName.validationError(event) { return reject(message) }
-        // An escape sequence is up to six times as long as the byte it stands for. Checking that first avoids decoding large data.
-        guard frame.data.length <= 6 * EventName.maximumDataSize, frame.dataBytes.count <= EventName.maximumDataSize else {
-            return reject("The data of a client event must not exceed \(EventName.maximumDataSize) bytes")
+        guard self.isSubscribed(id, to: ByteString(name)) else { return reject("The connection is not subscribed to \(name)") }
+        if let message = EventName.validationError(event, limit: self.app.eventNameLimit) { return reject(message) }
+        let dataLimit = self.app.eventDataLimit
+        guard frame.data.length <= 6 * dataLimit, frame.dataBytes.count <= dataLimit else {
+            self.logLimit("\(dataLimit) bytes of a client event's data", id, &effects)
+            return reject("The data of a client event must not exceed \(dataLimit) bytes")
         }
         guard self.connections[id]?.established?.clientEventRate.admit(limit: self.app.clientEventsPerSecond, now: now) == true else {
             return reject("The rate limit for sending client events exceeded the quota.")
         }
+        if self.hooks.clientEvents, self.isPendingLimitReached(id, &effects) {
+            return reject("Too many subscriptions and client events of the connection await a decision")
+        }
         let socketID = self.connections[id]!.socketID
         let attempt = PusherClientEventAttempt(socketID: socketID, channel: name, name: event, data: frame.dataText ?? "")
-        guard self.hooks.clientEvents else { return self.forward(attempt, from: id, now: now, &effects) }
+        guard self.hooks.clientEvents else { return self.forward(attempt, from: id, &effects) }
         self.connections[id]!.established?.pendingClientEvents.append(attempt)
-        self.runClientEventHook(id, &effects)
+        self.runClientEventHook(id, now: now, &effects)
     }
 
     /// Runs the hook for the first pending event. One at a time, so that the events of a connection keep their order.
-    private mutating func runClientEventHook(_ id: ConnectionID, _ effects: inout Effects<Self>) {
+    private mutating func runClientEventHook(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         guard let established = self.connections[id]?.established, established.clientEventHook == nil,
             let event = established.pendingClientEvents.first
         else { return }
-        let hook = self.run(.clientEvent(event), for: .clientEvent(id), &effects)
+        let hook = self.run(.clientEvent(event), for: .clientEvent(id), now: now, &effects)
         self.connections[id]!.established?.clientEventHook = hook
     }
 
@@ -47,33 +57,35 @@ extension PusherServerMachine {
         self.connections[id]?.established?.clientEventHook = nil
         guard let event = self.connections[id]?.established?.pendingClientEvents.removeFirst() else { return }
         switch decision {
-        case .accept: self.forward(event, from: id, now: now, &effects)
-        case .reject(let code, let message): self.rejectClientEvent(id, event.channel, code, message, now: now, &effects)
+        case .accept: self.forward(event, from: id, &effects)
+        case .reject(let code, let message): self.rejectClientEvent(id, event.channel, code, message, &effects)
         }
-        self.runClientEventHook(id, &effects)
+        self.runClientEventHook(id, now: now, &effects)
     }
 
-    private mutating func rejectClientEvent(
-        _ id: ConnectionID, _ channel: String?, _ code: Int?, _ message: String, now: Instant, _ effects: inout Effects<Self>
+    private func rejectClientEvent(
+        _ id: ConnectionID, _ channel: String?, _ code: Int?, _ message: String, _ effects: inout Effects<Self>
     ) {
         let code = code ?? Int(PusherCloseCode.clientEventRejected.rawValue)
-        self.sendError(code, message, channel: channel, to: id, now: now, &effects)
+        self.sendError(code, message, channel: channel.flatMap(self.repeatable), to: id, &effects)
     }
 
-    private mutating func forward(_ event: PusherClientEventAttempt, from id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+    private func forward(_ event: PusherClientEventAttempt, from id: ConnectionID, _ effects: inout Effects<Self>) {
+        let name = ByteString(event.channel)
         let userID: String?
-        switch self.connections[id]?.established?.subscriptions[event.channel] {
+        switch self.connections[id]?.established?.subscriptions[name] {
         case .subscribed: userID = nil
-        case .member(let user): userID = user.id
+        case .member(let user, _): userID = user.id
         // The connection unsubscribed while the hook was running.
         case .awaitingHook, nil: return
         }
         let message = PusherFrames.event(event.name, channel: event.channel, data: event.data, userID: userID)
-        for other in self.channels[event.channel]?.subscribers ?? [] where other != id { self.send(message, to: other, now: now, &effects) }
-        self.deliver(.clientEvent(socketID: event.socketID, channel: event.channel, name: event.name, data: event.data), &effects)
+        for other in self.channels[name]?.subscribers ?? SubscriberList() where other != id { self.send(message, to: other, &effects) }
+        let data = Excerpt.of(event.data, limit: PusherServerEvent.textLimit)
+        self.deliver(.clientEvent(socketID: event.socketID, channel: event.channel, name: event.name, data: data), &effects)
     }
 
-    private func isSubscribed(_ id: ConnectionID, to name: String) -> Bool {
+    private func isSubscribed(_ id: ConnectionID, to name: ByteString) -> Bool {
         switch self.connections[id]?.established?.subscriptions[name] {
         case .subscribed, .member: true
         case .awaitingHook, nil: false

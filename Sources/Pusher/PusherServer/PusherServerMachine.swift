@@ -1,4 +1,5 @@
 import RealtimeEncoding
+import RealtimeSystem
 import PusherWire
 import RealtimeCore
 
@@ -9,10 +10,12 @@ import RealtimeCore
 ///   opening ──opened──▶ awaitingHook ──the hook accepts──▶ established
 ///    │   └──opened, no hook is running────────────────────────▲
 ///    │                       │
-///    └───────────────────────┴──the protocol, a fault or the hook rejects──▶ rejected
+///    └───────────────────────┴──the protocol, the server's user or the hook rejects──▶ rejected
 /// ```
 /// A connection that closes is removed, in any state. Messages that arrive before a connection is established are counted and
 /// ignored. Messages on a rejected connection are not read.
+///
+/// Names and IDs are bytes on the wire, so the machine stores and compares those that a client can choose as `ByteString`.
 struct PusherServerMachine: SessionMachine {
     typealias Event = PusherServerEvent
     typealias WaiterResult = Never
@@ -35,6 +38,8 @@ struct PusherServerMachine: SessionMachine {
         var connections = false
         var subscriptions = false
         var clientEvents = false
+        var timeout = Duration.seconds(10)
+        var pendingLimit = 1_000
     }
 
     struct Connection: Sendable {
@@ -51,19 +56,19 @@ struct PusherServerMachine: SessionMachine {
 
         let socketID: String
         var state: State
-        /// An injected fault: the server sends nothing on the connection and ignores what it receives.
-        var isSilent = false
+        /// Whether the client neither receives pings nor has to respond, because the connection isn't read.
+        var isHeartbeatSuspended = false
     }
 
     /// The state that exists only while a connection is established.
     struct Established: Sendable {
-        var subscriptions: [String: Subscription] = [:]
+        var subscriptions: [ByteString: Subscription] = [:]
+        /// The number of subscriptions that await the hook's decision.
+        var pendingSubscriptions = 0
         /// When to ping the client, or to close the connection while a pong is awaited. It moves with every message received. Cleared
         /// when the connection has timed out.
         var heartbeat = CoalescedTimer()
         var isAwaitingPong = false
-        /// The last message that is still delayed. Later messages must not overtake it.
-        var lastDelayed: (number: UInt64, due: Instant)?
         /// Client events that await the hook's decision, oldest first.
         var pendingClientEvents: [PusherClientEventAttempt] = []
         /// The hook that decides about the first pending client event.
@@ -80,9 +85,18 @@ struct PusherServerMachine: SessionMachine {
 
     enum Subscription: Sendable {
         case awaitingHook(WorkID)
-        case subscribed
+        /// The number orders the subscribers of the channel.
+        case subscribed(number: UInt64)
         /// Indirect, because most channels have no user: an entry of the dictionary stays small.
-        indirect case member(PresenceUser)
+        indirect case member(PresenceUser, number: UInt64)
+
+        /// A number that orders the subscriptions of a connection.
+        var number: UInt64 {
+            switch self {
+            case .awaitingHook(let hook): hook.rawValue
+            case .subscribed(let number), .member(_, let number): number
+            }
+        }
     }
 
     /// Counts the events of one second.
@@ -100,16 +114,26 @@ struct PusherServerMachine: SessionMachine {
         }
     }
 
+    /// A member of a presence channel.
+    struct Member: Sendable {
+        var user: PresenceUser
+        var connections: Int
+        /// The number of the subscription with which the member joined.
+        var number: UInt64
+    }
+
     struct Channel: Sendable {
-        /// In the order of their subscriptions.
-        var subscribers: [ConnectionID] = []
-        /// The members of a presence channel in the order in which they joined, each with the number of its connections.
-        var members: [(user: PresenceUser, connections: Int)] = []
+        var subscribers = SubscriberList()
+        /// The members of a presence channel by their IDs.
+        var members: [ByteString: Member] = [:]
+
+        /// The users of the members, in the order in which they joined.
+        var users: [PresenceUser] { self.members.values.sorted { $0.number < $1.number }.map(\.user) }
     }
 
     struct SubscriptionAttempt: Sendable {
         var connection: ConnectionID
-        var channel: String
+        var channel: ByteString
         var user: PresenceUser?
     }
 
@@ -120,66 +144,75 @@ struct PusherServerMachine: SessionMachine {
         case clientEvent(ConnectionID)
     }
 
-    struct DelayedMessage: Sendable {
-        var connection: ConnectionID
-        var message: WebSocketMessage
-    }
-
     let app: PusherApp
     let hooks: Hooks
-    var faults = PusherServerFaults()
     var connections: [ConnectionID: Connection] = [:]
-    var channels: [String: Channel] = [:]
+    var channels: [ByteString: Channel] = [:]
     /// The connections that count and that users of the server can address: all but rejected ones.
-    private(set) var connectionIDs: [String: ConnectionID] = [:]
+    private(set) var connectionIDs: [ByteString: ConnectionID] = [:]
     /// The app's timeouts in nanoseconds. A timeout is at least 1 ms, so that a heartbeat always moves its deadline.
-    private let activityTimeout: Int64, pongTimeout: Int64
-    private var heartbeats = Deadlines<ConnectionID, Void>()
-    private var delayed = Deadlines<UInt64, DelayedMessage>()
-    private var pendingHooks: [WorkID: PendingHook] = [:]
-    private var lastNumber: UInt64 = 0
-    private var generator: SplitMix64
+    let activityTimeout: Int64, pongTimeout: Int64
+    var heartbeats = Deadlines<ConnectionID, Void>()
+    /// What the running hooks decide about, and when the server stops waiting for them.
+    var pendingHooks: [WorkID: PendingHook] = [:]
+    var hookDeadlines = Deadlines<WorkID, Void>()
+    private var lastWork: UInt64 = 0
+    private var lastSubscription: UInt64 = 0
+    private(set) var generator: SocketIDGenerator
     /// The route of all events to the server's user.
     var eventRoute = EventRoutes.none
 
-    init(_ app: PusherApp, hooks: Hooks, seed: UInt64) {
+    /// Creates a server without connections.
+    ///
+    /// - Parameter seed: The seed of the socket IDs, for reproducible tests; `nil` to take them from the system's random numbers, so that
+    ///   clients cannot predict those of others.
+    init(_ app: PusherApp, hooks: Hooks, seed: UInt64?) {
         self.app = app
         self.hooks = hooks
         self.activityTimeout = max(.milliseconds(1), app.activityTimeout).nanoseconds
         self.pongTimeout = max(.milliseconds(1), app.pongTimeout).nanoseconds
-        self.generator = SplitMix64(seed: seed)
+        self.generator = seed.map { .seeded(SplitMix64(seed: $0)) } ?? .system
     }
 
     static var cancelled: Failure { .cancelled }
     func timedOut(after limit: Duration) -> Failure { .cancelled }
 
-    var nextDeadline: Instant? { .earliest(self.heartbeats.earliest, self.delayed.earliest) }
+    var nextDeadline: Instant? { .earliest(self.heartbeats.earliest, self.hookDeadlines.earliest) }
 
     // MARK: Opening
 
     func start(now: Instant, _ effects: inout Effects<Self>) {}
 
     /// The listener accepted a WebSocket for this request.
-    mutating func accepted(_ id: ConnectionID, _ request: HTTPRequestHead, now: Instant, _ effects: inout Effects<Self>) {
+    ///
+    /// - Parameter rejection: The close code with which the server's user rejects new connections.
+    mutating func accepted(
+        _ id: ConnectionID, _ request: HTTPRequestHead, rejection: CloseCode? = nil, now: Instant, _ effects: inout Effects<Self>
+    ) {
         let socketID = self.makeSocketID()
         self.connections[id] = Connection(socketID: socketID, state: .opening(hook: nil))
+        if let rejection { return self.reject(id, rejection, "The server is configured to reject connections", &effects) }
         if let (code, message) = self.rejection(of: request) { return self.reject(id, code, message, &effects) }
-        self.connectionIDs[socketID] = id
+        self.connectionIDs[ByteString(socketID)] = id
         guard self.hooks.connections else { return }
         let attempt = PusherConnectionAttempt(socketID: socketID, request: request)
-        self.connections[id]!.state = .opening(hook: self.run(.connection(attempt), for: .connection(id), &effects))
+        self.connections[id]!.state = .opening(hook: self.run(.connection(attempt), for: .connection(id), now: now, &effects))
     }
 
-    /// Why the protocol or an injected fault rejects a request; `nil` if it is acceptable.
+    /// Why the protocol rejects a request; `nil` if it is acceptable.
     private func rejection(of request: HTTPRequestHead) -> (CloseCode, message: String)? {
-        if let code = self.faults.rejectionCode { return (code, "The server is configured to reject connections") }
-        let parts = request.path.split(separator: "/")
-        guard parts.count >= 2, parts[parts.count - 2] == "app" else { return (PusherCloseCode.pathNotFound, "Path not found") }
-        guard parts[parts.count - 1] == self.app.key else { return (PusherCloseCode.noSuchApplication, "Application does not exist") }
-        let version = PercentEncoding.fields(request.query)?.first { $0.name == "protocol" }?.value
+        let parts = request.target.utf8.prefix { $0 != UInt8(ascii: "?") }.split(separator: UInt8(ascii: "/"))
+        guard parts.count >= 2, parts[parts.count - 2].elementsEqual("app".utf8) else {
+            return (PusherCloseCode.pathNotFound, "Path not found")
+        }
+        guard parts[parts.count - 1].elementsEqual(self.app.key.utf8) else {
+            return (PusherCloseCode.noSuchApplication, "Application does not exist")
+        }
+        let version = PercentEncoding.fields(request.query)?.first { ByteString($0.name) == ByteString("protocol") }?.value
         guard let version else { return (PusherCloseCode.noProtocol, "Missing protocol version; add the query field protocol=7") }
         guard let number = Int(version), (5...7).contains(number) else {
-            return (PusherCloseCode.unsupportedProtocol, "Unsupported protocol version \(version.prefix(20)); use 5, 6 or 7")
+            let excerpt = Excerpt.of(version, limit: 20)
+            return (PusherCloseCode.unsupportedProtocol, "Unsupported protocol version \(excerpt); use 5, 6 or 7")
         }
         guard self.connectionIDs.count < self.app.connectionLimit else {
             return (PusherCloseCode.overQuota, "Application is over connection quota")
@@ -202,7 +235,7 @@ struct PusherServerMachine: SessionMachine {
         }
     }
 
-    private mutating func decided(
+    mutating func decided(
         _ decision: PusherServerDecision, aboutConnection id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
     ) {
         guard let connection = self.connections[id] else { return }
@@ -210,7 +243,7 @@ struct PusherServerMachine: SessionMachine {
         case (.accept, .opening): self.connections[id]!.state = .opening(hook: nil)
         case (.accept, .awaitingHook): self.establish(id, now: now, &effects)
         case (.reject(let code, let message), .opening), (.reject(let code, let message), .awaitingHook):
-            self.connectionIDs[connection.socketID] = nil
+            self.connectionIDs[ByteString(connection.socketID)] = nil
             let code = code.flatMap { UInt16(exactly: $0) }.map { CloseCode(rawValue: $0) }
             self.reject(id, code ?? PusherCloseCode.unauthorized, message, &effects)
         case (_, .established), (_, .rejected): break
@@ -221,16 +254,16 @@ struct PusherServerMachine: SessionMachine {
         guard let socketID = self.connections[id]?.socketID else { return }
         self.connections[id]!.state = .established(Established())
         let seconds = max(1, Int(self.app.activityTimeout.nanoseconds / 1_000_000_000))
-        self.send(PusherFrames.connectionEstablished(socketID: socketID, activityTimeout: seconds), to: id, now: now, &effects)
+        self.send(PusherFrames.connectionEstablished(socketID: socketID, activityTimeout: seconds), to: id, &effects)
         self.setHeartbeat(id, now + self.activityTimeout)
         self.deliver(.connected(socketID: socketID), &effects)
     }
 
     private mutating func makeSocketID() -> String {
         while true {
-            let id =
-                "\(UInt32.random(in: 1...UInt32.max, using: &self.generator)).\(UInt32.random(in: 1...UInt32.max, using: &self.generator))"
-            if self.connectionIDs[id] == nil { return id }
+            let parts = [0, 0].map { _ in UInt32.random(in: 1...UInt32.max, using: &self.generator) }
+            let id = "\(parts[0]).\(parts[1])"
+            if self.connectionIDs[ByteString(id)] == nil { return id }
         }
     }
 
@@ -267,147 +300,58 @@ struct PusherServerMachine: SessionMachine {
         case .established(let established):
             self.heartbeats.remove(id)
             if let hook = established.clientEventHook { self.cancel(hook, &effects) }
-            for (name, subscription) in established.subscriptions.sorted(by: { $0.key < $1.key }) {
-                self.end(subscription, to: name, of: id, connection.socketID, now: now, &effects)
+            for (name, subscription) in established.subscriptions.sorted(by: { $0.value.number < $1.value.number }) {
+                self.end(subscription, to: name, connection.socketID, &effects)
             }
             self.deliver(.disconnected(socketID: connection.socketID, reason), &effects)
         }
-        self.connectionIDs[connection.socketID] = nil
+        self.connectionIDs[ByteString(connection.socketID)] = nil
     }
 
     // MARK: Commands of the server's user, for one connection
 
     func close(_ socketID: String, _ code: CloseCode, reason: String, _ effects: inout Effects<Self>) {
-        guard let id = self.connectionIDs[socketID] else { return }
+        guard let id = self.connectionIDs[ByteString(socketID)] else { return }
         effects.commands.append(.close(id, code, reason: reason))
     }
 
     mutating func drop(_ socketID: String, now: Instant, _ effects: inout Effects<Self>) {
-        guard let id = self.connectionIDs[socketID] else { return }
+        guard let id = self.connectionIDs[ByteString(socketID)] else { return }
         effects.commands.append(.abandon(id))
         // The transport reports nothing about an abandoned connection.
         self.closed(id, .transport(TransportError(.reset, "The server dropped the connection.")), now: now, &effects)
     }
 
-    mutating func setSilent(_ socketID: String, _ isSilent: Bool) {
-        guard let id = self.connectionIDs[socketID] else { return }
-        self.connections[id]!.isSilent = isSilent
-    }
-
-    /// Sends a frame as it is, regardless of injected faults.
-    func sendRaw(_ frame: String, to socketID: String, _ effects: inout Effects<Self>) {
-        guard let id = self.connectionIDs[socketID] else { return }
-        effects.commands.append(.send(id, .text(frame)))
-    }
-
     // MARK: Sending
 
-    func isSilent(_ id: ConnectionID) -> Bool { self.faults.isSilent || self.connections[id]?.isSilent == true }
-
-    /// Sends a message unless an injected fault drops or delays it. All frames of the protocol are sent here, except those of a
-    /// connection that the server is closing.
-    mutating func send(_ message: WebSocketMessage, to id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
-        if self.isSilent(id) { return }
-        if self.faults.dropRate > 0, Double.random(in: 0..<1, using: &self.generator) < self.faults.dropRate { return }
-        let lastDelayed = self.delayed.isEmpty ? nil : self.connections[id]?.established?.lastDelayed
-        var due = now.advanced(by: max(.zero, self.faults.delay))
-        if let lastDelayed {
-            due = max(due, lastDelayed.due)
-        } else if due <= now {
-            return effects.commands.append(.send(id, message))
-        }
-        let number = self.nextNumber()
-        self.connections[id]?.established?.lastDelayed = (number, due)
-        self.delayed.set(number, due, DelayedMessage(connection: id, message: message))
+    func send(_ message: WebSocketMessage, to id: ConnectionID, _ effects: inout Effects<Self>) {
+        effects.commands.append(.send(id, message))
     }
 
-    private mutating func sendDelayed(_ number: UInt64, _ delayed: DelayedMessage, _ effects: inout Effects<Self>) {
-        guard let connection = self.connections[delayed.connection] else { return }
-        effects.commands.append(.send(delayed.connection, delayed.message))
-        guard connection.established?.lastDelayed?.number == number else { return }
-        self.connections[delayed.connection]!.established?.lastDelayed = nil
+    func sendError(_ code: Int?, _ message: String, channel: String? = nil, to id: ConnectionID, _ effects: inout Effects<Self>) {
+        self.send(PusherFrames.error(code, message, channel: channel), to: id, &effects)
     }
 
-    mutating func sendError(
-        _ code: Int?, _ message: String, channel: String? = nil, to id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
-    ) {
-        self.send(PusherFrames.error(code, message, channel: channel), to: id, now: now, &effects)
+    // MARK: Numbers
+
+    mutating func nextWork() -> WorkID {
+        self.lastWork += 1
+        return WorkID(rawValue: self.lastWork)
     }
 
-    // MARK: Timers
-
-    mutating func timeout(now: Instant, _ effects: inout Effects<Self>) {
-        while let due = self.delayed.popDue(now) { self.sendDelayed(due.key, due.companion, &effects) }
-        while let due = self.heartbeats.popDue(now) {
-            switch self.connections[due.key]?.established?.heartbeat.fired(now: now) {
-            case .due: self.heartbeatTimedOut(due.key, now: now, &effects)
-            case .early(let reschedule): self.heartbeats.set(due.key, reschedule)
-            case .idle, nil: break
-            }
-        }
-    }
-
-    private mutating func heartbeatTimedOut(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
-        if self.isSilent(id) {
-            // The client receives no pings, so it owes no pong.
-            self.connections[id]!.established?.isAwaitingPong = false
-            self.setHeartbeat(id, now + self.activityTimeout)
-        } else if self.connections[id]!.established?.isAwaitingPong == true {
-            let code = PusherCloseCode.pongMissing
-            effects.commands.append(.send(id, PusherFrames.error(Int(code.rawValue), "Pong reply not received in time")))
-            effects.commands.append(.close(id, code, reason: "Pong reply not received in time"))
-        } else {
-            self.connections[id]!.established?.isAwaitingPong = true
-            self.send(PusherFrames.ping, to: id, now: now, &effects)
-            self.setHeartbeat(id, now + self.pongTimeout)
-        }
-    }
-
-    /// Moving a deadline to a later time does not touch the queue of all connections.
-    mutating func resetHeartbeat(_ id: ConnectionID, now: Instant) {
-        let deadline = now + self.activityTimeout
-        guard let scheduled = self.connections[id]?.established?.messageReceived(heartbeatDeadline: deadline) else { return }
-        self.heartbeats.set(id, scheduled)
-    }
-
-    private mutating func setHeartbeat(_ id: ConnectionID, _ instant: Instant) {
-        guard let scheduled = self.connections[id]?.established?.heartbeat.setDeadline(instant) else { return }
-        self.heartbeats.set(id, scheduled)
-    }
-
-    // MARK: Hooks
-
-    mutating func run(_ work: Work, for pending: PendingHook, _ effects: inout Effects<Self>) -> WorkID {
-        let id = WorkID(rawValue: self.nextNumber())
-        self.pendingHooks[id] = pending
-        effects.commands.append(.work(id, work))
-        return id
-    }
-
-    mutating func cancel(_ hook: WorkID, _ effects: inout Effects<Self>) {
-        self.pendingHooks[hook] = nil
-        effects.commands.append(.cancel(hook))
-    }
-
-    mutating func workFinished(_ id: WorkID, _ decision: PusherServerDecision, now: Instant, _ effects: inout Effects<Self>) {
-        switch self.pendingHooks.removeValue(forKey: id) {
-        case .connection(let connection): self.decided(decision, aboutConnection: connection, now: now, &effects)
-        case .subscription(let attempt): self.decided(decision, aboutSubscription: attempt, now: now, &effects)
-        case .clientEvent(let connection): self.decided(decision, aboutClientEventOf: connection, now: now, &effects)
-        case nil: break
-        }
-    }
-
-    private mutating func nextNumber() -> UInt64 {
-        self.lastNumber += 1
-        return self.lastNumber
+    mutating func nextSubscription() -> UInt64 {
+        self.lastSubscription += 1
+        return self.lastSubscription
     }
 
     // MARK: Consumers
 
-    func deliver(_ event: PusherServerEvent, _ effects: inout Effects<Self>) { effects.deliver(event, on: self.eventRoute) }
+    /// Delivers an event to the consumers. Without a consumer, the event isn't created.
+    func deliver(_ event: @autoclosure () -> PusherServerEvent, _ effects: inout Effects<Self>) {
+        if !effects.routes.isEmpty(self.eventRoute) { effects.deliver(event(), on: self.eventRoute) }
+    }
 
-    func reading(_ id: ConnectionID, paused: Bool, now: Instant) {}
+    mutating func reading(_ id: ConnectionID, paused: Bool, now: Instant) { self.suspendHeartbeat(id, paused, now: now) }
 
     func cancelled(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>) {}
 }

@@ -28,11 +28,11 @@ package enum ChannelName {
     }
 
     /// Returns a message that says why the name is invalid, or `nil` if the name is valid.
-    package static func validationError(_ name: String) -> String? {
+    package static func validationError(_ name: String, limit: Int = Self.maximumLength) -> String? {
         if name.isEmpty { return "A channel name must not be empty." }
         let length = name.utf8.count
-        if length > self.maximumLength {
-            return "The channel name has \(length) characters; use at most \(self.maximumLength)."
+        if length > limit {
+            return "The channel name has \(length) characters; use at most \(limit)."
         }
         for byte in name.utf8 where !self.isAllowed(byte) {
             let quoted = String(reflecting: name)

@@ -39,10 +39,10 @@ package enum EventName {
     }
 
     /// Returns a message that says why an event with this name cannot be published, or `nil` if it can.
-    package static func validationError(_ name: String) -> String? {
+    package static func validationError(_ name: String, limit: Int = Self.maximumLength) -> String? {
         if name.isEmpty { return "An event name must not be empty." }
         let length = name.utf8.count
-        if length > self.maximumLength { return "The event name has \(length) characters; use at most \(self.maximumLength)." }
+        if length > limit { return "The event name has \(length) characters; use at most \(limit)." }
         if self.isReserved(name) { return "Event names that start with pusher: or pusher_internal: are reserved; use another name." }
         return nil
     }

@@ -2,170 +2,11 @@ import RealtimeJSON
 @testable import PusherServer
 import PusherWire
 import RealtimeCore
+import RealtimeSystem
 import RealtimeTesting
 import Testing
 
-/// A command of the machine in comparable form.
-private enum Command: Equatable {
-    case send(Int, String)
-    case close(Int, CloseCode, String)
-    case abandon(Int)
-    case run(hook: UInt64, String)
-    case cancel(hook: UInt64)
-
-    static func send(_ connection: Int, _ message: WebSocketMessage) -> Self {
-        .send(connection, String(decoding: message.bytes, as: UTF8.self))
-    }
-
-    /// A short form: the event's name, with the code of an error, or the command's name.
-    var summary: String {
-        switch self {
-        case .send(_, let text):
-            guard let frame = try? JSONValue(parsing: text), let event = frame["event"]?.string else { return "raw" }
-            let name = event.split(separator: ":").last ?? ""
-            return event == EventName.error ? "error \(frame["data"]?["code"]?.int.map { "\($0)" } ?? "null")" : String(name)
-        case .close(_, let code, _): return "close \(code)"
-        case .abandon: return "abandon"
-        case .run(_, let what): return "run \(what)"
-        case .cancel: return "cancel"
-        }
-    }
-}
-
-/// The machine without a driver: every input returns the commands that it caused.
-private struct ServerUnderTest {
-    private(set) var machine: PusherServerMachine
-    private var effects = Effects<PusherServerMachine>()
-    private(set) var now = Instant(nanoseconds: 0)
-    private var events: [PusherServerEvent] = []
-    /// The hooks that were started, oldest first.
-    private(set) var hooks: [UInt64] = []
-
-    init(hooks: PusherServerMachine.Hooks = .init(), _ change: (inout PusherApp) -> Void = { _ in }) {
-        var app = PusherApp(id: "1", key: "key", secret: "secret")
-        change(&app)
-        self.machine = PusherServerMachine(app, hooks: hooks, seed: 7)
-        self.effects.routes.add(ConsumerID(rawValue: 1), to: &self.machine.eventRoute)
-    }
-
-    @discardableResult
-    mutating func step(
-        _ input: (inout PusherServerMachine, Instant, inout Effects<PusherServerMachine>) -> Void
-    ) -> [Command] {
-        input(&self.machine, self.now, &self.effects)
-        let commands = self.effects.commands.compactMap { command -> Command? in
-            switch command {
-            case .send(let id, let message): return .send(Int(id.rawValue), message)
-            case .close(let id, let code, let reason): return .close(Int(id.rawValue), code, reason)
-            case .abandon(let id): return .abandon(Int(id.rawValue))
-            case .work(let id, let work): return .run(hook: id.rawValue, Self.describe(work))
-            case .cancel(let id): return .cancel(hook: id.rawValue)
-            case .open, .resume, .endConsumers, .finish, .log:
-                Issue.record("unexpected command \(command)")
-                return nil
-            }
-        }
-        for case .run(let hook, _) in commands { self.hooks.append(hook) }
-        self.events += self.effects.deliveries
-        self.effects.removeAll()
-        return commands
-    }
-
-    private static func describe(_ work: PusherServerMachine.Work) -> String {
-        switch work {
-        case .connection(let attempt): "connection \(attempt.request.target)"
-        case .subscription(let attempt): "subscription \(attempt.channel)\(attempt.userID.map { " as \($0)" } ?? "")"
-        case .clientEvent(let event): "client event \(event.name) on \(event.channel): \(event.data)"
-        }
-    }
-
-    mutating func takeEvents() -> [PusherServerEvent] {
-        defer { self.events = [] }
-        return self.events
-    }
-
-    var messagesIgnored: Int { self.effects.counters.messagesIgnored }
-
-    func socketID(_ number: Int) -> String { self.machine.connections[ConnectionID(number)]?.socketID ?? "none" }
-
-    // MARK: Inputs
-
-    @discardableResult
-    mutating func accepted(_ number: Int, _ target: String = "/app/key?protocol=7") -> [Command] {
-        self.step { $0.accepted(ConnectionID(number), HTTPRequestHead(method: "GET", target: target), now: $1, &$2) }
-    }
-
-    @discardableResult
-    mutating func opened(_ number: Int) -> [Command] {
-        self.step { $0.opened(ConnectionID(number), head: HTTPResponseHead(status: 101), now: $1, &$2) }
-    }
-
-    /// Establishes a connection on a server without a connection hook.
-    @discardableResult
-    mutating func connect(_ number: Int) -> [Command] { self.accepted(number) + self.opened(number) }
-
-    @discardableResult
-    mutating func received(_ number: Int, _ messages: WebSocketMessage...) -> [Command] {
-        self.step { $0.received(ConnectionID(number), MessageBatch(messages), now: $1, &$2) }
-    }
-
-    @discardableResult
-    mutating func closed(_ number: Int) -> [Command] {
-        self.step { $0.closed(ConnectionID(number), .peer(.normal, ""), now: $1, &$2) }
-    }
-
-    @discardableResult
-    mutating func decide(_ decision: PusherServerDecision, hook: UInt64? = nil) -> [Command] {
-        let hook = hook ?? self.hooks.last ?? 0
-        return self.step { $0.workFinished(WorkID(rawValue: hook), decision, now: $1, &$2) }
-    }
-
-    /// Moves time and runs the timeouts that are due, as the driver does.
-    @discardableResult
-    mutating func advance(_ duration: Duration) -> [Command] {
-        let end = self.now.advanced(by: duration)
-        var commands: [Command] = []
-        while let next = self.machine.nextDeadline, next <= end {
-            self.now = max(self.now, next)
-            commands += self.step { $0.timeout(now: $1, &$2) }
-            #expect(self.machine.nextDeadline.map { $0 > self.now } ?? true, "the driver would call timeout forever")
-        }
-        self.now = end
-        return commands
-    }
-
-    /// Moves time without running timeouts, as when the driver's timer is late.
-    mutating func skip(_ duration: Duration) { self.now = self.now.advanced(by: duration) }
-
-    @discardableResult
-    mutating func publish(_ event: String, to channel: String, except socketID: String? = nil) -> [Command] {
-        self.step { $0.publish(event, to: channel, data: "1", except: socketID, now: $1, &$2) }
-    }
-
-    /// A subscription request with a valid signature where the channel requires one.
-    func subscription(_ number: Int, _ channel: String, user: String? = nil) -> WebSocketMessage {
-        guard ChannelName.kind(of: channel).needsAuthorization else { return PusherFrames.subscribe(channel) }
-        let data = user.map { #"{"user_id":"\#($0)"}"# }
-        let auth = ChannelSignature.token(
-            key: "key", secret: "secret", socketID: self.socketID(number), channel: channel, channelData: data)
-        return PusherFrames.subscribe(channel, auth: auth, channelData: data)
-    }
-
-    @discardableResult
-    mutating func subscribe(_ number: Int, _ channel: String, user: String? = nil) -> [Command] {
-        self.received(number, self.subscription(number, channel, user: user))
-    }
-
-    @discardableResult
-    mutating func clientEvent(_ number: Int, _ name: String, on channel: String, data: String = "1") -> [Command] {
-        self.received(number, PusherFrames.clientEvent(name, channel: channel, data: Array(data.utf8)))
-    }
-}
-
-extension ConnectionID {
-    fileprivate init(_ number: Int) { self.init(rawValue: UInt64(number)) }
-}
-
+private typealias Command = ServerCommand
 private let pingMessage = PusherFrames.ping
 private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds * 1_000_000_000) }
 
@@ -177,11 +18,12 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
     }
 
     enum Input: String, CaseIterable {
-        case opened, message, accept, reject, timeout, stop, close, drop, sendRaw, publish, closed
+        case opened, message, accept, reject, timeout, stop, close, drop, publish, closed
     }
 
     private static let reconnectRequest = ["error 4200", "close 4200"]
     private static let rejection = ["error 4009", "close 4009"]
+    private static let timeout = ["cancel", "error 4100", "close 4100"]
 
     /// The commands that each input causes in each state, and the state that follows.
     private static let table: [(State, [(Input, [String], State)])] = [
@@ -190,7 +32,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
             [
                 (.opened, [], .unknown), (.message, [], .unknown), (.accept, [], .unknown), (.reject, [], .unknown),
                 (.timeout, [], .unknown), (.stop, [], .unknown), (.close, [], .unknown), (.drop, [], .unknown),
-                (.sendRaw, [], .unknown), (.publish, [], .unknown), (.closed, [], .unknown),
+                (.publish, [], .unknown), (.closed, [], .unknown),
             ]
         ),
         (
@@ -198,15 +40,15 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
             [
                 (.opened, ["connection_established"], .established), (.message, [], .opening), (.accept, [], .opening),
                 (.reject, [], .opening), (.timeout, [], .opening), (.stop, reconnectRequest, .opening), (.close, ["close 4001"], .opening),
-                (.drop, ["abandon"], .unknown), (.sendRaw, ["raw"], .opening), (.publish, [], .opening), (.closed, [], .unknown),
+                (.drop, ["abandon"], .unknown), (.publish, [], .opening), (.closed, [], .unknown),
             ]
         ),
         (
             .openingWithHook,
             [
                 (.opened, [], .awaitingHook), (.message, [], .openingWithHook), (.accept, [], .opening), (.reject, rejection, .rejected),
-                (.timeout, [], .openingWithHook), (.stop, reconnectRequest, .openingWithHook), (.close, ["close 4001"], .openingWithHook),
-                (.drop, ["abandon", "cancel"], .unknown), (.sendRaw, ["raw"], .openingWithHook), (.publish, [], .openingWithHook),
+                (.timeout, timeout, .rejected), (.stop, reconnectRequest, .openingWithHook), (.close, ["close 4001"], .openingWithHook),
+                (.drop, ["abandon", "cancel"], .unknown), (.publish, [], .openingWithHook),
                 (.closed, ["cancel"], .unknown),
             ]
         ),
@@ -214,8 +56,8 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
             .awaitingHook,
             [
                 (.opened, [], .awaitingHook), (.message, [], .awaitingHook), (.accept, ["connection_established"], .established),
-                (.reject, rejection, .rejected), (.timeout, [], .awaitingHook), (.stop, reconnectRequest, .awaitingHook),
-                (.close, ["close 4001"], .awaitingHook), (.drop, ["abandon", "cancel"], .unknown), (.sendRaw, ["raw"], .awaitingHook),
+                (.reject, rejection, .rejected), (.timeout, timeout, .rejected), (.stop, reconnectRequest, .awaitingHook),
+                (.close, ["close 4001"], .awaitingHook), (.drop, ["abandon", "cancel"], .unknown),
                 (.publish, [], .awaitingHook), (.closed, ["cancel"], .unknown),
             ]
         ),
@@ -224,7 +66,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
             [
                 (.opened, [], .established), (.message, ["pong"], .established), (.accept, [], .established), (.reject, [], .established),
                 (.timeout, ["ping"], .established), (.stop, reconnectRequest, .established), (.close, ["close 4001"], .established),
-                (.drop, ["abandon"], .unknown), (.sendRaw, ["raw"], .established), (.publish, [], .established), (.closed, [], .unknown),
+                (.drop, ["abandon"], .unknown), (.publish, [], .established), (.closed, [], .unknown),
             ]
         ),
         (
@@ -232,7 +74,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
             [
                 (.opened, [], .rejected), (.message, [], .rejected), (.accept, [], .rejected), (.reject, [], .rejected),
                 (.timeout, [], .rejected), (.stop, [], .rejected), (.close, [], .rejected), (.drop, [], .rejected),
-                (.sendRaw, [], .rejected), (.publish, [], .rejected), (.closed, [], .unknown),
+                (.publish, [], .rejected), (.closed, [], .unknown),
             ]
         ),
     ]
@@ -267,7 +109,6 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         case .stop: return server.step { $0.stop(now: $1, &$2) }
         case .close: return server.step { machine, _, effects in machine.close(socketID, CloseCode(rawValue: 4001), reason: "", &effects) }
         case .drop: return server.step { $0.drop(socketID, now: $1, &$2) }
-        case .sendRaw: return server.step { machine, _, effects in machine.sendRaw("raw", to: socketID, &effects) }
         case .publish: return server.publish("a", to: "one")
         case .closed: return server.closed(1)
         }
@@ -306,7 +147,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
             server.decide(.reject(code: code, message: "no")) == [
                 .send(1, PusherFrames.error(Int(expected), "no")), .close(1, CloseCode(rawValue: expected), "no"),
             ])
-        #expect(server.machine.connectionIDs[socketID] == nil && server.takeEvents().isEmpty)
+        #expect(server.machine.connectionIDs[ByteString(socketID)] == nil && server.takeEvents().isEmpty)
     }
 }
 
@@ -352,8 +193,10 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
     @Test func `a rejection code applies to new connections only`() {
         var server = ServerUnderTest()
         server.connect(1)
-        server.step { machine, _, _ in machine.faults.rejectionCode = CloseCode(rawValue: 4100) }
-        #expect(server.accepted(2).map(\.summary) == ["error 4100", "close 4100"])
+        let request = HTTPRequestHead(method: "GET", target: "/app/key?protocol=7")
+        let code = CloseCode(rawValue: 4100)
+        let commands = server.step { $0.accepted(ConnectionID(2), request, rejection: code, now: $1, &$2) }
+        #expect(commands.map(\.summary) == ["error 4100", "close 4100"])
         #expect(server.received(1, pingMessage).map(\.summary) == ["pong"])
     }
 
@@ -459,7 +302,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         let commands = server.received(1, PusherFrames.subscribe(channel, auth: auth, channelData: data)).map(\.summary)
         // Error 0 stands for an error without a code.
         #expect(commands == [error.map { "error \($0 == 0 ? "null" : "\($0)")" } ?? "subscription_succeeded"])
-        let isSubscribed = server.machine.channels[channel]?.subscribers == [ConnectionID(1)]
+        let isSubscribed = server.subscribers(of: channel) == [ConnectionID(1)]
         #expect(isSubscribed == (error == nil))
         let events = server.takeEvents().dropFirst()
         if error == nil {
@@ -479,7 +322,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         #expect(server.subscribe(1, "one") == [.send(1, PusherFrames.subscriptionSucceeded("one"))])
         let error = PusherFrames.error(nil, "Existing subscription to channel one", channel: "one")
         #expect(server.subscribe(1, "one") == [.send(1, error)])
-        #expect(server.machine.channels["one"]?.subscribers == [ConnectionID(1)])
+        #expect(server.subscribers(of: "one") == [ConnectionID(1)])
     }
 
     @Test func `unsubscribing ends the subscription once`() {
@@ -699,7 +542,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
     }
 }
 
-// MARK: - Heartbeats and faults
+// MARK: - Heartbeats
 
 @Suite struct PusherServerMachineTimeTests {
     @Test func `an inactive connection is pinged and then closed with 4201`() {
@@ -762,117 +605,44 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         #expect(server.advance(.milliseconds(2)).map(\.summary) == ["ping", "error 4201", "close 4201"])
     }
 
-    // MARK: Faults
-
-    @Test func `a silent server sends nothing and ignores messages`() {
+    @Test func `a suspended heartbeat sends no pings and starts anew when it is resumed`() {
         var server = ServerUnderTest()
         server.connect(1)
-        server.step { machine, _, _ in machine.faults.isSilent = true }
-        _ = server.takeEvents()
-        #expect(server.subscribe(1, "one").isEmpty && server.received(1, pingMessage).isEmpty)
-        #expect(server.advance(.seconds(3600)).isEmpty && server.takeEvents().isEmpty && server.machine.channels.isEmpty)
-        server.step { machine, _, _ in machine.faults.isSilent = false }
-        #expect(server.advance(.seconds(120)).map(\.summary) == ["ping"])
+        server.advance(.seconds(100))
+        server.suspendHeartbeat(1)
+        #expect(server.advance(.seconds(3600)).isEmpty)
+        server.received(1, pingMessage)
+        server.suspendHeartbeat(1, false)
+        #expect(server.advance(.seconds(119)).isEmpty)
+        #expect(server.advance(.seconds(1)).map(\.summary) == ["ping"])
     }
 
-    @Test func `silence after a ping does not close the connection`() {
+    @Test func `a heartbeat that is suspended after a ping expects no pong`() {
         var server = ServerUnderTest()
         server.connect(1)
         server.advance(.seconds(120))
-        let socketID = server.socketID(1)
-        server.step { machine, _, _ in machine.setSilent(socketID, true) }
+        server.suspendHeartbeat(1)
         #expect(server.advance(.seconds(1000)).isEmpty)
+        server.suspendHeartbeat(1, false)
+        #expect(server.advance(.seconds(120)).map(\.summary) == ["ping"])
     }
 
-    @Test func `one connection can be silent`() {
+    @Test func `a heartbeat can be suspended before the connection is established`() {
         var server = ServerUnderTest()
-        for number in 1...2 {
-            server.connect(number)
-            server.subscribe(number, "one")
-        }
-        let socketID = server.socketID(1)
-        server.step { machine, _, _ in
-            machine.setSilent(socketID, true)
-            machine.setSilent("unknown", true)
-        }
-        #expect(server.received(1, pingMessage).isEmpty && server.received(2, pingMessage).map(\.summary) == ["pong"])
-        #expect(server.publish("a", to: "one") == [.send(2, PusherFrames.event("a", channel: "one", data: "1"))])
-        server.step { machine, _, _ in machine.setSilent(socketID, false) }
-        #expect(server.publish("a", to: "one").count == 2)
+        server.accepted(1)
+        server.suspendHeartbeat(1)
+        server.opened(1)
+        #expect(server.advance(.seconds(1000)).isEmpty)
+        server.suspendHeartbeat(1, false)
+        #expect(server.advance(.seconds(120)).map(\.summary) == ["ping"])
     }
 
-    @Test func `dropped messages are not sent`() {
+    @Test func `resuming does not restart the heartbeat of a connection that timed out`() {
         var server = ServerUnderTest()
         server.connect(1)
-        server.subscribe(1, "one")
-        server.step { machine, _, _ in machine.faults.dropRate = 1 }
-        #expect(server.publish("a", to: "one").isEmpty && server.received(1, pingMessage).isEmpty)
-        server.step { machine, _, _ in machine.faults.dropRate = 0.5 }
-        let sent = (0..<200).reduce(0) { count, _ in count + server.publish("a", to: "one").count }
-        #expect((50...150).contains(sent))
-    }
-
-    @Test func `delayed messages keep their order`() {
-        var server = ServerUnderTest()
-        server.connect(1)
-        server.subscribe(1, "one")
-        for (delay, event) in [(2, "a"), (1, "b"), (0, "c")] {
-            server.step { machine, _, _ in machine.faults.delay = .seconds(delay) }
-            #expect(server.publish(event, to: "one").isEmpty)
-        }
-        #expect(server.advance(.milliseconds(1999)).isEmpty)
-        #expect(server.advance(.milliseconds(1)).map(\.summary) == ["a", "b", "c"])
-        #expect(server.publish("d", to: "one").map(\.summary) == ["d"])
-    }
-
-    @Test func `a message is sent after an overdue delayed message`() {
-        var server = ServerUnderTest()
-        server.connect(1)
-        server.subscribe(1, "one")
-        server.step { machine, _, _ in machine.faults.delay = .seconds(1) }
-        server.publish("a", to: "one")
-        server.step { machine, _, _ in machine.faults.delay = .zero }
-        server.skip(.seconds(2))
-        #expect(server.publish("b", to: "one").isEmpty)
-        #expect(server.advance(.zero).map(\.summary) == ["a", "b"])
-    }
-
-    @Test func `a delayed message does not delay other connections`() {
-        var server = ServerUnderTest()
-        for number in 1...2 { server.connect(number) }
-        server.subscribe(1, "one")
-        server.subscribe(2, "two")
-        server.step { machine, _, _ in machine.faults.delay = .seconds(1) }
-        server.publish("a", to: "one")
-        server.step { machine, _, _ in machine.faults.delay = .zero }
-        #expect(server.publish("b", to: "two").map(\.summary) == ["b"])
-    }
-
-    @Test func `a delayed message to a closed connection is discarded`() {
-        var server = ServerUnderTest()
-        server.connect(1)
-        server.step { machine, _, _ in machine.faults.delay = .seconds(1) }
-        server.received(1, pingMessage)
-        server.closed(1)
-        #expect(server.advance(.seconds(1)).isEmpty && server.machine.nextDeadline == nil)
-    }
-
-    @Test func `raw frames and commands bypass faults, and unknown socket IDs are ignored`() {
-        var server = ServerUnderTest()
-        server.connect(1)
-        let socketID = server.socketID(1)
-        server.step { machine, _, _ in
-            machine.faults.isSilent = true
-            machine.faults.delay = .seconds(1)
-        }
-        func commands(_ socketID: String) -> [Command] {
-            server.step { machine, now, effects in
-                machine.sendRaw("{", to: socketID, &effects)
-                machine.close(socketID, .normal, reason: "a", &effects)
-                machine.drop(socketID, now: now, &effects)
-            }
-        }
-        #expect(commands("unknown").isEmpty)
-        #expect(commands(socketID) == [.send(1, "{"), .close(1, .normal, "a"), .abandon(1)])
+        server.advance(.seconds(150))
+        server.suspendHeartbeat(1)
+        server.suspendHeartbeat(1, false)
+        #expect(server.advance(.seconds(1000)).isEmpty)
     }
 }

@@ -58,6 +58,41 @@ import Testing
         #expect(await events.pending().isEmpty)
     }
 
+    @Test func `a hook that does not respond to a connection is cancelled and the client tries again later`() async throws {
+        let gate = Gate<PusherConnectionAttempt, PusherServerDecision>()
+        var hooks = PusherServerHooks()
+        hooks.authorizeConnection = { await gate.call($0) }
+        let pusher = try await InMemoryPusher(hooks: hooks)
+        let client = RawClient(pusher)
+        let call = await gate.next()
+        pusher.clock.advance(by: .milliseconds(9_999))
+        #expect(client.take().isEmpty && client.endings.all.isEmpty)
+        pusher.clock.advance(by: .milliseconds(1))
+        #expect(client.takeErrors() == [4_100] && client.closeCode == 4_100)
+        #expect(gate.cancelled.all.map(\.socketID) == [call.input.socketID] && pusher.server.socketIDs.isEmpty)
+        call.resume(returning: .accept)
+    }
+
+    @Test func `a subscription fails if its hook does not respond`() async throws {
+        let gate = Gate<PusherSubscriptionAttempt, PusherServerDecision>()
+        var hooks = PusherServerHooks()
+        hooks.timeout = .seconds(2)
+        hooks.authorizeSubscription = { await gate.call($0) }
+        let pusher = try await InMemoryPusher(hooks: hooks)
+        let client = pusher.client()
+        client.connect()
+        let channel = try client.subscribe("one")
+        let call = await gate.next()
+        pusher.clock.advance(by: .seconds(2))
+        guard case .failed(let error) = channel.state else {
+            Issue.record("the state is \(channel.state)")
+            return
+        }
+        #expect(error.code == .subscriptionRejected && error.message.contains("did not decide in time"))
+        #expect(gate.cancelled.all == [call.input] && client.state.name == "connected")
+        call.resume(returning: .accept)
+    }
+
     @Test func `a hook can reject a subscription`() async throws {
         var hooks = PusherServerHooks()
         hooks.authorizeSubscription = { $0.channel == "good" ? .accept : .reject(code: 4009, message: "not today") }

@@ -295,6 +295,44 @@ import Testing
         pusher.server.silence("unknown")
     }
 
+    @Test func `raw frames and commands bypass faults, and unknown socket IDs are ignored`() async throws {
+        let pusher = try await InMemoryPusher()
+        let clients = (0..<2).map { _ in RawClient(pusher) }
+        let socketIDs = pusher.server.subscribers(of: "none") + pusher.server.socketIDs
+        for client in clients { _ = client.take() }
+        pusher.server.faults.delay = .seconds(1)
+        pusher.server.faults.isSilent = true
+        for socketID in ["unknown"] + socketIDs { pusher.server.send("{", to: socketID) }
+        for client in clients { #expect(client.take() == ["{"]) }
+        pusher.server.close("unknown", .normal)
+        pusher.server.close(socketIDs[0], CloseCode(rawValue: 4_001))
+        pusher.server.drop("unknown")
+        pusher.server.drop(socketIDs[1])
+        #expect(clients.compactMap(\.closeCode) == [4_001] && clients.allSatisfy { !$0.endings.all.isEmpty })
+        #expect(pusher.server.socketIDs.isEmpty)
+    }
+
+    @Test func `a delayed message to a closed connection leaves no timer`() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = RawClient(pusher)
+        pusher.server.faults.delay = .seconds(1)
+        client.send(#"{"event":"pusher:ping"}"#)
+        client.close()
+        pusher.clock.advance(by: .seconds(120))
+        #expect(pusher.clock.untilNextDeadline == nil)
+    }
+
+    @Test func `a connection that is established during a silence is pinged after it`() async throws {
+        let pusher = try await InMemoryPusher()
+        pusher.server.faults.isSilent = true
+        let client = RawClient(pusher)
+        pusher.clock.advance(by: .seconds(3_600))
+        #expect(client.take().isEmpty && client.endings.all.isEmpty && pusher.server.socketIDs.count == 1)
+        pusher.server.faults.isSilent = false
+        pusher.clock.advance(by: .seconds(120))
+        #expect(client.takeEvents() == ["pusher:ping"])
+    }
+
     @Test func `new connections can be rejected with a code`() async throws {
         let pusher = try await InMemoryPusher()
         let old = RawClient(pusher)
@@ -487,6 +525,14 @@ import Testing
         send(String(repeating: #"\u0078"#, count: 10_241))
         send(String(repeating: #"\u00e9"#, count: 5_121))
         #expect(sender.takeErrors() == [4301, 4301])
+    }
+
+    @Test func `a consumer that does not read misses the oldest of more than 10,000 events`() async throws {
+        let pusher = try await InMemoryPusher()
+        let events = pusher.server.events
+        for number in 0...10_000 { pusher.server.publish("\(number)", to: "one", data: "1") }
+        #expect(events.dropped == 1)
+        #expect(await events.first { _ in true } == .published(channel: "one", name: "1", subscribers: 0))
     }
 
     @Test func `server events arrive in order`() async throws {

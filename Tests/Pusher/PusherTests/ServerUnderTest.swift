@@ -1,0 +1,182 @@
+import RealtimeJSON
+@testable import PusherServer
+import PusherWire
+import RealtimeCore
+import RealtimeSystem
+import RealtimeTesting
+import Testing
+
+/// A command of the machine in comparable form.
+enum ServerCommand: Equatable {
+    case send(Int, String)
+    case close(Int, CloseCode, String)
+    case abandon(Int)
+    case run(hook: UInt64, String)
+    case cancel(hook: UInt64)
+
+    static func send(_ connection: Int, _ message: WebSocketMessage) -> Self {
+        .send(connection, String(decoding: message.bytes, as: UTF8.self))
+    }
+
+    /// A short form: the event's name, with the code of an error, or the command's name.
+    var summary: String {
+        switch self {
+        case .send(_, let text):
+            guard let frame = try? JSONValue(parsing: text), let event = frame["event"]?.string else { return "raw" }
+            let name = event.split(separator: ":").last ?? ""
+            return event == EventName.error ? "error \(frame["data"]?["code"]?.int.map { "\($0)" } ?? "null")" : String(name)
+        case .close(_, let code, _): return "close \(code)"
+        case .abandon: return "abandon"
+        case .run(_, let what): return "run \(what)"
+        case .cancel: return "cancel"
+        }
+    }
+}
+
+/// The machine without a driver: every input returns the commands that it caused.
+struct ServerUnderTest {
+    private(set) var machine: PusherServerMachine
+    private var effects: Effects<PusherServerMachine>
+    private(set) var now = Instant(nanoseconds: 0)
+    private var events: [PusherServerEvent] = []
+    private(set) var logged: [String] = []
+    /// The hooks that were started, oldest first.
+    private(set) var hooks: [UInt64] = []
+
+    /// - Parameter isRecording: Whether a consumer records the events of the server.
+    init(
+        hooks: PusherServerMachine.Hooks = .init(), isRecording: Bool = true, logLevel: LogSink.Level = .error,
+        _ change: (inout PusherApp) -> Void = { _ in }
+    ) {
+        var app = PusherApp(id: "1", key: "key", secret: "secret")
+        change(&app)
+        self.effects = Effects(logLevel: logLevel)
+        self.machine = PusherServerMachine(app, hooks: hooks, seed: 7)
+        if isRecording { self.effects.routes.add(ConsumerID(rawValue: 1), to: &self.machine.eventRoute) }
+    }
+
+    @discardableResult
+    mutating func step(
+        _ input: (inout PusherServerMachine, Instant, inout Effects<PusherServerMachine>) -> Void
+    ) -> [ServerCommand] {
+        input(&self.machine, self.now, &self.effects)
+        let commands = self.effects.commands.compactMap { command -> ServerCommand? in
+            switch command {
+            case .send(let id, let message): return .send(Int(id.rawValue), message)
+            case .close(let id, let code, let reason): return .close(Int(id.rawValue), code, reason)
+            case .abandon(let id): return .abandon(Int(id.rawValue))
+            case .work(let id, let work): return .run(hook: id.rawValue, Self.describe(work))
+            case .cancel(let id): return .cancel(hook: id.rawValue)
+            case .log(_, let message):
+                self.logged.append(message)
+                return nil
+            case .open, .resume, .endConsumers, .finish:
+                Issue.record("unexpected command \(command)")
+                return nil
+            }
+        }
+        for case .run(let hook, _) in commands { self.hooks.append(hook) }
+        self.events += self.effects.deliveries
+        self.effects.removeAll()
+        return commands
+    }
+
+    private static func describe(_ work: PusherServerMachine.Work) -> String {
+        switch work {
+        case .connection(let attempt): "connection \(attempt.request.target)"
+        case .subscription(let attempt): "subscription \(attempt.channel)\(attempt.userID.map { " as \($0)" } ?? "")"
+        case .clientEvent(let event): "client event \(event.name) on \(event.channel): \(event.data)"
+        }
+    }
+
+    mutating func takeEvents() -> [PusherServerEvent] {
+        defer { self.events = [] }
+        return self.events
+    }
+
+    var messagesIgnored: Int { self.effects.counters.messagesIgnored }
+
+    func socketID(_ number: Int) -> String { self.machine.connections[ConnectionID(number)]?.socketID ?? "none" }
+
+    // MARK: Inputs
+
+    @discardableResult
+    mutating func accepted(_ number: Int, _ target: String = "/app/key?protocol=7") -> [ServerCommand] {
+        self.step { $0.accepted(ConnectionID(number), HTTPRequestHead(method: "GET", target: target), now: $1, &$2) }
+    }
+
+    @discardableResult
+    mutating func opened(_ number: Int) -> [ServerCommand] {
+        self.step { $0.opened(ConnectionID(number), head: HTTPResponseHead(status: 101), now: $1, &$2) }
+    }
+
+    /// Establishes a connection on a server without a connection hook.
+    @discardableResult
+    mutating func connect(_ number: Int) -> [ServerCommand] { self.accepted(number) + self.opened(number) }
+
+    @discardableResult
+    mutating func received(_ number: Int, _ messages: WebSocketMessage...) -> [ServerCommand] {
+        self.step { $0.received(ConnectionID(number), MessageBatch(messages), now: $1, &$2) }
+    }
+
+    @discardableResult
+    mutating func closed(_ number: Int) -> [ServerCommand] {
+        self.step { $0.closed(ConnectionID(number), .peer(.normal, ""), now: $1, &$2) }
+    }
+
+    @discardableResult
+    mutating func decide(_ decision: PusherServerDecision, hook: UInt64? = nil) -> [ServerCommand] {
+        let hook = hook ?? self.hooks.last ?? 0
+        return self.step { $0.workFinished(WorkID(rawValue: hook), decision, now: $1, &$2) }
+    }
+
+    /// Moves time and runs the timeouts that are due, as the driver does.
+    @discardableResult
+    mutating func advance(_ duration: Duration) -> [ServerCommand] {
+        let end = self.now.advanced(by: duration)
+        var commands: [ServerCommand] = []
+        while let next = self.machine.nextDeadline, next <= end {
+            self.now = max(self.now, next)
+            commands += self.step { $0.timeout(now: $1, &$2) }
+            #expect(self.machine.nextDeadline.map { $0 > self.now } ?? true, "the driver would call timeout forever")
+        }
+        self.now = end
+        return commands
+    }
+
+    mutating func suspendHeartbeat(_ number: Int, _ isSuspended: Bool = true) {
+        self.step { machine, now, _ in machine.suspendHeartbeat(ConnectionID(number), isSuspended, now: now) }
+    }
+
+    func subscribers(of channel: String) -> [ConnectionID] {
+        self.machine.channels[ByteString(channel)].map { Array($0.subscribers) } ?? []
+    }
+
+    @discardableResult
+    mutating func publish(_ event: String, to channel: String, except socketID: String? = nil) -> [ServerCommand] {
+        self.step { $0.publish(event, to: channel, data: "1", except: socketID, now: $1, &$2) }
+    }
+
+    /// A subscription request with a valid signature where the channel requires one.
+    func subscription(_ number: Int, _ channel: String, user: String? = nil) -> WebSocketMessage {
+        guard ChannelName.kind(of: channel).needsAuthorization else { return PusherFrames.subscribe(channel) }
+        let data = user.map { #"{"user_id":"\#($0)"}"# }
+        let auth = ChannelSignature.token(
+            key: "key", secret: "secret", socketID: self.socketID(number), channel: channel, channelData: data)
+        return PusherFrames.subscribe(channel, auth: auth, channelData: data)
+    }
+
+    @discardableResult
+    mutating func subscribe(_ number: Int, _ channel: String, user: String? = nil) -> [ServerCommand] {
+        self.received(number, self.subscription(number, channel, user: user))
+    }
+
+    @discardableResult
+    mutating func clientEvent(_ number: Int, _ name: String, on channel: String, data: String = "1") -> [ServerCommand] {
+        self.received(number, PusherFrames.clientEvent(name, channel: channel, data: Array(data.utf8)))
+    }
+}
+
+extension ConnectionID {
+    init(_ number: Int) { self.init(rawValue: UInt64(number)) }
+}
