@@ -44,7 +44,10 @@ struct ServePusherCommand: Command {
         let events = server.events
         let address: ListenerAddress
         do throws(TransportError) {
-            address = try await server.start(on: SocketListener(host: self.host, port: self.port))
+            var limits = ListenerLimits()
+            // The server rejects larger messages; the listener doesn't read them. Some room between the two lets the server explain.
+            limits.messageBytes = 2 * app.messageLimit
+            address = try await server.start(on: SocketListener(host: self.host, port: self.port, limits: limits))
         } catch {
             throw ToolFailure(error)
         }
