@@ -54,4 +54,28 @@ struct PusherOnAPortTests {
             client.disconnect()
         }
     }
+
+    #if os(Linux)
+    @Test func `a client reports a shortage of descriptors and connects when it has ended`() async {
+        await #expect(processExitsWith: .success) {
+            // With a loop of its own, so that the first use of the clients' loop is during the shortage.
+            let server = PusherServer(app: PusherApp(id: "1", key: "key", secret: "secret"), time: try EventLoop(), log: .none)
+            let address = try await server.start(on: SocketListener())
+            var configuration = PusherConfiguration(key: "key", host: address.host, port: address.port, useTLS: false)
+            configuration.backoff = Backoff(base: .milliseconds(1), cap: .milliseconds(1))
+            configuration.log = .none
+            let client = PusherClient(configuration)
+            let errors = client.errors
+            let error = await DescriptorShortage.during {
+                client.connect()
+                return await errors.first { _ in true }
+            }
+            #expect(error?.code == .connectionLost && (error?.cause as? TransportError)?.code == .system)
+            _ = try await client.connected()
+            #expect(server.socketIDs.count == 1)
+            client.disconnect()
+            await server.stop()
+        }
+    }
+    #endif
 }
