@@ -70,7 +70,10 @@ extension PusherServerMachine {
         guard let socketID = self.connections[id]?.socketID else { return }
         guard let name = data["channel"]?.string else { throw .missing("channel") }
         func reject(_ code: Int?, _ message: String) { self.rejectSubscription(id, name, code, message, &effects) }
-        if let message = ChannelName.validationError(name, limit: self.app.channelNameLimit) { return reject(nil, message) }
+        if let message = ChannelName.validationError(name, limit: self.app.channelNameLimit) {
+            if self.repeatable(name) == nil { self.logLimit("\(self.app.channelNameLimit) bytes of a channel's name", id, &effects) }
+            return reject(nil, message)
+        }
         let channel = ByteString(name)
         guard self.connections[id]?.established?.subscriptions[channel] == nil else {
             return reject(nil, "Existing subscription to channel \(name)")

@@ -16,6 +16,7 @@ extension PusherServerMachine {
         let name = frame.channel.length <= 6 * nameLimit ? frame.channelName : nil
         func reject(_ message: String) { self.rejectClientEvent(id, name, nil, message, &effects) }
         guard frame.channel.length <= 6 * nameLimit, name?.utf8.count ?? 0 <= nameLimit else {
+            self.logLimit("\(nameLimit) bytes of a channel's name", id, &effects)
             return reject("The channel name is too long; use at most \(nameLimit) characters.")
         }
         guard let name else { return reject("Client events require a channel") }
@@ -23,7 +24,10 @@ extension PusherServerMachine {
             return reject("Client events are supported on private and presence channels only")
         }
         guard self.isSubscribed(id, to: ByteString(name)) else { return reject("The connection is not subscribed to \(name)") }
-        if let message = EventName.validationError(event, limit: self.app.eventNameLimit) { return reject(message) }
+        if let message = EventName.validationError(event, limit: self.app.eventNameLimit) {
+            self.logLimit("\(self.app.eventNameLimit) bytes of an event's name", id, &effects)
+            return reject(message)
+        }
         let dataLimit = self.app.eventDataLimit
         guard frame.data.length <= 6 * dataLimit, frame.dataBytes.count <= dataLimit else {
             self.logLimit("\(dataLimit) bytes of a client event's data", id, &effects)

@@ -81,6 +81,20 @@ import Testing
         }
     }
 
+    @Test func `names over the limit are rejected and logged`() {
+        var server = ServerUnderTest(logLevel: .info)
+        server.connect(1)
+        server.subscribe(1, "private-a")
+        #expect(server.logged.isEmpty)
+        #expect(server.subscribe(1, Self.text(201)).map(\.summary) == ["error null"])
+        #expect(server.clientEvent(1, "client-a", on: Self.text(201)).map(\.summary) == ["error 4301"])
+        #expect(server.clientEvent(1, "client-a", on: Self.text(2_000)).map(\.summary) == ["error 4301"])
+        #expect(server.clientEvent(1, "client-" + Self.text(194), on: "private-a").map(\.summary) == ["error 4301"])
+        #expect(server.logged.count == 4)
+        #expect(server.subscribe(1, Self.text(200)).map(\.summary) == ["subscription_succeeded"])
+        #expect(server.clientEvent(1, "client-" + Self.text(193), on: "private-a").isEmpty && server.logged.count == 4)
+    }
+
     @Test func `a connection has a limited number of channels`() {
         var server = ServerUnderTest(hooks: .init(subscriptions: true), logLevel: .info) { $0.channelLimit = 2 }
         server.connect(1)
