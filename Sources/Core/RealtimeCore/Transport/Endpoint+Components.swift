@@ -133,11 +133,3 @@ extension Endpoint {
         return target.first == UInt8(ascii: "/") || text == "*" ? text : "/" + text
     }
 }
-
-extension Endpoint: CustomDebugStringConvertible, CustomReflectable {
-    /// The same as ``description``.
-    public var debugDescription: String { self.description }
-
-    /// A mirror without the query, which may contain a token.
-    public var customMirror: Mirror { Mirror(self, children: ["url": self.description], displayStyle: .struct) }
-}
