@@ -8,6 +8,7 @@ private final class RecordedEvents: WebSocketEvents {
     enum Event: Hashable, Sendable {
         case opened(subprotocol: String?)
         case message(WebSocketMessage.Kind, String)
+        case writing(paused: Bool)
         case closed(CloseReason)
     }
 
@@ -22,6 +23,8 @@ private final class RecordedEvents: WebSocketEvents {
         self.batches.record(batch.entries.count)
         for message in batch.messages { self.recorded.record(.message(message.kind, String(decoding: message.bytes, as: UTF8.self))) }
     }
+
+    func writing(_ id: ConnectionID, paused: Bool) { self.recorded.record(.writing(paused: paused)) }
 
     func closed(_ id: ConnectionID, _ reason: CloseReason) { self.recorded.record(.closed(reason)) }
 }
@@ -197,6 +200,64 @@ private final class Fixture: Sendable {
         end.enqueue(.text("last"))
         end.close(.goingAway, reason: "bye")
         #expect(fixture.events.recorded.all.suffix(2) == [.message(.text, "last"), .closed(.peer(.goingAway, "bye"))])
+    }
+
+    @Test func `writing pauses while too much waits for a peer that has paused reading`() async throws {
+        let fixture = try await Fixture()
+        fixture.network.messageBacklogBytes = 10
+        let connection = fixture.open()
+        let end = fixture.handler.connections.all[0]
+        connection.pauseReading()
+        for text in ["1234567890", "1"] {
+            end.enqueue(.text(text))
+            #expect(fixture.handler.events.recorded.all.isEmpty)
+            end.flush()
+        }
+        #expect(fixture.handler.events.recorded.all == [.writing(paused: true)])
+        connection.resumeReading()
+        connection.flush()
+        #expect(fixture.events.recorded.all == [.message(.text, "1234567890"), .message(.text, "1")])
+        #expect(fixture.handler.events.recorded.all == [.writing(paused: true), .writing(paused: false)])
+        // As long as the peer reads, any number of messages can be sent together.
+        for _ in 0..<10 { end.enqueue(.text("1")) }
+        end.enqueue(.text("1234567890"))
+        end.flush()
+        #expect(fixture.handler.events.recorded.all.count == 2)
+    }
+
+    @Test func `a connection ends when more than the limit waits for a peer that has paused reading`() async throws {
+        let fixture = try await Fixture()
+        fixture.network.messageBacklogBytes = 10
+        let connection = fixture.open()
+        let end = fixture.handler.connections.all[0]
+        connection.pauseReading()
+        // A single message may exceed the limit.
+        end.enqueue(.text("more than 10 bytes"))
+        end.flush()
+        #expect(fixture.handler.events.recorded.all == [.writing(paused: true)])
+        end.enqueue(.text("!"))
+        #expect(fixture.handler.events.recorded.all.count == 1)
+        end.flush()
+        guard case .closed(.transport(let error)) = fixture.handler.events.recorded.all.last,
+            case .closed(.transport(let peerError)) = fixture.events.recorded.all.last
+        else {
+            Issue.record("both ends should be closed")
+            return
+        }
+        #expect(error.code == .tooLarge && peerError.code == .reset)
+        #expect(fixture.events.recorded.all.first == .message(.text, "more than 10 bytes"))
+    }
+
+    @Test func `messages that a silent network loses don't wait`() async throws {
+        let fixture = try await Fixture()
+        fixture.network.messageBacklogBytes = 10
+        let connection = fixture.open()
+        fixture.network.condition = .silent
+        for _ in 0..<10 {
+            connection.enqueue(.text("lost"))
+            connection.flush()
+        }
+        #expect(fixture.events.recorded.all.isEmpty)
     }
 
     @Test func `closing is reported once on both sides`() async throws {

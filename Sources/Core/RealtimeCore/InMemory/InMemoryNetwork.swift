@@ -30,6 +30,7 @@ public final class InMemoryNetwork: Sendable {
         var sockets: [ObjectIdentifier: (number: UInt64, socket: InMemorySocket)] = [:]
         var lastSocket: UInt64 = 0
         var lastPort = 49151
+        var messageBacklogBytes = OutputGauge.clientLimit
     }
 
     private let state = Lock(State())
@@ -48,6 +49,16 @@ public final class InMemoryNetwork: Sendable {
     public var condition: Condition {
         get { self.state.withLock { $0.condition } }
         set { self.state.withLock { $0.condition = newValue } }
+    }
+
+    /// The number of bytes that wait while the receiver has paused reading, above which a connection is closed with
+    /// ``TransportError/Code/tooLarge``. The default is 64 MiB.
+    ///
+    /// A single message may be larger. When more than 256 KiB wait, or more than this limit if it is less, the sender is notified with
+    /// ``WebSocketEvents/writing(_:paused:)``. Changes apply to connections that are created later.
+    public var messageBacklogBytes: Int {
+        get { self.state.withLock { $0.messageBacklogBytes } }
+        set { self.state.withLock { $0.messageBacklogBytes = max(0, newValue) } }
     }
 
     /// Ends every connection on both sides with ``TransportError/Code/reset``, without a close frame, in the order in which the connections

@@ -28,6 +28,10 @@ final class InMemorySocket: WebSocketConnection {
         var outgoing: [WebSocketMessage] = []
         var incoming: [WebSocketMessage] = []
         var isPaused = false
+        /// What this end has sent and the other end has not received yet.
+        var output: OutputGauge
+        /// More bytes than the limit wait, and the next `flush` ends the connection.
+        var isOverLimit = false
         /// Whether `close` was called. Messages enqueued later are dropped, even though the network closes the connection later.
         var isClosing = false
     }
@@ -43,7 +47,7 @@ final class InMemorySocket: WebSocketConnection {
         self.network = network
         self.id = id
         self.role = role
-        self.state = Lock(State(events: events))
+        self.state = Lock(State(events: events, output: OutputGauge(limit: network.messageBacklogBytes)))
     }
 
     // MARK: Owner
@@ -55,7 +59,9 @@ final class InMemorySocket: WebSocketConnection {
 
     func enqueue(_ message: WebSocketMessage) {
         self.state.withLock { state in
-            if state.phase != .closed, !state.isClosing { state.outgoing.append(message) }
+            guard state.phase != .closed, !state.isClosing else { return }
+            guard state.output.accept(message.bytes.count) else { return state.isOverLimit = true }
+            state.outgoing.append(message)
         }
     }
 
@@ -66,8 +72,9 @@ final class InMemorySocket: WebSocketConnection {
                 defer { state.outgoing = [] }
                 return (state.peer, state.outgoing)
             }
-            if !messages.isEmpty { peer?.receive(messages) }
+            if let peer, !messages.isEmpty { peer.receive(messages, from: self) }
             self.deliver()
+            if let peer { self.reportBacklog(for: peer) }
         }
     }
 
@@ -185,24 +192,52 @@ final class InMemorySocket: WebSocketConnection {
         return isConnected
     }
 
-    private func receive(_ messages: [WebSocketMessage]) {
-        guard self.network.condition != .silent else { return }
+    private func receive(_ messages: [WebSocketMessage], from sender: InMemorySocket) {
+        guard self.network.condition != .silent else { return sender.sent(messages) }
         self.state.withLock { state in
             guard state.phase == .open else { return }
             state.incoming += messages
-            for message in messages where message.kind == .ping { state.outgoing.append(WebSocketMessage(.pong, message.bytes)) }
+            for message in messages where message.kind == .ping && state.output.accept(message.bytes.count) {
+                state.outgoing.append(WebSocketMessage(.pong, message.bytes))
+            }
         }
         if messages.contains(where: { $0.kind == .ping }) { self.flush() }
         self.deliver()
     }
 
     private func deliver() {
-        let (events, messages) = self.state.withLock { state -> ((any WebSocketEvents)?, [WebSocketMessage]) in
-            guard state.phase == .open, !state.isPaused else { return (nil, []) }
+        let (events, peer, messages) = self.state.withLock { state -> ((any WebSocketEvents)?, InMemorySocket?, [WebSocketMessage]) in
+            guard state.phase == .open, !state.isPaused else { return (nil, nil, []) }
             defer { state.incoming = [] }
-            return (state.events, state.incoming)
+            return (state.events, state.peer, state.incoming)
         }
-        if !messages.isEmpty { events?.received(self.id, MessageBatch(messages)) }
+        guard !messages.isEmpty else { return }
+        events?.received(self.id, MessageBatch(messages))
+        peer?.sent(messages)
+    }
+
+    /// The other end has received messages.
+    private func sent(_ messages: [WebSocketMessage]) {
+        let events = self.state.withLock { state -> (any WebSocketEvents)? in
+            for message in messages { state.output.remove(message.bytes.count) }
+            // Only a change to writing: more than the mark may be enqueued now, but not flushed yet.
+            guard state.output.bytes == 0, state.output.takeChange() == false else { return nil }
+            return state.events
+        }
+        events?.writing(self.id, paused: false)
+    }
+
+    /// Pauses writing if too much waits for a peer that has paused reading, and ends the connection at the limit.
+    private func reportBacklog(for peer: InMemorySocket) {
+        let isPeerPaused = peer.state.withLock { $0.isPaused }
+        let (events, error) = self.state.withLock { state -> ((any WebSocketEvents)?, TransportError?) in
+            if state.isOverLimit { return (nil, state.output.error) }
+            return (isPeerPaused && state.output.takeChange() == true ? state.events : nil, nil)
+        }
+        events?.writing(self.id, paused: true)
+        guard let error else { return }
+        self.end(.transport(error))
+        peer.end(.transport(TransportError(.reset, "The peer ended the in-memory connection, because its output exceeded the limit.")))
     }
 
     /// Ends the connection for this end.

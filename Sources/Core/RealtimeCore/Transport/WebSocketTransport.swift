@@ -223,10 +223,28 @@ public protocol WebSocketEvents: AnyObject, Sendable {
     ///   - id: The connection.
     ///   - batch: The messages; never empty. Pings have been answered already, and are included as a sign of activity.
     func received(_ id: ConnectionID, _ batch: borrowing MessageBatch)
+    /// The peer reads more slowly than messages are sent, or has caught up.
+    ///
+    /// The first call pauses writing, when the output that waits has exceeded a limit, usually 256 KiB. The next call resumes writing, when
+    /// all of it has been sent, and so on: the calls alternate. They are made after ``opened(_:head:)`` and before ``closed(_:_:)``,
+    /// like the other events on the transport's thread and never under a lock. Messages that are enqueued in the meantime are still
+    /// accepted, up to the transport's limit for the output.
+    ///
+    /// The default implementation does nothing.
+    ///
+    /// - Parameters:
+    ///   - id: The connection.
+    ///   - paused: Whether to pause writing. If `false`, writing can resume.
+    func writing(_ id: ConnectionID, paused: Bool)
     /// The connection has ended or could not be established. This is the last call for the connection.
     ///
     /// - Parameters:
     ///   - id: The connection.
     ///   - reason: The reason why the connection ended.
     func closed(_ id: ConnectionID, _ reason: CloseReason)
+}
+
+extension WebSocketEvents {
+    /// Does nothing.
+    public func writing(_ id: ConnectionID, paused: Bool) {}
 }
