@@ -29,11 +29,39 @@ final class URLSessionWebSocket: WebSocketConnection {
         var isSending = false
         /// The number of messages that the system has not sent yet.
         var unconfirmed = 0
+        /// The bytes that wait here and in the system.
+        var output = OutputGauge()
+        var isOverLimit = false
+        /// The session's queue is about to notify the owner whether to pause writing.
+        var isReportPending = false
         var isPaused = false
         var isReceiving = false
         var peerClose: (CloseCode, String)?
         var failure: (any Error)?
         var hasSentClose = false
+
+        /// Enqueues a message, unless more bytes than the limit wait. The next flush ends the connection then.
+        mutating func accept(_ message: WebSocketMessage) {
+            guard self.output.accept(message.bytes.count) else { return self.isOverLimit = true }
+            self.outgoing.append(message)
+        }
+
+        /// Whether the owner must be notified on the session's queue. The caller enqueues that.
+        mutating func mustReport() -> Bool {
+            switch self.phase {
+            case .open, .closing: break
+            case .new, .connecting, .ended: return false
+            }
+            guard !self.isReportPending, self.output.hasChange || self.isOverLimit else { return false }
+            self.isReportPending = true
+            return true
+        }
+
+        /// The system has sent a message.
+        mutating func confirm(_ count: Int) {
+            self.unconfirmed -= 1
+            self.output.remove(count)
+        }
 
         /// Takes the messages to send now. The caller sends them and then clears `isSending`.
         mutating func takeOutgoing() -> (URLSessionWebSocketTask, [WebSocketMessage])? {
@@ -95,7 +123,7 @@ final class URLSessionWebSocket: WebSocketConnection {
     func enqueue(_ message: WebSocketMessage) {
         self.state.withLock { state in
             switch state.phase {
-            case .new, .connecting, .open: state.outgoing.append(message)
+            case .new, .connecting, .open: state.accept(message)
             case .closing, .ended: break
             }
         }
@@ -106,6 +134,7 @@ final class URLSessionWebSocket: WebSocketConnection {
             for message in messages { self.send(message, task) }
             self.state.withLock { $0.isSending = false }
         }
+        self.reportBacklog()
         self.sendCloseIfFlushed()
         self.receiveNext()
     }
@@ -153,25 +182,47 @@ final class URLSessionWebSocket: WebSocketConnection {
     // MARK: Sending
 
     private func send(_ message: WebSocketMessage, _ task: URLSessionWebSocketTask) {
+        let count = message.bytes.count
         switch message.kind {
-        case .text: task.send(.string(String(decoding: message.bytes, as: UTF8.self))) { self.sent($0) }
-        case .binary: task.send(.data(Data(message.bytes))) { self.sent($0) }
+        case .text: task.send(.string(String(decoding: message.bytes, as: UTF8.self))) { _ in self.sent(count) }
+        case .binary: task.send(.data(Data(message.bytes))) { _ in self.sent(count) }
         case .ping:
-            self.state.withLock { $0.unconfirmed -= 1 }
+            self.state.withLock { $0.confirm(count) }
             task.sendPing { error in
                 guard error == nil else { return }
                 self.host.perform { self.deliver(WebSocketMessage(.pong, [])) }
             }
         case .pong:
             // The system responds to pings itself and has no API to send a pong.
-            self.state.withLock { $0.unconfirmed -= 1 }
+            self.state.withLock { $0.confirm(count) }
         }
     }
 
-    /// Ignores the error: the task completes with it.
-    private func sent(_: (any Error)?) {
-        self.state.withLock { $0.unconfirmed -= 1 }
+    /// A message was sent or failed. The task completes with the error.
+    private func sent(_ count: Int) {
+        self.state.withLock { $0.confirm(count) }
+        self.reportBacklog()
         self.sendCloseIfFlushed()
+    }
+
+    /// Notifies the owner on the session's queue if writing is to pause or to resume, and ends the connection at its limit.
+    private func reportBacklog() {
+        guard self.state.withLock({ $0.mustReport() }) else { return }
+        self.host.perform {
+            let (events, change, error) = self.state.withLock { state -> ((any WebSocketEvents)?, Bool?, TransportError?) in
+                state.isReportPending = false
+                return (state.events, state.output.takeChange(), state.isOverLimit ? state.output.error : nil)
+            }
+            if let error {
+                let task = self.state.withLock { $0.task }
+                self.end(.transport(error))
+                task?.cancel()
+            } else if let change {
+                events?.writing(self.id, paused: change)
+                // The opposite change may have been ignored while this one was pending.
+                self.reportBacklog()
+            }
+        }
     }
 
     /// Sends the close frame after all messages: the system would otherwise send it before those that are queued.
