@@ -43,9 +43,10 @@ struct StreamStateTests {
         switch action {
         case .write(let write): "write \(write.bytes.count - write.start)"
         case .read: "read"
+        case .notifyBacklogged: "notify backlogged"
         case .notifyDrained: "notify drained"
         case .shutDownWriting(let descriptor, _): "shut down writing \(descriptor)"
-        case .readRemainingAndFail: "read remaining and fail"
+        case .readRemaining: "read remaining"
         case .fail: "fail"
         case .tearDown: "tear down"
         case .poll(let interest): "poll\(interest.contains(.read) ? " read" : "")\(interest.contains(.write) ? " write" : "")"
@@ -58,9 +59,9 @@ struct StreamStateTests {
     enum Step: Sendable {
         case connect, connected(tls: Bool = false), handshakeBlocked(Readiness), handshakeCompleted
         case append(Int), send(Int), wrote(IOResult), finish, close, fail
-        case pause, resume
-        case ready(Readiness), readBegins, received, readsOn(isBudgetSpent: Bool), readBlockedUntilWritable, inputEnded(
-            TransportError? = nil)
+        case pause(StreamState.PauseReasons = .owner), resume(StreamState.PauseReasons = .owner)
+        case ready(Readiness), readBegins, received, readsOn(isBudgetSpent: Bool, isFinal: Bool = false), readBlockedUntilWritable
+        case inputEnded(TransportError? = nil), keepInput, turnBegan
         case next, takeDescriptor
 
         func apply(to state: inout StreamState) -> String {
@@ -79,16 +80,23 @@ struct StreamStateTests {
             case .finish: return StreamStateTests.name(state.finish())
             case .close: return StreamStateTests.name(state.close())
             case .fail: return "\(state.fail())"
-            case .pause:
-                state.pauseInput()
+            case .pause(let reason):
+                state.pauseInput(reason)
                 return ""
-            case .resume: return StreamStateTests.name(state.resumeInput())
+            case .resume(let reason): return StreamStateTests.name(state.resumeInput(reason))
+            case .keepInput:
+                state.keepInput()
+                return ""
+            case .turnBegan:
+                state.turnBegan()
+                return ""
             case .ready(let readiness): return "\(state.ready(readiness))"
             case .readBegins:
                 state.readBegins()
                 return ""
             case .received: return "\(state.received())"
-            case .readsOn(let isBudgetSpent): return "\(state.readsOn(isBudgetSpent: isBudgetSpent))"
+            case .readsOn(let isBudgetSpent, let isFinal):
+                return "\(state.readsOn(isBudgetSpent: isBudgetSpent, isFinal: isFinal))"
             case .readBlockedUntilWritable:
                 state.readBlockedUntilWritable()
                 return ""
@@ -148,7 +156,7 @@ struct StreamStateTests {
         Row(
             "closed: nothing has an effect", .plain,
             [
-                (.close, "request service"), (.close, "none"), (.send(1), "none"), (.finish, "none"), (.pause, ""), (.resume, "none"),
+                (.close, "request service"), (.close, "none"), (.send(1), "none"), (.finish, "none"), (.pause(), ""), (.resume(), "none"),
                 (.received, "false"), (.ready(.read), "false"), (.inputEnded(), "none"), (.fail, "false"), (.next, "tear down"),
             ]),
     ]
@@ -157,10 +165,37 @@ struct StreamStateTests {
         Row("waiting: reads when it is readable", .plain, [(.ready(.read), "true"), (.ready(.write), "false"), (.next, "poll read")]),
         Row(
             "waiting: a plain socket is read until the budget is spent", .plain,
-            [(.readsOn(isBudgetSpent: false), "true"), (.readsOn(isBudgetSpent: true), "false"), (.next, "poll read")]),
+            [(.readsOn(isBudgetSpent: false), "readAgain"), (.readsOn(isBudgetSpent: true), "stop"), (.next, "poll read")]),
         Row(
-            "waiting: TLS is read again after the budget is spent", .tls,
-            [(.readsOn(isBudgetSpent: true), "false"), (.next, "read"), (.next, "poll read")]),
+            "waiting: TLS is read again in the next turn after the budget is spent", .tls,
+            [
+                (.readsOn(isBudgetSpent: true), "yield"), (.next, "poll read"), (.ready(.read), "false"), (.next, "poll read"),
+                (.turnBegan, ""), (.next, "read"), (.next, "poll read"),
+            ]),
+        Row(
+            "waiting: a lost connection is read again in the next turn after the budget is spent", .plain,
+            [
+                (.send(10), "write 10"), (.wrote(lost), "request service"), (.next, "read remaining"),
+                (.readsOn(isBudgetSpent: true, isFinal: true), "yield"), (.next, "poll"), (.turnBegan, ""), (.next, "read remaining"),
+            ]),
+        Row(
+            "unread: kept bytes are delivered in the next turn, without reading the socket before", .plain,
+            [
+                (.keepInput, ""), (.next, "poll read"), (.ready(.read), "false"), (.turnBegan, ""), (.next, "read"), (.readBegins, ""),
+                (.readsOn(isBudgetSpent: true), "stop"), (.next, "poll read"), (.ready(.read), "true"),
+            ]),
+        Row(
+            "unread: kept bytes wait while reading is paused", .plain,
+            [
+                (.keepInput, ""), (.pause(), ""), (.next, "poll"), (.turnBegan, ""), (.next, "poll"), (.resume(), "request service"),
+                (.next, "read"),
+            ]),
+        Row(
+            "unread: resuming does not read again in the turn whose budget is spent", .tls,
+            [
+                (.readsOn(isBudgetSpent: true), "yield"), (.pause(), ""), (.resume(), "none"), (.next, "poll read"), (.turnBegan, ""),
+                (.next, "read"),
+            ]),
         Row(
             "waiting: TLS that has to write", .tls,
             [
@@ -170,34 +205,47 @@ struct StreamStateTests {
             ]),
         Row(
             "unread: an event of the poller reads as well", .tls,
-            [(.readsOn(isBudgetSpent: true), "false"), (.ready(.read), "true"), (.readBegins, ""), (.next, "poll read")]),
+            [
+                (.readsOn(isBudgetSpent: true), "yield"), (.turnBegan, ""), (.ready(.read), "true"), (.readBegins, ""),
+                (.next, "poll read"),
+            ]),
         Row(
             "paused: is not disarmed until the loop polls", .plain,
-            [(.pause, ""), (.ready(.read), "false"), (.resume, "none"), (.next, "poll read")]),
+            [(.pause(), ""), (.ready(.read), "false"), (.resume(), "none"), (.next, "poll read")]),
         Row(
             "paused: disarmed, resuming requests service", .plain,
-            [(.pause, ""), (.next, "poll"), (.resume, "request service"), (.next, "poll read")]),
+            [(.pause(), ""), (.next, "poll"), (.resume(), "request service"), (.next, "poll read")]),
         Row(
             "paused: pausing and resuming twice", .plain,
-            [(.pause, ""), (.next, "poll"), (.pause, ""), (.resume, "request service"), (.resume, "none")]),
+            [(.pause(), ""), (.next, "poll"), (.pause(), ""), (.resume(), "request service"), (.resume(), "none")]),
         Row(
             "paused: during a read from TLS", .tls,
-            [(.pause, ""), (.readsOn(isBudgetSpent: false), "false"), (.resume, "none"), (.next, "read"), (.next, "poll read")]),
+            [(.pause(), ""), (.readsOn(isBudgetSpent: false), "stop"), (.resume(), "none"), (.next, "read"), (.next, "poll read")]),
         Row(
             "paused: TLS that had to write", .tls,
-            [(.readBlockedUntilWritable, ""), (.pause, ""), (.next, "poll"), (.resume, "request service"), (.next, "read")]),
+            [(.readBlockedUntilWritable, ""), (.pause(), ""), (.next, "poll"), (.resume(), "request service"), (.next, "read")]),
+        Row(
+            "paused: for two reasons", .plain,
+            [
+                (.pause(.answers), ""), (.pause(.owner), ""), (.next, "poll"), (.resume(.answers), "none"),
+                (.resume(.owner), "request service"), (.pause(.answers), ""), (.next, "poll"), (.resume(.owner), "none"),
+                (.pause(.owner), ""), (.resume(.all), "request service"), (.next, "poll read"),
+            ]),
         Row(
             "paused: before the connection is open", .new,
-            [(.pause, ""), (.connect, "true"), (.connected(), "true"), (.next, "poll"), (.resume, "request service"), (.next, "poll read")]),
+            [
+                (.pause(), ""), (.connect, "true"), (.connected(), "true"), (.next, "poll"), (.resume(), "request service"),
+                (.next, "poll read"),
+            ]),
         Row(
             "paused: before the TLS handshake is complete", .new,
             [
-                (.pause, ""), (.connect, "true"), (.connected(tls: true), "true"), (.next, "poll read"), (.handshakeCompleted, "true"),
-                (.next, "poll"), (.resume, "request service"), (.next, "read"),
+                (.pause(), ""), (.connect, "true"), (.connected(tls: true), "true"), (.next, "poll read"), (.handshakeCompleted, "true"),
+                (.next, "poll"), (.resume(), "request service"), (.next, "read"),
             ]),
         Row(
             "ended: is final", .plain,
-            [(.inputEnded(), "ended"), (.pause, ""), (.resume, "none"), (.ready(.read), "false"), (.next, "poll")]),
+            [(.inputEnded(), "ended"), (.pause(), ""), (.resume(), "none"), (.ready(.read), "false"), (.next, "poll")]),
         Row("ended: TLS without close_notify is an error", .tls, [(.inputEnded(truncated), "failed closed")]),
         Row(
             "end pending: a write that succeeds leaves the end as it is", .plain,
@@ -208,13 +256,13 @@ struct StreamStateTests {
         Row(
             "end pending: a write that fails is the reason of the end", .plain,
             [
-                (.send(10), "write 10"), (.inputEnded(), "deferred"), (.wrote(lost), "request service"), (.next, "read remaining and fail"),
+                (.send(10), "write 10"), (.inputEnded(), "deferred"), (.wrote(lost), "request service"), (.next, "read remaining"),
                 (.inputEnded(), "failed reset"),
             ]),
         Row(
             "end pending: paused and resumed", .plain,
             [
-                (.send(10), "write 10"), (.inputEnded(), "deferred"), (.pause, ""), (.wrote(.done(10)), "none"), (.resume, "none"),
+                (.send(10), "write 10"), (.inputEnded(), "deferred"), (.pause(), ""), (.wrote(.done(10)), "none"), (.resume(), "none"),
                 (.next, "poll read"),
             ]),
     ]
@@ -273,7 +321,7 @@ struct StreamStateTests {
             ]),
         Row(
             "finishing: a write that fails", .plain,
-            [(.send(10), "write 10"), (.finish, "request service"), (.wrote(lost), "none"), (.next, "read remaining and fail")]),
+            [(.send(10), "write 10"), (.finish, "request service"), (.wrote(lost), "none"), (.next, "read remaining")]),
         Row(
             "finished: TLS has sent its close_notify", .tls,
             [(.finish, "request service"), (.next, "shut down writing 7"), (.close, "request service"), (.takeDescriptor, "7")]),
@@ -285,10 +333,10 @@ struct StreamStateTests {
             [(.inputEnded(), "ended"), (.next, "poll"), (.finish, "request service"), (.next, "shut down writing 7"), (.next, "tear down")]),
         Row(
             "failed: the end of a write counts as a failure", .plain,
-            [(.send(10), "write 10"), (.wrote(.closed), "request service"), (.send(1), "none"), (.next, "read remaining and fail")]),
+            [(.send(10), "write 10"), (.wrote(.closed), "request service"), (.send(1), "none"), (.next, "read remaining")]),
         Row(
             "failed: reading is paused", .plain,
-            [(.pause, ""), (.send(10), "write 10"), (.wrote(lost), "request service"), (.next, "fail")]),
+            [(.pause(), ""), (.send(10), "write 10"), (.wrote(lost), "request service"), (.next, "fail")]),
         Row(
             "failed: the peer has ended", .plain,
             [(.inputEnded(), "ended"), (.send(10), "write 10"), (.wrote(lost), "request service"), (.next, "fail")]),
@@ -313,6 +361,21 @@ struct StreamStateTests {
                 (.send(over), "write \(over)"), (.wrote(.done(over)), "request service"), (.append(over), ""), (.next, "poll read"),
                 (.send(1), "write \(over + 1)"), (.wrote(.done(over + 1)), "request service"), (.next, "notify drained"),
                 (.next, "poll read"),
+            ]),
+        Row(
+            "backlog: above the mark with a full socket", .plain,
+            [
+                (.send(over + 10), "write \(over + 10)"), (.wrote(.done(5)), "request service"), (.next, "notify backlogged"),
+                (.send(10), "none"), (.next, "poll read write"), (.ready(.write), "false"), (.next, "write \(over + 5)"),
+                (.wrote(.done(over + 5)), "write 10"), (.wrote(.done(10)), "request service"), (.next, "notify drained"),
+                (.next, "poll read"),
+            ]),
+        Row(
+            "backlog: exceeds the mark while the socket is full", .plain,
+            [
+                (.send(10), "write 10"), (.wrote(.done(5)), "request service"), (.next, "poll read write"), (.send(100), "none"),
+                (.send(over), "request service"), (.send(1), "none"), (.next, "notify backlogged"), (.next, "poll read write"),
+                (.send(1), "none"),
             ]),
         Row(
             "backlog: drained comes before the end", .plain,

@@ -10,6 +10,7 @@ final class EventRecorder: StreamEvents {
         var opened = 0
         var reads = 0
         var bytes: [UInt8] = []
+        var backlogged = 0
         var drained = 0
         var ended = 0
         var error: TransportError?
@@ -53,6 +54,8 @@ final class EventRecorder: StreamEvents {
             $0.bytes += copy
         }
     }
+
+    func backlogged(_ stream: SocketStream) { self.note(stream) { $0.backlogged += 1 } }
 
     func drained(_ stream: SocketStream) { self.note(stream) { $0.drained += 1 } }
 

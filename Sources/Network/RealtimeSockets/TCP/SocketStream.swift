@@ -7,13 +7,20 @@ package protocol StreamEvents: AnyObject, Sendable {
     func opened(_ stream: SocketStream)
     /// The bytes of one read, at least one. They are valid during the call only.
     func received(_ stream: SocketStream, _ bytes: UnsafeRawBufferPointer)
-    /// There was a backlog of more than ``SocketStream/highWater`` bytes, and all of it has been sent.
+    /// The socket accepts no more bytes for now, and the backlog is above the mark. Called once until ``drained(_:)``.
+    func backlogged(_ stream: SocketStream)
+    /// There was a backlog above the mark, which is ``SocketStream/highWater`` bytes by default, and all of it has been sent.
     func drained(_ stream: SocketStream)
     /// The stream has ended. The last call.
     ///
     /// With an error, the stream could not be opened or was lost, and is closed. With `nil`, the peer sends no more. Bytes can still be
     /// sent to it: the stream stays open until ``SocketStream/close()``, or until ``SocketStream/finishWriting()`` has sent everything.
     func ended(_ stream: SocketStream, _ error: TransportError?)
+}
+
+extension StreamEvents {
+    /// Does nothing.
+    package func backlogged(_ stream: SocketStream) {}
 }
 
 /// Creates the TLS session of a descriptor that has just been connected or accepted.
@@ -32,9 +39,7 @@ package final class SocketStream: Sendable, PollHandler, LoopServiced {
     /// See ``StreamEvents/drained(_:)``.
     package static var highWater: Int { StreamState.highWater }
     /// The number of bytes to read before the loop services other streams.
-    static let readBudget = 256 << 10
-    /// The maximum number of bytes to read of what a peer sent before it reset the connection.
-    private static let finalReadBudget = 8 << 20
+    static var readBudget: Int { StreamState.readBudget }
 
     /// The state of the loop's thread.
     private struct LoopState {
@@ -45,6 +50,8 @@ package final class SocketStream: Sendable, PollHandler, LoopServiced {
         var polled: Readiness = []
         var descriptor: Int32 = -1
         var security: SecurityGate?
+        /// The bytes that ``keep(_:)`` was called with.
+        var kept: [UInt8] = []
     }
 
     package let loop: EventLoop
@@ -104,7 +111,14 @@ package final class SocketStream: Sendable, PollHandler, LoopServiced {
     /// - Parameter fill: Appends to the buffer. It is called with the stream's lock held, and must not call the stream. It is
     ///   not called if the stream is closed or ``finishWriting()`` was called.
     package func enqueue(_ fill: (inout [UInt8]) -> Void) {
-        self.state.withLock { $0.append(fill) }
+        _ = self.state.withLock { $0.append(fill) }
+    }
+
+    /// Appends bytes like ``enqueue(_:)``, unless more than `limit` bytes wait to be sent.
+    ///
+    /// - Returns: `false` if more bytes wait. `fill` is not called then.
+    func enqueue(limit: Int, _ fill: (inout [UInt8]) -> Void) -> Bool {
+        self.state.withLock { $0.append(limit: limit, fill) }
     }
 
     /// Sends the enqueued bytes without blocking.
@@ -116,13 +130,19 @@ package final class SocketStream: Sendable, PollHandler, LoopServiced {
     }
 
     /// Pauses reading. A read in progress may still deliver bytes. After a call within `received`, nothing more is delivered.
-    package func pauseReading() {
-        self.state.withLock { $0.pauseInput() }
+    package func pauseReading() { self.pauseReading(.owner) }
+
+    /// Pauses reading for a reason.
+    func pauseReading(_ reason: StreamState.PauseReasons) {
+        self.state.withLock { $0.pauseInput(reason) }
     }
 
     /// Resumes reading.
-    package func resumeReading() {
-        self.perform(self.state.withLock { $0.resumeInput() })
+    package func resumeReading() { self.resumeReading(.owner) }
+
+    /// Removes a reason to pause reading, and resumes it if there is no other one.
+    func resumeReading(_ reason: StreamState.PauseReasons) {
+        self.perform(self.state.withLock { $0.resumeInput(reason) })
     }
 
     /// Sends the enqueued bytes and then the end of the stream. Bytes that are enqueued later are dropped.
@@ -139,6 +159,14 @@ package final class SocketStream: Sendable, PollHandler, LoopServiced {
 
     /// The number of bytes that wait to be sent.
     package var bufferedBytes: Int { self.state.withLock { $0.bufferedBytes } }
+
+    var isReadingPaused: Bool { self.state.withLock { $0.isInputPaused } }
+
+    /// Returns whether the socket has accepted bytes since the last call.
+    func takeProgress() -> Bool { self.state.withLock { $0.takeProgress() } }
+
+    /// Sets the number of unsent bytes above which `backlogged` and `drained` are called.
+    func setMark(_ mark: Int) { self.state.withLock { $0.setMark(mark) } }
 
     /// The number of writes to the socket, for tests and measurements.
     package var writes: Int { self.state.withLock { Int($0.writes) } }
@@ -208,7 +236,7 @@ package final class SocketStream: Sendable, PollHandler, LoopServiced {
     }
 
     func ready(_ readiness: Readiness) {
-        if readiness == .read, self.onLoop.value.security == nil {
+        if readiness == .read, self.onLoop.value.security == nil, self.onLoop.value.kept.isEmpty {
             self.read()
         } else {
             let (isHandshaking, reads) = self.state.withLock { state -> (Bool, Bool) in
@@ -236,14 +264,16 @@ package final class SocketStream: Sendable, PollHandler, LoopServiced {
                 }
             case .read:
                 self.read()
+            case .notifyBacklogged:
+                self.onLoop.value.events?.backlogged(self)
             case .notifyDrained:
                 self.onLoop.value.events?.drained(self)
             case .shutDownWriting(let descriptor, let security):
                 _ = security?.shutdown()
                 SystemSocket.shutDownWriting(descriptor)
-            case .readRemainingAndFail(let error):
-                self.read(untilEmpty: true)
-                if self.state.withLock({ $0.canRead }) { self.fail(error) }
+            case .readRemaining(let error):
+                let hasMore = self.read(isFinal: true)
+                if !hasMore, self.state.withLock({ $0.canRead }) { self.fail(error) }
             case .fail(let error):
                 self.fail(error)
             case .tearDown:
@@ -275,30 +305,76 @@ package final class SocketStream: Sendable, PollHandler, LoopServiced {
         }
     }
 
-    private func read(untilEmpty: Bool = false) {
+    /// Reads until the socket is empty or the budget of a turn is spent.
+    ///
+    /// - Parameter isFinal: The connection is lost. Reads until an attempt finds nothing.
+    /// - Returns: Whether the loop reads again in its next turn.
+    @discardableResult
+    private func read(isFinal: Bool = false) -> Bool {
+        if !self.onLoop.value.kept.isEmpty { return self.deliverKept(isFinal: isFinal) }
         let (descriptor, security) = (self.onLoop.value.descriptor, self.onLoop.value.security)
         if security != nil { self.state.withLock { $0.readBegins() } }
-        var budget = untilEmpty ? Self.finalReadBudget : Self.readBudget
+        var budget = Self.readBudget
         let buffer = self.loop.readBuffer
         while true {
             switch security?.read(into: buffer) ?? SystemSocket.receive(descriptor, into: buffer) {
             case .done(let count):
-                guard self.state.withLock({ $0.received() }) else { return }
+                guard self.state.withLock({ $0.received() }) else { return false }
                 self.onLoop.value.events?.received(self, UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(buffer)[..<count]))
+                if !self.onLoop.value.kept.isEmpty { return true }
                 // A socket that returns less than the buffer holds is empty. TLS returns one record at a time.
-                if security == nil, count < buffer.count, !untilEmpty { return }
+                if security == nil, count < buffer.count, !isFinal { return false }
                 budget -= count
-                let isBudgetSpent = budget <= 0
-                guard self.state.withLock({ $0.readsOn(isBudgetSpent: isBudgetSpent) }) else { return }
+                switch self.readsOn(isBudgetSpent: budget <= 0, isFinal: isFinal) {
+                case .readAgain: break
+                case .stop: return false
+                case .yield: return true
+                }
             case .wantRead:
-                return
+                return false
             case .wantWrite:
-                return self.state.withLock { $0.readBlockedUntilWritable() }
+                self.state.withLock { $0.readBlockedUntilWritable() }
+                return false
             case .closed:
-                return self.inputEnded(nil)
+                self.inputEnded(nil)
+                return false
             case .failed(let error):
-                return self.inputEnded(error)
+                self.inputEnded(error)
+                return false
             }
+        }
+    }
+
+    /// Keeps bytes that the owner does not use yet. They are delivered again when the loop's next turn has begun, before other bytes.
+    ///
+    /// Called on the loop's thread. The bytes are the rest of those that `received` was called with, or follow the last of them.
+    func keep(_ bytes: UnsafeRawBufferPointer) {
+        self.onLoop.value.kept = Array(bytes)
+        self.state.withLock { $0.keepInput() }
+        self.readInNextTurn()
+    }
+
+    private func deliverKept(isFinal: Bool) -> Bool {
+        let bytes = self.onLoop.value.kept
+        self.onLoop.value.kept = []
+        self.state.withLock { $0.readBegins() }
+        guard self.state.withLock({ $0.received() }) else { return false }
+        bytes.withUnsafeBytes { self.onLoop.value.events?.received(self, $0) }
+        if !self.onLoop.value.kept.isEmpty { return true }
+        return self.readsOn(isBudgetSpent: true, isFinal: isFinal) == .yield
+    }
+
+    private func readsOn(isBudgetSpent: Bool, isFinal: Bool) -> StreamState.ReadStep {
+        let step = self.state.withLock { $0.readsOn(isBudgetSpent: isBudgetSpent, isFinal: isFinal) }
+        if step == .yield { self.readInNextTurn() }
+        return step
+    }
+
+    /// Requests service after the other streams that are ready now. A loop that stops ends the stream instead.
+    private func readInNextTurn() {
+        self.loop.execute {
+            self.state.withLock { $0.turnBegan() }
+            self.service()
         }
     }
 
@@ -339,6 +415,7 @@ package final class SocketStream: Sendable, PollHandler, LoopServiced {
             self.loop.deregister(token)
         }
         self.onLoop.value.security = nil
+        self.onLoop.value.kept = []
         self.closeDescriptor()
         let owner = self.onLoop.value.owner
         self.onLoop.value.owner = nil

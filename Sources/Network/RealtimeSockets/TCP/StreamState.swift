@@ -5,112 +5,43 @@ internal import RealtimeSystem
 ///
 /// It only makes decisions. ``SocketStream`` makes the system calls and delivers the events, without the lock.
 struct StreamState: Sendable {
-    enum Stage: Equatable, Sendable {
-        case idle, connecting
-        /// The TLS handshake continues when the descriptor is ready.
-        case handshaking(waitsFor: Readiness)
-        case open, closed
-    }
-
-    /// The state of reading.
-    ///
-    /// ```
-    ///             ┌── TLS may hold data ──▶ unread ──── the loop reads ───┐
-    ///   waiting ──┤                                                      ├──▶ waiting
-    ///             └── end during a write ─▶ endPending ─ write completes ─┘
-    ///
-    ///   waiting, unread, endPending ── pause() ──▶ paused ── resume() ──▶ waiting (with TLS: unread)
-    ///   waiting, unread, endPending, paused ── the peer shut down its side ──▶ ended
-    /// ```
-    enum Input: Equatable, Sendable {
-        /// The loop reads when the descriptor is ready. TLS may need to write before it can read.
-        case waiting(for: Readiness)
-        /// There may be data for which the poller reports no event. The loop reads without waiting.
-        case unread
-        /// An end was read during a write. If the write fails, its error is the reason for the end, so the loop reads again after it.
-        case endPending
-        /// The owner has paused reading. Disarmed: the loop has stopped polling for input, and must be notified when reading resumes.
-        case paused(isDisarmed: Bool)
-        /// The peer sends no more.
-        case ended
-    }
-
-    /// The state of writing.
-    ///
-    /// ```
-    ///   open(ready | writing | blocked) ── finish() ──▶ finishing(ready | writing | blocked) ── all sent ──▶ finished
-    ///     └───────────── a write fails ─────────────────────┴──────────────────────────────▶ failed
-    /// ```
-    enum Output: Sendable {
-        case open(Progress)
-        /// The end of the stream follows the buffered bytes. No more bytes are accepted.
-        case finishing(Progress)
-        /// The end of the stream has been sent.
-        case finished
-        indirect case failed(TransportError)
-    }
-
-    /// ```
-    ///   ready ── a write begins ──▶ writing ── it moved all bytes ──▶ ready
-    ///                                  └── the socket is full ──▶ blocked ── the descriptor is ready ──▶ ready
-    /// ```
-    enum Progress: Equatable, Sendable {
-        case ready
-        /// A thread is writing. Until it reports the result no other write begins, and the descriptor stays open.
-        case writing
-        /// The socket accepts no more bytes for now. TLS may need to read before it can write.
-        case blocked(until: Readiness)
-    }
-
-    private enum Backlog: Sendable {
-        case normal
-        /// There were more than ``highWater`` bytes.
-        case high
-        /// All of them have been sent, and the owner has not been notified yet.
-        case drained
-    }
-
-    /// A write to perform. Its result is passed to ``wrote(_:)``.
-    struct Write: Sendable {
-        var bytes: [UInt8]
-        var start: Int
-        var descriptor: Int32
-        var security: SecurityGate?
-    }
-
-    /// What the caller of a method of ``SocketStream`` does next.
-    enum CallerAction: Sendable {
-        case write(Write)
-        case requestService
-        /// Request service at this instant. The stream needs none before.
-        case requestServiceAt(Instant)
-        case none
-    }
-
-    /// What the loop does next.
-    enum LoopAction: Sendable {
-        case write(Write)
-        case read
-        case notifyDrained
-        case shutDownWriting(Int32, SecurityGate?)
-        case readRemainingAndFail(TransportError)
-        case fail(TransportError)
-        case tearDown
-        case poll(Readiness)
-    }
-
-    /// A stream with a backlog of more bytes than this notifies its owner when all of them have been sent.
+    /// The default of ``mark``.
     static let highWater = 256 << 10
+    /// The number of bytes to read before the loop services other streams.
+    static let readBudget = 256 << 10
+    /// The maximum number of bytes to read of what a peer sent before it reset the connection.
+    static let unreadLimit = 8 << 20
     /// The capacity up to which an empty buffer is kept for the next message.
     private static let keptCapacity = 128
     /// The number of sends in one turn that make a burst.
     private static let burst: UInt32 = 8
 
+    // In the order that needs the least memory.
     private(set) var descriptor: Int32 = -1
+    private var shortMark = UInt32(Self.highWater)
+    /// The number of sends gathered in this turn.
+    private var gathered: UInt32 = 0
+    private(set) var writes: UInt32 = 0
+    private(set) var security: SecurityGate?
+    /// The bytes that were appended since the write of `sending` began.
+    private var appended: [UInt8] = []
+    private var sending: [UInt8] = []
+    private var sent = 0
+    private(set) var output = Output.open(.ready)
     private(set) var stage = Stage.idle
     private(set) var input = Input.waiting(for: .read)
-    private(set) var output = Output.open(.ready)
+    private var pauseReasons: PauseReasons = []
     private var backlog = Backlog.normal
+    /// The owner knows that the backlog is above the mark.
+    private var isBacklogReported = false
+    /// A write has moved bytes since the last ``takeProgress()``.
+    private var hasProgressed = false
+    /// When sends are written directly again. A send before that is gathered. `nil`: there was no write in this turn of the loop.
+    private var turnEnd: Instant?
+    /// The stream has received bytes that it delivers again.
+    private var keepsInput = false
+    /// The budget of this turn is spent. The loop reads again when its next turn has begun, whatever services the stream before.
+    private var isYielding = false
     /// The appended bytes are to be written as soon as possible.
     private var isFlushPending = false
     /// Many sends were gathered in the previous turn. A sender of bursts gathers until the turn ends: servicing the stream earlier would
@@ -120,16 +51,9 @@ struct StreamState: Sendable {
     private var isServiceRequested = false
     /// The stream is closed without an error, so TLS sends a `close_notify` before the descriptor is closed.
     private var needsCloseNotify = false
-    /// The number of sends gathered in this turn.
-    private var gathered: UInt32 = 0
-    private(set) var writes: UInt32 = 0
-    private(set) var security: SecurityGate?
-    /// When sends are written directly again. A send before that is gathered. `nil`: there was no write in this turn of the loop.
-    private var turnEnd: Instant?
-    /// The bytes that were appended since the write of `sending` began.
-    private var appended: [UInt8] = []
-    private var sending: [UInt8] = []
-    private var sent = 0
+
+    /// A stream with a backlog of more bytes than this notifies its owner, and again when all of them have been sent.
+    var mark: Int { Int(self.shortMark) }
 
     var bufferedBytes: Int { self.sending.count - self.sent + self.appended.count }
 
@@ -160,10 +84,27 @@ struct StreamState: Sendable {
 
     // MARK: Sending
 
-    mutating func append(_ fill: (inout [UInt8]) -> Void) {
-        guard self.acceptsOutput else { return }
+    /// - Returns: `false` if more bytes than the limit wait already. Nothing is appended then.
+    @discardableResult
+    mutating func append(limit: Int = .max, _ fill: (inout [UInt8]) -> Void) -> Bool {
+        guard self.acceptsOutput else { return true }
+        guard self.bufferedBytes <= limit else { return false }
         fill(&self.appended)
-        if self.bufferedBytes > Self.highWater { self.backlog = .high }
+        if self.bufferedBytes > self.mark { self.backlog = .high }
+        return true
+    }
+
+    /// Changes the mark, and reports a backlog anew to another owner.
+    mutating func setMark(_ mark: Int) {
+        self.shortMark = UInt32(clamping: mark)
+        self.isBacklogReported = false
+        if self.bufferedBytes > mark { self.backlog = .high }
+    }
+
+    /// Returns whether a write has moved bytes since the last call.
+    mutating func takeProgress() -> Bool {
+        defer { self.hasProgressed = false }
+        return self.hasProgressed
     }
 
     /// - Parameter now: Evaluated only if it is needed.
@@ -172,7 +113,7 @@ struct StreamState: Sendable {
         if progress != .ready || self.isFlushPending {
             self.isFlushPending = true
             self.gathered &+= 1
-            return .none
+            return self.mustReportBacklog ? self.requestService() : .none
         }
         let now = now()
         if let turnEnd = self.turnEnd, now < turnEnd {
@@ -197,6 +138,7 @@ struct StreamState: Sendable {
         switch result {
         case .done(let count):
             self.sent += count
+            self.hasProgressed = true
             // A plain socket that accepts only a part is full. Assuming so saves a call that would return `EAGAIN`.
             if self.sent < self.sending.count, self.security == nil {
                 self.progress = .blocked(until: .write)
@@ -223,6 +165,12 @@ struct StreamState: Sendable {
             if case .finishing = self.output { return self.requestService() }
         }
         return self.input == .endPending ? self.requestService() : .none
+    }
+
+    /// Whether the owner must be notified that the socket is full and the backlog above the mark.
+    private var mustReportBacklog: Bool {
+        guard self.backlog == .high, !self.isBacklogReported, case .blocked = self.progress else { return false }
+        return self.bufferedBytes > self.mark
     }
 
     private mutating func beginWrite() -> Write? {
@@ -253,7 +201,7 @@ struct StreamState: Sendable {
     }
 
     private mutating func failOutput(_ error: TransportError) {
-        self.output = .failed(error)
+        self.output = .failed(error, unreadLimit: Self.unreadLimit)
         self.needsCloseNotify = false
         self.dropOutput()
     }
@@ -282,17 +230,19 @@ struct StreamState: Sendable {
         return true
     }
 
-    mutating func pauseInput() {
+    mutating func pauseInput(_ reason: PauseReasons = .owner) {
+        self.pauseReasons.formUnion(reason)
         switch self.input {
         case .waiting, .unread, .endPending: self.input = .paused(isDisarmed: false)
         case .paused, .ended: break
         }
     }
 
-    mutating func resumeInput() -> CallerAction {
-        guard case .paused(let isDisarmed) = self.input else { return .none }
+    mutating func resumeInput(_ reason: PauseReasons = .owner) -> CallerAction {
+        self.pauseReasons.subtract(reason)
+        guard case .paused(let isDisarmed) = self.input, self.pauseReasons.isEmpty else { return .none }
         // While reading was paused, TLS may have kept data that it had already read from the socket.
-        self.input = self.security == nil ? .waiting(for: .read) : .unread
+        self.input = self.security == nil && !self.keepsInput ? .waiting(for: .read) : .unread
         return isDisarmed && self.stage == .open ? self.requestService() : .none
     }
 
@@ -349,15 +299,26 @@ struct StreamState: Sendable {
             self.progress = .ready
             self.isFlushPending = true
         }
-        guard self.canRead else { return false }
+        guard self.canRead, !self.isYielding else { return false }
         if case .waiting(let expected) = self.input { return readiness.contains(expected) }
         return readiness.contains(.read)
     }
 
-    /// The loop begins to read from TLS.
+    /// The loop begins to read from TLS, or to deliver kept bytes again.
     mutating func readBegins() {
+        self.keepsInput = false
         if self.canRead { self.input = .waiting(for: .read) }
     }
+
+    /// The owner does not use all bytes of a read yet. The loop delivers the others when its next turn has begun.
+    mutating func keepInput() {
+        self.keepsInput = true
+        self.isYielding = true
+        if self.canRead { self.input = .unread }
+    }
+
+    /// The turn in which the budget was spent has ended.
+    mutating func turnBegan() { self.isYielding = false }
 
     /// A read has returned bytes.
     ///
@@ -370,13 +331,17 @@ struct StreamState: Sendable {
 
     /// The bytes of a read have been delivered.
     ///
-    /// - Parameter isBudgetSpent: Whether the loop must service other streams first.
-    /// - Returns: Whether to continue reading.
-    mutating func readsOn(isBudgetSpent: Bool) -> Bool {
-        guard self.canRead else { return false }
-        // The poller reports no event for data that TLS has already read from the socket.
-        if isBudgetSpent, self.security != nil { self.input = .unread }
-        return !isBudgetSpent
+    /// - Parameters:
+    ///   - isBudgetSpent: Whether the loop must service other streams first.
+    ///   - isFinal: The connection is lost, and the poller reports nothing more.
+    mutating func readsOn(isBudgetSpent: Bool, isFinal: Bool = false) -> ReadStep {
+        guard self.canRead else { return .stop }
+        guard isBudgetSpent else { return .readAgain }
+        // The poller reports an event again if a plain socket is not empty, but none for data that TLS has already read from the socket.
+        guard self.security != nil || isFinal else { return .stop }
+        self.input = .unread
+        self.isYielding = true
+        return .yield
     }
 
     /// TLS must write before it can read.
@@ -390,6 +355,10 @@ struct StreamState: Sendable {
         case .waiting, .unread, .endPending: return true
         case .paused, .ended: return false
         }
+    }
+
+    var isInputPaused: Bool {
+        if case .paused = self.input { true } else { false }
     }
 
     /// The effect of an end of the input.
@@ -411,7 +380,7 @@ struct StreamState: Sendable {
             if self.canRead { self.input = .endPending }
             return .deferred
         }
-        if case .failed(let outputError) = self.output { return .failed(outputError) }
+        if case .failed(let outputError, _) = self.output { return .failed(outputError) }
         if let error { return .failed(error) }
         guard self.stage == .open else { return .none }
         self.input = .ended
@@ -439,13 +408,21 @@ struct StreamState: Sendable {
         case .handshaking(let readiness): return .poll(readiness)
         case .open: break
         }
-        if case .failed(let error) = self.output {
+        if case .failed(let error, let unreadLimit) = self.output {
             // The bytes that the peer sent before it reset the connection are delivered, unless reading is paused.
-            return self.canRead ? .readRemainingAndFail(error) : .fail(error)
+            guard self.canRead, unreadLimit > 0 || self.keepsInput else { return .fail(error) }
+            if self.isYielding { return .poll([]) }
+            if !self.keepsInput { self.output = .failed(error, unreadLimit: unreadLimit - Self.readBudget) }
+            return .readRemaining(error)
         }
         if self.isFlushPending, let write = self.beginWrite() { return .write(write) }
+        if self.mustReportBacklog {
+            self.isBacklogReported = true
+            return .notifyBacklogged
+        }
         if self.backlog == .drained {
             self.backlog = .normal
+            self.isBacklogReported = false
             return .notifyDrained
         }
         switch self.output {
@@ -459,7 +436,7 @@ struct StreamState: Sendable {
         default: break
         }
         switch self.input {
-        case .unread:
+        case .unread where !self.isYielding:
             self.input = .waiting(for: .read)
             return .read
         case .endPending where !self.isWriting:

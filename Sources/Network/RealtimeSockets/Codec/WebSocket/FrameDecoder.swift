@@ -9,6 +9,8 @@ package struct FrameDecoder: Sendable {
     package struct DecodeResult: Sendable {
         /// Whether there is a ping among the messages.
         package var hasPing = false
+        /// The number of bytes at the end that were not decoded, because the frame limit was reached.
+        package var rest = 0
         /// Reported once. Nothing is decoded after it.
         package var end: End?
     }
@@ -48,11 +50,18 @@ package struct FrameDecoder: Sendable {
     }
 
     /// Appends the messages, pings and pongs that these bytes complete to `batch`, in order.
-    package mutating func decode(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) -> DecodeResult {
+    ///
+    /// - Parameters:
+    ///   - bytes: The bytes of a read.
+    ///   - frameLimit: The number of frames after which to stop. Counts frames, because a message may consist of many empty ones.
+    ///   - batch: The batch to append to.
+    package mutating func decode(
+        _ bytes: UnsafeRawBufferPointer, frameLimit: Int = .max, into batch: inout MessageBatch
+    ) -> DecodeResult {
         var result = DecodeResult()
         guard let start = bytes.baseAddress else { return result }
         do throws(FrameError) {
-            try self.decode(start, start + bytes.count, &batch, &result)
+            try self.decode(start, start + bytes.count, frameLimit, &batch, &result)
         } catch {
             self.end(.failure(error), &result)
         }
@@ -60,12 +69,17 @@ package struct FrameDecoder: Sendable {
     }
 
     private mutating func decode(
-        _ start: UnsafeRawPointer, _ end: UnsafeRawPointer, _ batch: inout MessageBatch, _ result: inout DecodeResult
+        _ start: UnsafeRawPointer, _ end: UnsafeRawPointer, _ frameLimit: Int, _ batch: inout MessageBatch, _ result: inout DecodeResult
     ) throws(FrameError) {
         var next = start
+        var frames = 0
         while next < end {
             switch self.stage {
+            case .header where frames == frameLimit:
+                result.rest = end - next
+                return
             case .header where self.partialHeaderCount == 0 && end - next >= 2:
+                frames &+= 1
                 let size = FrameHeader.size(second: next.load(fromByteOffset: 1, as: UInt8.self))
                 guard end - next >= size else { return try self.keepHeader(&next, end) }
                 let header = try FrameHeader(next, role: self.role)
@@ -78,6 +92,7 @@ package struct FrameDecoder: Sendable {
                     self.begin(header)
                 }
             case .header:
+                frames &+= 1
                 guard let header = try self.completeHeader(&next, end) else { return }
                 try self.check(header)
                 if header.length == 0 {

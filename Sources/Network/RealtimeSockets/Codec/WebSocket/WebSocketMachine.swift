@@ -126,10 +126,12 @@ package struct WebSocketMachine: Sendable {
     /// an end, call ``conclude(_:output:now:)``, so that what the owner sends in response to the messages precedes the close frame.
     ///
     /// Messages that arrive after our close frame and before the peer's are delivered: the peer may send them (RFC 6455 section 1.4).
-    package mutating func receive(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) -> FrameDecoder.DecodeResult {
+    package mutating func receive(
+        _ bytes: UnsafeRawBufferPointer, frameLimit: Int = .max, into batch: inout MessageBatch
+    ) -> FrameDecoder.DecodeResult {
         switch self.state {
         case .closed, .dropped: FrameDecoder.DecodeResult()
-        case .open, .closing: self.decoder.decode(bytes, into: &batch)
+        case .open, .closing: self.decoder.decode(bytes, frameLimit: frameLimit, into: &batch)
         }
     }
 
