@@ -219,6 +219,42 @@ import Testing
     }
 
     @Test(arguments: TransportUnderTest.available)
+    func `writing pauses while the peer has paused reading, and resumes`(transport: TransportUnderTest) async throws {
+        let reader = EventRecorder<any WebSocketConnection>()
+        let pausing = Behavior(
+            accepted: { connection in
+                connection.pauseReading()
+                reader.record(connection)
+            },
+            received: { connection, message in
+                connection.enqueue(.text("\(message.bytes.count)"))
+                connection.flush()
+            })
+        try await transport.with(pausing) { connector in
+            let (connection, probe) = connector.connect()
+            _ = try await probe.opened()
+            // More than the system's buffers take.
+            for _ in 0..<4 { connection.enqueue(.binary([UInt8](repeating: 7, count: 15 << 20))) }
+            connection.flush()
+            #expect(await probe.next() == .writing(paused: true))
+            // The transport still accepts messages.
+            connection.enqueue(.binary([7]))
+            connection.flush()
+            let server = try #require(reader.all.first)
+            server.resumeReading()
+            server.flush()
+            var events: [Probe.Event] = []
+            while events.count < 6 { events.append(await probe.next()) }
+            let answers = (0..<4).map { _ in Probe.Event.message(.text("\(15 << 20)")) } + [.message(.text("1"))]
+            // Answers may arrive before the last bytes have been sent.
+            #expect(events.filter { $0 != .writing(paused: false) } == answers)
+            #expect(events.count { $0 == .writing(paused: false) } == 1)
+            connection.close(.normal, reason: "")
+            #expect(await probe.next() == .closed(.requested))
+        }
+    }
+
+    @Test(arguments: TransportUnderTest.available)
     func `the server receives subprotocols, header fields and the target`(transport: TransportUnderTest) async throws {
         let choosing = Behavior(upgrade: { request in
             .accept(subprotocol: request.headers.contains("Sec-WebSocket-Protocol", token: "two") ? "two" : nil)

@@ -65,7 +65,8 @@ import Testing
                 #expect(await probe.next() == .closed(.requested))
                 return
             }
-            let last = await probe.next()
+            var last = await probe.next()
+            while case .writing = last { last = await probe.next() }
             guard case .closed(.transport(let error)) = last else {
                 Issue.record("expected an error, not \(last)")
                 return

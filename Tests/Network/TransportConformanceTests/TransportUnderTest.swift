@@ -133,6 +133,7 @@ final class Probe: WebSocketEvents {
     enum Event: Sendable, Equatable {
         case opened(HTTPResponseHead)
         case message(WebSocketMessage)
+        case writing(paused: Bool)
         case closed(CloseReason)
     }
 
@@ -146,6 +147,8 @@ final class Probe: WebSocketEvents {
     func opened(_ id: ConnectionID, head: HTTPResponseHead) { self.append([.opened(head)]) }
 
     func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) { self.append(batch.messages.map { .message($0) }) }
+
+    func writing(_ id: ConnectionID, paused: Bool) { self.append([.writing(paused: paused)]) }
 
     func closed(_ id: ConnectionID, _ reason: CloseReason) { self.append([.closed(reason)]) }
 
@@ -188,6 +191,7 @@ final class Probe: WebSocketEvents {
             switch await self.next() {
             case .message(let message) where message.kind == .ping || message.kind == .pong: continue
             case .message(let message): return message
+            case .writing: continue
             case .opened: throw Unexpected()
             case .closed(let reason): throw Ended(reason: reason)
             }

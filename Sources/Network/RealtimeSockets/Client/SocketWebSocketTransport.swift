@@ -2,7 +2,10 @@ public import RealtimeCore
 
 /// A WebSocket client on the package's own sockets.
 ///
-/// All connections share one thread that reads, decodes and delivers events.
+/// All connections share one thread that reads, decodes and delivers events. A connection that receives much doesn't delay the others.
+///
+/// A connection ends with `TransportError.Code.tooLarge` if a message is sent while more than 64 MiB wait to be sent, and with `timedOut` if
+/// more than 256 KiB wait and the server takes nothing for 60 seconds.
 public struct SocketWebSocketTransport: WebSocketTransport {
     private let connector: SocketConnector
 

@@ -57,7 +57,7 @@ extension HTTPServerConnection {
         }
         let id = ConnectionID.nextAccepted()
         let webSocket = SocketWebSocket(
-            accepted: self.stream, id: id, messageLimit: self.limits.messageBytes, backlogLimit: self.limits.messageBacklogBytes)
+            accepted: self.stream, id: id, messageLimit: self.limits.messageBytes, limits: self.limits.output)
         self.state.phase = .upgraded(webSocket)
         self.cancelTimer()
         self.resumeReading()

@@ -111,6 +111,10 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
         self.keep(input)
     }
 
+    func backlogged(_ stream: SocketStream) {
+        if case .upgraded(let webSocket) = self.state.phase { webSocket.backlogged(stream) }
+    }
+
     func drained(_ stream: SocketStream) {
         switch self.state.phase {
         case .upgraded(let webSocket): webSocket.drained(stream)

@@ -42,12 +42,18 @@ public struct ListenerLimits: Sendable, Hashable {
     /// The time after which a client that reads nothing is disconnected. The default is 30 seconds.
     ///
     /// The timeout applies while more than ``responseBacklogBytes`` of a streamed response are unsent, while a task waits in
-    /// `HTTPResponder.send(_:)`, and after the end of a response until all of it has been sent. Clients that read slowly stay connected.
+    /// `HTTPResponder.send(_:)`, and after the end of a response until all of it has been sent. It applies to a WebSocket from the time when
+    /// more than 256 KiB (or ``messageBacklogBytes``, if that is less) wait until all of them have been sent. Clients that read slowly stay
+    /// connected.
     public var stallTimeout = Duration.seconds(30)
-    /// The number of unsent bytes above which a WebSocket is closed because its client reads too slowly. The default is 64 MiB.
+    /// The number of unsent bytes above which a WebSocket is closed because its client reads too slowly. The default is 1 MiB.
     ///
-    /// A single message may be larger.
-    public var messageBacklogBytes = 64 << 20
+    /// The number includes the bytes that are being sent. A single message may be larger. Use `WebSocketEvents.writing(_:paused:)` to learn
+    /// when to send less.
+    ///
+    /// The responses that a server sends while it handles a client's messages don't count. Instead, the listener stops reading from a
+    /// client when more than 256 KiB of them are unsent, or more than this limit if it is less, until the client has read them.
+    public var messageBacklogBytes = 1 << 20
     /// The time that ``SocketListener/stop()`` waits for responses to end and for WebSockets to close. The default is 5 seconds.
     ///
     /// When it elapses, the listener drops the remaining connections.
@@ -55,6 +61,8 @@ public struct ListenerLimits: Sendable, Hashable {
 
     /// Creates limits with the default values.
     public init() {}
+
+    var output: OutputLimits { OutputLimits(backlogBytes: max(0, self.messageBacklogBytes), stallTimeout: self.stallTimeout) }
 
     var codecLimits: HTTPLimits {
         HTTPLimits(lineBytes: max(1, self.headBytes / 4), headBytes: self.headBytes, fields: HTTPLimits.server.fields)

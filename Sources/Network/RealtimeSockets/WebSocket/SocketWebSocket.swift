@@ -39,40 +39,57 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
         /// The backlog exceeded its limit, and the loop is about to end the WebSocket.
         var isOverBacklogLimit = false
         var pendingSends: [PendingSend] = []
+        var pendingBytes = 0
+        var backPressure = BackPressure()
         var machine: WebSocketMachine
-    }
 
-    /// The backlog limit of clients, in bytes. Sending that much takes minutes on a slow network.
-    private static let clientBacklogLimit = 64 << 20
+        var nextDeadline: Instant? {
+            if let deadline = self.deadline { return deadline }
+            guard self.stage == .open else { return nil }
+            guard let stall = self.backPressure.stallDeadline else { return self.machine.nextDeadline }
+            return self.machine.nextDeadline.map { min($0, stall) } ?? stall
+        }
+    }
 
     let id: ConnectionID
     private let loop: EventLoop
     /// A constant, so that ``flush()`` needs no additional lock. The stream retains this object from ``open()`` until it is closed.
     private let stream: SocketStream
     private let sharedBatch: SharedBatch
-    private let backlogLimit: Int
+    private let limits: OutputLimits
     private let state: Lock<State>
+    // See LoopBound.
+    nonisolated(unsafe) private var delivery: LoopBound<Delivery>
 
     /// Creates a WebSocket of a client. It does nothing until ``open()``.
-    init(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents, connector: SocketConnector) {
+    init(
+        _ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents, connector: SocketConnector,
+        limits: OutputLimits = .client
+    ) {
         self.id = id
         self.loop = connector.loop
         self.stream = SocketStream(loop: connector.loop)
         self.sharedBatch = SharedBatch.of(connector.loop)
-        self.backlogLimit = Self.clientBacklogLimit
-        let machine = WebSocketMachine(role: .client, messageLimit: request.messageLimit)
-        self.state = Lock(State(events: events, connectRequest: ConnectRequest(request, connector), stage: .idle, machine: machine))
+        self.limits = limits
+        self.state = Lock(
+            State(
+                events: events, connectRequest: ConnectRequest(request, connector), stage: .idle,
+                machine: WebSocketMachine(role: .client, messageLimit: request.messageLimit)))
+        self.delivery = LoopBound(Delivery(role: .client), of: connector.loop)
+        self.stream.setMark(limits.mark)
     }
 
     /// Creates a WebSocket of a server. Its stream must not contain the response to the handshake before ``start(_:leftover:)`` is about to
     /// be called, because a flush would write it.
-    init(accepted stream: SocketStream, id: ConnectionID, messageLimit: Int, backlogLimit: Int) {
+    init(accepted stream: SocketStream, id: ConnectionID, messageLimit: Int, limits: OutputLimits) {
         self.id = id
         self.loop = stream.loop
         self.stream = stream
         self.sharedBatch = SharedBatch.of(stream.loop)
-        self.backlogLimit = backlogLimit
+        self.limits = limits
         self.state = Lock(State(stage: .handshaking, machine: WebSocketMachine(role: .server, messageLimit: messageLimit)))
+        self.delivery = LoopBound(Delivery(role: .server), of: stream.loop)
+        stream.setMark(limits.mark)
     }
 
     /// Opens a WebSocket of a server. Called on the loop's thread.
@@ -95,6 +112,9 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
 
     /// The number of writes to the socket.
     var writes: Int { self.stream.writes }
+
+    /// The number of bytes that wait to be sent.
+    var bufferedBytes: Int { self.stream.bufferedBytes }
 
     // MARK: Calls of the owner
 
@@ -122,7 +142,10 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
     func enqueue(_ message: WebSocketMessage) {
         self.state.withLock { state in
             switch state.stage {
-            case .idle, .connecting, .handshaking: state.pendingSends.append(.message(message))
+            case .idle, .connecting, .handshaking:
+                guard state.pendingBytes <= self.limits.backlogBytes else { return self.refuse(&state) }
+                state.pendingBytes += message.bytes.count
+                state.pendingSends.append(.message(message))
             case .open: self.send(message, &state)
             case .ended: break
             }
@@ -201,11 +224,27 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
         }
     }
 
+    func backlogged(_ stream: SocketStream) {
+        let events = self.state.withLock { state -> (any WebSocketEvents)? in
+            guard state.stage == .open else { return nil }
+            _ = stream.takeProgress()
+            state.backPressure.backlogged(now: self.loop.now, limits: self.limits)
+            self.scheduleTimer(state)
+            return state.events
+        }
+        events?.writing(self.id, paused: true)
+    }
+
     func drained(_ stream: SocketStream) {
-        self.state.withLock { state in
+        let events = self.state.withLock { state -> (any WebSocketEvents)? in
             stream.enqueue { state.machine.drained(output: &$0) }
+            let resumes = state.backPressure.drained()
+            if resumes.reading { stream.resumeReading(.answers) }
+            if resumes.reading || resumes.writing { self.scheduleTimer(state) }
+            return resumes.writing ? state.events : nil
         }
         stream.flush()
+        events?.writing(self.id, paused: false)
     }
 
     func ended(_ stream: SocketStream, _ error: TransportError?) {
@@ -239,6 +278,11 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
                 step = WebSocketMachine.Step(closed: .transport(reason), socket: .drop)
             } else if state.stage == .open {
                 step = state.machine.timeout(now: now)
+                let timeout = self.limits.stallTimeout
+                let hasStalled = state.backPressure.hasStalled(now: now, timeout: timeout, hasProgressed: self.stream.takeProgress())
+                if hasStalled, step.socket == .keep {
+                    step = state.machine.failed(self.limits.stallError(buffered: self.stream.bufferedBytes))
+                }
             }
             if step.socket == .keep { self.scheduleTimer(state) }
             return step
@@ -252,10 +296,11 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
     private func begin(_ state: inout State) {
         state.stage = .open
         let pendingSends = state.pendingSends
-        state.pendingSends = []
+        (state.pendingSends, state.pendingBytes) = ([], 0)
         for pendingSend in pendingSends {
             switch pendingSend {
-            case .message(let message): self.send(message, &state)
+            // Their number of bytes was limited when they were enqueued.
+            case .message(let message): self.send(message, &state, limit: .max)
             case .close(let code, let reason): self.close(code, reason, &state)
             }
         }
@@ -264,46 +309,91 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
     private func close(_ code: CloseCode, _ reason: String, _ state: inout State) {
         var begins = false
         self.stream.enqueue { begins = state.machine.close(code, reason: reason, output: &$0, now: self.loop.now) }
-        // The peer's close frame must be read even if the owner has paused reading.
-        if begins { self.stream.resumeReading() }
+        // The peer's close frame must be read even if reading is paused.
+        if begins {
+            state.backPressure.close()
+            self.stream.resumeReading(.all)
+        }
         self.scheduleTimer(state)
     }
 
     private func send(_ message: WebSocketMessage, _ state: inout State) {
-        var exceedsLimit = false
-        self.stream.enqueue { output in
-            exceedsLimit = output.count > self.backlogLimit
-            // A message after the close frame is dropped. The owner is notified of the end anyway.
-            if !exceedsLimit { _ = state.machine.send(message, output: &output) }
-        }
-        guard exceedsLimit, !state.isOverBacklogLimit else { return }
-        state.isOverBacklogLimit = true
-        // In a job of the loop, because the caller may hold a lock.
-        self.loop.execute {
-            let message = "The peer reads too slowly: more than \(self.backlogLimit) bytes wait to be sent."
-            self.end(.transport(TransportError(.tooLarge, message)))
-        }
+        // Answers are limited by pausing reading: a client may send many requests and then read the answers.
+        let isAnswer = self.loop.isOnLoop && self.delivery.value.isInProgress
+        self.send(message, &state, isAnswer, limit: isAnswer ? .max : self.limits.backlogBytes + state.backPressure.answers)
     }
 
-    /// Decodes frames.
+    private func send(_ message: WebSocketMessage, _ state: inout State, _ isAnswer: Bool = false, limit: Int) {
+        let isAccepted = self.stream.enqueue(limit: limit) { output in
+            let count = output.count
+            // A message after the close frame is dropped. The owner is notified of the end anyway.
+            _ = state.machine.send(message, output: &output)
+            if isAnswer { self.delivery.value.answered(output.count - count) }
+        }
+        if !isAccepted { self.refuse(&state) }
+    }
+
+    /// Ends the WebSocket, because more bytes than the limit wait to be sent.
+    private func refuse(_ state: inout State) {
+        guard !state.isOverBacklogLimit else { return }
+        state.isOverBacklogLimit = true
+        // In a job of the loop, because the caller may hold a lock.
+        self.loop.execute { self.end(.transport(self.limits.backlogError)) }
+    }
+
+    /// Decodes frames and delivers their messages. The stream keeps what exceeds the budget of the loop's turn, or waits until the peer has
+    /// taken the answers.
     ///
     /// - Returns: `false` if the WebSocket is not open.
     @discardableResult
     private func receive(_ bytes: UnsafeRawBufferPointer) -> Bool {
         var batch = self.sharedBatch.take()
         defer { self.sharedBatch.putBack(&batch) }
-        let step = self.state.withLock { state -> (events: (any WebSocketEvents)?, result: FrameDecoder.DecodeResult)? in
-            guard state.stage == .open else { return nil }
-            let result = state.machine.receive(bytes, into: &batch)
-            // Only pings need the stream's lock.
-            if result.hasPing { self.stream.enqueue { state.machine.appendPongs(for: batch, output: &$0) } }
-            return (state.events, result)
-        }
-        guard let step else { return false }
-        if step.result.hasPing { self.flush() }
-        if !batch.entries.isEmpty { step.events?.received(self.id, batch) }
-        if let end = step.result.end { self.conclude(end) }
+        var (rest, budget) = (bytes, Delivery.framesPerTurn)
+        repeat {
+            let frameLimit = self.delivery.value.begin(budget: budget)
+            let step = self.state.withLock { state -> (events: (any WebSocketEvents)?, result: FrameDecoder.DecodeResult)? in
+                guard state.stage == .open else { return nil }
+                let result = state.machine.receive(rest, frameLimit: frameLimit, into: &batch)
+                // Only pings need the stream's lock.
+                if result.hasPing {
+                    self.stream.enqueue { output in
+                        let count = output.count
+                        state.machine.appendPongs(for: batch, output: &output)
+                        self.delivery.value.answered(output.count - count)
+                    }
+                }
+                return (state.events, result)
+            }
+            guard let step else {
+                _ = self.delivery.value.end(frames: 0, mark: self.limits.mark)
+                return rest.count < bytes.count
+            }
+            if step.result.hasPing { self.flush() }
+            if !batch.entries.isEmpty { step.events?.received(self.id, batch) }
+            rest = UnsafeRawBufferPointer(rebasing: rest.suffix(step.result.rest))
+            self.endDelivery(of: batch.entries.count)
+            if let end = step.result.end { self.conclude(end) }
+            budget -= frameLimit
+            batch.removeAll()
+        } while !rest.isEmpty && budget > 0 && !self.stream.isReadingPaused
+        if !rest.isEmpty { self.stream.keep(rest) }
         return true
+    }
+
+    /// Pauses reading if the peer does not take the answers.
+    private func endDelivery(of frames: Int) {
+        let answers = self.delivery.value.end(frames: frames, mark: self.limits.mark)
+        guard answers > 0 else { return }
+        self.state.withLock { state in
+            let buffered = self.stream.bufferedBytes
+            guard state.backPressure.answered(answers, buffered: buffered, limits: self.limits, now: self.loop.now) else { return }
+            // After the close frame, nothing is sent any more.
+            guard state.stage == .open, state.machine.isOpen else { return state.backPressure.close() }
+            _ = self.stream.takeProgress()
+            self.stream.pauseReading(.answers)
+            self.scheduleTimer(state)
+        }
     }
 
     private func conclude(_ end: FrameDecoder.End) {
@@ -347,7 +437,7 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
         guard state.stage != .ended else { return false }
         let isStreamInUse = state.stage != .idle
         state.stage = .ended
-        state.pendingSends = []
+        (state.pendingSends, state.pendingBytes) = ([], 0)
         state.handshake = []
         state.connectRequest = nil
         self.loop.schedule(self, at: nil)
@@ -355,29 +445,6 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
     }
 
     private func scheduleTimer(_ state: State) {
-        self.loop.schedule(self, at: state.deadline ?? (state.stage == .open ? state.machine.nextDeadline : nil))
-    }
-}
-
-/// The batch that the WebSockets of one loop decode into, one after another. An idle WebSocket has none.
-private final class SharedBatch: Sendable {
-    nonisolated(unsafe) private var batch: LoopBound<MessageBatch>
-
-    private init(_ loop: EventLoop) {
-        self.batch = LoopBound(MessageBatch(), of: loop)
-    }
-
-    static func of(_ loop: EventLoop) -> SharedBatch { loop.resource(SharedBatch.self) { SharedBatch(loop) } }
-
-    /// Returns an empty batch with the memory of the previous one.
-    func take() -> MessageBatch {
-        var batch = MessageBatch()
-        swap(&batch, &self.batch.value)
-        return batch
-    }
-
-    func putBack(_ batch: inout MessageBatch) {
-        batch.removeAll()
-        swap(&batch, &self.batch.value)
+        self.loop.schedule(self, at: state.nextDeadline)
     }
 }

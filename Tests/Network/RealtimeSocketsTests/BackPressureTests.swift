@@ -1,0 +1,110 @@
+import RealtimeCore
+import RealtimeSystem
+import Testing
+
+@testable import RealtimeSockets
+
+/// The decisions about peers that read slowly, without a socket.
+@Suite
+struct BackPressureTests {
+    private static let limits = OutputLimits(backlogBytes: 1000, stallTimeout: .seconds(30))
+    private static let start = Instant(nanoseconds: 0)
+
+    /// Returns whether answers pause reading.
+    private static func answer(_ state: inout BackPressure, _ count: Int, buffered: Int) -> Bool {
+        state.answered(count, buffered: buffered, limits: Self.limits, now: Self.start)
+    }
+
+    private static func drain(_ state: inout BackPressure) -> (reading: Bool, writing: Bool) { state.drained() }
+
+    /// Returns whether the peer has stalled after a number of seconds.
+    private static func isStalled(_ state: inout BackPressure, at seconds: Int64, hasProgressed: Bool = false) -> Bool {
+        state.hasStalled(now: Self.start.advanced(by: .seconds(seconds)), timeout: .seconds(30), hasProgressed: hasProgressed)
+    }
+
+    /// Delivers as many frames as possible, and returns their number.
+    private static func deliver(_ delivery: inout Delivery, answerBytes: Int = 0, budget: Int = .max) -> Int {
+        let frames = delivery.begin(budget: budget)
+        for _ in 0..<frames { delivery.answered(answerBytes) }
+        _ = delivery.end(frames: frames, mark: Self.limits.mark)
+        return frames
+    }
+
+    // MARK: Reading
+
+    @Test func `answers above the mark pause reading until they have been sent`() {
+        var state = BackPressure()
+        #expect(!Self.answer(&state, 600, buffered: 600))
+        #expect(Self.answer(&state, 600, buffered: 1200))
+        // Only once.
+        #expect(!Self.answer(&state, 600, buffered: 1800))
+        #expect(state.isReadingPaused)
+        #expect(Self.drain(&state) == (reading: true, writing: false))
+        #expect(!state.isReadingPaused)
+        #expect(!Self.answer(&state, 600, buffered: 600))
+    }
+
+    @Test func `answers that have been sent don't count`() {
+        var state = BackPressure()
+        for _ in 0..<10 { #expect(!Self.answer(&state, 900, buffered: 900)) }
+    }
+
+    @Test func `other output doesn't pause reading`() {
+        var state = BackPressure()
+        #expect(!Self.answer(&state, 10, buffered: 1 << 20))
+        #expect(!Self.answer(&state, 990, buffered: 1 << 20))
+        #expect(Self.answer(&state, 1, buffered: 1 << 20))
+    }
+
+    // MARK: Deliveries
+
+    @Test func `deliveries of a server become larger while the answers are small`() {
+        var delivery = Delivery(role: .server)
+        #expect((0..<8).map { _ in Self.deliver(&delivery) } == [64, 128, 256, 512, 1024, 2048, 2048, 2048])
+        // A delivery that wasn't full says nothing about larger ones.
+        delivery = Delivery(role: .server)
+        #expect(Self.deliver(&delivery, budget: 10) == 10)
+        #expect(Self.deliver(&delivery) == 64)
+    }
+
+    @Test func `deliveries become smaller when their answers exceed the mark`() {
+        var delivery = Delivery(role: .client)
+        #expect(Self.deliver(&delivery, answerBytes: 100) == Delivery.framesPerTurn)
+        #expect(Self.deliver(&delivery, answerBytes: 100) == 10)
+        #expect(Self.deliver(&delivery, answerBytes: 100_000) == 10)
+        #expect(Self.deliver(&delivery, answerBytes: 100_000) == 1)
+        #expect(Self.deliver(&delivery) == 1)
+        #expect(Self.deliver(&delivery) == 2)
+    }
+
+    // MARK: Stalls
+
+    @Test func `a peer has stalled when it took nothing for the timeout`() {
+        var state = BackPressure()
+        #expect(state.stallDeadline == nil && !Self.isStalled(&state, at: 0))
+        state.backlogged(now: Self.start, limits: Self.limits)
+        #expect(state.isWritingPaused && state.stallDeadline == Self.start.advanced(by: .seconds(30)))
+        #expect(!Self.isStalled(&state, at: 29))
+        #expect(!Self.isStalled(&state, at: 30, hasProgressed: true))
+        #expect(state.stallDeadline == Self.start.advanced(by: .seconds(60)))
+        #expect(Self.isStalled(&state, at: 60))
+        #expect(Self.drain(&state) == (reading: false, writing: true))
+        #expect(state.stallDeadline == nil)
+    }
+
+    @Test func `a peer that takes no answers has stalled even if writing is not paused`() {
+        var state = BackPressure()
+        #expect(Self.answer(&state, 1001, buffered: 1001))
+        #expect(Self.isStalled(&state, at: 30))
+        // The time began when reading was paused.
+        state = BackPressure()
+        #expect(Self.answer(&state, 1001, buffered: 1001))
+        state.backlogged(now: Self.start.advanced(by: .seconds(10)), limits: Self.limits)
+        #expect(state.stallDeadline == Self.start.advanced(by: .seconds(30)))
+    }
+
+    @Test func `the mark is at most the limit`() {
+        #expect(OutputLimits(backlogBytes: 1 << 20, stallTimeout: .seconds(1)).mark == SocketStream.highWater)
+        #expect(Self.limits.mark == 1000)
+    }
+}

@@ -1,0 +1,131 @@
+import RealtimeSystem
+import RealtimeCore
+import Testing
+
+@testable import RealtimeSockets
+
+/// A client that sends the same frames as fast as the server takes them, and reads everything.
+final class Flooder: StreamEvents {
+    private let block: [UInt8]
+    private let remaining: Lock<Int>
+    let stream: SocketStream
+
+    /// - Parameters:
+    ///   - frame: A masked frame.
+    ///   - frames: The number of frames after which the flood ends.
+    init(_ address: ListenerAddress, tls: Bool, loop: EventLoop, frame: [UInt8], frames: Int) throws {
+        let perBlock = max(1, (64 << 10) / frame.count)
+        self.block = Array((0..<perBlock).map { _ in frame }.joined())
+        self.remaining = Lock(frames / perBlock)
+        self.stream = SocketStream(loop: loop)
+        var options = ConnectOptions(timeout: .seconds(600))
+        if tls {
+            let context = try TLSContext.client(.trustingTestRoot)
+            options.security = { (descriptor) throws(TransportError) in
+                try TLSSession(client: context, descriptor: descriptor, host: "localhost")
+            }
+        }
+        self.stream.connect(to: address.host, port: address.port, options, events: self)
+    }
+
+    func stop() {
+        self.remaining.withLock { $0 = 0 }
+        self.stream.close()
+    }
+
+    func opened(_ stream: SocketStream) {
+        stream.send(Array("\(ListenerWebSocketTests.upgrade)\r\n".utf8))
+        self.fill()
+    }
+
+    func received(_ stream: SocketStream, _ bytes: UnsafeRawBufferPointer) {}
+    func drained(_ stream: SocketStream) { self.fill() }
+    func ended(_ stream: SocketStream, _ error: TransportError?) { stream.close() }
+
+    private func fill() {
+        while self.stream.bufferedBytes <= 2 * SocketStream.highWater {
+            let continues = self.remaining.withLock { remaining in
+                remaining -= 1
+                return remaining >= 0
+            }
+            guard continues else { break }
+            self.stream.enqueue { $0 += self.block }
+        }
+        self.stream.flush()
+    }
+}
+
+/// A server that counts the messages of floods, and answers the messages of one neighbor.
+final class FloodedServer: ListenerHandler {
+    struct Counts: Sendable {
+        var messages = 0
+        var bytes = 0
+        /// What was received from floods when the neighbor had sent a message.
+        var sent: (messages: Int, bytes: Int)?
+        /// The most that was received from floods before a message of the neighbor.
+        var worst = (messages: 0, bytes: 0)
+    }
+
+    private let counts = Lock(Counts())
+    private let recorder = Log<Void>()
+
+    var seen: Counts { self.counts.withLock { $0 } }
+
+    func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) { responder.respond(HTTPResponse(status: 404)) }
+
+    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
+
+    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+        request.target == "/neighbor" ? Neighbor(self, connection) : Flood(self)
+    }
+
+    /// The neighbor has sent a message.
+    func noteSent() { self.counts.withLock { $0.sent = ($0.messages, $0.bytes) } }
+
+    /// Waits until floods have sent something.
+    func flooded() async { await self.recorder.wait(1) }
+
+    private final class Flood: WebSocketEvents {
+        let server: FloodedServer
+
+        init(_ server: FloodedServer) {
+            self.server = server
+        }
+
+        func opened(_ id: ConnectionID, head: HTTPResponseHead) {}
+
+        func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
+            let (messages, bytes) = (batch.entries.count, batch.bytes.count)
+            let isFirst = self.server.counts.withLock { counts in
+                defer { (counts.messages, counts.bytes) = (counts.messages + messages, counts.bytes + bytes) }
+                return counts.messages == 0
+            }
+            if isFirst { self.server.recorder.add(()) }
+        }
+
+        func closed(_ id: ConnectionID, _ reason: CloseReason) {}
+    }
+
+    private final class Neighbor: WebSocketEvents {
+        let server: FloodedServer
+        let connection: any WebSocketConnection
+
+        init(_ server: FloodedServer, _ connection: any WebSocketConnection) {
+            (self.server, self.connection) = (server, connection)
+        }
+
+        func opened(_ id: ConnectionID, head: HTTPResponseHead) {}
+
+        func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
+            self.server.counts.withLock { counts in
+                guard let sent = counts.sent.take() else { return }
+                counts.worst.messages = max(counts.worst.messages, counts.messages - sent.messages)
+                counts.worst.bytes = max(counts.worst.bytes, counts.bytes - sent.bytes)
+            }
+            self.connection.enqueue(.text("pong"))
+            self.connection.flush()
+        }
+
+        func closed(_ id: ConnectionID, _ reason: CloseReason) {}
+    }
+}
