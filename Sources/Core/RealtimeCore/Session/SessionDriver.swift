@@ -268,6 +268,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         actions.run()
     }
 
+    @usableFromInline
     package func writing(_ id: ConnectionID, paused: Bool) {
         self.run { state, now in
             guard state.connections[id] != nil else { return }

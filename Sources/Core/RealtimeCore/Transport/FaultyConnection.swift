@@ -179,6 +179,8 @@ package final class FaultyConnection: WebSocketConnection, WebSocketEvents, Time
         self.state.withLock { $0.isSilent ? nil : $0.events }?.received(id, batch)
     }
 
+    package func writing(_ id: ConnectionID, paused: Bool) { self.state.withLock { $0.events }?.writing(id, paused: paused) }
+
     package func closed(_ id: ConnectionID, _ reason: CloseReason) { self.end()?.closed(id, reason) }
 
     /// Discards delayed messages.
