@@ -31,11 +31,12 @@ import Testing
         return session
     }
 
+    /// A search for each call would cost four times as much. The limit leaves room for other processes on the machine.
     @Test(.timeLimit(.minutes(5)), arguments: Wait.allCases)
     func `twice as many calls are cancelled at twice the cost`(wait: Wait) throws {
         let (small, large) = (scaled(10_000), scaled(20_000))
         let sessions = [small: self.session(small, wait), large: self.session(large, wait)]
-        let ratio = try costRatio(small, large, limit: 2.4) { count in
+        let ratio = try costRatio(small, large, limit: 2.8) { count in
             guard var session = sessions[count] else { return {} }
             return {
                 var effects = Effects<PusherSession>()
@@ -45,6 +46,6 @@ import Testing
                 #expect(session.waiterCount == 0 && effects.commands.isEmpty)
             }
         }
-        #expect(ratio <= 2.4)
+        #expect(ratio <= 2.8)
     }
 }

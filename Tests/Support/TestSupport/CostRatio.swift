@@ -18,7 +18,7 @@ import Glibc
 /// - Returns: The ratio.
 /// - Throws: The error that `operation` throws.
 package func costRatio(
-    _ small: Int, _ large: Int, limit: Double, tries: Int = 5, _ operation: (Int) throws -> (() throws -> Void)
+    _ small: Int, _ large: Int, limit: Double, tries: Int = 10, _ operation: (Int) throws -> (() throws -> Void)
 ) throws -> Double {
     var lowest = (small: UInt64.max, large: UInt64.max)
     for _ in 0..<tries {
