@@ -53,7 +53,11 @@ struct SharedMap<Key: Comparable & Sendable, Value: Sendable>: Sendable {
     var isEmpty: Bool { self.root == nil }
 
     /// The last element.
-    var last: Element? { self.isEmpty ? nil : self[position: self.count - 1] }
+    var last: Element? {
+        guard var node = self.root else { return nil }
+        while let child = node.children.last { node = child }
+        return node.elements.last
+    }
 
     subscript(key: Key) -> Value? {
         guard var node = self.root else { return nil }
