@@ -116,12 +116,13 @@ import Testing
         #expect(room.members.map(\.id) == ["2", "3", "1"] && room.members != list)
     }
 
-    /// An application may read the members after each change, which must not copy all of them with the next change.
+    /// An application may read the members after each change, which must not copy all of them with the next change. The limit leaves room
+    /// for other processes on the machine: searching or copying all members costs at least three times as much.
     @Test(.timeLimit(.minutes(5)), arguments: [false, true])
     func `twice as many members join and leave at twice the cost`(readsMembers: Bool) async throws {
         let (small, large) = (scaled(10_000), scaled(20_000))
         let raws = [small: try await RawPusher(), large: try await RawPusher()]
-        let ratio = try costRatio(small, large, limit: 2.2) { count in
+        let ratio = try costRatio(small, large, limit: 2.5) { count in
             let raw = try #require(raws[count])
             let room = try self.room(raw)
             let frames = (0..<count).map { Self.joined("user-\($0)") } + (0..<count).map { Self.left("user-\($0)") }
@@ -134,6 +135,6 @@ import Testing
                 #expect(room.members.map(\.id) == ["me"] && kept.count <= 2)
             }
         }
-        #expect(ratio <= 2.2)
+        #expect(ratio <= 2.5)
     }
 }
