@@ -35,7 +35,7 @@ let coreLibraries: [Target.Dependency] = ["RealtimeCore", "RealtimeJSON", "Realt
 /// What the tool and its benchmarks use.
 let programs: [Target.Dependency] = ["CommandLineSupport", "Processes", "PusherChannels", "RealtimeSockets", "RealtimeCore"]
 /// What tests use beside the targets that they test.
-let support: [Target.Dependency] = coreLibraries + ["RealtimeTesting", "TestSupport", "PeerSupport", "Processes"]
+let support: [Target.Dependency] = coreLibraries + ["RealtimeTesting", "TestSupport", "SimulationSupport", "PeerSupport", "Processes"]
 
 // A folder of sources imports only folders above it in this file.
 
@@ -84,6 +84,8 @@ let commandLine: [Target] = [
     tests("SnippetTests", in: "Documentation", ["PusherChannels", "PusherServer", "RealtimeSockets", "CommonNames"] + support),
     library("TestSupport", in: "Tests/Support", ["RealtimeCore", "RealtimeSystem", "Processes"]),
     library("RelayProtocol", in: "Tests/Support", ["RealtimeCore", "RealtimeSystem"]),
+    library("SimulationSupport", in: "Tests/Support", ["TestSupport", "RealtimeCore", "RealtimeSystem"]),
+    tests("SimulationSupportTests", in: "Support", support),
     library("PeerSupport", in: "Tests/Support", ["RealtimeCore", "RealtimeJSON", "RealtimeSystem", "Processes"]),
     library("CommonNames", in: "Tests/Support"),
 ]

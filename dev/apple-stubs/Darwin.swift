@@ -23,6 +23,8 @@ public func pthread_create(
     _ thread: UnsafeMutablePointer<pthread_t?>, _ attributes: UnsafePointer<pthread_attr_t>?,
     _ start: @convention(c) (UnsafeMutableRawPointer) -> UnsafeMutableRawPointer?, _ context: UnsafeMutableRawPointer?
 ) -> Int32 { 0 }
+public func pthread_self() -> pthread_t { fatalError() }
+public func pthread_equal(_ first: pthread_t?, _ second: pthread_t?) -> Int32 { 0 }
 @discardableResult public func pthread_join(_ thread: pthread_t, _ value: UnsafeMutablePointer<UnsafeMutableRawPointer?>?) -> Int32 { 0 }
 @discardableResult public func pthread_detach(_ thread: pthread_t) -> Int32 { 0 }
 @discardableResult public func pthread_setname_np(_ name: UnsafePointer<CChar>) -> Int32 { 0 }

@@ -1,0 +1,230 @@
+import RealtimeSystem
+package import RealtimeCore
+
+/// A session machine that reports the effects of each input to an inspector, before the driver performs them.
+///
+/// The driver tolerates some mistakes of a machine, such as a message on a connection that has ended. This way, a simulation finds them. It
+/// forwards every requirement of `SessionMachine`, also those with a default implementation.
+package struct InspectedMachine<Machine: SessionMachine>: SessionMachine {
+    package typealias Event = Machine.Event
+    package typealias WaiterResult = Machine.WaiterResult
+    package typealias Failure = Machine.Failure
+    package typealias Work = Machine.Work
+    package typealias WorkResult = Machine.WorkResult
+
+    package var machine: Machine
+    let inspector: EffectInspector<Machine>
+
+    package var nextDeadline: Instant? { self.machine.nextDeadline }
+
+    package mutating func start(now: Instant, _ effects: inout Effects<Self>) {
+        self.step(&effects) { $0.start(now: now, &$1) }
+    }
+
+    package mutating func stop(now: Instant, _ effects: inout Effects<Self>) {
+        self.step(&effects) { $0.stop(now: now, &$1) }
+    }
+
+    package mutating func opened(_ id: ConnectionID, head: HTTPResponseHead, now: Instant, _ effects: inout Effects<Self>) {
+        self.step(&effects) { $0.opened(id, head: head, now: now, &$1) }
+    }
+
+    package mutating func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, now: Instant, _ effects: inout Effects<Self>) {
+        // Not a closure, which can't capture the borrowed batch.
+        let deadline = self.machine.nextDeadline
+        var inner = self.begin(effects)
+        self.machine.received(id, batch, now: now, &inner)
+        self.finish(inner, &effects, deadline)
+    }
+
+    package mutating func reading(_ id: ConnectionID, paused: Bool, now: Instant) {
+        self.machine.reading(id, paused: paused, now: now)
+    }
+
+    package mutating func closed(_ id: ConnectionID, _ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>) {
+        self.step(&effects) { $0.closed(id, reason, now: now, &$1) }
+    }
+
+    package mutating func workFinished(_ id: WorkID, _ result: WorkResult, now: Instant, _ effects: inout Effects<Self>) {
+        self.inspector.workFinished(id)
+        self.step(&effects) { $0.workFinished(id, result, now: now, &$1) }
+    }
+
+    package mutating func timeout(now: Instant, _ effects: inout Effects<Self>) {
+        self.step(&effects) { $0.timeout(now: now, &$1) }
+    }
+
+    package mutating func cancelled(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>) {
+        self.step(&effects) { $0.cancelled(waiter, now: now, &$1) }
+    }
+
+    package func consumers(on route: EventRoute) -> [ConsumerID] { self.machine.consumers(on: route) }
+
+    package mutating func consumerRemoved(_ consumer: ConsumerID) { self.machine.consumerRemoved(consumer) }
+
+    package static var cancelled: Failure { Machine.cancelled }
+
+    package func timedOut(after limit: Duration) -> Failure { self.machine.timedOut(after: limit) }
+
+    // MARK: Inspection
+
+    /// Steps the machine with any input, and inspects the effects.
+    package mutating func step(_ effects: inout Effects<Self>, _ input: (inout Machine, inout Effects<Machine>) -> Void) {
+        let deadline = self.machine.nextDeadline
+        var inner = self.begin(effects)
+        input(&self.machine, &inner)
+        self.finish(inner, &effects, deadline)
+    }
+
+    private func begin(_ effects: borrowing Effects<Self>) -> Effects<Machine> {
+        var inner = Effects<Machine>(logLevel: effects.logLevel)
+        inner.counters = effects.counters
+        return inner
+    }
+
+    private func finish(_ inner: Effects<Machine>, _ effects: inout Effects<Self>, _ deadline: Instant?) {
+        self.inspector.inspect(inner, of: self.machine, previousDeadline: deadline)
+        effects.counters = inner.counters
+        for command in inner.commands { effects.commands.append(Self.convert(command)) }
+        let start = effects.deliveries.count
+        effects.deliveries += inner.deliveries
+        for run in inner.runs { effects.runs.append(Effects<Self>.Run(run.route, end: start + run.end)) }
+    }
+
+    private static func convert(_ command: Effects<Machine>.Command) -> Effects<Self>.Command {
+        switch command {
+        case .open(let id, let request): .open(id, request)
+        case .send(let id, let message): .send(id, message)
+        case .close(let id, let code, let reason): .close(id, code, reason: reason)
+        case .abandon(let id): .abandon(id)
+        case .work(let id, let work): .work(id, work)
+        case .cancel(let id): .cancel(id)
+        case .resume(let id, let result): .resume(id, result)
+        case .endConsumers(let ids, let reason): .endConsumers(ids, reason)
+        case .finish(let reason): .finish(reason)
+        case .log(let level, let text): .log(level, text)
+        }
+    }
+}
+
+/// What a client of a protocol does besides what every client must do.
+package struct ClientRules: Sendable {
+    /// The number of connections and attempts at a time. More than one is for protocols that probe a second connection.
+    package var connectionLimit = 1
+    /// Whether the client closes a connection only when the user calls it.
+    package var closesOnlyForCaller = true
+    /// Whether the client abandons a connection only when the user calls it or after a fault.
+    package var abandonsOnlyAfterFaults = true
+
+    package init() {}
+}
+
+/// Checks the effects of a session machine: the invariants that hold for every protocol.
+///
+/// `@unchecked Sendable`: used only on the thread of the simulation.
+final class EffectInspector<Machine: SessionMachine>: @unchecked Sendable {
+    let simulation: Simulation
+    let rules: ClientRules
+    /// The connections that the machine uses, and those that it has closed but that haven't ended.
+    private(set) var current: Set<ConnectionID> = []
+    private(set) var closing: Set<ConnectionID> = []
+    private(set) var runningWorks: Set<WorkID> = []
+    private(set) var hasFinished = true
+    var totals = ClientTotals()
+    /// The client's end of a connection.
+    var connection: (ConnectionID) -> VirtualConnection? = { _ in nil }
+    /// Checks of the protocol, called before the driver performs an effect.
+    var onCommand: (Effects<Machine>.Command) -> Void = { _ in }
+    var onDelivery: (Machine.Event, [ConsumerID]) -> Void = { _, _ in }
+
+    private var resumed: Set<WaiterID> = []
+    private var startedWorks: Set<WorkID> = []
+    private var lastOpened = ConnectionID(rawValue: 0)
+
+    init(_ simulation: Simulation, _ rules: ClientRules) {
+        self.simulation = simulation
+        self.rules = rules
+    }
+
+    func ended(_ id: ConnectionID) {
+        self.current.remove(id)
+        self.closing.remove(id)
+    }
+
+    func workFinished(_ id: WorkID) { self.runningWorks.remove(id) }
+
+    func inspect(_ effects: Effects<Machine>, of machine: Machine, previousDeadline: Instant?) {
+        let simulation = self.simulation
+        if simulation.cause == .lateEvent {
+            let commands = effects.commands.filter { if case .log = $0 { false } else { true } }
+            simulation.require(
+                commands.isEmpty && effects.deliveries.isEmpty && machine.nextDeadline == previousDeadline,
+                "a late event had an effect: \(commands) \(effects.deliveries)")
+        }
+        if self.hasFinished, simulation.cause != .caller {
+            simulation.require(effects.deliveries.isEmpty, "events were delivered after the end: \(effects.deliveries)")
+        }
+        var start = 0
+        for run in effects.runs {
+            let consumers = machine.consumers(on: run.route)
+            simulation.require(!consumers.isEmpty, "an event was delivered to no consumer")
+            for event in effects.deliveries[start..<run.end] {
+                self.totals.events += 1
+                self.onDelivery(event, consumers)
+            }
+            start = run.end
+        }
+        for command in effects.commands {
+            self.inspect(command)
+            self.onCommand(command)
+        }
+    }
+
+    private func inspect(_ command: Effects<Machine>.Command) {
+        let (simulation, cause) = (self.simulation, self.simulation.cause)
+        switch command {
+        case .open(let id, _):
+            simulation.note("  open \(id)")
+            simulation.require(id > self.lastOpened, "\(id) was opened after \(self.lastOpened)")
+            simulation.require(
+                self.current.count < self.rules.connectionLimit, "\(id) was opened while \(self.current.sorted()) are open")
+            simulation.require(!self.hasFinished || cause == .caller, "\(id) was opened after the end")
+            self.lastOpened = id
+            self.hasFinished = false
+            self.current.insert(id)
+            self.totals.attempts += 1
+            if cause == .arrival { self.totals.immediate += 1 }
+        case .send(let id, _):
+            let isOpen = self.current.contains(id) && !self.closing.contains(id) && self.connection(id)?.phase == .open
+            simulation.require(isOpen, "a message was sent on \(id), which is not open")
+        case .close(let id, _, _):
+            simulation.require(self.current.contains(id), "\(id) was closed, which is not in use")
+            simulation.require(
+                cause == .caller || !self.rules.closesOnlyForCaller, "\(id) was closed without a call of the user")
+            self.closing.insert(id)
+        case .abandon(let id):
+            simulation.require(self.current.contains(id), "\(id) was abandoned, which is not in use")
+            let isJustified = cause == .caller || self.closing.contains(id) || self.connection(id)?.isDisturbed == true
+            simulation.require(isJustified || !self.rules.abandonsOnlyAfterFaults, "\(id) was abandoned without a fault")
+            self.ended(id)
+        case .work(let id, _):
+            simulation.require(self.startedWorks.insert(id).inserted, "the work \(id.rawValue) was started twice")
+            self.runningWorks.insert(id)
+            self.totals.works += 1
+        case .cancel(let id):
+            self.runningWorks.remove(id)
+        case .resume(let waiter, _):
+            simulation.require(self.resumed.insert(waiter).inserted, "a waiter was resumed twice")
+        case .finish(let reason):
+            simulation.note("  the session ended: \(reason)")
+            self.hasFinished = true
+        case .endConsumers, .log:
+            break
+        }
+    }
+}
+
+/// What has happened to a client in a run.
+package struct ClientTotals: Sendable {
+    package var attempts = 0, immediate = 0, events = 0, works = 0, waits = 0, dropped = 0
+}

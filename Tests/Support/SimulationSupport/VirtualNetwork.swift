@@ -1,0 +1,119 @@
+package import RealtimeCore
+
+/// A server on a ``VirtualNetwork``. It is called on the thread of the simulation.
+package protocol SimulatedServer: AnyObject, Sendable {
+    /// Handles a WebSocket upgrade.
+    ///
+    /// - Parameters:
+    ///   - connection: The server's end, for sending messages and closing it.
+    ///   - id: The ID of the server's end. It is unique on the network.
+    ///   - request: The head of the request.
+    /// - Returns: The object that receives the messages and the end of the connection, or the response that rejects the upgrade.
+    func accept(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> UpgradeResult
+
+    /// Handles an HTTP request. By default, the response is 404.
+    ///
+    /// - Parameter respond: Sends the response, now or later. If it is never called, the client waits until its time limit.
+    func respond(to request: HTTPRequestHead, body: [UInt8], _ respond: @escaping @Sendable (HTTPResponse) -> Void)
+}
+
+package enum UpgradeResult: Sendable {
+    case accept(any WebSocketEvents, subprotocol: String? = nil)
+    case reject(HTTPResponse)
+}
+
+extension SimulatedServer {
+    package func respond(to request: HTTPRequestHead, body: [UInt8], _ respond: @escaping @Sendable (HTTPResponse) -> Void) {
+        respond(HTTPResponse(status: 404))
+    }
+}
+
+/// A type that is told when a connection should pause sending.
+package protocol WritingObserver: AnyObject {
+    func writing(_ id: ConnectionID, paused: Bool)
+}
+
+/// A network without sockets, with delays and faults, in the virtual time of a ``Simulation``.
+///
+/// It knows WebSocket connections, messages and HTTP requests, and no protocol. A client connects through ``connect(_:id:events:)`` or
+/// ``webSocket``, and sends requests through ``http`` or ``send(_:_:)``. Several clients and servers can share a network.
+///
+/// It fulfills the contract of `WebSocketConnection` with one exception, which tests that clients ignore late events: the events of an
+/// abandoned connection are still delivered, and ``Simulation/cause`` is `lateEvent` meanwhile.
+///
+/// `@unchecked Sendable`: used only on the thread of the simulation, which checks that.
+package final class VirtualNetwork: @unchecked Sendable {
+    /// What has happened on the network. Each message that is sent is delivered, lost or on its way.
+    package struct Totals: Sendable {
+        package var connections = 0, opened = 0, refused = 0, faults = 0, lateEvents = 0, requests = 0, pauses = 0
+        package var sent = 0, delivered = 0, lost = 0, inTransit = 0
+    }
+
+    package let simulation: Simulation
+    /// The current behavior. A change affects what is sent from now on.
+    package var conditions: NetworkConditions
+    package internal(set) var totals = Totals()
+    private var servers: [String: any SimulatedServer] = [:]
+    private var links: [VirtualLink] = []
+    private var lastAccepted: UInt64 = 0
+
+    package init(_ simulation: Simulation, _ conditions: NetworkConditions = .reliable) {
+        self.simulation = simulation
+        self.conditions = conditions
+        simulation.atRelease { self.release() }
+    }
+
+    /// Makes a server reachable under a host name and port. Replaces the server that is reachable there; `nil` removes it, so that
+    /// connections are refused.
+    package func setServer(_ server: (any SimulatedServer)?, host: String, port: Int) { self.servers["\(host):\(port)"] = server }
+
+    func server(at endpoint: Endpoint) -> (any SimulatedServer)? { self.servers["\(endpoint.host):\(endpoint.port)"] }
+
+    /// Creates a client's connection, which starts connecting when it is opened.
+    package func connect(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> VirtualConnection {
+        self.totals.connections += 1
+        let link = VirtualLink(self, request, number: self.links.count + 1)
+        let client = VirtualConnection(id, .client, link, events)
+        link.client = client
+        self.links.append(link)
+        return client
+    }
+
+    package var webSocket: any WebSocketTransport { VirtualTransport(network: self) }
+
+    package var http: any HTTPTransport { VirtualHTTP(network: self) }
+
+    /// Resets all connections.
+    package func cut() {
+        for link in self.links { link.reset() }
+    }
+
+    func nextAccepted() -> ConnectionID {
+        self.lastAccepted += 1
+        return ConnectionID(rawValue: self.lastAccepted)
+    }
+
+    /// Checks that every message was delivered or lost, or is on its way.
+    package func checkCounts() {
+        let totals = self.totals
+        self.simulation.require(
+            totals.sent == totals.delivered + totals.lost + totals.inTransit, "the messages of the network don't add up: \(totals)")
+    }
+
+    /// Releases all clients and servers, which may refer to their connections.
+    private func release() {
+        for link in self.links { link.release() }
+        let released = self.servers
+        (self.links, self.servers) = ([], [:])
+        // A server that is deallocated here may close its connections.
+        _ = released
+    }
+}
+
+private struct VirtualTransport: WebSocketTransport {
+    let network: VirtualNetwork
+
+    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
+        self.network.connect(request, id: id, events: events)
+    }
+}

@@ -1,0 +1,336 @@
+import RealtimeCore
+import SimulationSupport
+import Testing
+
+@Suite(.enabled(if: areSimulationsSupported, "simulations need a newer version of macOS"))
+struct VirtualNetworkTests {
+    private static func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds * 1_000_000_000) }
+
+    // MARK: Messages
+
+    @Test func `messages keep their order within a connection and not across connections`() {
+        var overtakes = 0
+        for seed in 0..<20 as Range<UInt64> {
+            let world = World(seed)
+            let clients = (1...2).map { _ in world.connect() }
+            world.simulation.run(until: Self.seconds(5))
+            for number in 1...20 {
+                for (index, end) in world.server.connections.enumerated() { end.send("\(number) \(index)") }
+            }
+            world.simulation.run(until: Self.seconds(20))
+            #expect(clients.map(\.events.messages.count) == [20, 20])
+            for client in clients {
+                let numbers = client.events.messages.map { Int($0.split(separator: " ")[0])! }
+                #expect(numbers == Array(1...20))
+            }
+            let all = world.log.filter { $0.contains("received") }
+            if all != all.sorted() { overtakes += 1 }
+            world.network.checkCounts()
+            #expect(world.simulation.violation == nil)
+        }
+        #expect(overtakes > 10)
+    }
+
+    @Test func `the end of a connection arrives after its messages`() {
+        for seed in 0..<20 as Range<UInt64> {
+            let world = World(seed)
+            let client = world.connect()
+            world.simulation.run(until: Self.seconds(5))
+            let server = world.server.connections[0]
+            server.send("a")
+            server.send("b")
+            server.connection.close(.goingAway, reason: "bye")
+            world.simulation.run(until: Self.seconds(10))
+            #expect(client.events.log == ["opened", "a", "b", "closed: \(CloseReason.peer(.goingAway, "bye"))"])
+            #expect(server.events.log == ["opened", "closed: \(CloseReason.requested)"])
+        }
+    }
+
+    @Test func `a side that doesn't read receives everything in one read when it resumes`() {
+        let world = World(1)
+        let client = world.connect()
+        world.simulation.run(until: Self.seconds(5))
+        client.connection.pauseReading()
+        for number in 1...3 { world.server.connections[0].send("\(number)") }
+        world.simulation.run(until: Self.seconds(10))
+        #expect(client.events.log == ["opened"])
+        client.connection.resumeReading()
+        client.connection.flush()
+        world.simulation.run(until: Self.seconds(11))
+        #expect(client.events.log == ["opened", "1 2 3"])
+    }
+
+    @Test func `the sender is told to pause while the other side doesn't read`() {
+        let world = World(1)
+        world.network.conditions.window = 100
+        let client = world.connect()
+        world.simulation.run(until: Self.seconds(5))
+        let server = world.server.connections[0]
+        client.connection.pauseReading()
+        for _ in 1...11 { server.send("0123456789") }
+        world.simulation.run(until: Self.seconds(10))
+        #expect(server.events.log == ["opened", "writing pauses"])
+        client.connection.resumeReading()
+        client.connection.flush()
+        world.simulation.run(until: Self.seconds(11))
+        #expect(server.events.log == ["opened", "writing pauses", "writing resumes"])
+    }
+
+    // MARK: Faults
+
+    @Test func `a half-open connection loses messages and notifies neither side`() {
+        let world = World(1)
+        let client = world.connect()
+        world.simulation.run(until: Self.seconds(5))
+        world.network.conditions.silences = 100
+        client.connection.enqueue(.text("the last one"))
+        client.connection.flush()
+        world.simulation.run(until: Self.seconds(6))
+        world.server.connections[0].send("lost")
+        client.connection.enqueue(.text("lost"))
+        client.connection.flush()
+        world.simulation.run(until: Self.seconds(600))
+        #expect(client.events.log == ["opened"])
+        #expect(world.server.connections[0].events.log == ["opened", "the last one"])
+        #expect(world.network.totals.lost == 2)
+        world.network.checkCounts()
+        #expect(world.simulation.violation == nil)
+    }
+
+    @Test func `connections are refused, unanswered or slow`() {
+        func log(until seconds: Int64, _ change: (inout NetworkConditions) -> Void) -> [String] {
+            let world = World(1)
+            change(&world.network.conditions)
+            let client = world.connect()
+            world.simulation.run(until: Self.seconds(seconds))
+            return client.events.log
+        }
+        #expect(log(until: 5) { $0.refusedConnections = 100 }.first?.hasPrefix("closed: The virtual network refused") == true)
+        #expect(log(until: 29) { $0.unansweredConnections = 100 } == [])
+        #expect(log(until: 31) { $0.unansweredConnections = 100 }.first?.hasPrefix("closed: The virtual network did not respond") == true)
+        func makeSlow(_ conditions: inout NetworkConditions) {
+            conditions.slowConnections = 100
+            conditions.slowConnectDelay = 20_000...20_000
+        }
+        #expect(log(until: 20, makeSlow) == [])
+        #expect(log(until: 21, makeSlow) == ["opened"])
+    }
+
+    @Test func `a rejected upgrade reports the status`() {
+        let world = World(1)
+        world.server.rejection = HTTPResponse(status: 503)
+        let client = world.connect()
+        world.simulation.run(until: Self.seconds(5))
+        #expect(client.events.log.first?.contains("503") == true)
+    }
+
+    @Test func `resets and closes by the network end a connection for both sides`() {
+        for change: (inout NetworkConditions) -> Void in [{ $0.resets = 100 }, { $0.closes = 100 }] {
+            let world = World(1)
+            change(&world.network.conditions)
+            let client = world.connect()
+            world.simulation.run(until: Self.seconds(5))
+            #expect(client.events.log.count == 2 && client.events.log.last?.hasPrefix("closed") == true)
+            #expect(world.server.connections[0].events.log.last?.hasPrefix("closed") == true)
+        }
+    }
+
+    @Test func `events of an abandoned connection arrive late`() {
+        let world = World(1)
+        let client = world.connect()
+        world.simulation.run(until: Self.seconds(5))
+        world.server.connections[0].send("late")
+        client.connection.abandon()
+        world.simulation.run(until: Self.seconds(200))
+        #expect(client.events.log.prefix(2) == ["opened", "late (lateEvent)"])
+        #expect(client.events.log.count == 3 && client.events.log[2].hasPrefix("closed"))
+        #expect(world.server.connections[0].events.log.last?.hasPrefix("closed") == true)
+    }
+
+    @Test func `a close ends after a while if the peer doesn't answer`() {
+        let world = World(1)
+        world.network.conditions.unansweredCloses = 100
+        let client = world.connect()
+        world.simulation.run(until: Self.seconds(5))
+        client.connection.close(.normal, reason: "")
+        world.simulation.run(until: Self.seconds(9))
+        #expect(client.events.log == ["opened"])
+        world.simulation.run(until: Self.seconds(40))
+        #expect(client.events.log == ["opened", "closed: \(CloseReason.requested)"])
+    }
+
+    // MARK: HTTP
+
+    @Test func `an HTTP request is answered, times out, or is cancelled`() async {
+        func result(cancelling: Bool = false, _ change: (inout NetworkConditions) -> Void = { _ in }) -> String? {
+            let world = World(1)
+            change(&world.network.conditions)
+            let http = world.network.http
+            let result = Results()
+            let task = world.simulation.task {
+                do throws(TransportError) {
+                    let response = try await http.send(HTTPRequest("GET", Endpoint(scheme: "http", host: "line", port: 80, target: "/a")))
+                    result.all.append("\(response.head.status) \(String(decoding: response.body, as: UTF8.self))")
+                } catch {
+                    result.all.append("\(error.code)")
+                }
+            }
+            world.simulation.schedule(in: 1...1) { if cancelling { task.cancel() } }
+            world.simulation.run(until: Self.seconds(100))
+            return result.all.first
+        }
+        #expect(result() == "200 GET /a")
+        #expect(result { $0.failedRequests = 100 } == "refused")
+        #expect(result { $0.unansweredRequests = 100 } == "timedOut")
+        #expect(result(cancelling: true) { $0.unansweredRequests = 100 } == "cancelled")
+    }
+
+    // MARK: Time
+
+    @Test func `a timer in the past is a violation`() {
+        let simulation = Simulation(seed: 1)
+        let timer = Timer { _ in }
+        simulation.run(until: Self.seconds(1))
+        simulation.schedule(timer, at: Instant(nanoseconds: 5))
+        #expect(simulation.violation?.text == "a timer was set for 0.000 s, which has passed")
+    }
+
+    @Test func `a timer that fires forever is a violation`() {
+        let simulation = Simulation(seed: 1)
+        let timer = Timer { simulation.schedule($0, at: simulation.now) }
+        simulation.schedule(timer, at: Self.seconds(1))
+        simulation.run(until: Self.seconds(2))
+        #expect(simulation.violation?.text.contains("it would fire forever") == true)
+    }
+
+    @Test func `a run without an advance of time is a violation`() {
+        let simulation = Simulation(seed: 1)
+        let again = Again(simulation)
+        again.run()
+        simulation.run(until: Self.seconds(1))
+        #expect(simulation.violation?.text == "20000 steps without an advance of time")
+    }
+
+    @Test func `tasks and sleeps run in virtual time and in order`() {
+        let simulation = Simulation(seed: 1)
+        let results = Results()
+        for number in [3, 1, 2] as [Int64] {
+            simulation.task {
+                await simulation.sleep(in: number * 1_000...number * 1_000)
+                results.all.append("\(number) at \(simulation.now.nanoseconds / 1_000_000_000)")
+            }
+        }
+        simulation.run(until: Self.seconds(10))
+        #expect(results.all == ["1 at 1", "2 at 2", "3 at 3"])
+    }
+}
+
+// The following classes are `@unchecked Sendable`, because a simulation uses them on one thread only.
+
+private final class Results: @unchecked Sendable {
+    var all: [String] = []
+}
+
+private final class Timer: TimerClient, @unchecked Sendable {
+    private let action: (Timer) -> Void
+
+    init(_ action: @escaping (Timer) -> Void) {
+        self.action = action
+    }
+
+    func timerFired() { self.action(self) }
+}
+
+private final class Again: @unchecked Sendable {
+    private let simulation: Simulation
+
+    init(_ simulation: Simulation) {
+        self.simulation = simulation
+    }
+
+    func run() { self.simulation.schedule(in: 0...0) { [self] in self.run() } }
+}
+
+/// A simulation with a server that records what happens.
+private final class World {
+    let simulation: Simulation
+    let network: VirtualNetwork
+    let server: RecordingServer
+
+    var log: [String] { self.simulation.trace }
+
+    init(_ seed: UInt64) {
+        self.simulation = Simulation(seed: seed, isTracing: true)
+        self.network = VirtualNetwork(self.simulation)
+        self.server = RecordingServer(self.simulation)
+        self.network.setServer(self.server, host: "line", port: 80)
+    }
+
+    func connect() -> End {
+        let events = RecordingEvents(self.simulation)
+        let request = WebSocketRequest(Endpoint(scheme: "ws", host: "line", port: 80))
+        let connection = self.network.connect(request, id: ConnectionID(rawValue: 1), events: events)
+        connection.open()
+        return End(connection, events)
+    }
+}
+
+private final class End: @unchecked Sendable {
+    let connection: any WebSocketConnection
+    let events: RecordingEvents
+
+    init(_ connection: any WebSocketConnection, _ events: RecordingEvents) {
+        self.connection = connection
+        self.events = events
+    }
+
+    func send(_ text: String) {
+        self.connection.enqueue(.text(text))
+        self.connection.flush()
+    }
+}
+
+private final class RecordingEvents: WebSocketEvents, WritingObserver, @unchecked Sendable {
+    private let simulation: Simulation
+    private(set) var log: [String] = []
+    private(set) var messages: [String] = []
+
+    init(_ simulation: Simulation) {
+        self.simulation = simulation
+    }
+
+    private func record(_ text: String) { self.log.append(self.simulation.cause == .lateEvent ? "\(text) (lateEvent)" : text) }
+
+    func opened(_ id: ConnectionID, head: HTTPResponseHead) { self.record("opened") }
+
+    func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
+        let texts = batch.messages.map { String(decoding: $0.bytes, as: UTF8.self) }
+        self.messages += texts
+        self.record(texts.joined(separator: " "))
+    }
+
+    func closed(_ id: ConnectionID, _ reason: CloseReason) { self.record("closed: \(reason)") }
+
+    func writing(_ id: ConnectionID, paused: Bool) { self.record("writing \(paused ? "pauses" : "resumes")") }
+}
+
+private final class RecordingServer: SimulatedServer, @unchecked Sendable {
+    private let simulation: Simulation
+    private(set) var connections: [End] = []
+    var rejection: HTTPResponse?
+
+    init(_ simulation: Simulation) {
+        self.simulation = simulation
+    }
+
+    func accept(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> UpgradeResult {
+        if let rejection { return .reject(rejection) }
+        let events = RecordingEvents(self.simulation)
+        self.connections.append(End(connection, events))
+        return .accept(events)
+    }
+
+    func respond(to request: HTTPRequestHead, body: [UInt8], _ respond: @escaping @Sendable (HTTPResponse) -> Void) {
+        respond(HTTPResponse(status: 200, text: "\(request.method) \(request.target)"))
+    }
+}
