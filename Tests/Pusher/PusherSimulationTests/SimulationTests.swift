@@ -1,45 +1,17 @@
-import TestSupport
+import SimulationSupport
 import Testing
 
-@Suite struct SimulationTests {
+@Suite(.enabled(if: areSimulationsSupported, "simulations need a newer version of macOS"))
+struct PusherSimulationTests {
     /// Runs many seeds, or only the chosen one with a trace.
-    @Test(arguments: [0, 1] as [UInt64])
-    func `client and server recover from random faults`(half: UInt64) async {
-        if let seed = chosenSeed {
-            guard seed % 2 == half else { return }
-            var simulation = PusherSimulation(seed: seed, isTracing: true)
-            do throws(Violation) { try simulation.run() } catch { Issue.record("seed \(seed): \(error)") }
-            return
-        }
-        let seeds = UInt64(scaled(10_000))
-        var sum = PusherSimulation.Totals()
-        var failures: [String] = []
-        for seed in stride(from: half, to: seeds, by: 2) where failures.count < 5 {
-            var simulation = PusherSimulation(seed: seed)
-            do throws(Violation) { try simulation.run() } catch {
-                failures.append("\(error), \(replay(seed))")
-            }
-            sum.add(simulation.totals)
-            // A run does not suspend. Other tests share the few threads of the task pool.
-            await Task.yield()
-        }
-        for failure in failures { Issue.record("\(failure)") }
+    @Test(arguments: [0, 1])
+    func `client and server recover from random faults`(part: Int) async {
+        let report = await simulate(seeds(1_000, part: part, of: 2)) { PusherSimulation($0).run() }
+        for failure in report.failures { Issue.record("\(failure)") }
         // The runs must exercise what they check.
-        let enough = Int(seeds / 2)
-        #expect(sum.connects > 4 * enough && sum.events > 20 * enough && sum.late > enough && sum.waits > 4 * enough)
-        #expect(sum.authorizations > 4 * enough && sum.immediate > enough / 4)
-    }
-}
-
-extension PusherSimulation.Totals {
-    mutating func add(_ other: Self) {
-        self.attempts += other.attempts
-        self.connects += other.connects
-        self.events += other.events
-        self.late += other.late
-        self.waits += other.waits
-        self.authorizations += other.authorizations
-        self.immediate += other.immediate
-        self.steps += other.steps
+        guard report.runs > 10, report.failures.isEmpty else { return }
+        #expect(report.average("connects") > 4 && report.average("events") > 20 && report.average("late events") > 1)
+        #expect(report.average("waits") > 4 && report.average("authorizations") > 4 && report.average("immediate") > 0.25)
+        #expect(report.average("pauses") > 0.1 && report.average("dropped") > 0.1 && report.average("faults") > 4)
     }
 }

@@ -1,0 +1,54 @@
+@testable import PusherServer
+import PusherChannels
+import PusherWire
+import RealtimeCore
+import RealtimeEncoding
+import SimulationSupport
+
+/// The Pusher server and the application's server, which authorizes subscriptions, on a virtual network.
+///
+/// `@unchecked Sendable`: used only on the thread of the simulation.
+final class PusherServerModel: SimulatedServer, @unchecked Sendable {
+    static let app = PusherApp(id: "1", key: "key", secret: "secret")
+    static let authorizationEndpoint = Endpoint(scheme: "http", host: "application", port: 80, target: "/pusher/auth")
+
+    let server: PusherServer
+    /// Whether authorizations can be slow, be refused, or get no response.
+    var isReliable = false
+    private let simulation: Simulation
+
+    init(_ simulation: Simulation) {
+        self.simulation = simulation
+        self.server = PusherServer(app: Self.app, time: simulation, log: .none, seed: simulation.seed &+ 1)
+    }
+
+    func accept(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> UpgradeResult {
+        .accept(self.server.handler.accepted(connection, id: id, request: request))
+    }
+
+    func respond(to request: HTTPRequestHead, body: [UInt8], _ respond: @escaping @Sendable (HTTPResponse) -> Void) {
+        let fields = PercentEncoding.fields(Substring(decoding: body, as: UTF8.self)) ?? []
+        guard let channel = fields.first(where: { $0.name == "channel_name" })?.value,
+            let socketID = fields.first(where: { $0.name == "socket_id" })?.value
+        else { return self.simulation.fail("an authorization without a channel or socket ID was requested: \(fields)") }
+        var response = Self.response(to: PusherAuthorizationRequest(channel: channel, socketID: socketID))
+        if !self.isReliable {
+            if self.simulation.chance(5) { return }
+            if self.simulation.chance(10) { response = HTTPResponse(status: self.simulation.choose([403, 500]), text: "not today") }
+        }
+        self.simulation.schedule(in: self.isReliable ? 1...2_000 : 1...40_000) { [response] in respond(response) }
+    }
+
+    static func authorization(for request: PusherAuthorizationRequest) -> PusherChannelAuthorization {
+        let channelData = ChannelName.kind(of: request.channel) == .presence ? #"{"user_id":"me"}"# : nil
+        let token = ChannelSignature.token(
+            key: Self.app.key, secret: Self.app.secret, socketID: request.socketID, channel: request.channel, channelData: channelData)
+        return PusherChannelAuthorization(auth: token, channelData: channelData)
+    }
+
+    private static func response(to request: PusherAuthorizationRequest) -> HTTPResponse {
+        let authorization = Self.authorization(for: request)
+        let data = authorization.channelData == nil ? "" : #","channel_data":"{\"user_id\":\"me\"}""#
+        return HTTPResponse(status: 200, text: "{\"auth\":\"\(authorization.auth)\"\(data)}")
+    }
+}

@@ -1,0 +1,62 @@
+@testable import PusherChannels
+import RealtimeCore
+import SimulationSupport
+
+/// The invariants of the Pusher protocol, in addition to those of every protocol.
+extension PusherSimulation {
+    func check(_ command: Effects<PusherSession>.Command) {
+        switch command {
+        case .open:
+            guard self.simulation.cause == .arrival else { return }
+            self.immediateInARow += 1
+            self.simulation.require(self.immediateInARow <= 3, "\(self.immediateInARow) immediate reconnects in a row")
+        case .work(let id, let work):
+            self.authorizations[id] = work.request
+        case .cancel(let id):
+            // The result of an authorization that was cancelled too late.
+            guard let request = self.authorizations.removeValue(forKey: id) else { return }
+            self.simulation.schedule(in: 0...40_000) { [client = self.client] in
+                client.finishLate(id, .success(PusherServerModel.authorization(for: request)))
+            }
+        case .endConsumers(let ids, _):
+            for id in ids { self.consumers[id] = nil }
+        case .finish(let reason):
+            self.consumers = [:]
+            guard reason != .requested else { return }
+            // After a rejection, the user connects again some time later.
+            self.simulation.schedule(in: 0...60_000) { [self] in self.user { self.client.start() } }
+        case .send, .close, .abandon, .resume, .log: break
+        }
+    }
+
+    func check(_ update: PusherUpdate, for consumers: [ConsumerID]) {
+        switch update {
+        case .state(let state):
+            if case .connected = state {
+                self.connects += 1
+                self.connectedSince = self.simulation.now
+            } else {
+                if let since = self.connectedSince, since.advanced(by: .seconds(30)) <= self.simulation.now { self.immediateInARow = 0 }
+                self.connectedSince = nil
+            }
+        case .event(let event): self.check(event, for: consumers)
+        case .error(let error):
+            self.simulation.require(!error.message.contains("Existing subscription"), "the same channel was subscribed twice")
+            self.simulation.require(error.code != .invalidFrame, "the client reported a frame of the server as invalid: \(error)")
+            self.simulation.require(error.serverCode != 4009, "a signature for another connection was used")
+        case .connectingIn, .subscription, .members: break
+        }
+    }
+
+    private func check(_ event: PusherEvent, for consumers: [ConsumerID]) {
+        guard let name = event.channel, let number = event.data.flatMap(Int.init), number <= self.published else {
+            return self.simulation.fail("an event that was never published")
+        }
+        self.simulation.require(
+            consumers.allSatisfy { self.consumers[$0] == name }, "an event of \(name) was delivered to a consumer of another channel")
+        self.simulation.require(
+            number > self.lastSeen[name, default: 0], "event \(number) of \(name) was delivered twice or out of order")
+        self.lastSeen[name] = number
+        self.lastEvent[name] = self.simulation.now
+    }
+}
