@@ -48,10 +48,10 @@ private final class ToySimulation: @unchecked Sendable {
         self.server = ToyServer(simulation)
         network.setServer(self.server, host: "toy", port: 80)
         self.clients = (0..<2).map { _ in
-            SimulatedClient(ToySession(), on: network) { work, finished in
+            SimulatedClient(ToySession(), on: network) { work, id, driver in
                 let task = simulation.task {
                     await simulation.sleep(in: 1...5_000)
-                    finished(Task.isCancelled ? "cancelled" : work)
+                    driver.workFinished(id, Task.isCancelled ? "cancelled" : work)
                 }
                 return { task.cancel() }
             }
@@ -156,9 +156,9 @@ private final class ToySimulation: @unchecked Sendable {
         let last = self.lastEvents[index][topic, default: 0]
         self.clients[index].consume(policy, pause: self.simulation.chance(30) ? 0...20_000 : nil) { events, output in
             output.append(contentsOf: events)
-        } register: { session, id, _ in
+        } register: { session, id, effects in
             self.consumers[index][id] = topic
-            session.subscribe(id, to: topic)
+            session.subscribe(id, to: topic, &effects)
         } body: { [self, tracker = Tracker(last)] event in
             guard let event, let number = Int(event) else { return }
             self.simulation.require(number > tracker.last, "a consumer of \(topic) received \(number) after \(tracker.last)")

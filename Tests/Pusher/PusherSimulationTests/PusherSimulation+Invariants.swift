@@ -44,7 +44,7 @@ extension PusherSimulation {
             self.simulation.require(!error.message.contains("Existing subscription"), "the same channel was subscribed twice")
             self.simulation.require(error.code != .invalidFrame, "the client reported a frame of the server as invalid: \(error)")
             self.simulation.require(error.serverCode != 4009, "a signature for another connection was used")
-        case .connectingIn, .subscription, .members: break
+        case .connectingIn, .subscription, .members, .attempt, .frame: break
         }
     }
 

@@ -47,13 +47,13 @@ final class PusherSimulation: @unchecked Sendable {
         var configuration = PusherConfiguration(key: "key", host: "simulated", port: 80, useTLS: false)
         configuration.authorizer = .endpoint(
             PusherAuthorizationEndpoint(PusherServerModel.authorizationEndpoint, timeout: .seconds(60)))
-        self.client = SimulatedClient(PusherSession(configuration, seed: simulation.seed), on: network) { work, finished in
+        self.client = SimulatedClient(PusherSession(configuration, seed: simulation.seed), on: network) { work, id, driver in
             guard case .endpoint(let endpoint) = work.authorizer.kind else { return nil }
             let task = simulation.task {
                 do throws(PusherError) {
-                    finished(.success(try await endpoint.authorize(work.request, over: network.http)))
+                    driver.workFinished(id, .success(try await endpoint.authorize(work.request, over: network.http)))
                 } catch {
-                    finished(.failure(error))
+                    driver.workFinished(id, .failure(error))
                 }
             }
             return { task.cancel() }

@@ -9,7 +9,9 @@ package struct InspectedMachine<Machine: SessionMachine>: SessionMachine {
     package typealias Event = Machine.Event
     package typealias WaiterResult = Machine.WaiterResult
     package typealias Failure = Machine.Failure
+    package typealias Request = Machine.Request
     package typealias Work = Machine.Work
+    package typealias WorkProgress = Machine.WorkProgress
     package typealias WorkResult = Machine.WorkResult
 
     package var machine: Machine
@@ -32,7 +34,7 @@ package struct InspectedMachine<Machine: SessionMachine>: SessionMachine {
     package mutating func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, now: Instant, _ effects: inout Effects<Self>) {
         // Not a closure, which can't capture the borrowed batch.
         let deadline = self.machine.nextDeadline
-        var inner = self.begin(effects)
+        var inner = self.begin(&effects)
         self.machine.received(id, batch, now: now, &inner)
         self.finish(inner, &effects, deadline)
     }
@@ -41,8 +43,16 @@ package struct InspectedMachine<Machine: SessionMachine>: SessionMachine {
         self.machine.reading(id, paused: paused, now: now)
     }
 
+    package mutating func writing(_ id: ConnectionID, paused: Bool, now: Instant, _ effects: inout Effects<Self>) {
+        self.step(&effects) { $0.writing(id, paused: paused, now: now, &$1) }
+    }
+
     package mutating func closed(_ id: ConnectionID, _ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>) {
         self.step(&effects) { $0.closed(id, reason, now: now, &$1) }
+    }
+
+    package mutating func workProgressed(_ id: WorkID, _ progress: WorkProgress, now: Instant, _ effects: inout Effects<Self>) {
+        self.step(&effects) { $0.workProgressed(id, progress, now: now, &$1) }
     }
 
     package mutating func workFinished(_ id: WorkID, _ result: WorkResult, now: Instant, _ effects: inout Effects<Self>) {
@@ -58,10 +68,6 @@ package struct InspectedMachine<Machine: SessionMachine>: SessionMachine {
         self.step(&effects) { $0.cancelled(waiter, now: now, &$1) }
     }
 
-    package func consumers(on route: EventRoute) -> [ConsumerID] { self.machine.consumers(on: route) }
-
-    package mutating func consumerRemoved(_ consumer: ConsumerID) { self.machine.consumerRemoved(consumer) }
-
     package static var cancelled: Failure { Machine.cancelled }
 
     package func timedOut(after limit: Duration) -> Failure { self.machine.timedOut(after: limit) }
@@ -71,24 +77,29 @@ package struct InspectedMachine<Machine: SessionMachine>: SessionMachine {
     /// Steps the machine with any input, and inspects the effects.
     package mutating func step(_ effects: inout Effects<Self>, _ input: (inout Machine, inout Effects<Machine>) -> Void) {
         let deadline = self.machine.nextDeadline
-        var inner = self.begin(effects)
+        var inner = self.begin(&effects)
         input(&self.machine, &inner)
         self.finish(inner, &effects, deadline)
     }
 
-    private func begin(_ effects: borrowing Effects<Self>) -> Effects<Machine> {
+    private func begin(_ effects: inout Effects<Self>) -> Effects<Machine> {
         var inner = Effects<Machine>(logLevel: effects.logLevel)
         inner.counters = effects.counters
+        // Moved instead of copied, so that the machine changes the routes in place.
+        swap(&inner.routes, &effects.routes)
         return inner
     }
 
     private func finish(_ inner: Effects<Machine>, _ effects: inout Effects<Self>, _ deadline: Instant?) {
         self.inspector.inspect(inner, of: self.machine, previousDeadline: deadline)
         effects.counters = inner.counters
+        effects.routes = inner.routes
         for command in inner.commands { effects.commands.append(Self.convert(command)) }
-        let start = effects.deliveries.count
-        effects.deliveries += inner.deliveries
-        for run in inner.runs { effects.runs.append(Effects<Self>.Run(run.route, end: start + run.end)) }
+        var start = 0
+        for run in inner.runs {
+            for event in inner.deliveries[start..<run.end] { effects.deliver(event, on: run.route) }
+            start = run.end
+        }
     }
 
     private static func convert(_ command: Effects<Machine>.Command) -> Effects<Self>.Command {
@@ -166,7 +177,7 @@ final class EffectInspector<Machine: SessionMachine>: @unchecked Sendable {
         }
         var start = 0
         for run in effects.runs {
-            let consumers = machine.consumers(on: run.route)
+            let consumers = effects.routes[run.route]
             simulation.require(!consumers.isEmpty, "an event was delivered to no consumer")
             for event in effects.deliveries[start..<run.end] {
                 self.totals.events += 1

@@ -55,9 +55,11 @@ package final class SimulatedClient<Machine: SessionMachine>: @unchecked Sendabl
     ///   - machine: The machine of the protocol.
     ///   - network: The network on which it opens connections.
     ///   - rules: What the client may do.
+    ///   - webSocket: Returns the WebSocket that a machine's request stands for on the network.
     ///   - perform: Performs the machine's work, for example with ``VirtualNetwork/http`` in a task of the simulation.
     package init(
-        _ machine: Machine, on network: VirtualNetwork, rules: ClientRules = ClientRules(), perform: @escaping Perform = { _, _ in nil }
+        _ machine: Machine, on network: VirtualNetwork, rules: ClientRules = ClientRules(),
+        webSocket: @escaping @Sendable (Machine.Request) -> WebSocketRequest, perform: @escaping Perform = { _, _, _ in nil }
     ) {
         let simulation = network.simulation
         self.simulation = simulation
@@ -67,7 +69,9 @@ package final class SimulatedClient<Machine: SessionMachine>: @unchecked Sendabl
         let log = LogSink(minimumLevel: simulation.isTracing ? .debug : .error) { level, _, text in simulation.note("  \(level): \(text)") }
         self.driverOrNil = SessionDriver(
             InspectedMachine(machine: machine, inspector: self.inspector),
-            in: .init(transport: self.connections, time: simulation, log: log, subsystem: "simulation", perform: perform))
+            in: .init(
+                connect: { [connections] in connections.connect(webSocket($0), id: $1, events: $2) }, time: simulation, log: log,
+                subsystem: "simulation", perform: perform))
         let (inspector, connections) = (self.inspector, self.connections)
         inspector.connection = { connections.all[$0] }
         connections.inspector = { inspector.ended($0) }
@@ -229,15 +233,28 @@ package final class SimulatedClient<Machine: SessionMachine>: @unchecked Sendabl
     }
 }
 
-/// The connections of a client, as a transport.
+extension SimulatedClient where Machine.Request == WebSocketRequest {
+    /// Creates a client that only opens WebSockets.
+    package convenience init(
+        _ machine: Machine, on network: VirtualNetwork, rules: ClientRules = ClientRules(),
+        perform: @escaping Perform = { _, _, _ in nil }
+    ) {
+        self.init(machine, on: network, rules: rules, webSocket: { $0 }, perform: perform)
+    }
+}
+
+/// The driver has the method that the protocol requires.
+extension SessionDriver: WritingObserver {}
+
+/// The connections of a client.
 ///
 /// `@unchecked Sendable`: used only on the thread of the simulation.
-private final class Connections: WebSocketTransport, @unchecked Sendable {
+private final class Connections: @unchecked Sendable {
     var network: VirtualNetwork?
     var all: [ConnectionID: VirtualConnection] = [:]
     var inspector: (ConnectionID) -> Void = { _ in }
 
-    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
+    func connect(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
         let connection = self.network!.connect(request, id: id, events: events)
         connection.onEnd = { [unowned self] in self.inspector(id) }
         self.all[id] = connection

@@ -36,7 +36,7 @@ struct LineSession: ReconnectingSession {
     let request = WebSocketRequest(Endpoint(scheme: "ws", host: "line", port: 80))
     private let mistake: Mistake
     private(set) var waiters: [String: WaiterID] = [:]
-    private var consumers: [ConsumerID] = []
+    private var route = EventRoutes.none
     private var extraDeadline: Instant?
     private var received = 0
 
@@ -97,11 +97,7 @@ struct LineSession: ReconnectingSession {
         if self.mistake == .resumesWaitersTwice { effects.commands.append(.resume(waiter, .success(text))) }
     }
 
-    private mutating func deliver(_ event: String, _ effects: inout Effects<Self>) {
-        guard !self.consumers.isEmpty else { return }
-        effects.deliveries.append(event)
-        effects.runs = [Effects<Self>.Run(EventRoute(rawValue: 0), end: effects.deliveries.count)]
-    }
+    private mutating func deliver(_ event: String, _ effects: inout Effects<Self>) { effects.deliver(event, on: self.route) }
 
     private mutating func makeMistake(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         guard self.received == 5 else { return }
@@ -125,13 +121,9 @@ struct LineSession: ReconnectingSession {
         self.waiters = self.waiters.filter { $0.value != waiter }
     }
 
-    func consumers(on route: EventRoute) -> [ConsumerID] { self.consumers }
-
-    mutating func consumerRemoved(_ consumer: ConsumerID) { self.consumers.removeAll { $0 == consumer } }
-
     // MARK: Callers
 
-    mutating func subscribe(_ id: ConsumerID) { self.consumers.append(id) }
+    mutating func subscribe(_ id: ConsumerID, _ effects: inout Effects<Self>) { effects.routes.add(id, to: &self.route) }
 
     mutating func request(_ key: String, _ waiter: WaiterID, _ effects: inout Effects<Self>) {
         guard let id = self.connection.connected else { return effects.commands.append(.resume(waiter, .failure(.ended))) }

@@ -44,7 +44,7 @@ struct SimulatedClientTests {
         let simulation = Simulation(seed: 1)
         let client = SimulatedClient(LineSession(.none, seed: 1), on: VirtualNetwork(simulation))
         // Registers no waiter.
-        client.wait("forever") { _, _, _, _ in }
+        client.wait("forever", limit: .seconds(3600)) { _, _, _, _ in }
         client.start()
         client.stop()
         simulation.run(until: simulation.now.advanced(by: .seconds(60)))
@@ -79,8 +79,8 @@ private final class LineSimulation: @unchecked Sendable {
         self.client.start()
         self.client.consume(.standard, .client) {
             $1.append(contentsOf: $0)
-        } register: { session, id, _ in
-            session.subscribe(id)
+        } register: { session, id, effects in
+            session.subscribe(id, &effects)
         } body: { (_: String?) in
         }
         self.request(1)
@@ -99,7 +99,8 @@ private final class LineSimulation: @unchecked Sendable {
         guard !self.isEnding else { return }
         self.simulation.schedule(in: 1_000...20_000) { [self] in self.request(number + 1) }
         let key = "\(number)"
-        self.client.wait("request \(key)") {
+        // With a limit, because the driver asserts that calls without one don't outlive the connection.
+        self.client.wait("request \(key)", limit: .seconds(3600)) {
             $0.request(key, $1, &$3)
         } _: { [self] in
             if case .success = $0 { self.answers += 1 }
