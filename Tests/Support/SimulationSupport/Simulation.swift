@@ -55,7 +55,7 @@ package final class Simulation: TimeSource, @unchecked Sendable {
     private var isAwake = false
     private var releases: [() -> Void] = []
     private let tasks: any TaskRunner
-    private let thread = pthread_self()
+    private let thread: pthread_t = pthread_self()
 
     package init(seed: UInt64, isTracing: Bool = false) {
         self.seed = seed

@@ -30,7 +30,7 @@ func makeTaskRunner() -> any TaskRunner {
 private final class SimulationExecutor: TaskExecutor, TaskRunner, @unchecked Sendable {
     private var jobs: [UnownedJob] = []
     private var isRunning = false
-    private let thread = pthread_self()
+    private let thread: pthread_t = pthread_self()
 
     func enqueue(_ job: consuming ExecutorJob) {
         precondition(pthread_equal(self.thread, pthread_self()) != 0, "a task of a simulation was resumed by another thread")
