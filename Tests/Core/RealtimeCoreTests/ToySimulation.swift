@@ -180,7 +180,7 @@ private final class ToySimulation: @unchecked Sendable {
 /// The server of the toy protocol.
 ///
 /// `@unchecked Sendable`: used only on the thread of the simulation.
-private final class ToyServer: SimulatedServer, WebSocketEvents, WritingObserver, @unchecked Sendable {
+private final class ToyServer: SimulatedServer, WebSocketEvents, @unchecked Sendable {
     private let simulation: Simulation
     private var connections: [ConnectionID: any WebSocketConnection] = [:]
     private var published = 0

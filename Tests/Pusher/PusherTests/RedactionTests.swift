@@ -102,8 +102,14 @@ import Testing
             "TLSServerConfiguration.ClientCertificates": [
                 TLSServerConfiguration.ClientCertificates.required(roots: [.text(Self.text)])
             ],
+            "TransportError": [TransportError(.requestRejected, "Rejected.", response: Self.response)],
             "Transports": [Self.configuration(Self.authorizers[0]).transports],
-            "UpgradeDecision": [UpgradeDecision.reject(Self.response)],
+            "UpgradeDecision": [
+                UpgradeDecision.reject(Self.response), UpgradeDecision.accept(subprotocol: nil, headers: Self.headers),
+            ],
+            "UpgradeResponder.Answer": [
+                UpgradeResponder.Answer.reject(Self.response), UpgradeResponder.Answer.accept(subprotocol: nil, headers: Self.headers),
+            ],
             "WebSocketMessage": [Self.message],
             "WebSocketRequest": [WebSocketRequest(Self.endpoint, headers: Self.headers, subprotocols: [Self.text])],
         ]
@@ -147,6 +153,8 @@ import Testing
             "JSONValueEncoder.KeyStrategy": [JSONValueEncoder.KeyStrategy.useDefaultKeys],
             "ListenerAddress": [ListenerAddress(host: "host", port: 1)],
             "ListenerLimits": [ListenerLimits()],
+            "ListenerRouter": [ListenerRouter([])],
+            "ListenerRouter.Route": [ListenerRouter.Route.path("/", ListenerRouter([]))],
             "LogSink": [LogSink(minimumLevel: .debug) { _, _, _ in }],
             "LogSink.Level": [LogSink.Level.debug],
             "ManualClock": [ManualClock()],
@@ -168,8 +176,8 @@ import Testing
             "PusherSubscriptionAttempt": [PusherSubscriptionAttempt(socketID: "1.2", channel: "presence-one", userID: "me")],
             "TLSConfiguration.Verification": [TLSConfiguration.Verification.full],
             "TLSVersion": [TLSVersion.tls12],
-            "TransportError": [TransportError(.closed, "Closed.")],
             "TransportError.Code": [TransportError.Code.closed],
+            "UpgradeResponder": [UpgradeResponder { _ in }],
             "WebSocketMessage.Kind": [WebSocketMessage.Kind.text],
         ]
     }

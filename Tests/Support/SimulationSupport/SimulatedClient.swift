@@ -243,9 +243,6 @@ extension SimulatedClient where Machine.Request == WebSocketRequest {
     }
 }
 
-/// The driver has the method that the protocol requires.
-extension SessionDriver: WritingObserver {}
-
 /// The connections of a client.
 ///
 /// `@unchecked Sendable`: used only on the thread of the simulation.

@@ -154,9 +154,9 @@ package final class VirtualConnection: WebSocketConnection, @unchecked Sendable 
         guard isPaused != self.isWritingPaused else { return }
         self.isWritingPaused = isPaused
         self.simulation.schedule(in: 0...0) { [self] in
-            guard self.phase == .open, let observer = self.events as? any WritingObserver else { return }
+            guard self.phase == .open else { return }
             self.simulation.step(.arrival, "\(self.name()) \(isPaused ? "pauses" : "resumes") writing") {
-                observer.writing(self.id, paused: isPaused)
+                self.events?.writing(self.id, paused: isPaused)
             }
         }
     }

@@ -28,11 +28,6 @@ extension SimulatedServer {
     }
 }
 
-/// A type that is told when a connection should pause sending.
-package protocol WritingObserver: AnyObject {
-    func writing(_ id: ConnectionID, paused: Bool)
-}
-
 /// A network without sockets, with delays and faults, in the virtual time of a ``Simulation``.
 ///
 /// It knows WebSocket connections, messages and HTTP requests, and no protocol. A client connects through ``connect(_:id:events:)`` or

@@ -290,7 +290,7 @@ private final class End: @unchecked Sendable {
     }
 }
 
-private final class RecordingEvents: WebSocketEvents, WritingObserver, @unchecked Sendable {
+private final class RecordingEvents: WebSocketEvents, @unchecked Sendable {
     private let simulation: Simulation
     private(set) var log: [String] = []
     private(set) var messages: [String] = []
