@@ -261,7 +261,8 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
             let now = self.time.now
             state.effects.counters.messagesReceived += batch.entries.count
             state.effects.counters.bytesReceived += batch.bytes.count
-            state.effects.deliveries.reserveCapacity(batch.entries.count)
+            // Not for few messages: an idle connection would keep the memory.
+            if batch.entries.count > 16 { state.effects.deliveries.reserveCapacity(batch.entries.count) }
             state.machine.received(id, batch, now: now, &state.effects)
             self.finishStep(&state, reading: id, now, &actions)
         }

@@ -5,8 +5,15 @@ internal import RealtimeSystem
 struct OutputLimits: Sendable {
     /// The number of unsent bytes above which messages are not accepted. The answers to received messages are, because reading pauses.
     var backlogBytes: Int
+    /// In nanoseconds, which takes half the memory of a `Duration`.
+    private let stallNanoseconds: Int64
     /// How long the peer may take no bytes while reading or writing is paused because of it.
-    var stallTimeout: Duration
+    var stallTimeout: Duration { .nanoseconds(self.stallNanoseconds) }
+
+    init(backlogBytes: Int, stallTimeout: Duration) {
+        self.backlogBytes = backlogBytes
+        self.stallNanoseconds = stallTimeout.nanoseconds
+    }
 
     /// A mobile network may be unavailable for most of a minute.
     static let client = OutputLimits(backlogBytes: OutputGauge.clientLimit, stallTimeout: .seconds(60))
@@ -85,14 +92,15 @@ struct Delivery: Sendable {
 /// A peer that sends requests but reads no answers could otherwise fill the memory. Other output doesn't pause reading: two peers that
 /// send to each other before they read would wait for each other.
 struct BackPressure: Sendable {
-    /// Whether ``drained()`` is to resume reading.
-    private(set) var isReadingPaused = false
-    /// Whether the owner is asked to pause writing.
-    private(set) var isWritingPaused = false
+    // In the order that needs the least memory.
     /// The bytes of answers that may not have been sent.
     private(set) var answers = 0
     /// When to call ``hasStalled(now:timeout:hasProgressed:)``.
     private(set) var stallDeadline: Instant?
+    /// Whether ``drained()`` is to resume reading.
+    private(set) var isReadingPaused = false
+    /// Whether the owner is asked to pause writing.
+    private(set) var isWritingPaused = false
 
     /// Answers were appended to the output.
     ///
