@@ -43,7 +43,7 @@ package struct RelayClient: Sendable {
         return endpoint
     }
 
-    private static func negotiate(
+    package static func negotiate(
         _ endpoint: Endpoint, _ http: any HTTPTransport
     ) async -> Result<(token: String, kinds: [RelaySession.Kind]), TransportError> {
         do throws(TransportError) {

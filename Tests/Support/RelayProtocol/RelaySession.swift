@@ -76,6 +76,8 @@ package struct RelaySession: ReconnectingSession {
     private var kindIndex = 0
     /// The connection that is to replace the current one.
     private var candidate: ConnectionID?
+    /// The connection that was replaced and hasn't ended.
+    private var replaced: ConnectionID?
     /// The callers of uploads that the server hasn't confirmed.
     private var uploads: [UInt64: WaiterID] = [:]
 
@@ -133,7 +135,9 @@ package struct RelaySession: ReconnectingSession {
     package mutating func lost(_ reason: CloseReason, then next: NextAttempt, now: Instant, _ effects: inout Effects<Self>) {
         for id in self.works.keys.sorted(by: { $0.rawValue < $1.rawValue }) { effects.commands.append(.cancel(id)) }
         self.works = [:]
-        if let candidate = self.candidate.take() { effects.commands.append(.abandon(candidate)) }
+        for other in [self.candidate.take(), self.replaced.take()] {
+            if let other { effects.commands.append(.abandon(other)) }
+        }
         for upload in self.uploads.keys.sorted() { effects.commands.append(.resume(self.uploads[upload]!, .failure(.ended(reason)))) }
         self.uploads = [:]
         effects.deliver(.lost(reason), on: self.route)
@@ -157,6 +161,7 @@ package struct RelaySession: ReconnectingSession {
         _ id: ConnectionID, _ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>
     ) {
         if id == self.candidate { self.candidate = nil }
+        if id == self.replaced { self.replaced = nil }
     }
 
     package mutating func timeout(now: Instant, _ effects: inout Effects<Self>) { self.connectionTimeout(now: now, &effects) }
@@ -191,7 +196,7 @@ package struct RelaySession: ReconnectingSession {
     }
 
     private mutating func beginMove(_ effects: inout Effects<Self>) {
-        guard self.connection.connected != nil, self.candidate == nil else { return }
+        guard self.connection.connected != nil, self.candidate == nil, self.request.kind == .polling else { return }
         let id = self.connection.additionalConnection()
         self.candidate = id
         effects.commands.append(.open(id, Request(kind: .socket, token: self.token)))
@@ -199,7 +204,8 @@ package struct RelaySession: ReconnectingSession {
 
     private mutating func move(to new: ConnectionID, _ effects: inout Effects<Self>) {
         guard let old = self.connection.connected, self.connection.replace(old, by: new) else { return }
-        self.candidate = nil
+        (self.candidate, self.replaced) = (nil, old)
+        (self.kinds, self.kindIndex) = ([.socket], 0)
         effects.commands.append(.close(old, .normal, reason: ""))
         effects.deliver(.moved, on: self.route)
     }

@@ -213,6 +213,8 @@ final class EffectInspector<Machine: SessionMachine>: @unchecked Sendable {
             simulation.require(
                 cause == .caller || !self.rules.closesOnlyForCaller, "\(id) was closed without a call of the user")
             self.closing.insert(id)
+        // A protocol that negotiates before it connects may give up before it has opened a connection.
+        case .abandon(let id) where id > self.lastOpened: break
         case .abandon(let id):
             simulation.require(self.current.contains(id), "\(id) was abandoned, which is not in use")
             let isJustified = cause == .caller || self.closing.contains(id) || self.connection(id)?.isDisturbed == true
@@ -220,6 +222,9 @@ final class EffectInspector<Machine: SessionMachine>: @unchecked Sendable {
             self.ended(id)
         case .work(let id, _):
             simulation.require(self.startedWorks.insert(id).inserted, "the work \(id.rawValue) was started twice")
+            simulation.require(!self.hasFinished || cause == .caller, "the work \(id.rawValue) was started after the end")
+            // A session may begin with work, such as a negotiation.
+            self.hasFinished = false
             self.runningWorks.insert(id)
             self.totals.works += 1
         case .cancel(let id):

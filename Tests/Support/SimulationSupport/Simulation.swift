@@ -105,6 +105,7 @@ package final class Simulation: TimeSource, @unchecked Sendable {
     /// Wakes all tasks that sleep, and makes further sleeps return immediately: slow consumers are fast from now on.
     package func endSleeps() {
         self.isAwake = true
+        self.cause = .arrival
         for (_, wakeUp) in self.sleeping.sorted(by: { $0.key < $1.key }) { wakeUp() }
         self.runTasks()
     }

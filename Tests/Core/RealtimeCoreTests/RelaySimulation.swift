@@ -1,0 +1,263 @@
+import RealtimeCore
+import RelayProtocol
+import SimulationSupport
+import TestSupport
+import Testing
+
+@Suite(.enabled(if: areSimulationsSupported, "simulations need a newer version of macOS"))
+struct RelaySimulationTests {
+    @Test func `a client that negotiates, falls back and moves recovers from random faults`() async {
+        let report = await simulate(seeds(1_000)) { RelaySimulation($0).run() }
+        for failure in report.failures { Issue.record("\(failure)") }
+        // The runs must exercise what they check.
+        guard report.runs > 10, report.failures.isEmpty else { return }
+        #expect(report.average("connections") > 5 && report.average("events") > 20 && report.average("late events") > 0.5)
+        #expect(report.average("fallbacks") > 1 && report.average("moves") > 0.5 && report.average("decisions") > 1)
+        #expect(report.average("uploads") > 2 && report.average("failures") > 0.5 && report.average("faults") > 2)
+    }
+}
+
+/// A client of the relay protocol and a server on one network.
+///
+/// After 10 minutes of faults, the network is reliable. The client must then receive events and complete an upload.
+///
+/// `@unchecked Sendable`: used only on the thread of the simulation.
+private final class RelaySimulation: @unchecked Sendable {
+    private static let endOfFaults = Instant(nanoseconds: 0).advanced(by: .seconds(600))
+    private static let recovered = endOfFaults.advanced(by: .seconds(300))
+    private static let end = recovered.advanced(by: .seconds(120))
+
+    private let simulation: Simulation
+    private let network: VirtualNetwork
+    private let server: RelaySimulationServer
+    private let client: SimulatedClient<RelaySession>
+    /// The last message on the current connection.
+    private var lastMessage = 0
+    private var messages = 0
+    private var uploads = 0, failures = 0, moves = 0, decisions = 0
+
+    init(_ simulation: Simulation) {
+        self.simulation = simulation
+        let network = VirtualNetwork(simulation, .unreliable)
+        self.network = network
+        self.server = RelaySimulationServer(simulation)
+        network.setServer(self.server, host: "relay", port: 80)
+        var rules = ClientRules()
+        // The current connection and the one that is to replace it.
+        rules.connectionLimit = 2
+        rules.closesOnlyForCaller = false
+        rules.abandonsOnlyAfterFaults = false
+        self.client = SimulatedClient(
+            RelaySession(seed: simulation.seed), on: network, rules: rules,
+            webSocket: { request in
+                WebSocketRequest(Endpoint(scheme: "ws", host: "relay", port: 80, target: "/relay/\(request.kind)?token=\(request.token)"))
+            },
+            perform: { work, id, driver in
+                let task = simulation.task {
+                    switch work {
+                    case .negotiate:
+                        let url = Endpoint(scheme: "http", host: "relay", port: 80)
+                        driver.workFinished(id, .negotiated(await RelayClient.negotiate(url, network.http)))
+                    case .ask:
+                        await simulation.sleep(in: 0...40_000)
+                        let decisions: [ReconnectDecision] = [.immediately, .afterBackoff(), .after(.seconds(3)), .ask, .never]
+                        driver.workFinished(id, .decided(simulation.choose(decisions)))
+                    case .upload(let items):
+                        for item in items {
+                            await simulation.sleep(in: 0...500)
+                            driver.workProgressed(id, item)
+                        }
+                        driver.workFinished(id, .uploaded)
+                    }
+                }
+                return { task.cancel() }
+            })
+        self.client.waiterCount = { $0.waiterCount }
+        self.client.onCommand = { [unowned self] in self.check($0) }
+    }
+
+    func run() -> [String: Int] {
+        self.consume()
+        self.callRandomMethod()
+        self.publish()
+        self.simulation.run(until: Self.endOfFaults)
+        self.network.conditions = .reliable
+        self.server.isReliable = true
+        self.simulation.endSleeps()
+        self.simulation.run(until: Self.endOfFaults.advanced(by: .seconds(70)))
+        self.client.start()
+        self.simulation.run(until: Self.recovered)
+        let (uploadsBefore, messagesBefore) = (self.uploads, self.messages)
+        self.upload(limit: nil)
+        self.simulation.run(until: Self.recovered.advanced(by: .seconds(60)))
+        self.simulation.require(self.client.read { $0.isConnected }, "the client is not connected after the recovery")
+        self.simulation.require(self.uploads == uploadsBefore + 1, "an upload of a connected client was not completed")
+        self.simulation.require(self.messages > messagesBefore, "a connected client receives no events")
+        self.client.stop()
+        self.simulation.require(self.client.hasFinished, "stopping did not finish the session immediately")
+        self.simulation.run(until: Self.end)
+        if self.simulation.violation == nil {
+            self.client.checkEnd()
+            self.simulation.require(self.client.read { $0.workCount } == 0, "the session still knows work after stopping")
+            self.network.checkCounts()
+        }
+        return [
+            "connections": self.network.totals.opened, "events": self.client.totals.events,
+            "late events": self.network.totals.lateEvents, "faults": self.network.totals.faults, "fallbacks": self.server.fallbacks,
+            "moves": self.moves, "decisions": self.decisions, "uploads": self.uploads, "failures": self.failures,
+        ]
+    }
+
+    private func check(_ command: Effects<RelaySession>.Command) {
+        switch command {
+        case .work(_, .ask): self.decisions += 1
+        case .finish(let reason):
+            guard reason != .requested else { return }
+            self.simulation.schedule(in: 0...30_000) { [self] in self.client.start() }
+        default: break
+        }
+    }
+
+    private func publish() {
+        self.simulation.schedule(in: 100...20_000) { [self] in self.publish() }
+        self.simulation.step(.arrival, "server: publish") { self.server.publish() }
+    }
+
+    private func callRandomMethod() {
+        guard !self.server.isReliable else { return }
+        self.simulation.schedule(in: 0...20_000) { [self] in self.callRandomMethod() }
+        switch self.simulation.random(in: 0...9) {
+        case 0: self.client.stop()
+        case 1, 2, 3: self.client.start()
+        case 4: if let wait = self.client.pendingWaits.first { self.client.cancelWait(wait) }
+        default: self.upload(limit: self.simulation.chance(50) ? .milliseconds(self.simulation.random(in: 0...8_000)) : nil)
+        }
+    }
+
+    private func upload(limit: Duration?) {
+        let items = (0..<Int(self.simulation.random(in: 0...5))).map { "\($0)" }
+        let movesBefore = self.moves
+        self.client.wait("upload of \(items.count)", limit: limit) {
+            $0.upload(items, $1, &$3)
+        } _: { [self] result in
+            switch result {
+            case .success(let count):
+                self.uploads += 1
+                // The end of an upload may overtake items that were sent on the connection before.
+                let isComplete = count == items.count || self.moves > movesBefore && count < items.count
+                self.simulation.require(isComplete, "\(count) of \(items.count) items were uploaded")
+            case .failure: self.failures += 1
+            }
+        }
+    }
+
+    private func consume() {
+        self.client.consume(.standard, .client) {
+            $1.append(contentsOf: $0)
+        } register: { session, id, effects in
+            session.observe(id, &effects)
+        } body: { [self] event in
+            switch event {
+            case .message(let text)?:
+                let number = Int(text) ?? 0
+                self.simulation.require(number > self.lastMessage, "the message \(number) was received after \(self.lastMessage)")
+                self.lastMessage = number
+                self.messages += 1
+            case .connected?, .moved?:
+                // What was sent on one connection may be received after what was sent later on another one.
+                self.lastMessage = 0
+                if event == .moved { self.moves += 1 }
+            default: break
+            }
+        }
+    }
+}
+
+/// The server of the relay protocol on a virtual network, whose connections of both kinds are WebSockets.
+///
+/// `@unchecked Sendable`: used only on the thread of the simulation.
+private final class RelaySimulationServer: SimulatedServer, WebSocketEvents, @unchecked Sendable {
+    private struct Client {
+        var token: String
+        var connection: any WebSocketConnection
+        var items: [Substring: Int] = [:]
+    }
+
+    private let simulation: Simulation
+    private var clients: [ConnectionID: Client] = [:]
+    /// The connection to which each client has moved.
+    private var current: [String: ConnectionID] = [:]
+    private var lastToken = 0
+    private var published = 0
+    private(set) var fallbacks = 0
+    var isReliable = false
+
+    init(_ simulation: Simulation) {
+        self.simulation = simulation
+    }
+
+    func respond(to request: HTTPRequestHead, body: [UInt8], _ respond: @escaping @Sendable (HTTPResponse) -> Void) {
+        if !self.isReliable, self.simulation.chance(10) {
+            return respond(HTTPResponse(status: self.simulation.choose([200, 404, 503])))
+        }
+        self.lastToken += 1
+        respond(HTTPResponse(status: 200, text: "t\(self.lastToken) socket polling"))
+    }
+
+    func accept(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> UpgradeResult {
+        if request.path.hasSuffix("socket"), self.simulation.chance(50) {
+            self.fallbacks += 1
+            return .reject(HTTPResponse(status: 403))
+        }
+        self.clients[id] = Client(token: String(request.query.dropFirst(6)), connection: connection)
+        return .accept(self)
+    }
+
+    func publish() {
+        self.published += 1
+        for id in self.current.values.sorted() {
+            self.send("+ \(self.published)", to: id)
+            if self.simulation.chance(30) { self.send("upgrade", to: id) }
+        }
+    }
+
+    private func send(_ line: String, to id: ConnectionID) {
+        self.clients[id]?.connection.enqueue(.text(line))
+        self.clients[id]?.connection.flush()
+    }
+
+    func opened(_ id: ConnectionID, head: HTTPResponseHead) {
+        // A client that moves says so.
+        guard let client = self.clients[id], self.current[client.token] == nil else { return }
+        self.current[client.token] = id
+        self.send("hello", to: id)
+    }
+
+    func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
+        for message in batch.messages {
+            guard let token = self.clients[id]?.token else { return }
+            let words = String(decoding: message.bytes, as: UTF8.self).split(separator: " ")
+            // The client is where it sends. It stays on the old connection if the new one fails.
+            let previous = self.current[token]
+            self.current[token] = id
+            if let previous, previous != id {
+                let items = self.clients[previous]?.items
+                self.clients[id]?.items = items ?? [:]
+            }
+            switch words.first {
+            case "move": self.send("moved", to: id)
+            case "item": self.clients[id]?.items[words[1], default: 0] += 1
+            case "end":
+                let count = self.clients[id]?.items[words[1]] ?? 0
+                self.send("= \(words[1]) \(count)", to: id)
+            case ".": self.send("alive", to: id)
+            default: break
+            }
+        }
+    }
+
+    func closed(_ id: ConnectionID, _ reason: CloseReason) {
+        guard let client = self.clients.removeValue(forKey: id) else { return }
+        if self.current[client.token] == id { self.current[client.token] = nil }
+    }
+}
