@@ -693,7 +693,8 @@ private struct SessionHarness {
     @Test(arguments: [
         (#"{"code":4009,"message":"no"}"#, ["error server"]),
         (#"{"code":null,"message":"no to private-b"}"#, ["private-b failed subscriptionRejected", "error subscriptionRejected"]),
-        (#"{"code":4301,"message":"no to private-b."}"#, ["private-b failed subscriptionRejected", "error subscriptionRejected"]),
+        (#"{"code":4009,"message":"no to private-b."}"#, ["private-b failed subscriptionRejected", "error subscriptionRejected"]),
+        (#"{"code":4301,"message":"no client event on private-b."}"#, ["error server"]),
         (#"{"code":null,"message":"no to private-bc"}"#, ["error server"]),
         (#"{"code":null,"message":"no to one"}"#, ["error server"]),
         (#"{"code":null,"message":"Existing subscription to channel private-b"}"#, ["error server"]),
@@ -720,8 +721,14 @@ private struct SessionHarness {
     @Test func `an error event with a channel rejects its subscription`() {
         var harness = SessionHarness.connected(to: "one", "private-a")
         #expect(
-            harness.receive(#"{"event":"pusher:error","channel":"one","data":{"code":4301,"message":"no"}}"#)
+            harness.receive(#"{"event":"pusher:error","channel":"one","data":{"code":4009,"message":"no"}}"#)
                 == ["one failed subscriptionRejected", "error subscriptionRejected"])
+    }
+
+    @Test func `the rejection of a client event does not reject a subscription to its channel`() {
+        var harness = SessionHarness.connected(to: "one")
+        #expect(harness.receive(#"{"event":"pusher:error","channel":"one","data":{"code":4301,"message":"no"}}"#) == ["error server"])
+        #expect(harness.receive(#"{"event":"pusher_internal:subscription_succeeded","channel":"one"}"#) == ["one subscribed"])
     }
 
     // MARK: Authorizations

@@ -185,9 +185,11 @@ package final class VirtualConnection: WebSocketConnection, @unchecked Sendable 
         self.network.totals.inTransit -= messages.count
         switch self.phase {
         case .open where !self.link.isSilent, .closing where !self.link.isSilent && self.role == .client:
-            if self.isReading { return self.deliver(messages) }
+            if self.isReading, self.unread.isEmpty { return self.deliver(messages) }
+            // Also if this end reads again, but hasn't yet read what arrived before.
             self.unread += messages
             self.network.totals.inTransit += messages.count
+            self.readUnread()
         case .abandoned where self.role == .client:
             self.network.totals.delivered += messages.count
             self.count(messages)

@@ -180,6 +180,8 @@ extension PusherSession {
     /// one that awaits the result of a signature.
     private func subscription(rejectedBy error: ServerError, channel: String?) -> ChannelID? {
         if error.text.hasPrefix("Existing subscription") { return nil }
+        // Some servers name the channel of a rejected client event, which may have been subscribed again in the meantime.
+        if error.code == Int(PusherCloseCode.clientEventRejected.rawValue) { return nil }
         let pending = self.channels.records.filter { $0.machine.state == .subscribing }
         if let named = pending.first(where: { $0.name == channel }) { return named.id }
         // Not public channels, whose names may be ordinary words.
