@@ -54,7 +54,7 @@ struct StressTests {
 
     private static func checkClient(_ client: PusherClient, _ server: PusherServer) async throws {
         client.connect()
-        for name in Self.channels { try await client.subscribe(name).subscribed() }
+        for name in Self.channels { try await client.subscribe(name).subscribed(within: .seconds(120)) }
         let socketID = try #require(client.socketID)
         #expect(server.subscribers(of: "presence-one") == [socketID])
         let events = try #require(client.channel("two")).events("last")
