@@ -7,7 +7,7 @@ package protocol StreamEvents: AnyObject, Sendable {
     func opened(_ stream: SocketStream)
     /// The bytes of one read, at least one. They are valid during the call only.
     func received(_ stream: SocketStream, _ bytes: UnsafeRawBufferPointer)
-    /// The socket accepts no more bytes for now, and the backlog is above the mark. Called once until ``drained(_:)``.
+    /// The socket accepts no more bytes at the moment, and the backlog is above the mark. Called once until ``drained(_:)``.
     func backlogged(_ stream: SocketStream)
     /// There was a backlog above the mark, which is ``SocketStream/highWater`` bytes by default, and all of it has been sent.
     func drained(_ stream: SocketStream)

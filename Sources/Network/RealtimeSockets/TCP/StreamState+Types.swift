@@ -56,7 +56,7 @@ extension StreamState {
         case ready
         /// A thread is writing. Until it reports the result no other write begins, and the descriptor stays open.
         case writing
-        /// The socket accepts no more bytes for now. TLS may need to read before it can write.
+        /// The socket accepts no more bytes at the moment. TLS may need to read before it can write.
         case blocked(until: Readiness)
     }
 
