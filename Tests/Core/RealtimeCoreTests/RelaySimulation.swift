@@ -258,6 +258,8 @@ private final class RelaySimulationServer: SimulatedServer, WebSocketEvents, @un
 
     func closed(_ id: ConnectionID, _ reason: CloseReason) {
         guard let client = self.clients.removeValue(forKey: id) else { return }
-        if self.current[client.token] == id { self.current[client.token] = nil }
+        guard self.current[client.token] == id else { return }
+        // A late message on the old connection may have arrived after the client moved.
+        self.current[client.token] = self.clients.filter { $0.value.token == client.token }.keys.max()
     }
 }

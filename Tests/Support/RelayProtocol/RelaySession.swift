@@ -78,8 +78,8 @@ package struct RelaySession: ReconnectingSession {
     private var candidate: ConnectionID?
     /// The connection that was replaced and hasn't ended.
     private var replaced: ConnectionID?
-    /// The callers of uploads that the server hasn't confirmed.
-    private var uploads: [UInt64: WaiterID] = [:]
+    /// The callers of uploads that the server hasn't confirmed, and the connection that the end of each was sent on.
+    private var uploads: [UInt64: (waiter: WaiterID, sent: ConnectionID?)] = [:]
 
     package init(seed: UInt64 = 1) {
         self.connection = ConnectionStateMachine(generator: SplitMix64(seed: seed))
@@ -138,8 +138,7 @@ package struct RelaySession: ReconnectingSession {
         for other in [self.candidate.take(), self.replaced.take()] {
             if let other { effects.commands.append(.abandon(other)) }
         }
-        for upload in self.uploads.keys.sorted() { effects.commands.append(.resume(self.uploads[upload]!, .failure(.ended(reason)))) }
-        self.uploads = [:]
+        self.failUploads(reason, &effects) { _ in true }
         effects.deliver(.lost(reason), on: self.route)
         if case .undecided(let id) = next { self.start(.ask(failures: self.connection.failures), for: .decision(id), &effects) }
         self.report(next, now: now, &effects)
@@ -161,7 +160,16 @@ package struct RelaySession: ReconnectingSession {
         _ id: ConnectionID, _ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>
     ) {
         if id == self.candidate { self.candidate = nil }
-        if id == self.replaced { self.replaced = nil }
+        guard id == self.replaced else { return }
+        self.replaced = nil
+        self.failUploads(reason, &effects) { $0 == id }
+    }
+
+    private mutating func failUploads(_ reason: CloseReason, _ effects: inout Effects<Self>, where isLost: (ConnectionID?) -> Bool) {
+        for (upload, (waiter, sent)) in self.uploads.sorted(by: { $0.key < $1.key }) where isLost(sent) {
+            self.uploads[upload] = nil
+            effects.commands.append(.resume(waiter, .failure(.ended(reason))))
+        }
     }
 
     package mutating func timeout(now: Instant, _ effects: inout Effects<Self>) { self.connectionTimeout(now: now, &effects) }
@@ -179,7 +187,9 @@ package struct RelaySession: ReconnectingSession {
                 if words == ["moved"] { self.move(to: id, &effects) }
                 continue
             }
-            guard self.connection.received(id, now: now) else { return }
+            // Until the replaced connection ends, it may bring the answer to what was sent on it. An event on it would be out of order.
+            if id == self.replaced, words.first != "=" { continue }
+            guard id == self.replaced || self.connection.received(id, now: now) else { return }
             switch (words.first, words.count) {
             case ("hello", 1):
                 let heartbeat = HeartbeatPolicy(probeAfterSilence: .seconds(60), deadAfterSilence: .seconds(90))
@@ -188,7 +198,7 @@ package struct RelaySession: ReconnectingSession {
             case ("upgrade", 1): self.beginMove(&effects)
             case ("+", 2): effects.deliver(.message(words[1]), on: self.route)
             case ("=", 3):
-                guard let upload = UInt64(words[1]), let count = Int(words[2]), let waiter = self.uploads.take(upload) else { continue }
+                guard let upload = UInt64(words[1]), let count = Int(words[2]), let waiter = self.uploads.take(upload)?.waiter else { continue }
                 effects.commands.append(.resume(waiter, .success(count)))
             default: effects.counters.messagesIgnored += 1
             }
@@ -234,13 +244,15 @@ package struct RelaySession: ReconnectingSession {
         case (.decision(let connection)?, .decided(let decision)):
             self.decided(connection, decision, now: now, &effects)
         case (.upload(let name, _)?, .uploaded):
-            if let connection = self.connection.connected { effects.commands.append(.send(connection, .text("end \(name)"))) }
+            guard let connection = self.connection.connected else { break }
+            self.uploads[name]?.sent = connection
+            effects.commands.append(.send(connection, .text("end \(name)")))
         default: break
         }
     }
 
     package mutating func cancelled(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>) {
-        self.uploads = self.uploads.filter { $0.value != waiter }
+        self.uploads = self.uploads.filter { $0.value.waiter != waiter }
         for (id, purpose) in self.works {
             guard case .upload(_, waiter) = purpose else { continue }
             self.works[id] = nil
@@ -260,7 +272,7 @@ package struct RelaySession: ReconnectingSession {
             return effects.commands.append(.resume(waiter, .failure(.ended(.requested))))
         }
         let name = self.lastWork + 1
-        self.uploads[name] = waiter
+        self.uploads[name] = (waiter, nil)
         self.start(.upload(items), for: .upload(name: name, waiter), &effects)
     }
 }
