@@ -155,10 +155,10 @@ public final class PusherServer: Sendable {
 
     /// The events of the server from now on.
     ///
-    /// Each access returns a new sequence. It buffers up to 10,000 events and then drops the oldest. Together with the limit of the texts in
-    /// events, this bounds the memory for a consumer that doesn't keep up to about 100 MB. The sequence finishes when the server is released.
+    /// Each access returns a new sequence. It buffers up to 10,000 events with up to 8 MiB of text, and then drops the oldest. The sequence
+    /// finishes when the server is released.
     public var events: EventSequence<PusherServerEvent> {
-        self.driver.makeSequence(.dropOldest(10_000), lifetime: .client) { events, output in
+        self.driver.makeSequence(.dropOldest(10_000), byteLimit: PusherServerEvent.byteLimit, lifetime: .client) { events, output in
             output.append(contentsOf: events)
         } register: { machine, id, effects in
             effects.routes.add(id, to: &machine.eventRoute)
@@ -207,8 +207,8 @@ public enum PusherServerEvent: Sendable, Hashable {
     case connected(socketID: String)
     /// An established connection ended.
     case disconnected(socketID: String, CloseReason)
-    /// The server received a text message. Messages on a silent connection aren't reported. A message of more than 10 KiB is cut, and an
-    /// ellipsis added.
+    /// The server received a text message. Messages on a silent connection aren't reported. A message longer than the app's
+    /// ``PusherApp/messageLimit`` is cut, and an ellipsis added.
     case received(socketID: String, frame: String)
     /// A client subscribed to a channel. On a presence channel, the user ID is that of the member.
     case subscribed(socketID: String, channel: String, userID: String?)
@@ -216,13 +216,22 @@ public enum PusherServerEvent: Sendable, Hashable {
     case subscriptionRejected(socketID: String, channel: String, message: String)
     /// A subscription ended, because the client unsubscribed or its connection ended.
     case unsubscribed(socketID: String, channel: String)
-    /// A client sent an event to the other subscribers of a channel. Data of more than 10 KiB is cut, and an ellipsis added.
+    /// A client sent an event to the other subscribers of a channel.
     case clientEvent(socketID: String, channel: String, name: String, data: String)
     /// An event was published, over the HTTP API or by ``PusherServer/publish(_:to:data:except:)``.
     case published(channel: String, name: String, subscribers: Int)
 
-    /// The maximum size of a text in an event, in bytes. Events are for observers, who may read them late.
-    static let textLimit = 10 << 10
+    /// The limit of the events that a consumer hasn't read.
+    static let byteLimit = ByteLimit<PusherServerEvent>(8 << 20) { event in
+        switch event {
+        case .received(_, let frame): frame.utf8.count
+        case .clientEvent(_, let channel, let name, let data): channel.utf8.count + name.utf8.count + data.utf8.count
+        case .subscribed(_, let channel, _), .unsubscribed(_, let channel): channel.utf8.count
+        case .subscriptionRejected(_, let channel, let message): channel.utf8.count + message.utf8.count
+        case .published(let channel, let name, _): channel.utf8.count + name.utf8.count
+        case .connected, .disconnected: 0
+        }
+    }
 }
 
 /// Faults that a server injects, to test how clients handle them.

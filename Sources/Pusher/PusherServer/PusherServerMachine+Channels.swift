@@ -23,7 +23,7 @@ extension PusherServerMachine {
 
     private mutating func received(_ text: UnsafeRawBufferPointer, from id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         guard let socketID = self.connections[id]?.socketID else { return }
-        self.deliver(.received(socketID: socketID, frame: Excerpt.of(bytes: text, limit: PusherServerEvent.textLimit)), &effects)
+        self.deliver(.received(socketID: socketID, frame: Excerpt.of(bytes: text, limit: self.app.messageLimit)), &effects)
         guard text.count <= self.app.messageLimit else {
             effects.counters.messagesIgnored += 1
             self.logLimit("\(self.app.messageLimit) bytes of a message: \(text.count)", id, &effects)

@@ -85,8 +85,7 @@ extension PusherServerMachine {
         }
         let message = PusherFrames.event(event.name, channel: event.channel, data: event.data, userID: userID)
         for other in self.channels[name]?.subscribers ?? SubscriberList() where other != id { self.send(message, to: other, &effects) }
-        let data = Excerpt.of(event.data, limit: PusherServerEvent.textLimit)
-        self.deliver(.clientEvent(socketID: event.socketID, channel: event.channel, name: event.name, data: data), &effects)
+        self.deliver(.clientEvent(socketID: event.socketID, channel: event.channel, name: event.name, data: event.data), &effects)
     }
 
     private func isSubscribed(_ id: ConnectionID, to name: ByteString) -> Bool {

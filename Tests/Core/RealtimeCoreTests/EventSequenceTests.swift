@@ -25,8 +25,8 @@ private struct Fixture {
     let calls = RecordingSource()
     let events: EventSequence<Int>
 
-    init(_ policy: BufferPolicy = .standard) {
-        self.buffer = EventBuffer(policy)
+    init(_ policy: BufferPolicy = .standard, byteLimit: ByteLimit<Int>? = nil) {
+        self.buffer = EventBuffer(policy, byteLimit: byteLimit)
         self.events = self.calls.sequence(of: self.buffer)
     }
 
@@ -61,6 +61,45 @@ private struct Fixture {
             #expect(fixture.events.dropped == dropped && lost == dropped)
             #expect(await fixture.events.pending() == kept)
         }
+    }
+
+    @Test(arguments: [
+        // The size of an element is its value.
+        (BufferPolicy.dropOldest(100), [3, 3, 3, 3], [3, 3, 3]), (.dropOldest(100), [1, 2, 3, 4, 5], [4, 5]),
+        (.dropOldest(2), [1, 1, 1, 1], [1, 1]), (.dropOldest(100), [20, 1, 1], [1, 1]), (.dropOldest(100), [1, 20], [20]),
+        (.dropNewest(100), [3, 3, 3, 3], [3, 3, 3]), (.dropNewest(100), [20, 1, 1], [20]), (.dropNewest(100), [1, 20], [1]),
+        (.dropNewest(2), [1, 1, 1], [1, 1]), (.pauseReading(100), [5, 5, 5], [5, 5, 5]),
+    ])
+    func `a buffer with a limit of 10 bytes drops what exceeds it`(policy: BufferPolicy, sent: [Int], kept: [Int]) async {
+        for sizes in [[sent.count], Array(repeating: 1, count: sent.count)] {
+            let fixture = Fixture(policy, byteLimit: ByteLimit(10) { $0 })
+            // Twice, because what was taken must no longer count.
+            for round in 1...2 {
+                var rest = sent[...]
+                for size in sizes {
+                    fixture.send(rest.prefix(size))
+                    rest = rest.dropFirst(size)
+                }
+                #expect(fixture.events.dropped == round * (sent.count - kept.count))
+                #expect(await fixture.events.pending() == kept)
+            }
+        }
+    }
+
+    @Test func `a buffer that pauses reading is full when its limit of bytes is exceeded`() async {
+        let fixture = Fixture(.pauseReading(100), byteLimit: ByteLimit(10) { $0 })
+        #expect(fixture.send([4, 6]).becameFull == false)
+        #expect(fixture.send([1]).becameFull)
+        #expect(await fixture.events.pending() == [4, 6, 1])
+        #expect(fixture.send([9]).isFull == false)
+    }
+
+    @Test func `events that a loop returns to the buffer count again`() async {
+        let fixture = Fixture(.dropOldest(100), byteLimit: ByteLimit(10) { $0 })
+        fixture.send([5, 3, 2])
+        for await event in fixture.events where event == 5 { break }
+        fixture.send([6])
+        #expect(await fixture.events.pending() == [2, 6])
     }
 
     @Test(arguments: [1, 2, 5, 0, -1])

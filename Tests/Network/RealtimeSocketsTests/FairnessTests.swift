@@ -6,7 +6,9 @@ import Testing
 @testable import RealtimeSockets
 
 /// What other connections of a loop wait for while some of them are flooded. Measured in what the loop reads meanwhile, not in time.
-@Suite(.usesSockets, .timeLimit(.minutes(5)))
+///
+/// The tests run one after the other, because a flood occupies a processor.
+@Suite(.usesSockets, .serialized, .timeLimit(.minutes(5)))
 struct FairnessTests {
     /// A TLS session that always has more to read, until it has returned `total` bytes.
     private final class EndlessSession: StreamSecurity {
@@ -101,9 +103,9 @@ struct FairnessTests {
         let name = tls ? "TLS" : "plain"
         let large = frame(0x82, [UInt8](repeating: 7, count: 16 << 10), key: Self.key)
         return [
-            Flood(testDescription: "\(name), empty messages", tls: tls, frame: frame(0x81, "", key: Self.key), frames: 1_000_000),
-            Flood(testDescription: "\(name), pings", tls: tls, frame: frame(0x89, "", key: Self.key), frames: 1_000_000),
-            Flood(testDescription: "\(name), 16 KiB", tls: tls, frame: large, frames: 20_000),
+            Flood(testDescription: "\(name), empty messages", tls: tls, frame: frame(0x81, "", key: Self.key), frames: scaled(1_000_000)),
+            Flood(testDescription: "\(name), pings", tls: tls, frame: frame(0x89, "", key: Self.key), frames: scaled(1_000_000)),
+            Flood(testDescription: "\(name), 16 KiB", tls: tls, frame: large, frames: scaled(20_000)),
         ]
     }
 

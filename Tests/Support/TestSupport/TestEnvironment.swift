@@ -14,7 +14,7 @@ package func seeds(_ count: Int) -> Range<UInt64> { chosenSeed.map { $0..<$0 + 1
 /// A message for a failure that states how to reproduce it.
 package func replay(_ seed: UInt64) -> String { "reproduce with REALTIME_TEST_SEED=\(seed)" }
 
-private func environment(_ name: String) -> String? { getenv(name).map { String(cString: $0) } }
+func environment(_ name: String) -> String? { getenv(name).map { String(cString: $0) } }
 
 /// Test vectors: files that were recorded, generated or copied from a standard.
 package enum Vectors {

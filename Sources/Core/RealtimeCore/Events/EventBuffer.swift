@@ -44,6 +44,21 @@ package struct AppendResult {
     var delivery: (any CallbackDelivery)?
 }
 
+/// The maximum size of the events in a buffer, in bytes. A single event is kept, however large it is.
+@usableFromInline
+package final class ByteLimit<Element: Sendable>: Sendable {
+    fileprivate let bytes: Int
+    fileprivate let size: @Sendable (Element) -> Int
+
+    /// - Parameters:
+    ///   - bytes: The limit.
+    ///   - size: Returns the approximate size of an event. Called under a lock.
+    package init(_ bytes: Int, size: @escaping @Sendable (Element) -> Int) {
+        self.bytes = bytes
+        self.size = size
+    }
+}
+
 /// The events that a consumer hasn't taken yet.
 ///
 /// The producer appends whole batches, and the consumer swaps its emptied array for the filled one: one lock per batch on either side, and
@@ -66,6 +81,8 @@ package final class EventBuffer<Element: Sendable>: Sendable {
 
     private struct State: Sendable {
         var pending = Batch()
+        /// The size of the pending events, if it is limited.
+        var bytes = 0
         var dropped = 0
         @Boxed var ended: EndReason?
         var waiting: WakeUp?
@@ -78,10 +95,12 @@ package final class EventBuffer<Element: Sendable>: Sendable {
     }
 
     private let policy: BufferPolicy
+    private let byteLimit: ByteLimit<Element>?
     private let state = Lock(State())
 
-    package init(_ policy: BufferPolicy) {
+    package init(_ policy: BufferPolicy, byteLimit: ByteLimit<Element>? = nil) {
         self.policy = policy
+        self.byteLimit = byteLimit
     }
 
     package var dropped: Int { self.state.withLock { $0.dropped } }
@@ -98,23 +117,25 @@ package final class EventBuffer<Element: Sendable>: Sendable {
         self.state.withLock { state in
             guard state.ended == nil else { return AppendResult() }
             var result = AppendResult()
+            let oldCount = state.pending.elements.count
             fill(&state.pending.elements)
+            state.bytes += self.size(of: state.pending.elements[oldCount...])
             let count = state.pending.elements.count - state.pending.start
             switch self.policy {
             case .dropNewest(let limit):
-                result.dropped = max(0, count - max(1, limit))
+                result.dropped = self.dropCount(state.pending.elements[state.pending.start...].reversed(), limit, &state.bytes)
                 state.pending.elements.removeLast(result.dropped)
             case .dropOldest(let limit):
-                result.dropped = max(0, count - max(1, limit))
+                result.dropped = self.dropCount(state.pending.elements[state.pending.start...], limit, &state.bytes)
                 state.pending.start += result.dropped
-                // Moving the remaining elements only once per `limit` drops keeps dropping cheap.
-                if state.pending.start > limit {
+                // Moving the remaining elements only once per that many drops keeps dropping cheap.
+                if state.pending.start > count - result.dropped {
                     result.released = state.pending.elements
                     state.pending.elements = Array(state.pending.elements[state.pending.start...])
                     state.pending.start = 0
                 }
             case .pauseReading(let limit):
-                result.isFull = count >= max(1, limit)
+                result.isFull = count >= max(1, limit) || self.isTooLarge(state.bytes)
                 result.becameFull = result.isFull && !state.isFull
                 state.isFull = result.isFull
             }
@@ -122,6 +143,26 @@ package final class EventBuffer<Element: Sendable>: Sendable {
             if count > 0 { swap(&result.wakeUp, &state.waiting) }
             return result
         }
+    }
+
+    private func size(of elements: ArraySlice<Element>) -> Int {
+        guard let byteLimit else { return 0 }
+        return elements.reduce(0) { $0 + byteLimit.size($1) }
+    }
+
+    private func isTooLarge(_ bytes: Int) -> Bool { self.byteLimit.map { bytes > $0.bytes } ?? false }
+
+    /// Returns the number of elements to drop, from the first, and subtracts their size.
+    private func dropCount(_ elements: some Collection<Element>, _ limit: Int, _ bytes: inout Int) -> Int {
+        var dropped = max(0, elements.count - max(1, limit))
+        guard let byteLimit else { return dropped }
+        for element in elements.prefix(dropped) { bytes -= byteLimit.size(element) }
+        for element in elements.dropFirst(dropped).dropLast() {
+            guard bytes > byteLimit.bytes else { break }
+            bytes -= byteLimit.size(element)
+            dropped += 1
+        }
+        return dropped
     }
 
     /// Ends the buffer. The first reason is kept.
@@ -140,6 +181,7 @@ package final class EventBuffer<Element: Sendable>: Sendable {
     func take(into batch: inout Batch) -> Bool {
         self.state.withLock { state in
             swap(&batch, &state.pending)
+            state.bytes = 0
             defer { state.isFull = false }
             return state.isFull
         }
@@ -152,6 +194,7 @@ package final class EventBuffer<Element: Sendable>: Sendable {
         self.state.withLock { state in
             guard state.reader == reader else { return false }
             swap(&batch, &state.pending)
+            state.bytes = 0
             state.lastTaker = reader
             defer { state.isFull = false }
             return state.isFull
@@ -198,6 +241,7 @@ package final class EventBuffer<Element: Sendable>: Sendable {
             let pending = state.pending
             state.pending = unused
             state.pending.elements.append(contentsOf: pending.elements[pending.start...])
+            state.bytes += self.size(of: unused.elements[unused.start...])
             return (state.waiting.take(), pending)
         }
         wakeUp?.resume()

@@ -184,15 +184,16 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
     ///
     /// - Parameters:
     ///   - policy: What happens when the sequence's buffer is full.
+    ///   - byteLimit: When the buffer is full because of the size of the elements.
     ///   - lifetime: When the sequence finishes.
     ///   - convert: Appends the elements for a batch of events. Called under the driver's lock.
     ///   - register: Registers the consumer with the machine.
     package func makeSequence<Element: Sendable>(
-        _ policy: BufferPolicy, lifetime: ConsumerLifetime,
+        _ policy: BufferPolicy, byteLimit: ByteLimit<Element>? = nil, lifetime: ConsumerLifetime,
         convert: @escaping EventConversion<Machine.Event, Element>,
         register: (inout Machine, ConsumerID, inout Effects<Machine>) -> Void
     ) -> EventSequence<Element> {
-        let buffer = EventBuffer<Element>(policy)
+        let buffer = EventBuffer<Element>(policy, byteLimit: byteLimit)
         let consumer = ConvertingConsumer<Machine.Event, Element>(buffer: buffer, convert: convert)
         var id = ConsumerID(rawValue: 0)
         self.run { state, _ in

@@ -1,0 +1,42 @@
+#if canImport(Darwin)
+import Darwin
+#elseif canImport(Glibc)
+import Glibc
+#endif
+package import Testing
+
+/// Expects that an operation on 20,000 items costs about twice as much as on 10,000. A quadratic cost is four times as high.
+///
+/// The cost is the processor time of the calling thread, the lowest of several measurements: other tests and processes affect it little.
+/// `REALTIME_COST_LIMIT` replaces the limit of 3, for example with 2.2 for a release build on an idle machine.
+///
+/// - Parameter prepare: Prepares a number of items and returns the operation to measure, which must not leave the calling thread.
+/// - Throws: The error that `prepare` or the operation throws.
+package func expectLinearCost(
+    sourceLocation: SourceLocation = #_sourceLocation, _ prepare: (_ count: Int) throws -> (() throws -> Void)
+) async throws {
+    let limit = environment("REALTIME_COST_LIMIT").flatMap { Double($0) } ?? 3
+    var (small, large) = (UInt64.max, UInt64.max)
+    for _ in 0..<10 {
+        small = min(small, try cost(prepare(10_000)))
+        large = min(large, try cost(prepare(20_000)))
+        if Double(large) <= limit * Double(small) { return }
+        // Other tests run meanwhile: the measurements don't suspend.
+        await Task.yield()
+    }
+    let ratio = Double(large) / Double(max(1, small))
+    Issue.record("20,000 items cost \(ratio) times as much as 10,000; the limit is \(limit)", sourceLocation: sourceLocation)
+}
+
+private func cost(_ operation: () throws -> Void) throws -> UInt64 {
+    let start = threadTime()
+    try operation()
+    return threadTime() - start
+}
+
+/// The processor time that the calling thread has used, in nanoseconds.
+private func threadTime() -> UInt64 {
+    var time = timespec()
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+    return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
+}
