@@ -92,12 +92,15 @@ struct FairnessTests {
     struct Flood: Sendable, CustomTestStringConvertible {
         var testDescription: String
         var tls: Bool
+        var upgrades = true
         var frame: [UInt8]
         var frames: Int
     }
 
     private static let clients = 4
     private static let key: [UInt8] = [0, 0, 0, 0]
+
+    private static let request = Array("GET / HTTP/1.1\r\nHost: a\r\n\r\n".utf8)
 
     static let floods: [Flood] = [false, true].flatMap { tls in
         let name = tls ? "TLS" : "plain"
@@ -106,6 +109,7 @@ struct FairnessTests {
             Flood(testDescription: "\(name), empty messages", tls: tls, frame: frame(0x81, "", key: Self.key), frames: scaled(1_000_000)),
             Flood(testDescription: "\(name), pings", tls: tls, frame: frame(0x89, "", key: Self.key), frames: scaled(1_000_000)),
             Flood(testDescription: "\(name), 16 KiB", tls: tls, frame: large, frames: scaled(20_000)),
+            Flood(testDescription: "\(name), requests", tls: tls, upgrades: false, frame: Self.request, frames: scaled(100_000)),
         ]
     }
 
@@ -128,7 +132,8 @@ struct FairnessTests {
             connection.abandon()
             let worst = server.seen.worst
             // The loop may be in the middle of a turn, and the network may take a turn or two.
-            #expect(worst.messages <= 6 * Self.clients * Delivery.framesPerTurn)
+            let budget = flood.upgrades ? Delivery.framesPerTurn : HTTPServerConnection.requestsPerTurn
+            #expect(worst.messages <= 6 * Self.clients * budget)
             #expect(worst.bytes <= 6 * Self.clients * SocketStream.readBudget)
         }
     }
@@ -154,7 +159,7 @@ struct FairnessTests {
         let listener = SocketListener(tls: flood.tls ? .test : nil, limits: limits, on: [serverLoop])
         let address = try await listener.start(server)
         let flooders = try (0..<Self.clients).map { _ in
-            try Flooder(address, tls: flood.tls, loop: clientLoop, frame: flood.frame, frames: flood.frames)
+            try Flooder(address, tls: flood.tls, upgrades: flood.upgrades, loop: clientLoop, frame: flood.frame, frames: flood.frames)
         }
         await server.flooded()
         do {

@@ -4,16 +4,19 @@ import Testing
 
 @testable import RealtimeSockets
 
-/// A client that sends the same frames as fast as the server takes them, and reads everything.
+/// A client that sends the same frames or requests as fast as the server takes them, and reads everything.
 final class Flooder: StreamEvents {
+    private let greeting: String
     private let block: [UInt8]
     private let remaining: Lock<Int>
     let stream: SocketStream
 
     /// - Parameters:
-    ///   - frame: A masked frame.
-    ///   - frames: The number of frames after which the flood ends.
-    init(_ address: ListenerAddress, tls: Bool, loop: EventLoop, frame: [UInt8], frames: Int) throws {
+    ///   - upgrades: Whether to send frames on a WebSocket.
+    ///   - frame: A masked frame, or a request.
+    ///   - frames: The number of them after which the flood ends.
+    init(_ address: ListenerAddress, tls: Bool, upgrades: Bool, loop: EventLoop, frame: [UInt8], frames: Int) throws {
+        self.greeting = upgrades ? "\(ListenerWebSocketTests.upgrade)\r\n" : ""
         let perBlock = max(1, (64 << 10) / frame.count)
         self.block = Array((0..<perBlock).map { _ in frame }.joined())
         self.remaining = Lock(frames / perBlock)
@@ -34,7 +37,7 @@ final class Flooder: StreamEvents {
     }
 
     func opened(_ stream: SocketStream) {
-        stream.send(Array("\(ListenerWebSocketTests.upgrade)\r\n".utf8))
+        stream.send(Array(self.greeting.utf8))
         self.fill()
     }
 
@@ -71,9 +74,20 @@ final class FloodedServer: ListenerHandler {
 
     var seen: Counts { self.counts.withLock { $0 } }
 
-    func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) { responder.respond(HTTPResponse(status: 404)) }
+    func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
+        self.count(messages: 1, bytes: request.target.utf8.count)
+        responder.respond(HTTPResponse(status: 404))
+    }
 
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
+
+    private func count(messages: Int, bytes: Int) {
+        let isFirst = self.counts.withLock { counts in
+            defer { (counts.messages, counts.bytes) = (counts.messages + messages, counts.bytes + bytes) }
+            return counts.messages == 0
+        }
+        if isFirst { self.recorder.add(()) }
+    }
 
     func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
         request.target == "/neighbor" ? Neighbor(self, connection) : Flood(self)
@@ -95,12 +109,7 @@ final class FloodedServer: ListenerHandler {
         func opened(_ id: ConnectionID, head: HTTPResponseHead) {}
 
         func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
-            let (messages, bytes) = (batch.entries.count, batch.bytes.count)
-            let isFirst = self.server.counts.withLock { counts in
-                defer { (counts.messages, counts.bytes) = (counts.messages + messages, counts.bytes + bytes) }
-                return counts.messages == 0
-            }
-            if isFirst { self.server.recorder.add(()) }
+            self.server.count(messages: batch.entries.count, bytes: batch.bytes.count)
         }
 
         func closed(_ id: ConnectionID, _ reason: CloseReason) {}

@@ -67,6 +67,8 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
 
     /// The number of pipelined bytes above which reading pauses.
     private static let pipelineLimit = 64 << 10
+    /// The number of pipelined requests that are handled in one turn of the loop, so that other connections get their turns.
+    static let requestsPerTurn = 64
     /// How long a client may take to close its side after the last response was sent. If the socket were closed with unread input, the
     /// RST that follows could discard the response at the client.
     private static let lingerTimeout = Duration.seconds(1)
@@ -131,6 +133,8 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
         guard error == nil else { return self.drop() }
         self.state.input = .ended
         switch self.state.phase {
+        // The next turn continues with the pipelined requests.
+        case .reading where !self.state.pipelined.isEmpty: break
         case .reading: self.inputEnded()
         case .responding(_, isLast: true): self.drop()
         case .responding(let exchange, isLast: false):
@@ -160,21 +164,28 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
             self.read(&input)
             self.keep(input)
         }
-        guard case .reading = self.state.phase else { return }
+        guard case .reading = self.state.phase, self.state.pipelined.isEmpty else { return }
         if self.state.input == .ended { return self.inputEnded() }
         self.resumeReading()
     }
 
+    /// Decodes and handles requests. If there are more of them than the budget of a turn, the next turn continues.
     private func read(_ input: inout UnsafeRawBufferPointer) {
         self.state.isDecoding = true
         defer { self.state.isDecoding = false }
+        var budget = Self.requestsPerTurn
         while case .reading(let part) = self.state.phase {
+            if budget == 0, !input.isEmpty {
+                self.stream.loop.execute { if case .reading = self.state.phase { self.nextRequest() } }
+                return
+            }
             do throws(TransportError) {
                 switch try self.state.decoder.next(&input) {
                 case .head(let request): try self.received(request)
                 case .body(let bytes): self.state.body.append(contentsOf: bytes)
                 case .end:
                     guard case .body(let request) = part else { preconditionFailure("a body follows a head") }
+                    budget -= 1
                     self.respond(to: request, &input)
                 case .needsMore:
                     // The keep-alive timeout ends with the first byte of the head.
