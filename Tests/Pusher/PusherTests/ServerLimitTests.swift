@@ -205,7 +205,7 @@ import Testing
         #expect(cut.hasSuffix("\u{E9}…") && long.hasPrefix(cut.dropLast()) && (9_998...10_003).contains(cut.utf8.count))
     }
 
-    @Test func `events that nobody reads are limited by their size`() async throws {
+    @Test func `events without a reader are limited by their size`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         client.connect()

@@ -198,7 +198,9 @@ package struct RelaySession: ReconnectingSession {
             case ("upgrade", 1): self.beginMove(&effects)
             case ("+", 2): effects.deliver(.message(words[1]), on: self.route)
             case ("=", 3):
-                guard let upload = UInt64(words[1]), let count = Int(words[2]), let waiter = self.uploads.take(upload)?.waiter else { continue }
+                guard let upload = UInt64(words[1]), let count = Int(words[2]), let waiter = self.uploads.take(upload)?.waiter else {
+                    continue
+                }
                 effects.commands.append(.resume(waiter, .success(count)))
             default: effects.counters.messagesIgnored += 1
             }
