@@ -340,10 +340,11 @@ extension URLSessionWebSocket: TaskHandler {
             }
             if case .connecting = state.phase, let response, response.statusCode != 101 {
                 // The system doesn't provide the body of the response.
+                let response = HTTPResponse(HTTPResponseHead(response))
                 return .transport(
                     TransportError(
-                        .upgradeRejected, "\(endpoint.origin) rejected the WebSocket with status \(response.statusCode).",
-                        response: HTTPResponse(HTTPResponseHead(response))))
+                        .upgradeRejected, "\(endpoint.origin): The server rejected the WebSocket with \(response.summary)",
+                        response: response))
             }
             guard let error = state.failure ?? error else {
                 return .transport(TransportError(.closed, "\(endpoint.origin) closed the connection without a close frame."))

@@ -9,7 +9,7 @@ import Testing
 
 /// Operations on many items, of which a user or a peer decides how many there are.
 ///
-/// The tests run one after the other, because they compute without suspending.
+/// The tests run one after the other, because they compute without waiting.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct LinearCostTests {
     // MARK: Server
 

@@ -91,7 +91,7 @@ private struct SessionHarness {
 
     @discardableResult
     mutating func failAuthorization(_ work: UInt64, status: Int? = nil) -> [String] {
-        let error = PusherError.authorizationFailed("the channel", "it failed.", status: status)
+        let error = PusherError.authorizationFailed("the channel", "", "it failed.", status: status)
         return self.step { $0.workFinished(WorkID(rawValue: work), .failure(error), now: $1, &$2) }
     }
 

@@ -153,7 +153,7 @@ final class InMemorySocket: WebSocketConnection {
     }
 
     private func rejected(_ response: HTTPResponse, _ request: WebSocketRequest) {
-        let message = "\(request.endpoint.origin) rejected the WebSocket with status \(response.head.status)."
+        let message = "\(request.endpoint.origin): The server rejected the WebSocket with \(response.summary)"
         self.end(.transport(TransportError(.upgradeRejected, message, response: response)))
     }
 

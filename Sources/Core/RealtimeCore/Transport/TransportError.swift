@@ -126,6 +126,11 @@ extension TransportError: CustomStringConvertible, CustomDebugStringConvertible,
     /// The message.
     public var description: String { self.message }
 
+    /// The message. It replaces the general text that Foundation provides for errors.
+    ///
+    /// On Apple platforms, an error that has lost its type has it too: the error conforms to `LocalizedError` there.
+    public var localizedDescription: String { self.message }
+
     /// The code, the message and the status.
     public var debugDescription: String {
         "TransportError(\(self.code)\(self.status.map { ", status \($0)" } ?? "")): \(self.message)"

@@ -233,12 +233,16 @@ final class HTTPClientExchange: StreamEvents, TimerClient {
         TransportError(.cancelled, "The request to \(self.request.endpoint) was cancelled.")
     }
 
+    private var schemeHint: String {
+        self.request.endpoint.isSecure ? "" : " If the server expects TLS on this port, use https://."
+    }
+
     /// Adds the origin of the response, and advice.
     private func located(_ error: TransportError) -> TransportError {
         let advice: String =
             switch error.code {
-            case .closed, .reset: " Check the server's log and any proxies; the server may have processed the request."
-            case .protocolViolation: " Check that the URL is that of an HTTP/1.1 server."
+            case .closed, .reset: " Check the server's log and any proxies; the server may have processed the request.\(self.schemeHint)"
+            case .protocolViolation: " Check that the URL is that of an HTTP/1.1 server.\(self.schemeHint)"
             default: ""
             }
         return TransportError(error.code, "\(self.request.endpoint.origin): \(error.message)\(advice)")

@@ -50,7 +50,8 @@ final class ConnectAttempt: TimerClient {
         self.onLoop.bind()
     }
 
-    private static func target(_ host: String, _ port: Int) -> String {
+    /// Returns a host and a port as they are written in URLs and messages.
+    static func target(_ host: String, _ port: Int) -> String {
         host.utf8.contains(0x3A) ? "[\(host)]:\(port)" : "\(host):\(port)"
     }
 

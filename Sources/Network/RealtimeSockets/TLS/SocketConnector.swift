@@ -21,9 +21,9 @@ final class SocketConnector: Sendable {
         if let error = endpoint.validationError { throw error }
         guard endpoint.isSecure else { return ConnectOptions(timeout: timeout, resolver: self.resolver) }
         let context = try self.sharedContext()
-        let host = endpoint.host
+        let (host, peer) = (endpoint.host, ConnectAttempt.target(endpoint.host, endpoint.port))
         return ConnectOptions(timeout: timeout, resolver: self.resolver) { descriptor throws(TransportError) in
-            try TLSSession(client: context, descriptor: descriptor, host: host)
+            try TLSSession(client: context, descriptor: descriptor, host: host, peer: peer)
         }
     }
 

@@ -32,11 +32,14 @@ package final class TLSSession: StreamSecurity, @unchecked Sendable {
     ///   - context: A context for clients.
     ///   - descriptor: The socket.
     ///   - host: The host name or address of the server, which its certificate must match. A name is sent to the server.
+    ///   - peer: The name of the server in error messages, or `nil` for the host.
     /// - Throws: `TransportError` if the host is invalid or memory is exhausted.
-    package convenience init(client context: TLSContext, descriptor: Int32, host: String) throws(TransportError) {
+    package convenience init(
+        client context: TLSContext, descriptor: Int32, host: String, peer: String? = nil
+    ) throws(TransportError) {
         guard case .client(let configuration) = context.role else { preconditionFailure("A client requires a client's context.") }
         let host = try certificateHost(configuration.serverName ?? host)
-        try self.init(context, descriptor, peer: host, expectedHost: host)
+        try self.init(context, descriptor, peer: peer ?? host, expectedHost: host)
         try self.expect(host, isChecked: configuration.verification == .full)
         self.functions.SSL_set_connect_state(self.ssl)
     }

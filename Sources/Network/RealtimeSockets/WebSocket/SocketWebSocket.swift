@@ -49,6 +49,17 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
             guard let stall = self.backPressure.stallDeadline else { return self.machine.nextDeadline }
             return self.machine.nextDeadline.map { min($0, stall) } ?? stall
         }
+
+        /// Returns the error that explains the end of the handshake. A rejection explains more than the way in which its body ended.
+        mutating func handshakeError(_ error: TransportError? = nil) -> TransportError {
+            guard let request = self.connectRequest?.request, !self.handshake.isEmpty else {
+                return error ?? TransportError(.closed, "The peer closed the connection.")
+            }
+            let reason = self.handshake[0].rejectionError ?? error ?? self.handshake[0].endOfStream()
+            let mayExpectTLS = !request.endpoint.isSecure && [.closed, .reset, .protocolViolation].contains(reason.code)
+            let hint = mayExpectTLS ? " If the server expects TLS on this port, use wss://." : ""
+            return reason.withMessage("\(request.endpoint.origin): \(reason.message)\(hint)")
+        }
     }
 
     let id: ConnectionID
@@ -220,7 +231,7 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
             self.flush()
             if !input.isEmpty { self.receive(input) }
         } catch {
-            self.end(.transport(error))
+            self.end(.transport(self.state.withLock { $0.handshakeError(error) }))
         }
     }
 
@@ -253,12 +264,7 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
             case .idle, .ended:
                 return WebSocketMachine.Step(closed: nil, socket: .drop)
             case .connecting, .handshaking:
-                // A rejection explains more than the way in which its body ended.
-                let reason =
-                    state.handshake.first?.rejectionError ?? error
-                    ?? (state.handshake.isEmpty
-                        ? TransportError(.closed, "The peer closed the connection.") : state.handshake[0].endOfStream())
-                return WebSocketMachine.Step(closed: .transport(reason), socket: .drop)
+                return WebSocketMachine.Step(closed: .transport(state.handshakeError(error)), socket: .drop)
             case .open:
                 let step = error.map { state.machine.failed($0) } ?? state.machine.endOfStream()
                 return WebSocketMachine.Step(closed: step.closed, socket: .drop)
@@ -272,10 +278,9 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
             var step = WebSocketMachine.Step(closed: nil, socket: .keep)
             let now = self.loop.now
             if let deadline = state.deadline, deadline <= now, let request = state.connectRequest?.request {
-                let reason =
-                    state.handshake.first?.rejectionError
-                    ?? TransportError(.timedOut, "\(request.endpoint.origin) did not open the WebSocket within \(request.timeout).")
-                step = WebSocketMachine.Step(closed: .transport(reason), socket: .drop)
+                let timeout = TransportError(.timedOut, "\(request.endpoint.origin) did not open the WebSocket within \(request.timeout).")
+                let isRejected = state.handshake.first?.rejectionError != nil
+                step = WebSocketMachine.Step(closed: .transport(isRejected ? state.handshakeError() : timeout), socket: .drop)
             } else if state.stage == .open {
                 step = state.machine.timeout(now: now)
                 let timeout = self.limits.stallTimeout

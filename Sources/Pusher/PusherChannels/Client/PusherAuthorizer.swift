@@ -137,7 +137,7 @@ public struct PusherAuthorizationEndpoint: Sendable {
         _ request: PusherAuthorizationRequest, over http: any HTTPTransport
     ) async throws(PusherError) -> PusherChannelAuthorization {
         func failed(_ reason: String, status: Int? = nil, cause: (any Error)? = nil) -> PusherError {
-            .authorizationFailed("\(request.channel) at \(self.endpoint)", reason, status: status, cause: cause)
+            .authorizationFailed(request.channel, " at \(self.endpoint)", reason, status: status, cause: cause)
         }
         var headers = self.headers
         if let freshHeaders {

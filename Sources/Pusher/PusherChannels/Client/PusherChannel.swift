@@ -64,13 +64,14 @@ public final class PusherChannel: Sendable {
         guard self.kind.allowsClientEvents else {
             throw PusherError(
                 .clientEventsNotAllowed,
-                "Cannot trigger events on \(self.name): only private and presence channels allow client events.")
+                "Cannot trigger events on \(self.name): only private and presence channels allow client events.", channel: self.name)
         }
         guard EventName.isClientEvent(event) else {
             throw PusherError(
-                .invalidEventName, "Invalid client event name \"\(event)\": it must start with \"client-\", such as client-\(event).")
+                .invalidEventName, "Invalid client event name \"\(event)\": it must start with \"client-\", such as client-\(event).",
+                channel: self.name)
         }
-        if let error = EventName.validationError(event) { throw PusherError(.invalidEventName, error) }
+        if let error = EventName.validationError(event) { throw PusherError(.invalidEventName, error, channel: self.name) }
         // Encodes directly into the message, and outside of any lock: `data` may run code of the application.
         var bytes = PusherFrames.beginClientEvent(event, channel: self.name, capacity: 192)
         let start = bytes.count
@@ -78,10 +79,10 @@ public final class PusherChannel: Sendable {
             try JSONValueEncoder().encode(data, to: &bytes)
         } catch {
             let message = "Cannot encode the data of \(event) as JSON: its encode(to:) threw an error of type \(type(of: error))."
-            throw PusherError(.encodingFailed, message, cause: error)
+            throw PusherError(.encodingFailed, message, channel: self.name, cause: error)
         }
         let size = bytes.count - start
-        guard size <= EventName.maximumDataSize else { throw .dataTooLarge(event, size) }
+        guard size <= EventName.maximumDataSize else { throw .dataTooLarge(event, size, channel: self.name) }
         try self.client.trigger(PusherFrames.endClientEvent(&bytes), channel: self.name, id: self.id)
     }
 

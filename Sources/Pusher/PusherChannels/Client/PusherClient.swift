@@ -333,7 +333,7 @@ public final class PusherClient: Sendable {
                     finished(.success(try await authorize(request)))
                 } catch {
                     let reason = "the callback threw an error of type \(type(of: error))."
-                    finished(.failure(.authorizationFailed(request.channel, reason, cause: error)))
+                    finished(.failure(.authorizationFailed(request.channel, "", reason, cause: error)))
                 }
             }
             return { task.cancel() }

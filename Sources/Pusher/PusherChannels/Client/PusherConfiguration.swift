@@ -218,6 +218,9 @@ public struct PusherConfiguration: Sendable {
             return "The key contains an invalid character."
         }
         if self.host.isEmpty { return "The host must not be empty." }
+        if self.host.contains("://") { return "The host must not contain a scheme: use the name alone, and `useTLS` for wss or ws." }
+        // Two colons are an IPv6 address.
+        if self.host.utf8.count(where: { $0 == 0x3A }) == 1 { return "The host must not contain a port: set `port` instead." }
         if self.endpoint(useTLS: self.useTLS).validationError != nil { return "The host contains an invalid character." }
         if let port, !(1...65535).contains(port) { return "The port must be between 1 and 65535, but is \(port)." }
         if !self.path.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }) {

@@ -71,6 +71,8 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
     public let code: Code
     /// A description of what failed and, where possible, what to do.
     public let message: String
+    /// The name of the channel that the error concerns, if any.
+    public let channel: String?
     /// The code that the server sent, such as 4001, if any.
     public let serverCode: Int?
     /// The HTTP status of a rejected authorization, a rejected upgrade to a WebSocket, or a rejected request of a publisher.
@@ -81,30 +83,49 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
     /// differ only in their causes are equal.
     public let cause: (any Error)?
 
-    package init(_ code: Code, _ message: String, serverCode: Int? = nil, status: Int? = nil, cause: (any Error)? = nil) {
+    package init(
+        _ code: Code, _ message: String, channel: String? = nil, serverCode: Int? = nil, status: Int? = nil, cause: (any Error)? = nil
+    ) {
         self.code = code
         self.message = message
+        self.channel = channel
         self.serverCode = serverCode
         self.status = status
         self.cause = cause
     }
 
-    /// Returns whether two errors have the same code, message, server code and status. Their causes aren't compared.
+    /// Returns whether two errors have the same code, message, channel, server code and status. Their causes aren't compared.
     public static func == (left: Self, right: Self) -> Bool {
-        left.code == right.code && left.message == right.message && left.serverCode == right.serverCode && left.status == right.status
+        left.code == right.code && left.message == right.message && left.channel == right.channel && left.serverCode == right.serverCode
+            && left.status == right.status
     }
 
-    /// Hashes the code, the message, the server code and the status.
+    /// Hashes the code, the message, the channel, the server code and the status.
     public func hash(into hasher: inout Hasher) {
         hasher.combine(self.code)
         hasher.combine(self.message)
+        hasher.combine(self.channel)
         hasher.combine(self.serverCode)
         hasher.combine(self.status)
     }
 
     /// The message.
     public var description: String { self.message }
+
+    /// The message. It replaces the general text that Foundation provides for errors.
+    ///
+    /// On Apple platforms, an error that has lost its type has it too: the error conforms to `LocalizedError` there.
+    public var localizedDescription: String { self.message }
 }
+
+#if canImport(Darwin)
+import Foundation
+
+extension PusherError: LocalizedError {
+    /// The message.
+    public var errorDescription: String? { self.message }
+}
+#endif
 
 // MARK: Errors that several functions create
 
@@ -112,34 +133,40 @@ extension PusherError {
     static let cancelledByTask = PusherError(.cancelled, "The task was cancelled.")
 
     static func notSubscribed(_ channel: String) -> PusherError {
-        PusherError(.notSubscribed, "Not subscribed to \(channel). Call subscribe(_:) first.")
+        PusherError(.notSubscribed, "Not subscribed to \(channel). Call subscribe(_:) first.", channel: channel)
     }
 
-    static func dataTooLarge(_ event: String, _ size: Int) -> PusherError {
-        PusherError(.dataTooLarge, "The data of \(event) has \(size) bytes; the limit is \(EventName.maximumDataSize) bytes.")
+    static func dataTooLarge(_ event: String, _ size: Int, channel: String? = nil) -> PusherError {
+        let message = "The data of \(event) has \(size) bytes; the limit is \(EventName.maximumDataSize) bytes."
+        return PusherError(.dataTooLarge, message, channel: channel)
     }
 
-    /// - Parameter subject: The channel, and where its authorization was requested.
+    /// - Parameter place: Where the authorization was requested, for example " at https://example.com/auth".
     static func authorizationFailed(
-        _ subject: String, _ reason: String, status: Int? = nil, cause: (any Error)? = nil
+        _ channel: String, _ place: String, _ reason: String, status: Int? = nil, cause: (any Error)? = nil
     ) -> PusherError {
-        PusherError(.authorizationFailed, "Authorization of \(subject) failed: \(reason)", status: status, cause: cause)
+        PusherError(
+            .authorizationFailed, "Authorization of \(channel)\(place) failed: \(reason)", channel: channel, status: status, cause: cause)
     }
 
     static func subscriptionRejected(_ channel: String, _ reason: String, serverCode: Int?, status: Int? = nil) -> PusherError {
-        PusherError(
-            .subscriptionRejected, "The server rejected the subscription to \(channel): \(reason)", serverCode: serverCode, status: status)
+        let period = reason.utf8.last.map { $0 == 0x2E || $0 == 0x21 } == true ? "" : "."
+        let hint = reason.lowercased().contains("signature") ? " Check the key and the secret that sign subscriptions." : ""
+        return PusherError(
+            .subscriptionRejected, "The server rejected the subscription to \(channel): \(reason)\(period)\(hint)", channel: channel,
+            serverCode: serverCode, status: status)
     }
 
     /// An error that the client recovers from by reconnecting.
-    static func lost(_ reason: CloseReason, wasConnected: Bool) -> PusherError {
+    static func lost(_ reason: CloseReason, at endpoint: Endpoint, wasConnected: Bool) -> PusherError {
         var cause: TransportError?
         if case .transport(let error) = reason { cause = error }
+        // The errors of an attempt name the host and the port themselves.
+        let subject =
+            wasConnected ? "Connection to \(endpoint.origin) lost" : "Failed to connect\(cause == nil ? " to \(endpoint.origin)" : "")"
         let reason = reason.description
         let period = reason.hasSuffix(".") ? "" : "."
-        return PusherError(
-            .connectionLost, "\(wasConnected ? "Connection lost" : "Failed to connect"): \(reason)\(period)", status: cause?.status,
-            cause: cause)
+        return PusherError(.connectionLost, "\(subject): \(reason)\(period)", status: cause?.status, cause: cause)
     }
 
     /// An error that the client doesn't recover from.
@@ -168,7 +195,7 @@ extension PusherError {
     /// The same error without an error that the application threw, which may refer to any of its objects.
     var withoutApplicationError: PusherError {
         if self.cause == nil || self.cause is TransportError || self.cause is PusherError { return self }
-        return PusherError(self.code, self.message, serverCode: self.serverCode, status: self.status)
+        return PusherError(self.code, self.message, channel: self.channel, serverCode: self.serverCode, status: self.status)
     }
 
     /// Whether a subscription that failed with this error is retried: after a timeout, or when the authorization server could not be

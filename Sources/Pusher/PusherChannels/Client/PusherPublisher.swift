@@ -94,9 +94,9 @@ public struct PusherPublisher: Sendable {
         }
         let status = response.head.status
         guard (200...299).contains(status) else {
-            let body = ServerError.redacted(String(decoding: response.body.prefix(300), as: UTF8.self))
-            let reason = body.split(whereSeparator: \.isNewline).joined(separator: " ")
-            let message = "\(self.endpoint.origin) rejected the event with status \(status)\(reason.isEmpty ? "." : ": \(reason)")"
+            let reason = ServerError.redacted(response.summary)
+            let hint = status == 401 || status == 403 ? " Check the app ID, the key and the secret." : ""
+            let message = "\(self.endpoint.origin) rejected the event with status \(reason)\(hint)"
             throw PusherError(.rejected, message, status: status, cause: TransportError(.requestRejected, message, response: response))
         }
     }

@@ -29,7 +29,7 @@ extension PusherSession {
         }
         self.subscriptionDeadlines.set(record.id, nil)
         self.publish(.subscription(channel: name, .unsubscribed), to: record.states, &effects)
-        let error = PusherError(.disconnected, "The channel \(name) was unsubscribed.")
+        let error = PusherError(.disconnected, "The channel \(name) was unsubscribed.", channel: name)
         for waiter in waiters { effects.resume(waiter, .failure(error)) }
         let consumers =
             record.events.consumers(in: effects.routes) + effects.routes[record.states] + effects.routes[record.memberChanges]
@@ -46,14 +46,16 @@ extension PusherSession {
         guard let socketID, let record = self.channels[id], record.machine.canBegin else { return }
         if record.kind == .encrypted {
             let error = PusherError(
-                .unsupportedChannel, "Cannot subscribe to \(record.name): encrypted channels are not supported by this version.")
+                .unsupportedChannel, "Cannot subscribe to \(record.name): encrypted channels are not supported by this version.",
+                channel: record.name)
             return self.reject(record, error, now: now, &effects)
         }
         var work: (id: WorkID, authorizer: PusherAuthorizer)?
         if record.kind.needsAuthorization {
             guard let authorizer = self.configuration.authorizer else {
                 let error = PusherError(
-                    .authorizationMissing, "\(record.name) requires authorization: set the authorizer of the configuration.")
+                    .authorizationMissing, "\(record.name) requires authorization: set the authorizer of the configuration.",
+                    channel: record.name)
                 return self.reject(record, error, now: now, &effects)
             }
             guard let id = self.authorizations.start(id) else { return }
@@ -99,7 +101,7 @@ extension PusherSession {
         if record.kind == .presence {
             guard let data = authorization.channelData, let user = try? PresenceUser(try JSONValue(parsing: data)) else {
                 let reason = "\"channel_data\" of a presence channel must be a JSON object with a \"user_id\"."
-                return self.subscriptionFailed(id, .authorizationFailed(record.name, reason), now: now, &effects)
+                return self.subscriptionFailed(id, .authorizationFailed(record.name, "", reason), now: now, &effects)
             }
             self.channels[id]?.userID = user.id
         }
@@ -171,7 +173,7 @@ extension PusherSession {
         // Otherwise, a late confirmation would leave the client subscribed on the server only.
         if case .subscribing = record.machine.state { self.send(PusherFrames.unsubscribe(record.name), &effects) }
         let limit = self.configuration.subscriptionTimeout
-        let error = PusherError(.timedOut, "The subscription to \(record.name) timed out after \(limit).")
+        let error = PusherError(.timedOut, "The subscription to \(record.name) timed out after \(limit).", channel: record.name)
         self.subscriptionFailed(id, error, now: now, &effects)
     }
 
@@ -227,7 +229,8 @@ extension PusherSession {
             let count = self.channels[id]?.queuedMessages.count ?? 0
             guard count < self.configuration.clientEventQueueLimit else {
                 let hint = "Await subscribed(), or increase clientEventQueueLimit."
-                throw PusherError(.queueFull, "\(count) client events are already waiting for the subscription to \(name). \(hint)")
+                throw PusherError(
+                    .queueFull, "\(count) client events are already waiting for the subscription to \(name). \(hint)", channel: name)
             }
             self.channels[id]?.queuedMessages.append(message)
             return nil

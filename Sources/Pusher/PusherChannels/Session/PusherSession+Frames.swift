@@ -124,7 +124,7 @@ extension PusherSession {
             let data = (try? frame.dataValue()) ?? .null
             let reason = self.redacted(data["error"]?.string ?? data["message"]?.string ?? "no reason was given")
             let error = PusherError.subscriptionRejected(
-                frame.channelName ?? "", "\(reason).", serverCode: data["code"]?.int, status: data["status"]?.int)
+                frame.channelName ?? "", reason, serverCode: data["code"]?.int, status: data["status"]?.int)
             self.subscriptionFailed(channel, error, now: now, &effects)
         case EventName.memberAdded:
             guard let channel = try self.presenceChannel(frame, &effects) else { break }
@@ -167,11 +167,13 @@ extension PusherSession {
             let error = PusherError.subscriptionRejected(record.name, server.message, serverCode: server.code)
             return self.subscriptionFailed(id, error, now: now, &effects)
         }
-        let error = PusherError(.server, "The server reported an error: \(server.message)", serverCode: server.code)
-        effects.log(.warning, error.message)
-        self.publish(.error(error), to: self.clientRoutes.errors, &effects)
         // It may be the reason why the server closes the connection next.
         if !server.text.hasPrefix("Existing subscription") { self.lastServerError = (server, now) }
+        // Before the connection is established, it is the reason why the attempt fails, and is reported with its end.
+        if self.socketID == nil, let code = server.code, (4000...4299).contains(code) { return }
+        let error = PusherError(.server, "The server reported an error: \(server.message)", channel: channel, serverCode: server.code)
+        effects.log(.warning, error.message)
+        self.publish(.error(error), to: self.clientRoutes.errors, &effects)
     }
 
     /// Returns the subscription that an error event rejects, if any.

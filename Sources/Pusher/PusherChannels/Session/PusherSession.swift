@@ -203,7 +203,7 @@ struct PusherSession: ReconnectingSession {
     }
 
     private mutating func publishLoss(_ reason: CloseReason, wasConnected: Bool, _ effects: inout Effects<Self>) {
-        let loss = PusherError.lost(reason, wasConnected: wasConnected)
+        let loss = PusherError.lost(reason, at: self.configuration.endpoint(useTLS: self.useTLS), wasConnected: wasConnected)
         self.lastLoss = loss
         self.publish(.error(loss), to: self.clientRoutes.errors, &effects)
     }

@@ -5,9 +5,6 @@ import RealtimeEncoding
 
 /// The client's side of the opening handshake: encodes the request and validates the response (RFC 6455 section 4.1).
 package struct ClientHandshake: Sendable {
-    /// The maximum number of bytes of a rejection's body that an error message quotes.
-    private static let quotedBytes = 512
-
     private let accept: String
     private let subprotocols: [String]
     private var decoder = HTTPResponseDecoder(method: "GET")
@@ -69,11 +66,7 @@ package struct ClientHandshake: Sendable {
     /// The rejection, if its head has been received. While its body is arriving, it explains a failure better than a timeout does.
     package var rejectionError: TransportError? {
         guard let rejection else { return nil }
-        let (status, reason) = (rejection.head.status, rejection.head.reason)
-        let text = Self.excerpt(Array(rejection.body.prefix(Self.quotedBytes)))
-        let response = reason.isEmpty ? "\(status)" : "\(status) \(reason)"
-        return TransportError(
-            .upgradeRejected, "The server rejected the WebSocket with \(response)\(text.isEmpty ? "." : ": \(text)")", response: rejection)
+        return TransportError(.upgradeRejected, "The server rejected the WebSocket with \(rejection.summary)", response: rejection)
     }
 
     private func check(_ head: HTTPResponseHead) throws(TransportError) {
@@ -120,17 +113,6 @@ package struct ClientHandshake: Sendable {
     }
 
     /// Returns the first 200 characters if the body is printable text, with each run of whitespace as one space.
-    private static func excerpt(_ body: [UInt8]) -> String {
-        // The last character may be incomplete, because only the beginning of the body is kept.
-        for dropped in 0..<min(4, body.count) {
-            let bytes = body.dropLast(dropped)
-            guard bytes.withUnsafeBytes(UTF8Validator.isValid) else { continue }
-            guard bytes.allSatisfy({ $0 >= 0x20 && $0 != 0x7F || (0x09...0x0D).contains($0) }) else { return "" }
-            let text = String(decoding: bytes, as: UTF8.self).split(whereSeparator: \.isWhitespace).joined(separator: " ")
-            return text.count > 200 ? text.prefix(200) + "…" : text
-        }
-        return ""
-    }
 }
 
 /// The key of the opening handshake and the value derived from it (RFC 6455 section 1.3).

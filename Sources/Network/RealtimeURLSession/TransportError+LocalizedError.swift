@@ -1,0 +1,7 @@
+public import Foundation
+public import RealtimeCore
+
+extension TransportError: LocalizedError {
+    /// The message.
+    public var errorDescription: String? { self.message }
+}
