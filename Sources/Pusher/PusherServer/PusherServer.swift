@@ -136,6 +136,8 @@ public final class PusherServer: Sendable {
     /// the connected clients to reconnect; stop the listener first. After the server has been released, the handler rejects everything.
     public var listenerHandler: any ListenerHandler { self.handler }
 
+    // MARK: Publishing
+
     /// Publishes an event to the subscribers of a channel.
     ///
     /// - Parameters:
@@ -144,7 +146,44 @@ public final class PusherServer: Sendable {
     ///   - data: The data of the event, usually JSON. It is sent unchanged.
     ///   - socketID: The socket ID of a connection that doesn't receive the event, or `nil` for none.
     public func publish(_ event: String, to channel: String, data: String, except socketID: String? = nil) {
-        self.driver.step { $0.publish(event, to: channel, data: data, except: socketID, now: $1, &$2) }
+        self.publish(event, to: [channel], data: data, except: socketID)
+    }
+
+    /// Publishes an event to the subscribers of several channels.
+    ///
+    /// - Parameters:
+    ///   - event: The name of the event.
+    ///   - channels: The names of the channels.
+    ///   - data: The data of the event, usually JSON. It is sent unchanged.
+    ///   - socketID: The socket ID of a connection that doesn't receive the event, or `nil` for none.
+    public func publish(_ event: String, to channels: [String], data: String, except socketID: String? = nil) {
+        self.driver.step { machine, now, effects in
+            for channel in channels { machine.publish(event, to: channel, data: data, except: socketID, now: now, &effects) }
+        }
+    }
+
+    /// Publishes an event to the subscribers of a channel, with a value as its data.
+    ///
+    /// - Parameters:
+    ///   - event: The name of the event.
+    ///   - channel: The name of the channel.
+    ///   - data: The data of the event, which is encoded as JSON on the calling thread. A `String` is sent unchanged.
+    ///   - socketID: The socket ID of a connection that doesn't receive the event, or `nil` for none.
+    /// - Throws: An `EncodingError`, or the error that the `encode(to:)` of the data throws.
+    public func publish(_ event: String, to channel: String, data: some Encodable, except socketID: String? = nil) throws {
+        self.publish(event, to: [channel], data: try EventData.text(of: data), except: socketID)
+    }
+
+    /// Publishes an event to the subscribers of several channels, with a value as its data.
+    ///
+    /// - Parameters:
+    ///   - event: The name of the event.
+    ///   - channels: The names of the channels.
+    ///   - data: The data of the event, which is encoded as JSON on the calling thread. A `String` is sent unchanged.
+    ///   - socketID: The socket ID of a connection that doesn't receive the event, or `nil` for none.
+    /// - Throws: An `EncodingError`, or the error that the `encode(to:)` of the data throws.
+    public func publish(_ event: String, to channels: [String], data: some Encodable, except socketID: String? = nil) throws {
+        self.publish(event, to: channels, data: try EventData.text(of: data), except: socketID)
     }
 
     /// The faults that the server injects. Changes take effect immediately.
@@ -218,7 +257,7 @@ public enum PusherServerEvent: Sendable, Hashable {
     case unsubscribed(socketID: String, channel: String)
     /// A client sent an event to the other subscribers of a channel.
     case clientEvent(socketID: String, channel: String, name: String, data: String)
-    /// An event was published, over the HTTP API or by ``PusherServer/publish(_:to:data:except:)``.
+    /// An event was published, over the HTTP API or by `publish(_:to:data:except:)`.
     case published(channel: String, name: String, subscribers: Int)
 
     /// The limit of the events that a consumer hasn't read.

@@ -174,7 +174,7 @@ struct PusherServerMachine: SessionMachine {
         self.generator = seed.map { .seeded(SplitMix64(seed: $0)) } ?? .system
     }
 
-    static var cancelled: Failure { .cancelled }
+    func cancellation(of waiter: WaiterID) -> Failure { .cancelled }
     func timedOut(after limit: Duration) -> Failure { .cancelled }
 
     var nextDeadline: Instant? { .earliest(self.heartbeats.earliest, self.hookDeadlines.earliest) }

@@ -1,5 +1,13 @@
 package import RealtimeJSON
 
+/// The data of events that a server publishes.
+package enum EventData {
+    /// Returns the data of an event as text: a string unchanged, and any other value as JSON.
+    package static func text(of data: some Encodable) throws -> String {
+        try data as? String ?? JSONValueEncoder().encodeToString(data)
+    }
+}
+
 /// The data of `pusher:connection_established`.
 package struct ConnectionEstablished: Hashable, Sendable {
     package var socketID: String

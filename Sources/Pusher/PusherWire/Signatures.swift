@@ -16,6 +16,12 @@ package enum ChannelSignature {
         Hex.encode(HMACSHA256.code(for: Array(text.utf8), key: Array(secret.utf8)))
     }
 
+    /// Whether a text has the form of a socket ID: two numbers with a dot between them.
+    package static func isSocketID(_ text: String) -> Bool {
+        let parts = text.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+        return parts.count == 2 && parts.allSatisfy { !$0.isEmpty && $0.allSatisfy { (0x30...0x39).contains($0) } }
+    }
+
     /// Compares two tokens in constant time.
     package static func isEqual(_ lhs: String, _ rhs: String) -> Bool { constantTimeEqual(Array(lhs.utf8), Array(rhs.utf8)) }
 }

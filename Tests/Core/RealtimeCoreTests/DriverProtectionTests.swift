@@ -32,7 +32,7 @@ private struct ResourceMachine: SessionMachine {
     private(set) var writing: [Bool] = []
 
     var nextDeadline: Instant? { self.deadline }
-    static let cancelled = Failure.cancelled
+    func cancellation(of waiter: WaiterID) -> Failure { .cancelled }
     func timedOut(after: Duration) -> Failure { .cancelled }
 
     mutating func start(now: Instant, _ effects: inout Effects<Self>) {}

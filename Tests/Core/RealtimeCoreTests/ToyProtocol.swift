@@ -43,7 +43,7 @@ struct ToySession: ReconnectingSession {
         self.heartbeat = HeartbeatPolicy(probeAfterSilence: .seconds(60), deadAfterSilence: .seconds(90))
     }
 
-    static let cancelled = Failure.cancelled
+    func cancellation(of waiter: WaiterID) -> Failure { .cancelled }
     func timedOut(after limit: Duration) -> Failure { .timedOut(limit) }
 
     var nextDeadline: Instant? { self.connection.nextDeadline }

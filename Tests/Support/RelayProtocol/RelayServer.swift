@@ -114,7 +114,7 @@ struct RelayServerMachine: SessionMachine {
     private var items: [String: Int] = [:]
 
     var nextDeadline: Instant? { nil }
-    static let cancelled = Failure.cancelled
+    func cancellation(of waiter: WaiterID) -> Failure { .cancelled }
     func timedOut(after: Duration) -> Failure { .cancelled }
 
     mutating func start(now: Instant, _ effects: inout Effects<Self>) {}

@@ -85,7 +85,7 @@ package struct RelaySession: ReconnectingSession {
         self.connection = ConnectionStateMachine(generator: SplitMix64(seed: seed))
     }
 
-    package static let cancelled = Failure.cancelled
+    package func cancellation(of waiter: WaiterID) -> Failure { .cancelled }
     package func timedOut(after limit: Duration) -> Failure { .timedOut(limit) }
     package var nextDeadline: Instant? { self.connection.nextDeadline }
     package var isConnected: Bool { self.connection.connected != nil }

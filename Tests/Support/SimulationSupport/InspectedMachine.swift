@@ -68,7 +68,7 @@ package struct InspectedMachine<Machine: SessionMachine>: SessionMachine {
         self.step(&effects) { $0.cancelled(waiter, now: now, &$1) }
     }
 
-    package static var cancelled: Failure { Machine.cancelled }
+    package func cancellation(of waiter: WaiterID) -> Failure { self.machine.cancellation(of: waiter) }
 
     package func timedOut(after limit: Duration) -> Failure { self.machine.timedOut(after: limit) }
 

@@ -47,7 +47,7 @@ struct LineSession: ReconnectingSession {
         self.connection = ConnectionStateMachine(policy: policy, generator: SplitMix64(seed: seed))
     }
 
-    static let cancelled = Failure.cancelled
+    func cancellation(of waiter: WaiterID) -> Failure { .cancelled }
     func timedOut(after limit: Duration) -> Failure { .timedOut }
 
     var nextDeadline: Instant? { .earliest(self.connection.nextDeadline, self.extraDeadline) }

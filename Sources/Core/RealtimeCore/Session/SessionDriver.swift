@@ -153,8 +153,8 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
     ///   - awaitsPeer: Whether the result depends on messages of the peer, so that reading isn't paused until there is one.
     ///   - request: Steps the machine, which resumes the waiter now or later.
     /// - Returns: The result.
-    /// - Throws: The failure with which the machine resumed the waiter; `timedOut(after:)` when the limit is exceeded; `cancelled`
-    ///   immediately when the task is cancelled.
+    /// - Throws: The failure with which the machine resumed the waiter; `timedOut(after:)` when the limit is exceeded;
+    ///   `cancellation(of:)` immediately when the task is cancelled.
     package func awaitResult(
         limit: Duration? = nil, awaitsPeer: Bool = true,
         _ request: (inout Machine, WaiterID, Instant, inout Effects<Machine>) -> Void
@@ -186,10 +186,13 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
     ///   - policy: What happens when the sequence's buffer is full.
     ///   - byteLimit: When the buffer is full because of the size of the elements.
     ///   - lifetime: When the sequence finishes.
+    ///   - first: Returns the first element of the sequence, or `nil` if it starts with the next event. Called under the driver's lock, so
+    ///     that no event is lost or repeated between the first element and the next one.
     ///   - convert: Appends the elements for a batch of events. Called under the driver's lock.
     ///   - register: Registers the consumer with the machine.
     package func makeSequence<Element: Sendable>(
         _ policy: BufferPolicy, byteLimit: ByteLimit<Element>? = nil, lifetime: ConsumerLifetime,
+        startingWith first: (borrowing Machine) -> Element? = { _ in nil },
         convert: @escaping EventConversion<Machine.Event, Element>,
         register: (inout Machine, ConsumerID, inout Effects<Machine>) -> Void
     ) -> EventSequence<Element> {
@@ -198,6 +201,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         var id = ConsumerID(rawValue: 0)
         self.run { state, _ in
             id = ConsumerID(rawValue: state.nextNumber())
+            if let element = first(state.machine), buffer.append({ $0.append(element) }).becameFull { state.fullConsumers.insert(id) }
             state.consumers[id] = RegisteredConsumer(consumer: consumer, lifetime: lifetime)
             register(&state.machine, id, &state.effects)
         }
@@ -312,7 +316,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
     private func cancel(_ id: WaiterID) {
         self.run { state, now in
             guard state.waiters[id] != nil else { return }
-            state.effects.commands.append(.resume(id, .failure(Machine.cancelled)))
+            state.effects.commands.append(.resume(id, .failure(state.machine.cancellation(of: id))))
             state.machine.cancelled(id, now: now, &state.effects)
         }
     }

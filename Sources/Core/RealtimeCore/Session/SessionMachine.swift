@@ -129,8 +129,8 @@ package protocol SessionMachine: Sendable {
     /// The caller no longer waits, because its task was cancelled or its time limit exceeded. It has received its result already.
     mutating func cancelled(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>)
 
-    /// The result of a caller whose task was cancelled.
-    static var cancelled: Failure { get }
+    /// The result of a caller whose task was cancelled. Called before ``cancelled(_:now:_:)``.
+    func cancellation(of waiter: WaiterID) -> Failure
     /// The result of a caller whose time limit was exceeded.
     func timedOut(after: Duration) -> Failure
 }

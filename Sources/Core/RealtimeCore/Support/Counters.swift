@@ -12,6 +12,8 @@ public struct Counters: Sendable, Hashable {
     public var reconnects = 0
     /// The number of events dropped because a consumer's buffer was full.
     public var eventsDropped = 0
+    /// The number of events that sequences of decoded values skipped because they couldn't be decoded.
+    public var decodingFailures = 0
     /// The number of received messages that were ignored because they were invalid or had no recipient.
     public var messagesIgnored = 0
     /// The time between the last ping and the server's response; `nil` before the first response.

@@ -1,3 +1,43 @@
+extension JSONObject: Codable {
+    /// Decodes any object, like ``JSONValue/init(from:)``.
+    ///
+    /// - Parameter decoder: The decoder to read from.
+    /// - Throws: `DecodingError` if the value isn't an object, or can't be represented in JSON.
+    public init(from decoder: any Decoder) throws {
+        guard let object = try JSONValue(from: decoder).object else {
+            throw DecodingError.typeMismatch(
+                Self.self, DecodingError.Context(codingPath: decoder.codingPath, debugDescription: "The value is not an object."))
+        }
+        self = object
+    }
+
+    /// Encodes the object, like ``JSONValue/encode(to:)``.
+    ///
+    /// - Parameter encoder: The encoder to write to.
+    /// - Throws: An error of the encoder.
+    public func encode(to encoder: any Encoder) throws { try JSONValue.object(self).encode(to: encoder) }
+}
+
+extension JSONNumber: Codable {
+    /// Decodes any number, like ``JSONValue/init(from:)``.
+    ///
+    /// - Parameter decoder: The decoder to read from.
+    /// - Throws: `DecodingError` if the value isn't a number.
+    public init(from decoder: any Decoder) throws {
+        guard let number = try JSONValue(from: decoder).number else {
+            throw DecodingError.typeMismatch(
+                Self.self, DecodingError.Context(codingPath: decoder.codingPath, debugDescription: "The value is not a number."))
+        }
+        self = number
+    }
+
+    /// Encodes the number, like ``JSONValue/encode(to:)``.
+    ///
+    /// - Parameter encoder: The encoder to write to.
+    /// - Throws: An error of the encoder.
+    public func encode(to encoder: any Encoder) throws { try JSONValue.number(self).encode(to: encoder) }
+}
+
 extension JSONValue: Codable {
     /// Decodes any value.
     ///

@@ -4,6 +4,9 @@ public import RealtimeCore
 import PusherWire
 
 /// The signed authorization of a subscription, as the application server returns it.
+///
+/// It is encoded as, and decoded from, the JSON object that application servers send to clients, such as
+/// `{"auth":"…","channel_data":"…"}`. To create one in a backend, use ``PusherPublisher/authorize(socketID:channel:user:)``.
 public struct PusherChannelAuthorization: Sendable, Hashable {
     /// The key of the app and the signature, in the form `key:signature`.
     public var auth: String
@@ -25,6 +28,15 @@ public struct PusherChannelAuthorization: Sendable, Hashable {
     }
 }
 
+extension PusherChannelAuthorization: Codable {
+    /// The names that all clients and servers of the protocol use.
+    private enum CodingKeys: String, CodingKey {
+        case auth
+        case channelData = "channel_data"
+        case sharedSecret = "shared_secret"
+    }
+}
+
 /// A request to authorize a subscription.
 public struct PusherAuthorizationRequest: Sendable, Hashable {
     /// The name of the channel.
@@ -32,7 +44,12 @@ public struct PusherAuthorizationRequest: Sendable, Hashable {
     /// The ID that the server assigned to the connection.
     public let socketID: String
 
-    package init(channel: String, socketID: String) {
+    /// Creates a request, for example for a test of a closure that authorizes.
+    ///
+    /// - Parameters:
+    ///   - channel: The name of the channel.
+    ///   - socketID: The ID that the server assigned to the connection.
+    public init(channel: String, socketID: String) {
         self.channel = channel
         self.socketID = socketID
     }

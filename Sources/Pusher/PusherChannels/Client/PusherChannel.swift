@@ -1,4 +1,4 @@
-import RealtimeJSON
+public import RealtimeJSON
 import PusherWire
 public import RealtimeCore
 
@@ -31,7 +31,10 @@ public final class PusherChannel: Sendable {
     /// The sequence continues across reconnects, but doesn't contain events that were published while the client wasn't connected:
     /// the server doesn't store events. It finishes when the channel is unsubscribed, when the client is disconnected, or when the
     /// connection ends in a way that the client doesn't recover from. If the client isn't subscribed to the channel, the sequence
-    /// is empty.
+    /// is empty. Cancelling the task of a loop ends the loop; events that it hasn't received remain in the sequence for the next loop.
+    ///
+    /// To receive decoded values instead of events, use ``events(_:as:with:buffer:)``. For the events of several channels together with
+    /// changes of their states, in one order, use ``PusherClient/updates(includingFrames:buffer:)``.
     ///
     /// - Parameters:
     ///   - name: The name of the events, or `nil` for all events of the channel.
@@ -39,6 +42,30 @@ public final class PusherChannel: Sendable {
     /// - Returns: A sequence with a buffer of its own, in the order in which the server sent the events.
     public func events(_ name: String? = nil, buffer: BufferPolicy = .standard) -> EventSequence<PusherEvent> {
         self.client.eventSequence(.events(channel: self.name, name: name), buffer)
+    }
+
+    /// Returns the decoded data of the channel's events with a name, from now on.
+    ///
+    /// ```swift
+    /// for await price in prices.events("price", as: Price.self) {
+    ///     print(price.symbol, price.value)
+    /// }
+    /// ```
+    /// The data is decoded in the task that iterates over the sequence. If an event can't be decoded, the sequence skips it, reports a
+    /// ``PusherError`` with the code ``PusherError/Code/decodingFailed`` to ``PusherClient/errors``, and continues with the next event.
+    ///
+    /// The sequence ends and continues like that of ``events(_:buffer:)``.
+    ///
+    /// - Parameters:
+    ///   - name: The name of the events.
+    ///   - type: The type to decode.
+    ///   - decoder: A decoder with the settings to use.
+    ///   - buffer: The policy for events that the consumer hasn't received yet.
+    /// - Returns: A sequence with a buffer of its own, in the order in which the server sent the events.
+    public func events<Value: Decodable>(
+        _ name: String, as type: Value.Type, with decoder: JSONValueDecoder = JSONValueDecoder(), buffer: BufferPolicy = .standard
+    ) -> PusherDecodedEvents<Value> {
+        self.client.decodedEvents(.events(channel: self.name, name: name), decoder, buffer)
     }
 
     /// Sends a client event to the other subscribers of the channel.
@@ -78,8 +105,7 @@ public final class PusherChannel: Sendable {
         do {
             try JSONValueEncoder().encode(data, to: &bytes)
         } catch {
-            let message = "Cannot encode the data of \(event) as JSON: its encode(to:) threw an error of type \(type(of: error))."
-            throw PusherError(.encodingFailed, message, channel: self.name, cause: error)
+            throw .encodingFailed(event, error, channel: self.name)
         }
         let size = bytes.count - start
         guard size <= EventName.maximumDataSize else { throw .dataTooLarge(event, size, channel: self.name) }
@@ -91,20 +117,40 @@ public final class PusherChannel: Sendable {
     /// The current state of the subscription.
     public var state: PusherSubscriptionState { self.client.withRecord(self.name) { $0?.machine.publicState ?? .unsubscribed } }
 
-    /// A sequence of all changes of ``state`` from now on.
+    /// A sequence of the current ``state``, followed by every state that it changes to.
     ///
-    /// The sequence continues across reconnects. It finishes when the channel is unsubscribed, when the client is disconnected, or
-    /// when the connection ends in a way that the client doesn't recover from.
+    /// No change is missing or repeated between the current state and the first change. The sequence continues across reconnects. It
+    /// finishes when the channel is unsubscribed, after the state ``PusherSubscriptionState/unsubscribed``; when the client is disconnected;
+    /// or when the connection ends in a way that the client doesn't recover from. If the client isn't subscribed to the channel, the
+    /// sequence contains only the state ``PusherSubscriptionState/unsubscribed``.
+    ///
+    /// Every access returns a new sequence, which starts with the state at that time; a stored sequence that is iterated again continues
+    /// with the states that the earlier loop hasn't received. Cancelling the task of a loop ends the loop, and doesn't unsubscribe.
     public var states: EventSequence<PusherSubscriptionState> {
-        self.client.sequence(of: .subscription(channel: self.name), .standard, .connection) {
+        self.client.sequence(of: .subscription(channel: self.name), .standard, .connection, startingWith: self.subscriptionState) {
             if case .subscription(_, let state) = $0 { state } else { nil }
         }
+    }
+
+    /// A sequence of the changes of ``state`` from now on, with the states before and after each change.
+    ///
+    /// The sequence finishes like ``states``. If the client isn't subscribed to the channel, the sequence is empty.
+    public var stateChanges: EventSequence<PusherStateChange<PusherSubscriptionState>> {
+        self.client.stateChanges(of: .subscription(channel: self.name), .connection, from: self.subscriptionState) {
+            if case .subscription(_, let state) = $0 { state } else { nil }
+        }
+    }
+
+    private func subscriptionState(_ session: borrowing PusherSession) -> PusherSubscriptionState {
+        session.channels[self.name]?.machine.publicState ?? .unsubscribed
     }
 
     /// Waits until the channel is subscribed.
     ///
     /// Returns immediately if the channel is already subscribed. This method doesn't connect: call ``PusherClient/connect()`` first.
-    /// If the task is cancelled, the call throws and the client keeps subscribing.
+    ///
+    /// If the task is cancelled, the call throws immediately, with the code ``PusherError/Code/cancelled``. The client isn't affected: it
+    /// keeps subscribing, or stays subscribed, until you call ``unsubscribe()``.
     ///
     /// - Parameter limit: The maximum time to wait. The default is 30 seconds.
     /// - Throws: A ``PusherError`` with the code
@@ -130,9 +176,26 @@ public final class PusherChannel: Sendable {
     /// The current members of a presence channel; empty for other channels and while the channel isn't subscribed.
     public var members: PusherMembers { self.client.withRecord(self.name) { $0?.members ?? PusherMembers() } }
 
+    /// A sequence of the current ``members``, followed by the complete list after each change.
+    ///
+    /// No change is missing or repeated between the current list and the first change. When the channel is no longer subscribed, for example
+    /// because the connection is lost, the list is empty. The lists share their members, so that a long list costs little.
+    ///
+    /// The sequence continues across reconnects. It finishes when the channel is unsubscribed, when the client is disconnected, or when
+    /// the connection ends in a way that the client doesn't recover from. If the client isn't subscribed to the channel, the sequence
+    /// contains only an empty list. For the users who joined or left, use ``memberChanges``.
+    public var memberLists: EventSequence<PusherMembers> {
+        self.client.sequence(
+            of: .memberLists(channel: self.name), .standard, .connection,
+            startingWith: { [name] session in session.channels[name]?.members ?? PusherMembers() }
+        ) {
+            if case .members(_, .subscribed(let members)) = $0 { members } else { nil }
+        }
+    }
+
     /// A sequence of the changes of ``members`` from now on.
     ///
-    /// It starts with the complete list after each subscription. A user with several connections joins and leaves once. The sequence
+    /// It contains the complete list after each subscription. For the current list and every list after it, use ``memberLists``. A user with several connections joins and leaves once. The sequence
     /// continues across reconnects. It finishes when the channel is unsubscribed, when the client is disconnected, or when the
     /// connection ends in a way that the client doesn't recover from.
     public var memberChanges: EventSequence<PusherMemberChange> {

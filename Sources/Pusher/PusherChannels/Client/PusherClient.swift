@@ -1,4 +1,5 @@
-import RealtimeJSON
+public import RealtimeJSON
+import RealtimeSystem
 import PusherWire
 public import RealtimeCore
 
@@ -8,9 +9,8 @@ public import RealtimeCore
 /// let client = PusherClient(key: "app-key", cluster: "eu")
 /// client.connect()
 /// let prices = try client.subscribe("prices")
-/// for await event in prices.events("price") {
-///     let price = try event.decode(Price.self)
-///     print(price.value)
+/// for await price in prices.events("price", as: Price.self) {
+///     print(price.symbol, price.value)
 /// }
 /// ```
 /// A client maintains one connection. It reconnects after a loss, with growing delays, until you call ``disconnect()``.
@@ -18,7 +18,8 @@ public import RealtimeCore
 ///
 /// You can call every method from any thread, actor, or task. Only `async` methods wait; all others return immediately.
 /// Events and other updates arrive as `EventSequence`s, in the order in which they occurred, and are consumed in your own tasks,
-/// never on the thread that reads from the connection.
+/// never on the thread that reads from the connection. A sequence can be stored and iterated again after its task was cancelled; see
+/// `EventSequence`.
 ///
 /// Channels keep their client alive. When the last reference to a client and its channels is released, the connection is closed
 /// and all sequences finish.
@@ -87,8 +88,8 @@ public final class PusherClient: Sendable {
 
     /// Connects, and returns when the client is disconnected by ``disconnect()``.
     ///
-    /// If the task is cancelled, the client disconnects and this method returns without an error. Temporary connection losses don't
-    /// throw: the client reconnects.
+    /// If the task is cancelled, the client disconnects and this method returns without an error; other methods that wait don't disconnect
+    /// the client when their task is cancelled. Temporary connection losses don't throw: the client reconnects.
     ///
     /// - Throws: A ``PusherError`` with the code
     ///   - ``PusherError/Code/rejected`` if the server rejects this client,
@@ -106,8 +107,10 @@ public final class PusherClient: Sendable {
 
     /// Waits until the client is connected.
     ///
-    /// This method doesn't connect: call ``connect()`` first. If the task is cancelled, the call throws and the client keeps
-    /// connecting.
+    /// This method doesn't connect: call ``connect()`` first.
+    ///
+    /// If the task is cancelled, the call throws immediately, with the code ``PusherError/Code/cancelled``. The client isn't affected: it
+    /// keeps connecting, or stays connected, until you call ``disconnect()``.
     ///
     /// - Parameter limit: The maximum time to wait. The default is 30 seconds.
     /// - Returns: The socket ID of the connection.
@@ -128,11 +131,30 @@ public final class PusherClient: Sendable {
     /// The current connection state.
     public var state: PusherConnectionState { self.driver.read { $0.state } }
 
-    /// A sequence of all changes of ``state`` from now on.
+    /// A sequence of the current ``state``, followed by every state that it changes to.
     ///
-    /// The sequence continues across reconnects and finishes when the client is released.
+    /// No change is missing or repeated between the current state and the first change. The sequence continues across reconnects and
+    /// finishes when the client is released. Cancelling the task of a loop ends the loop, and doesn't affect the client. Every access
+    /// returns a new sequence, which starts with the state at that time; a stored sequence that is iterated again continues with the states
+    /// that the earlier loop hasn't received.
+    ///
+    /// For changes with the state before, use ``stateChanges``. For all kinds of updates in one order, use
+    /// ``updates(includingFrames:buffer:)``.
     public var states: EventSequence<PusherConnectionState> {
-        self.sequence(of: .states, .standard, .client) { if case .state(let state) = $0 { state } else { nil } }
+        self.sequence(of: .states, .standard, .client, startingWith: { $0.state }) { if case .state(let state) = $0 { state } else { nil } }
+    }
+
+    /// A sequence of the changes of ``state`` from now on, with the states before and after each change.
+    ///
+    /// ```swift
+    /// for await change in client.stateChanges {
+    ///     if case .connected = change.old { print("connection lost") }
+    ///     if case .connected = change.new { print("connected") }
+    /// }
+    /// ```
+    /// The sequence continues across reconnects and finishes when the client is released.
+    public var stateChanges: EventSequence<PusherStateChange<PusherConnectionState>> {
+        self.stateChanges(of: .states, .client, from: { $0.state }) { if case .state(let state) = $0 { state } else { nil } }
     }
 
     /// The ID that the server assigned to this connection, or `nil` while the client isn't connected.
@@ -151,8 +173,9 @@ public final class PusherClient: Sendable {
     /// A sequence of errors.
     ///
     /// It contains lost connections and failed attempts to connect, errors that the server reports, invalid frames, and failed
-    /// subscriptions. Each failure is reported once. The client recovers from most of them; if it doesn't, ``state`` changes to
-    /// ``PusherConnectionState/failed(_:)`` or ``PusherConnectionState/disconnected(_:)``.
+    /// subscriptions, and events that the sequences of ``events(_:as:with:buffer:)`` can't decode. Each failure is reported once. The
+    /// client recovers from most of them; if it doesn't, ``state`` changes to ``PusherConnectionState/failed(_:)`` or
+    /// ``PusherConnectionState/disconnected(_:)``.
     /// The sequence continues across reconnects and finishes when the client is released.
     public var errors: EventSequence<PusherError> {
         self.sequence(of: .errors, .standard, .client) { if case .error(let error) = $0 { error } else { nil } }
@@ -262,6 +285,25 @@ public final class PusherClient: Sendable {
         self.eventSequence(.events(channel: nil, name: name), buffer)
     }
 
+    /// Returns the decoded data of the events with a name, on all channels, from now on.
+    ///
+    /// The data is decoded in the task that iterates over the sequence. If an event can't be decoded, the sequence skips it, reports a
+    /// ``PusherError`` with the code ``PusherError/Code/decodingFailed`` to ``errors``, and continues with the next event.
+    ///
+    /// The sequence ends and continues like that of ``events(_:buffer:)``.
+    ///
+    /// - Parameters:
+    ///   - name: The name of the events.
+    ///   - type: The type to decode.
+    ///   - decoder: A decoder with the settings to use.
+    ///   - buffer: The policy for events that the consumer hasn't received yet.
+    /// - Returns: A sequence with a buffer of its own.
+    public func events<Value: Decodable>(
+        _ name: String, as type: Value.Type, with decoder: JSONValueDecoder = JSONValueDecoder(), buffer: BufferPolicy = .standard
+    ) -> PusherDecodedEvents<Value> {
+        self.decodedEvents(.events(channel: nil, name: name), decoder, buffer)
+    }
+
     /// The number of suspended calls of ``connected(within:)``, ``run()`` and ``PusherChannel/subscribed(within:)``, for tests.
     package var waiterCount: Int { self.driver.read { $0.waiterCount } }
 
@@ -275,13 +317,41 @@ public final class PusherClient: Sendable {
         }
     }
 
+    func decodedEvents<Value: Decodable>(
+        _ topic: PusherSession.Topic, _ decoder: JSONValueDecoder, _ buffer: BufferPolicy
+    ) -> PusherDecodedEvents<Value> {
+        PusherDecodedEvents(self.eventSequence(topic, buffer), decoder, self.driver)
+    }
+
     func sequence<Element: Sendable>(
         of topic: PusherSession.Topic, _ buffer: BufferPolicy, _ lifetime: ConsumerLifetime,
-        _ convert: @escaping @Sendable (PusherUpdate) -> Element?
+        startingWith first: (borrowing PusherSession) -> Element? = { _ in nil }, _ convert: @escaping @Sendable (PusherUpdate) -> Element?
     ) -> EventSequence<Element> {
-        self.driver.makeSequence(buffer, lifetime: lifetime) { updates, output in
+        self.driver.makeSequence(buffer, lifetime: lifetime, startingWith: first) { updates, output in
             for update in updates { if let element = convert(update) { output.append(element) } }
         } register: { session, id, effects in
+            session.addConsumer(id, to: topic, &effects)
+        }
+    }
+
+    func stateChanges<State>(
+        of topic: PusherSession.Topic, _ lifetime: ConsumerLifetime, from current: (borrowing PusherSession) -> State,
+        _ state: @escaping @Sendable (PusherUpdate) -> State?
+    ) -> EventSequence<PusherStateChange<State>> {
+        // The state that the consumer knows. Every access is under the driver's lock, and this one makes it Sendable.
+        let latest = Lock<State?>(nil)
+        return self.driver.makeSequence(.standard, lifetime: lifetime) { updates, output in
+            for update in updates {
+                guard let new = state(update) else { continue }
+                let old = latest.withLock { latest in
+                    defer { latest = new }
+                    return latest
+                }
+                if let old { output.append(PusherStateChange(old: old, new: new)) }
+            }
+        } register: { session, id, effects in
+            let state = current(session)
+            latest.withLock { $0 = state }
             session.addConsumer(id, to: topic, &effects)
         }
     }

@@ -46,6 +46,26 @@ public enum PusherConnectionState: Hashable, Sendable {
     }
 }
 
+/// A change from one state to another.
+///
+/// ``PusherClient/stateChanges`` and ``PusherChannel/stateChanges`` deliver the changes of a client's connection and of a subscription.
+public struct PusherStateChange<State: Hashable & Sendable>: Hashable, Sendable {
+    /// The state before the change.
+    public let old: State
+    /// The state after the change, which differs from ``old``.
+    public let new: State
+
+    /// Creates a change, for example for a preview or a test of your code.
+    ///
+    /// - Parameters:
+    ///   - old: The state before the change.
+    ///   - new: The state after the change.
+    public init(old: State, new: State) {
+        self.old = old
+        self.new = new
+    }
+}
+
 /// The state of a channel's subscription.
 public enum PusherSubscriptionState: Hashable, Sendable {
     /// The client isn't subscribed to the channel.

@@ -11,7 +11,8 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
             case invalidChannelName, invalidEventName, dataTooLarge, notSubscribed, queueFull, clientEventsNotAllowed, unsupportedChannel,
                 authorizationMissing, authorizationFailed, subscriptionRejected, timedOut, cancelled, disconnected, rejected, failed,
                 server,
-                invalidFrame, noData, invalidConfiguration, encodingFailed, connectionLost
+                invalidFrame, noData, invalidConfiguration, encodingFailed, connectionLost,
+                decodingFailed, invalidSocketID, invalidUser
         }
 
         private let value: Value
@@ -62,6 +63,12 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
         public static let connectionLost = Code(.connectionLost)
         /// The data can't be encoded as JSON.
         public static let encodingFailed = Code(.encodingFailed)
+        /// An event couldn't be decoded as the type of its sequence. The sequence skipped the event.
+        public static let decodingFailed = Code(.decodingFailed)
+        /// The socket ID to authorize doesn't consist of two numbers with a dot between them.
+        public static let invalidSocketID = Code(.invalidSocketID)
+        /// The user to authorize for a presence channel is missing or has an empty ID.
+        public static let invalidUser = Code(.invalidUser)
 
         /// The name of the code, such as `timedOut`.
         public var description: String { self.value.rawValue }
@@ -83,7 +90,16 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
     /// differ only in their causes are equal.
     public let cause: (any Error)?
 
-    package init(
+    /// Creates an error, for example for a preview or a test of your code.
+    ///
+    /// - Parameters:
+    ///   - code: The kind of the error.
+    ///   - message: A description of what failed. It must not contain secrets.
+    ///   - channel: The name of the channel that the error concerns, if any.
+    ///   - serverCode: The code that the server sent, such as 4001, if any.
+    ///   - status: The HTTP status of a rejected request, if any.
+    ///   - cause: The underlying error, if any.
+    public init(
         _ code: Code, _ message: String, channel: String? = nil, serverCode: Int? = nil, status: Int? = nil, cause: (any Error)? = nil
     ) {
         self.code = code
@@ -130,10 +146,13 @@ extension PusherError: LocalizedError {
 // MARK: Errors that several functions create
 
 extension PusherError {
-    static let cancelledByTask = PusherError(.cancelled, "The task was cancelled.")
-
     static func notSubscribed(_ channel: String) -> PusherError {
         PusherError(.notSubscribed, "Not subscribed to \(channel). Call subscribe(_:) first.", channel: channel)
+    }
+
+    static func encodingFailed(_ event: String, _ error: any Error, channel: String? = nil) -> PusherError {
+        let message = "Cannot encode the data of \(event) as JSON: its encode(to:) threw an error of type \(type(of: error))."
+        return PusherError(.encodingFailed, message, channel: channel, cause: error)
     }
 
     static func dataTooLarge(_ event: String, _ size: Int, channel: String? = nil) -> PusherError {

@@ -23,7 +23,14 @@ public struct PusherEvent: Sendable {
     /// The ID of the user who sent a client event on a presence channel; `nil` for all other events.
     public var userID: String? { self.storage.names(at: self.names).userID }
 
-    package init(name: String, channel: String?, data: String?, userID: String?) {
+    /// Creates an event, for example for a preview or a test of your code.
+    ///
+    /// - Parameters:
+    ///   - name: The name of the event.
+    ///   - channel: The name of the channel, or `nil` for an event that doesn't belong to a channel.
+    ///   - data: The data of the event, usually JSON, or `nil` if the event has no data.
+    ///   - userID: The ID of the user who sent a client event on a presence channel.
+    public init(name: String, channel: String? = nil, data: String? = nil, userID: String? = nil) {
         var writer = EventWriter(atMost: data?.utf8.count ?? 0)
         let names = EventNames(name, channel: channel, userID: userID)
         if var data {

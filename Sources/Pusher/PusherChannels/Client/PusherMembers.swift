@@ -9,7 +9,13 @@ public struct PusherMember: Sendable, Hashable, Identifiable {
     /// The information that the application server provided about the user, if any.
     public let info: JSONValue?
 
-    package init(id: String, info: JSONValue?) {
+    /// Creates a member, for example to authorize a user with ``PusherPublisher/authorize(socketID:channel:user:)``, or for a preview.
+    ///
+    /// - Parameters:
+    ///   - id: The ID of the user.
+    ///   - info: Information about the user for the other members, if any. To create it from an `Encodable` value, use
+    ///     `JSONValueEncoder.encodeToValue(_:)`.
+    public init(id: String, info: JSONValue? = nil) {
         self.id = id
         self.info = info
     }
@@ -54,9 +60,15 @@ public struct PusherMembers: Sendable, RandomAccessCollection {
     // In a box, because most channels have no members.
     @Boxed private var contents: Contents?
 
-    package init() {}
+    /// Creates an empty list.
+    public init() {}
 
-    package init(_ members: [PusherMember], myID: String?) {
+    /// Creates a list, for example for a preview or a test of your code.
+    ///
+    /// - Parameters:
+    ///   - members: The members, in the order in which they joined. Of members with the same ID, the first is kept.
+    ///   - myID: The ID of the member that represents the client's user, if any.
+    public init(_ members: [PusherMember], myID: String? = nil) {
         var ids: Set<ByteString> = []
         let unique = members.filter { ids.insert(ByteString($0.id)).inserted }
         let keys = unique.enumerated().map { (key: ByteString($0.element.id), value: $0.offset) }

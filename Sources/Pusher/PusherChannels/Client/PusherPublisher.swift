@@ -11,7 +11,7 @@ internal import RealtimeTransports
 ///
 /// ```swift
 /// let publisher = PusherPublisher(appID: "1", key: "key", secret: "secret", cluster: "eu")
-/// try await publisher.publish("price", to: ["prices"], data: #"{"value":12}"#)
+/// try await publisher.publish("price", to: "prices", data: ["value": 12])
 /// ```
 public struct PusherPublisher: Sendable {
     /// The endpoint of the HTTP API, without a path.
@@ -49,24 +49,50 @@ public struct PusherPublisher: Sendable {
         self.http = http ?? Transports.standard.http
     }
 
-    /// Publishes an event, and returns when the server has accepted it.
+    // MARK: Publishing
+
+    /// Publishes an event on a channel, and returns when the server has accepted it.
     ///
-    /// A failed request isn't retried. If the task is cancelled, the request is cancelled; the server may have accepted the event.
+    /// This method is the same as the one for several channels, which describes the data and the errors.
+    ///
+    /// - Parameters:
+    ///   - event: The name of the event.
+    ///   - channel: The name of the channel.
+    ///   - data: The data of the event: a string, which is sent unchanged, or any other value, which is encoded as JSON; at most 10 KiB.
+    ///   - socketID: The ID of a connection that doesn't receive the event, usually that of the client that caused it.
+    /// - Throws: A ``PusherError``.
+    public func publish(
+        _ event: String, to channel: String, data: some Encodable, except socketID: String? = nil
+    ) async throws(PusherError) {
+        try await self.publish(event, to: [channel], data: data, except: socketID)
+    }
+
+    /// Publishes an event on several channels, and returns when the server has accepted it.
+    ///
+    /// The data of an event is text, usually JSON. As in other libraries for servers, a `String` is sent unchanged, and any other value is
+    /// encoded as JSON in the task that calls this method. To send JSON that you have as text, pass the text; to build JSON without a type
+    /// of your own, pass a `JSONValue`. A `JSONValue` that is a string is encoded as JSON, with quotation marks.
+    ///
+    /// A failed request isn't retried. If the task is cancelled, the request is cancelled and the call throws; the server may have accepted
+    /// the event.
     ///
     /// - Parameters:
     ///   - event: The name of the event.
     ///   - channels: The names of 1 to 100 channels.
-    ///   - data: The data of the event, usually JSON; at most 10 KiB.
+    ///   - data: The data of the event: a string, which is sent unchanged, or any other value, which is encoded as JSON; at most 10 KiB.
     ///   - socketID: The ID of a connection that doesn't receive the event, usually that of the client that caused it.
     /// - Throws: A ``PusherError`` with the code
     ///   - ``PusherError/Code/invalidEventName`` if the name of the event is invalid,
     ///   - ``PusherError/Code/invalidChannelName`` if the name of a channel is invalid, or the number of channels isn't between 1 and
     ///     100,
+    ///   - ``PusherError/Code/encodingFailed`` if the data can't be encoded, with the error of the encoder as its ``PusherError/cause``,
     ///   - ``PusherError/Code/dataTooLarge`` if the data has more than 10 KiB,
     ///   - ``PusherError/Code/failed`` if the request fails, with a `TransportError` as its ``PusherError/cause``,
     ///   - ``PusherError/Code/rejected`` if the server rejects the request, with its ``PusherError/status``,
     ///   - ``PusherError/Code/cancelled`` if the task is cancelled.
-    public func publish(_ event: String, to channels: [String], data: String, except socketID: String? = nil) async throws(PusherError) {
+    public func publish(
+        _ event: String, to channels: [String], data: some Encodable, except socketID: String? = nil
+    ) async throws(PusherError) {
         if let error = EventName.validationError(event) { throw PusherError(.invalidEventName, error) }
         guard (1...100).contains(channels.count) else {
             throw PusherError(.invalidChannelName, "The number of channels must be between 1 and 100, but is \(channels.count).")
@@ -74,10 +100,59 @@ public struct PusherPublisher: Sendable {
         for channel in channels {
             if let error = ChannelName.validationError(channel) { throw PusherError(.invalidChannelName, error) }
         }
-        guard data.utf8.count <= EventName.maximumDataSize else { throw .dataTooLarge(event, data.utf8.count) }
-        var body: JSONObject = ["name": .string(event), "channels": .array(channels.map { .string($0) }), "data": .string(data)]
+        let text: String
+        do {
+            text = try EventData.text(of: data)
+        } catch {
+            throw .encodingFailed(event, error)
+        }
+        guard text.utf8.count <= EventName.maximumDataSize else { throw .dataTooLarge(event, text.utf8.count) }
+        var body: JSONObject = ["name": .string(event), "channels": .array(channels.map { .string($0) }), "data": .string(text)]
         if let socketID { body["socket_id"] = .string(socketID) }
         try await self.post("events", body: JSONValue.object(body).bytes)
+    }
+
+    // MARK: Authorizing
+
+    /// Authorizes a client to subscribe to a private or presence channel.
+    ///
+    /// Call this method in your backend, after you have decided that the user may subscribe, and send the result to the client as JSON:
+    /// it is `Encodable` in the form that all clients expect. The method only computes the signature; it sends no request.
+    ///
+    /// ```swift
+    /// let user = PusherMember(id: "7", info: ["name": "Anna"])
+    /// let authorization = try publisher.authorize(socketID: socketID, channel: channel, user: user)
+    /// let body = try JSONValueEncoder().encode(authorization)
+    /// ```
+    ///
+    /// - Parameters:
+    ///   - socketID: The socket ID of the client, from the field `socket_id` of its request.
+    ///   - channel: The name of the channel, from the field `channel_name` of its request.
+    ///   - user: The user, who becomes a member of a presence channel. It is ignored for a private channel.
+    /// - Returns: The authorization, which is valid for this channel and this connection of the client.
+    /// - Throws: A ``PusherError`` with the code
+    ///   - ``PusherError/Code/invalidSocketID`` if the socket ID doesn't consist of two numbers with a dot between them, such as `123.456`,
+    ///   - ``PusherError/Code/invalidChannelName`` if the name of the channel is invalid, or the channel is public,
+    ///   - ``PusherError/Code/unsupportedChannel`` if the channel is encrypted,
+    ///   - ``PusherError/Code/invalidUser`` if the channel is a presence channel, and the user is `nil` or has an empty ID.
+    public func authorize(socketID: String, channel: String, user: PusherMember? = nil) throws(PusherError) -> PusherChannelAuthorization {
+        // Without these checks, a client could have a text signed that is valid for another channel.
+        guard ChannelSignature.isSocketID(socketID) else {
+            throw PusherError(.invalidSocketID, "Invalid socket ID: expected two numbers with a dot between them, such as 123.456.")
+        }
+        if let error = ChannelName.validationError(channel) { throw PusherError(.invalidChannelName, error) }
+        switch ChannelName.kind(of: channel) {
+        case .public:
+            throw PusherError(.invalidChannelName, "\(channel) is a public channel, which needs no authorization.")
+        case .encrypted:
+            throw PusherError(
+                .unsupportedChannel, "Cannot authorize \(channel): encrypted channels are not supported by this version.")
+        case .presence where user?.id.isEmpty ?? true:
+            throw PusherError(.invalidUser, "\(channel) is a presence channel, which requires a user with an ID.")
+        case .private, .presence:
+            let request = PusherAuthorizationRequest(channel: channel, socketID: socketID)
+            return ChannelSignature.authorize(request, key: self.key, secret: self.secret, userID: user?.id, userInfo: user?.info)
+        }
     }
 
     private func post(_ path: String, body: [UInt8]) async throws(PusherError) {
@@ -90,7 +165,11 @@ public struct PusherPublisher: Sendable {
             response = try await self.http.send(
                 HTTPRequest("POST", endpoint, headers: ["Content-Type": "application/json"], body: body, idleTimeout: .seconds(30)))
         } catch {
-            throw PusherError(error.code == .cancelled ? .cancelled : .failed, error.message, status: error.status, cause: error)
+            guard error.code != .cancelled else {
+                let message = "publish(_:to:data:except:) was cancelled with its task. The server may have accepted the event."
+                throw PusherError(.cancelled, message, cause: error)
+            }
+            throw PusherError(.failed, error.message, status: error.status, cause: error)
         }
         let status = response.head.status
         guard (200...299).contains(status) else {

@@ -1,7 +1,7 @@
 /// An update of a client or one of its channels.
 ///
-/// ``PusherClient/updates(includingFrames:buffer:)`` delivers updates of all kinds in one order. The other sequences of a client and its channels each
-/// contain the updates of one kind.
+/// ``PusherClient/updates(includingFrames:buffer:)`` delivers updates of all kinds in one order. The other sequences of a client and its
+/// channels each contain the updates of one kind.
 public enum PusherUpdate: Sendable {
     // The other cases are indirect, so that an array of events is not as large as one of errors.
 

@@ -31,6 +31,7 @@ struct ChannelRecord: Sendable {
     var events = ChannelRoutes()
     var states = EventRoutes.none
     var memberChanges = EventRoutes.none
+    var memberLists = EventRoutes.none
     private var latestEventNames: EventNames?
 
     init(_ id: ChannelID, _ name: String) {
@@ -124,6 +125,9 @@ struct ChannelTable: Sendable {
         self[id]?.waiters.insert(waiter)
         self.waitingCalls[waiter] = id
     }
+
+    /// Returns the name of the channel that a call waits for, if it waits for one.
+    func name(awaitedBy waiter: WaiterID) -> String? { self.waitingCalls[waiter].flatMap { self[$0]?.name } }
 
     /// Removes a call, if it waits for a channel.
     mutating func removeWaiter(_ waiter: WaiterID) {

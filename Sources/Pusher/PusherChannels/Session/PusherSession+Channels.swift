@@ -29,16 +29,19 @@ extension PusherSession {
         }
         self.subscriptionDeadlines.set(record.id, nil)
         self.publish(.subscription(channel: name, .unsubscribed), to: record.states, &effects)
+        if !record.members.isEmpty { effects.deliver(.members(channel: name, .subscribed(PusherMembers())), on: record.memberLists) }
         let error = PusherError(.disconnected, "The channel \(name) was unsubscribed.", channel: name)
         for waiter in waiters { effects.resume(waiter, .failure(error)) }
         let consumers =
-            record.events.consumers(in: effects.routes) + effects.routes[record.states] + effects.routes[record.memberChanges]
+            record.events.consumers(in: effects.routes)
+            + [record.states, record.memberChanges, record.memberLists].flatMap { effects.routes[$0] }
         effects.commands.append(.endConsumers(consumers, .ended))
         self.cachedRoute = nil
         // Not removed yet: the routes are used by the updates of this step.
         record.events.retire(in: &effects.routes)
         effects.routes.retire(record.states)
         effects.routes.retire(record.memberChanges)
+        effects.routes.retire(record.memberLists)
         self.beginWaitingAuthorizations(now: now, &effects)
     }
 
@@ -124,7 +127,7 @@ extension PusherSession {
                 invalidMembers = error
             }
             let list = PusherMembers(members, myID: record.userID)
-            self.channels[id]?.members = list
+            self.setMembers(id, list, &effects)
             self.publish(.members(channel: record.name, .subscribed(list)), to: record.memberChanges, &effects)
         }
         if self.channels[id]?.machine.succeeded() == true {
@@ -155,7 +158,7 @@ extension PusherSession {
         self.publish(.error(error), to: self.clientRoutes.errors, &effects)
         self.resumeWaiters(id, .failure(error), &effects)
         self.channels[id]?.queuedMessages = []
-        self.channels[id]?.members = PusherMembers()
+        self.setMembers(id, PusherMembers(), &effects)
         self.beginWaitingAuthorizations(now: now, &effects)
     }
 
@@ -185,7 +188,7 @@ extension PusherSession {
         case .publish: self.publishState(id, since: before, &effects)
         case .cancel(let work): self.cancel(work, &effects)
         }
-        self.channels[id]?.members = PusherMembers()
+        self.setMembers(id, PusherMembers(), &effects)
     }
 
     private mutating func send(_ message: WebSocketMessage, _ effects: inout Effects<Self>) {
@@ -206,11 +209,25 @@ extension PusherSession {
     mutating func memberAdded(_ id: ChannelID, _ member: PusherMember, _ effects: inout Effects<Self>) {
         guard self.channels[id]?.members.add(member) == true, let record = self.channels[id] else { return }
         self.publish(.members(channel: record.name, .joined(member)), to: record.memberChanges, &effects)
+        self.deliverMembers(record, &effects)
     }
 
     mutating func memberRemoved(_ id: ChannelID, userID: String, _ effects: inout Effects<Self>) {
         guard let member = self.channels[id]?.members.remove(id: userID), let record = self.channels[id] else { return }
         self.publish(.members(channel: record.name, .left(member)), to: record.memberChanges, &effects)
+        self.deliverMembers(record, &effects)
+    }
+
+    private mutating func setMembers(_ id: ChannelID, _ members: PusherMembers, _ effects: inout Effects<Self>) {
+        guard let before = self.channels[id]?.members, !before.isEmpty || !members.isEmpty else { return }
+        self.channels[id]?.members = members
+        if let record = self.channels[id] { self.deliverMembers(record, &effects) }
+    }
+
+    /// Delivers the list of members to the consumers of lists. Without consumers, no copy of the list is made.
+    private func deliverMembers(_ record: ChannelRecord, _ effects: inout Effects<Self>) {
+        guard !effects.routes.isEmpty(record.memberLists) else { return }
+        effects.deliver(.members(channel: record.name, .subscribed(record.members)), on: record.memberLists)
     }
 
     // MARK: Client events

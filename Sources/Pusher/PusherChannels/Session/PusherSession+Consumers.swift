@@ -11,6 +11,8 @@ extension PusherSession {
         case events(channel: String?, name: String?)
         case subscription(channel: String)
         case members(channel: String)
+        /// The complete list of a channel's members after each change, as `.members(channel:, .subscribed(list))`.
+        case memberLists(channel: String)
     }
 
     /// The routes of updates that do not belong to one channel.
@@ -57,6 +59,8 @@ extension PusherSession {
             self.addConsumer(id, channel, &effects) { $1.add(id, to: &$0.states) }
         case .members(let channel):
             self.addConsumer(id, channel, &effects) { $1.add(id, to: &$0.memberChanges) }
+        case .memberLists(let channel):
+            self.addConsumer(id, channel, &effects) { $1.add(id, to: &$0.memberLists) }
         }
     }
 
@@ -69,6 +73,13 @@ extension PusherSession {
         }
         add(&record, &effects.routes)
         self.channels[channel] = record
+    }
+
+    /// Reports an event that a sequence of decoded values skipped.
+    mutating func decodingFailed(_ error: PusherError, _ effects: inout Effects<Self>) {
+        effects.counters.decodingFailures += 1
+        effects.log(.warning, error.message)
+        self.publish(.error(error), to: self.clientRoutes.errors, &effects)
     }
 
     /// Delivers an update other than an event to its consumers, and to those of all updates.

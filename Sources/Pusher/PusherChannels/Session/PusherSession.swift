@@ -60,7 +60,17 @@ struct PusherSession: ReconnectingSession {
         self.useTLS = configuration.useTLS
     }
 
-    static let cancelled = PusherError.cancelledByTask
+    func cancellation(of waiter: WaiterID) -> PusherError {
+        let call =
+            if self.endWaiters.contains(waiter) {
+                "run()"
+            } else if let channel = self.channels.name(awaitedBy: waiter) {
+                "subscribed(within:) of \(channel)"
+            } else {
+                "connected(within:)"
+            }
+        return PusherError(.cancelled, "\(call) was cancelled with its task. The client continues; call disconnect() to end it.")
+    }
 
     func timedOut(after limit: Duration) -> PusherError {
         switch self.state {

@@ -6,6 +6,8 @@ struct WaitingCalls: Sendable {
 
     var count: Int { self.ids.count }
 
+    func contains(_ waiter: WaiterID) -> Bool { self.ids.contains(waiter) }
+
     mutating func insert(_ waiter: WaiterID) { self.ids.insert(waiter) }
 
     mutating func remove(_ waiter: WaiterID) {
