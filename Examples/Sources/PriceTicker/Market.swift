@@ -24,12 +24,12 @@ struct Market {
     /// Publishes one event per price.
     func publish(_ prices: [Price]) async throws {
         for price in prices {
-            try await self.publisher.publish("price", to: ["prices"], data: try JSONValueEncoder().encodeToString(price))
+            try await self.publisher.publish("price", to: "prices", data: price)
         }
     }
 
     /// Publishes that no more prices follow.
     func close() async throws {
-        try await self.publisher.publish("closed", to: ["prices"], data: "{}")
+        try await self.publisher.publish("closed", to: "prices", data: "{}")
     }
 }

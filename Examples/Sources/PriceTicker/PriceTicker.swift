@@ -26,11 +26,11 @@ import RealtimeSockets
         print("anna receives the reply: \(reply)")
 
         print("\nThe server drops anna's connection; the client reconnects and resubscribes")
-        let states = anna.client.states
+        let changes = anna.client.stateChanges
         if let socketID = anna.client.socketID { server.drop(socketID) }
-        for await state in states {
-            print("anna is \(state.name)")
-            if case .connected = state { break }
+        for await change in changes {
+            print("anna is \(change.new.name)")
+            if case .connected = change.new { break }
         }
         try await anna.prices.subscribed()
 

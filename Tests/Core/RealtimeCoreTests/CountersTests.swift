@@ -7,6 +7,7 @@ import Testing
         let counters = Counters()
         #expect(counters.messagesReceived == 0 && counters.bytesReceived == 0 && counters.messagesSent == 0 && counters.bytesSent == 0)
         #expect(counters.reconnects == 0 && counters.eventsDropped == 0 && counters.messagesIgnored == 0 && counters.lastRoundTrip == nil)
+        #expect(counters.decodingFailures == 0)
     }
 
     @Test func `sent and received messages and bytes are counted`() {

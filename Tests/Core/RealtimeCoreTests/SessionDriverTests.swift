@@ -119,6 +119,34 @@ import Testing
         connection.receive("= a late")
     }
 
+    @Test func `a sequence starts with an element of the machine and continues with the next event`() async {
+        let toy = Toy()
+        let connection = toy.connect()
+        connection.receive("@ news 1")
+        let events = toy.driver.makeSequence(.standard, lifetime: .connection, startingWith: { "at \($0.connection.state)" }) {
+            $1.append(contentsOf: $0)
+        } register: { machine, id, effects in
+            machine.subscribe(id, to: "news", &effects)
+        }
+        let state = toy.driver.read { "at \($0.connection.state)" }
+        connection.receive("@ news 2")
+        #expect(await events.pending() == [state, "2"])
+    }
+
+    @Test func `reading resumes after a first element that filled the buffer was taken`() async {
+        let toy = Toy()
+        let connection = toy.connect()
+        let events = toy.driver.makeSequence(.pauseReading(1), lifetime: .connection, startingWith: { _ in "first" }) {
+            $1.append(contentsOf: $0)
+        } register: { machine, id, effects in
+            machine.subscribe(id, to: "news", &effects)
+        }
+        connection.receive("@ news 1")
+        #expect(connection.calls.take().contains(.pause))
+        #expect(await events.pending() == ["first", "1"])
+        #expect(connection.calls.take().contains(.resume))
+    }
+
     @Test func `a cancelled task does not wait`() async {
         let toy = Toy()
         _ = toy.connect()

@@ -221,4 +221,17 @@ import Testing
                 "n": digits
             ])
     }
+
+    @Test func `JSON objects and numbers survive any encoder and decoder`() throws {
+        let object: JSONObject = ["b": [1, nil], "a": ["c": 2.5]]
+        #expect(try JSONValueEncoder().encodeToString(object) == #"{"b":[1,null],"a":{"c":2.5}}"#)
+        #expect(try JSONValueDecoder().decode(JSONObject.self, from: JSONValueEncoder().encode(object)) == object)
+        #expect(try JSONDecoder().decode(JSONObject.self, from: JSONEncoder().encode(object)) == object)
+        for number in [JSONNumber(1), JSONNumber(UInt64.max)] {
+            #expect(try JSONValueDecoder().decode([JSONNumber].self, from: JSONValueEncoder().encode([number])) == [number])
+            #expect(try JSONDecoder().decode([JSONNumber].self, from: JSONEncoder().encode([number])) == [number])
+        }
+        #expect(throws: DecodingError.self) { try JSONValueDecoder().decode(JSONObject.self, from: "[1]") }
+        #expect(throws: DecodingError.self) { try JSONValueDecoder().decode([JSONNumber].self, from: #"["1"]"#) }
+    }
 }

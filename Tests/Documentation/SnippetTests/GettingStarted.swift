@@ -32,10 +32,15 @@ func subscribingSnippets(_ client: PusherClient) async throws {
     }
     // end
     // snippet:start-decode
-    for await event in prices.events("price") {
+    for await price in prices.events("price", as: Price.self) {
+        print(price.symbol, price.value)
+    }
+    // end
+    // snippet:start-decode-event
+    for await event in prices.events() where event.name != "heartbeat" {
         do {
             let price = try event.decode(Price.self)
-            print(price.symbol, price.value)
+            print(event.name, price.symbol, price.value)
         } catch {
             print("Not a price:", error)
         }
@@ -62,6 +67,12 @@ func stateSnippets(_ client: PusherClient) async {
         case .failed(let error), .disconnected(let error?): print("ended: \(error.message)")
         case .initialized, .connecting, .disconnected(nil): print(state.name)
         }
+    }
+    // end
+    // snippet:start-state-changes
+    for await change in client.stateChanges {
+        if case .connected = change.old { print("connection lost") }
+        if case .connected = change.new { print("connected") }
     }
     // end
     // snippet:start-errors
@@ -94,8 +105,13 @@ func callbackSnippets(_ sign: @escaping @Sendable (String, String) async throws 
 }
 
 func presenceSnippets(_ client: PusherClient) async throws {
-    // snippet:start-presence
+    // snippet:start-members
     let room = try client.subscribe("presence-room")
+    for await members in room.memberLists {
+        print("members:", members.map(\.id))
+    }
+    // end
+    // snippet:start-presence
     for await change in room.memberChanges {
         switch change {
         case .subscribed(let members): print("members:", members.map(\.id))
@@ -112,13 +128,21 @@ func presenceSnippets(_ client: PusherClient) async throws {
 func publishingSnippets() async throws {
     // snippet:start-publish
     let publisher = PusherPublisher(appID: "1", key: "app-key", secret: "app-secret", cluster: "eu")
-    try await publisher.publish("price", to: ["prices"], data: #"{"symbol":"ACME","value":12.5}"#)
+    try await publisher.publish("order", to: "private-orders", data: Order(id: 7, state: "paid"))
     // end
-    let order = Order(id: 7, state: "paid")
-    // snippet:start-publish-codable
-    let data = try JSONValueEncoder().encodeToString(order)
-    try await publisher.publish("order", to: ["private-orders"], data: data)
+    // snippet:start-publish-json
+    try await publisher.publish("price", to: ["prices", "news"], data: #"{"symbol":"ACME","value":12.5}"#)
+    try await publisher.publish("price", to: "prices", data: ["symbol": "ACME", "value": 12.5] as JSONValue)
     // end
+}
+
+func signingSnippets(_ publisher: PusherPublisher, socketID: String, channel: String) throws -> String {
+    // snippet:start-authorize
+    let user = PusherMember(id: "7", info: ["name": "Anna"])
+    let authorization = try publisher.authorize(socketID: socketID, channel: channel, user: user)
+    let response = try JSONValueEncoder().encodeToString(authorization)
+    // end
+    return response
 }
 
 func lifetimeSnippets(_ client: PusherClient, _ prices: PusherChannel) async throws {

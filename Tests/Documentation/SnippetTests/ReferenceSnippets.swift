@@ -12,9 +12,25 @@ func clientReference() async throws {
     let client = PusherClient(key: "app-key", cluster: "eu")
     client.connect()
     let prices = try client.subscribe("prices")
-    for await event in prices.events("price") {
-        let price = try event.decode(Price.self)
-        print(price.value)
+    for await price in prices.events("price", as: Price.self) {
+        print(price.symbol, price.value)
+    }
+    // end
+}
+
+func stateChangesReference(_ client: PusherClient) async {
+    // snippet:state-changes
+    for await change in client.stateChanges {
+        if case .connected = change.old { print("connection lost") }
+        if case .connected = change.new { print("connected") }
+    }
+    // end
+}
+
+func typedEventsReference(_ prices: PusherChannel) async {
+    // snippet:typed-events
+    for await price in prices.events("price", as: Price.self) {
+        print(price.symbol, price.value)
     }
     // end
 }
@@ -44,8 +60,17 @@ func configurationReference() throws {
 func publisherReference() async throws {
     // snippet:publisher
     let publisher = PusherPublisher(appID: "1", key: "key", secret: "secret", cluster: "eu")
-    try await publisher.publish("price", to: ["prices"], data: #"{"value":12}"#)
+    try await publisher.publish("price", to: "prices", data: ["value": 12])
     // end
+}
+
+func authorizeReference(_ publisher: PusherPublisher, _ socketID: String, _ channel: String) throws -> [UInt8] {
+    // snippet:authorize
+    let user = PusherMember(id: "7", info: ["name": "Anna"])
+    let authorization = try publisher.authorize(socketID: socketID, channel: channel, user: user)
+    let body = try JSONValueEncoder().encode(authorization)
+    // end
+    return body
 }
 
 func logReference(_ configuration: inout PusherConfiguration) {

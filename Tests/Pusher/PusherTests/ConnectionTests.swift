@@ -25,7 +25,7 @@ import Testing
         let states = client.states
         #expect(client.state == .initialized)
         client.connect()
-        #expect(await states.pending().map(\.name) == ["connecting", "connected"])
+        #expect(await states.pending().map(\.name) == ["initialized", "connecting", "connected"])
         #expect(client.socketID == pusher.server.socketIDs.first)
     }
 
@@ -47,7 +47,7 @@ import Testing
         pusher.clock.advance(by: .seconds(3600))
         #expect(pusher.server.socketIDs.isEmpty)
         client.connect()
-        #expect(await states.pending().map(\.name) == ["disconnected", "connecting", "connected"])
+        #expect(await states.pending().map(\.name) == ["connected", "disconnected", "connecting", "connected"])
     }
 
     @Test func `the client reconnects after a delay and has a new socket ID`() async throws {
@@ -60,7 +60,7 @@ import Testing
         #expect(client.state == .connecting)
         #expect(await delays.pending().count == 1)
         pusher.clock.advance(by: .seconds(1))
-        #expect(await states.pending().map(\.name) == ["connecting", "connected"])
+        #expect(await states.pending().map(\.name) == ["connected", "connecting", "connected"])
         #expect(client.socketID != first)
         #expect(client.counters.reconnects == 1)
     }
@@ -146,7 +146,7 @@ import Testing
         #expect(client.state == .unavailable)
         pusher.network.condition = .up
         pusher.clock.advance(by: .seconds(60))
-        #expect(await states.pending().map(\.name) == ["connecting", "unavailable", "connected"])
+        #expect(await states.pending().map(\.name) == ["initialized", "connecting", "unavailable", "connected"])
     }
 
     @Test func `losses and failed attempts are reported with their reasons`() async throws {
@@ -284,6 +284,27 @@ import Testing
         #expect(await cancelled.value == .cancelled)
     }
 
+    @Test func `the error of a cancelled call names the call, and the client continues`() async throws {
+        let pusher = try await InMemoryPusher()
+        pusher.network.condition = .down
+        let client = pusher.client()
+        client.connect()
+        let channel = try client.subscribe("prices")
+        let connecting = Task { try await client.connected() }
+        let subscribing = Task { try await channel.subscribed() }
+        while client.waiterCount < 2 { await Task.yield() }
+        connecting.cancel()
+        subscribing.cancel()
+        let first = try await #require(throws: PusherError.self) { try await connecting.value }
+        let second = try await #require(throws: PusherError.self) { try await subscribing.value }
+        #expect(first.code == .cancelled && first.message.hasPrefix("connected(within:) was cancelled with its task."))
+        #expect(second.code == .cancelled && second.message.hasPrefix("subscribed(within:) of prices was cancelled with its task."))
+        #expect(client.waiterCount == 0)
+        pusher.network.condition = .up
+        pusher.clock.advance(by: .seconds(60))
+        #expect(client.state.name == "connected" && channel.state == .subscribed)
+    }
+
     @Test func `an invalid configuration fails with the reason`() async throws {
         let client = PusherClient(key: "", host: "example.org")
         client.connect()
@@ -369,7 +390,7 @@ import Testing
         #expect(pusher.server.socketIDs.count == 1)
         client = nil
         #expect(pusher.server.socketIDs.isEmpty)
-        #expect(await states.pending().map(\.name) == ["disconnected"])
+        #expect(await states.pending().map(\.name) == ["connected", "disconnected"])
         #expect(states.endReason == .ended)
     }
 

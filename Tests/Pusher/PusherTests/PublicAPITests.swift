@@ -19,6 +19,18 @@ private func makeClient() -> PusherClient {
     return PusherClient(configuration)
 }
 
+/// A type whose conformance is isolated, like that of each type in a module with the default isolation `MainActor`.
+@MainActor
+private final class BoardPrice: @MainActor Decodable {
+    let value: Double
+
+    private enum CodingKeys: String, CodingKey { case value }
+
+    init(from decoder: any Decoder) throws {
+        self.value = try decoder.container(keyedBy: CodingKeys.self).decode(Double.self, forKey: .value)
+    }
+}
+
 @MainActor
 private final class PriceBoard {
     private let client: PusherClient
@@ -35,6 +47,9 @@ private final class PriceBoard {
         for await event in channel.events("price", buffer: .dropNewest(10)) {
             if let price = try? event.decode(Price.self) { self.prices.append(price) }
         }
+        for await price in channel.events("price", as: BoardPrice.self) { self.lines.append("\(price.value)") }
+        for await change in channel.stateChanges { self.lines.append("\(change.old) \(change.new)") }
+        for await members in channel.memberLists { self.lines.append("\(members.count)") }
         for await state in channel.states { self.lines.append("\(state)") }
         let high = await channel.events().first { event in
             self.lines.append(event.name)
@@ -121,7 +136,7 @@ private func consumeEvents(_ client: PusherClient) async throws {
         let watching = Task { await board.watchState() }
         watching.cancel()
         await watching.value
-        #expect(client.state == .initialized && client.socketID == nil && board.lines.isEmpty)
+        #expect(client.state == .initialized && client.socketID == nil && board.lines == ["initialized"])
     }
 
     @Test func `an actor consumes events`() async throws {
@@ -141,6 +156,23 @@ private func consumeEvents(_ client: PusherClient) async throws {
         let running = Task { await chat.run() }
         running.cancel()
         #expect(await running.value == nil)
+    }
+
+    @Test func `values for previews and tests can be created`() {
+        let event = PusherEvent(name: "price", channel: "prices", data: #"{"value":1}"#)
+        #expect((try? event.decode(Price.self)) == Price(value: 1) && event.userID == nil)
+        #expect(PusherEvent(name: "closed").data == nil)
+        let anna = PusherMember(id: "1", info: ["name": "Anna"])
+        let members = PusherMembers([anna, PusherMember(id: "2"), anna], myID: "1")
+        #expect(members.map(\.id) == ["1", "2"] && members.me == anna && PusherMembers().isEmpty)
+        let changes: [PusherMemberChange] = [.subscribed(members), .joined(anna), .left(anna)]
+        #expect(changes.count == 3)
+        let error = PusherError(.subscriptionRejected, "No.", serverCode: 4009, status: 403, cause: CancellationError())
+        #expect(error.message == "No." && error.cause is CancellationError)
+        let state = PusherConnectionState.failed(error)
+        #expect(PusherStateChange(old: .connecting, new: state) == PusherStateChange(old: .connecting, new: state))
+        #expect(PusherSubscriptionState.failed(error) != .pending)
+        #expect(PusherAuthorizationRequest(channel: "private-one", socketID: "1.2").channel == "private-one")
     }
 
     @Test func `a nonisolated function consumes events`() async throws { try await consumeEvents(makeClient()) }

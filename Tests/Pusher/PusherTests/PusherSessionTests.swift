@@ -959,13 +959,43 @@ private struct SessionHarness {
             ])
     }
 
+    @Test func `a list of members is delivered after each change, and is empty without a subscription`() {
+        var harness = SessionHarness()
+        harness.subscribe("presence-a")
+        harness.addConsumer(2, .memberLists(channel: "presence-a"))
+        harness.start()
+        harness.establish()
+        harness.authorize(1, channelData: #"{"user_id":"me"}"#)
+        harness.confirm("presence-a", data: #"{"presence":{"ids":["me"]}}"#)
+        for (event, id) in [("added", "you"), ("added", "you"), ("removed", "me"), ("removed", "unknown")] {
+            harness.receive(#"{"event":"pusher_internal:member_\#(event)","channel":"presence-a","data":{"user_id":"\#(id)"}}"#)
+        }
+        harness.close(.transport(TransportError(.reset, "reset")))
+        harness.stop()
+        #expect(
+            harness.take() == [2: ["presence-a has me", "presence-a has me,you", "presence-a has you", "presence-a has "]])
+    }
+
+    @Test func `the last list of a channel's members is empty`() {
+        var harness = SessionHarness()
+        harness.subscribe("presence-a")
+        harness.start()
+        harness.establish()
+        harness.authorize(1, channelData: #"{"user_id":"me"}"#)
+        harness.confirm("presence-a", data: #"{"presence":{"ids":["me"]}}"#)
+        harness.addConsumer(2, .memberLists(channel: "presence-a"))
+        harness.unsubscribe("presence-a")
+        #expect(harness.take() == [2: ["presence-a has "]])
+    }
+
     @Test func `unsubscribing ends the consumers of the channel after the last update`() {
         var harness = SessionHarness.connected(to: "one", "two")
         harness.addConsumer(2, .events(channel: "one", name: nil))
         harness.addConsumer(3, .subscription(channel: "one"))
         harness.addConsumer(4, .members(channel: "one"))
         harness.addConsumer(5, .events(channel: "two", name: nil))
-        #expect(harness.unsubscribe("one") == ["one unsubscribed", "#1 pusher:unsubscribe one", "end 2,3,4"])
+        harness.addConsumer(7, .memberLists(channel: "one"))
+        #expect(harness.unsubscribe("one") == ["one unsubscribed", "#1 pusher:unsubscribe one", "end 2,3,4,7"])
         #expect(harness.take() == [3: ["one unsubscribed"]])
         // Another channel takes the slot and the routes.
         harness.subscribe("three")
@@ -975,7 +1005,9 @@ private struct SessionHarness {
     }
 
     @Test(
-        arguments: [.events(channel: "one", name: nil), .subscription(channel: "one"), .members(channel: "one")] as [PusherSession.Topic])
+        arguments: [
+            .events(channel: "one", name: nil), .subscription(channel: "one"), .members(channel: "one"), .memberLists(channel: "one"),
+        ] as [PusherSession.Topic])
     func `a consumer of an unsubscribed channel ends immediately`(topic: PusherSession.Topic) {
         var harness = SessionHarness()
         #expect(harness.addConsumer(2, topic) == ["end 2"])

@@ -90,6 +90,7 @@ import Testing
             "PusherPublisher": [PusherPublisher(appID: "1", key: "key", secret: Self.text, endpoint: Self.endpoint)],
             "PusherServer": [PusherServer(app: app)],
             "PusherServerEvent": [PusherServerEvent.received(socketID: "1.2", frame: String(decoding: Self.message.bytes, as: UTF8.self))],
+            "PusherStateChange": [PusherStateChange<PusherConnectionState>(old: .connecting, new: .failed(Self.error))],
             "PusherSubscriptionState": [PusherSubscriptionState.failed(Self.error)],
             "PusherUpdate": [PusherUpdate.error(Self.error), PusherUpdate.state(.failed(Self.error))],
             "SocketHTTPTransport": [SocketHTTPTransport(tls: Self.tls())],
@@ -164,6 +165,8 @@ import Testing
             "PusherClientEventAttempt": [
                 PusherClientEventAttempt(socketID: "1.2", channel: "private-one", name: "client-a", data: "1")
             ],
+            "PusherDecodedEvents": [channel.events("a", as: Int.self)],
+            "PusherDecodedEvents.AsyncIterator": [channel.events("a", as: Int.self).makeAsyncIterator()],
             "PusherError.Code": [PusherError.Code.failed],
             "PusherEvent": await events.pending(),
             "PusherMember": [Self.member],

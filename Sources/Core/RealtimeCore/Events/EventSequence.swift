@@ -89,7 +89,8 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
 
         /// Waits for the next event.
         ///
-        /// - Returns: The event; `nil` if the sequence finished, the task was cancelled, or another iterator took over.
+        /// - Returns: The event; `nil` if the sequence finished, the task was cancelled, or another iterator took over. After a
+        ///   cancellation, the events that weren't returned remain in the sequence for its next iterator.
         @inlinable
         @inline(__always)
         public func next() async -> Element? { await self.next(isolation: #isolation) }
@@ -97,7 +98,8 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
         /// Waits for the next event, on the caller's actor. Called by `for await` loops.
         ///
         /// - Parameter actor: The caller's actor.
-        /// - Returns: The event; `nil` if the sequence finished, the task was cancelled, or another iterator took over.
+        /// - Returns: The event; `nil` if the sequence finished, the task was cancelled, or another iterator took over. After a
+        ///   cancellation, the events that weren't returned remain in the sequence for its next iterator.
         @inlinable
         @inline(__always)
         public nonisolated(nonsending) func next(isolation actor: (any Actor)?) async -> Element? {

@@ -1,4 +1,4 @@
-public import RealtimeJSON
+import RealtimeJSON
 public import RealtimeCore
 
 /// An asynchronous sequence of the decoded data of events, in the order in which the server sent them.

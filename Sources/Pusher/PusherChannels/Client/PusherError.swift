@@ -11,8 +11,7 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
             case invalidChannelName, invalidEventName, dataTooLarge, notSubscribed, queueFull, clientEventsNotAllowed, unsupportedChannel,
                 authorizationMissing, authorizationFailed, subscriptionRejected, timedOut, cancelled, disconnected, rejected, failed,
                 server,
-                invalidFrame, noData, invalidConfiguration, encodingFailed, connectionLost,
-                decodingFailed, invalidSocketID, invalidUser
+                invalidFrame, noData, invalidConfiguration, encodingFailed, decodingFailed, invalidSocketID, invalidUser, connectionLost
         }
 
         private let value: Value

@@ -20,7 +20,9 @@ struct ChannelRecord: Sendable {
     var machine = PusherChannelStateMachine()
     let kind: PusherChannelKind
     /// The number of failures in a row, which determines the delay of the next retry.
-    var failures: UInt32 = 0
+    var failures: UInt16 = 0
+    // Here because it fills a gap in the layout of the record, which is stored for each channel.
+    var memberLists = EventRoutes.none
     var members = PusherMembers()
     /// This client's user on a presence channel, from the authorization.
     var userID: String?
@@ -31,7 +33,6 @@ struct ChannelRecord: Sendable {
     var events = ChannelRoutes()
     var states = EventRoutes.none
     var memberChanges = EventRoutes.none
-    var memberLists = EventRoutes.none
     private var latestEventNames: EventNames?
 
     init(_ id: ChannelID, _ name: String) {

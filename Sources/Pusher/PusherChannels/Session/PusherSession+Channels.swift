@@ -164,7 +164,7 @@ extension PusherSession {
 
     /// Returns the delay before the next attempt in nanoseconds, drawn like the delay before an attempt to connect.
     private mutating func retryDelay(_ id: ChannelID) -> Int64 {
-        let failures = (self.channels[id]?.failures ?? 0) &+ 1
+        let failures = min(self.channels[id]?.failures ?? 0, .max - 1) + 1
         self.channels[id]?.failures = failures
         return self.configuration.backoff.delay(failures: Int(failures), minimum: .zero, using: &self.generator).nanoseconds
     }
