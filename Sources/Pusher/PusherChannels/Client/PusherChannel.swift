@@ -31,7 +31,10 @@ public final class PusherChannel: Sendable {
     /// The sequence continues across reconnects, but doesn't contain events that were published while the client wasn't connected:
     /// the server doesn't store events. It finishes when the channel is unsubscribed, when the client is disconnected, or when the
     /// connection ends in a way that the client doesn't recover from. If the client isn't subscribed to the channel, the sequence
-    /// is empty. Cancelling the task of a loop ends the loop; events that it hasn't received remain in the sequence for the next loop.
+    /// is empty.
+    ///
+    /// Cancelling the task of a loop ends the loop; events that it hasn't received remain in the sequence. You can iterate a stored sequence
+    /// again: the new loop takes over.
     ///
     /// To receive decoded values instead of events, use ``events(_:as:with:buffer:)``. For the events of several channels together with
     /// changes of their states, in one order, use ``PusherClient/updates(includingFrames:buffer:)``.
@@ -54,7 +57,7 @@ public final class PusherChannel: Sendable {
     /// The data is decoded in the task that iterates over the sequence. If an event can't be decoded, the sequence skips it, reports a
     /// ``PusherError`` with the code ``PusherError/Code/decodingFailed`` to ``PusherClient/errors``, and continues with the next event.
     ///
-    /// The sequence ends and continues like that of ``events(_:buffer:)``.
+    /// The sequence continues, finishes and can be iterated again like that of ``events(_:buffer:)``.
     ///
     /// - Parameters:
     ///   - name: The name of the events.
@@ -134,7 +137,8 @@ public final class PusherChannel: Sendable {
 
     /// A sequence of the changes of ``state`` from now on, with the states before and after each change.
     ///
-    /// The sequence finishes like ``states``. If the client isn't subscribed to the channel, the sequence is empty.
+    /// The sequence continues, finishes and can be iterated again like ``states``. If the client isn't subscribed to the channel, the
+    /// sequence is empty.
     public var stateChanges: EventSequence<PusherStateChange<PusherSubscriptionState>> {
         self.client.stateChanges(of: .subscription(channel: self.name), .connection, from: self.subscriptionState) {
             if case .subscription(_, let state) = $0 { state } else { nil }
@@ -183,7 +187,8 @@ public final class PusherChannel: Sendable {
     ///
     /// The sequence continues across reconnects. It finishes when the channel is unsubscribed, when the client is disconnected, or when
     /// the connection ends in a way that the client doesn't recover from. If the client isn't subscribed to the channel, the sequence
-    /// contains only an empty list. For the users who joined or left, use ``memberChanges``.
+    /// contains only an empty list. You can iterate a stored sequence again, for example after the task of a loop was cancelled: the new loop
+    /// takes over. For the users who joined or left, use ``memberChanges``.
     public var memberLists: EventSequence<PusherMembers> {
         self.client.sequence(
             of: .memberLists(channel: self.name), .standard, .connection,
@@ -195,9 +200,12 @@ public final class PusherChannel: Sendable {
 
     /// A sequence of the changes of ``members`` from now on.
     ///
-    /// It contains the complete list after each subscription. For the current list and every list after it, use ``memberLists``. A user with several connections joins and leaves once. The sequence
-    /// continues across reconnects. It finishes when the channel is unsubscribed, when the client is disconnected, or when the
-    /// connection ends in a way that the client doesn't recover from.
+    /// It contains the complete list after each subscription. A user with several connections joins and leaves once. For the current list
+    /// and every list after it, use ``memberLists``.
+    ///
+    /// The sequence continues across reconnects. It finishes when the channel is unsubscribed, when the client is disconnected, or when the
+    /// connection ends in a way that the client doesn't recover from. You can iterate a stored sequence again, for example after the task
+    /// of a loop was cancelled: the new loop takes over.
     public var memberChanges: EventSequence<PusherMemberChange> {
         self.client.sequence(of: .members(channel: self.name), .standard, .connection) {
             if case .members(_, let change) = $0 { change } else { nil }

@@ -152,7 +152,8 @@ public final class PusherClient: Sendable {
     ///     if case .connected = change.new { print("connected") }
     /// }
     /// ```
-    /// The sequence continues across reconnects and finishes when the client is released.
+    /// The sequence continues across reconnects and finishes when the client is released. You can iterate a stored sequence again, for
+    /// example after the task of a loop was cancelled: the new loop takes over.
     public var stateChanges: EventSequence<PusherStateChange<PusherConnectionState>> {
         self.stateChanges(of: .states, .client, from: { $0.state }) { if case .state(let state) = $0 { state } else { nil } }
     }
@@ -165,7 +166,8 @@ public final class PusherClient: Sendable {
 
     /// A sequence of the delays before each retry, produced when the delay begins.
     ///
-    /// The sequence continues across reconnects and finishes when the client is released.
+    /// The sequence continues across reconnects and finishes when the client is released. You can iterate a stored sequence again, for
+    /// example after the task of a loop was cancelled: the new loop takes over.
     public var connectingIn: EventSequence<Duration> {
         self.sequence(of: .retryDelays, .standard, .client) { if case .connectingIn(let delay) = $0 { delay } else { nil } }
     }
@@ -176,7 +178,10 @@ public final class PusherClient: Sendable {
     /// subscriptions, and events that the sequences of ``events(_:as:with:buffer:)`` can't decode. Each failure is reported once. The
     /// client recovers from most of them; if it doesn't, ``state`` changes to ``PusherConnectionState/failed(_:)`` or
     /// ``PusherConnectionState/disconnected(_:)``.
-    /// The sequence continues across reconnects and finishes when the client is released.
+    ///
+    /// The sequence continues across reconnects and finishes when the client is released. You can iterate a stored sequence again, for
+    /// example after the task of a loop was cancelled: the new loop takes over. For errors and all other updates in one order, use
+    /// ``updates(includingFrames:buffer:)``.
     public var errors: EventSequence<PusherError> {
         self.sequence(of: .errors, .standard, .client) { if case .error(let error) = $0 { error } else { nil } }
     }
@@ -199,7 +204,8 @@ public final class PusherClient: Sendable {
     ///     }
     /// }
     /// ```
-    /// The sequence continues across reconnects and finishes when the client is released.
+    /// The sequence continues across reconnects and finishes when the client is released. You can iterate a stored sequence again, for
+    /// example after the task of a loop was cancelled: the new loop takes over.
     ///
     /// - Parameters:
     ///   - includingFrames: Whether to include all received frames.
@@ -276,6 +282,10 @@ public final class PusherClient: Sendable {
     ///
     /// The sequence finishes when the client is disconnected, or when the connection ends in a way that the client doesn't recover
     /// from. It continues across reconnects, but doesn't contain events that were published while the client wasn't connected.
+    /// You can iterate a stored sequence again, for example after the task of a loop was cancelled: the new loop takes over.
+    ///
+    /// To receive decoded values instead of events, use ``events(_:as:with:buffer:)``. For events together with changes of states and
+    /// members, in one order, use ``updates(includingFrames:buffer:)``.
     ///
     /// - Parameters:
     ///   - name: The name of the events, or `nil` for all events.
@@ -290,7 +300,7 @@ public final class PusherClient: Sendable {
     /// The data is decoded in the task that iterates over the sequence. If an event can't be decoded, the sequence skips it, reports a
     /// ``PusherError`` with the code ``PusherError/Code/decodingFailed`` to ``errors``, and continues with the next event.
     ///
-    /// The sequence ends and continues like that of ``events(_:buffer:)``.
+    /// The sequence continues, finishes and can be iterated again like that of ``events(_:buffer:)``.
     ///
     /// - Parameters:
     ///   - name: The name of the events.
