@@ -128,7 +128,7 @@ import Testing
         let error = self.receive("HTTP/1.1 403 Forbidden\r\nContent-Length: 17\r\n\r\nThe key \nis wrong", handshake)
         #expect(error?.code == .upgradeRejected)
         #expect(error?.status == 403)
-        #expect(error?.message == "The server rejected the WebSocket with 403 Forbidden: The key is wrong")
+        #expect(error?.message == "The server rejected the WebSocket with 403 Forbidden: The key is wrong.")
         let head = HTTPResponseHead(status: 403, reason: "Forbidden", headers: ["Content-Length": "17"])
         #expect(error?.response == HTTPResponse(head, body: Array("The key \nis wrong".utf8)))
         #expect(

@@ -102,7 +102,8 @@ extension PusherError {
         let name = String(event.name.prefix(200))
         let subject = event.channel.map { "\"\(name)\" on \($0)" } ?? "\"\(name)\""
         return PusherError(
-            .decodingFailed, "Cannot decode the event \(subject) as \(type): \(self.reason(error)). The event was skipped.", cause: error)
+            .decodingFailed, "Cannot decode the event \(subject) as \(type): \(self.reason(error)). The event was skipped.",
+            channel: event.channel, cause: error)
     }
 
     /// Describes an error of a decoder without the data, which the descriptions of a `DecodingError` may contain.

@@ -61,15 +61,17 @@ struct PusherSession: ReconnectingSession {
     }
 
     func cancellation(of waiter: WaiterID) -> PusherError {
+        let channel = self.channels.name(awaitedBy: waiter)
         let call =
             if self.endWaiters.contains(waiter) {
                 "run()"
-            } else if let channel = self.channels.name(awaitedBy: waiter) {
+            } else if let channel {
                 "subscribed(within:) of \(channel)"
             } else {
                 "connected(within:)"
             }
-        return PusherError(.cancelled, "\(call) was cancelled with its task. The client continues; call disconnect() to end it.")
+        let message = "\(call) was cancelled with its task. The client continues; call disconnect() to end it."
+        return PusherError(.cancelled, message, channel: channel)
     }
 
     func timedOut(after limit: Duration) -> PusherError {
