@@ -165,7 +165,10 @@ import Testing
         #expect(reported.map(\.code) == [.connectionLost, .connectionLost, .connectionLost])
         #expect(reported.first?.message.hasPrefix("Failed to connect: ") == true)
         #expect((reported.first?.cause as? TransportError)?.code == .unreachable)
-        #expect(reported.dropFirst().allSatisfy { $0.message.hasPrefix("Connection to ws://\(pusher.address.host):\(pusher.address.port) lost: ") })
+        #expect(
+            reported.dropFirst().allSatisfy {
+                $0.message.hasPrefix("Connection to ws://\(pusher.address.host):\(pusher.address.port) lost: ")
+            })
         #expect(reported.last?.message.contains("4200: restart.") == true)
     }
 

@@ -42,7 +42,8 @@ extension HTTPResponse {
             guard pattern.count >= start + tag.count else { return nil }
             return (start...pattern.count - tag.count).first { pattern[$0..<$0 + tag.count].elementsEqual(tag) }
         }
-        guard let tag = position(of: "<title", from: 0), let start = position(of: ">", from: tag), let end = position(of: "</title", from: start)
+        guard let tag = position(of: "<title", from: 0), let start = position(of: ">", from: tag),
+            let end = position(of: "</title", from: start)
         else { return nil }
         let title = String(text[start + 1..<end]).split(separator: " ").joined(separator: " ")
         return title.isEmpty ? nil : title
