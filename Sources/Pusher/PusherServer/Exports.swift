@@ -11,3 +11,5 @@
 @_exported public import class RealtimeCore.ListenerRouter
 @_exported public import struct RealtimeCore.LogSink
 @_exported public import struct RealtimeCore.TransportError
+@_exported public import struct RealtimeJSON.JSONObject
+@_exported public import enum RealtimeJSON.JSONValue

@@ -45,3 +45,14 @@ func sharedListenerReference(_ listener: any Listener, _ server: PusherServer, _
     // end
     _ = address
 }
+
+func authorizationReference(_ listener: any Listener, _ server: PusherServer) async throws {
+    // snippet:authorization-handler
+    let authorization = PusherAuthorizationHandler(app: server.app) { attempt in
+        attempt.request.headers["Authorization"] == "Bearer token" ? .accept(userID: "anna") : .reject()
+    }
+    let router = ListenerRouter([.path("/pusher/auth", authorization), .path("/", server.listenerHandler)])
+    let address = try await listener.start(router)
+    // end
+    _ = address
+}

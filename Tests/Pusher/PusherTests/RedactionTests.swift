@@ -60,6 +60,13 @@ import Testing
         return configuration
     }
 
+    private static func authorizationAttempt() throws -> PusherAuthorizationAttempt {
+        var request = Self.request
+        request.method = "POST"
+        let body = "socket_id=1.2&channel_name=private-one&session=\(Self.text)"
+        return try PusherAuthorizationAttempt(request, body: Array(body.utf8), channelNameLimit: 200)
+    }
+
     /// Values that contain the marker wherever they can contain a secret, by the names of their types.
     private static func secretValues() throws -> [String: [Any]] {
         let app = PusherApp(id: "1", key: "key", secret: Self.text)
@@ -76,7 +83,9 @@ import Testing
             "MessageBatch": [MessageBatch([Self.message])],
             "PEM": [PEM.text(Self.text)],
             "PusherApp": [app],
+            "PusherAuthorizationAttempt": [try Self.authorizationAttempt()],
             "PusherAuthorizationEndpoint": [Self.authorizationEndpoint],
+            "PusherAuthorizationHandler": [PusherAuthorizationHandler(app: app)],
             "PusherAuthorizer": Self.authorizers,
             "PusherChannel": try clients.map { try $0.subscribe("private-one") },
             "PusherChannelAuthorization": [
@@ -160,6 +169,7 @@ import Testing
             "LogSink.Level": [LogSink.Level.debug],
             "ManualClock": [ManualClock()],
             "MessageBatch.Entry": [MessageBatch.Entry(.text, 0..<1)],
+            "PusherAuthorizationDecision": [PusherAuthorizationDecision.accept(), .reject()],
             "PusherAuthorizationRequest": [PusherAuthorizationRequest(channel: "private-one", socketID: "1.2")],
             "PusherChannelKind": [PusherChannelKind.private],
             "PusherClientEventAttempt": [
