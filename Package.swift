@@ -68,8 +68,10 @@ let pusher: [Target] = [
     library("PusherWire", in: "Sources/Pusher", coreLibraries),
     library("PusherChannels", in: "Sources/Pusher", ["PusherWire", "RealtimeTransports"] + coreLibraries),
     library("PusherServer", in: "Sources/Pusher", ["PusherWire", "RealtimeTransports"] + coreLibraries),
+    library(
+        "PusherTesting", in: "Sources/Pusher", ["PusherChannels", "PusherServer", "RealtimeCore", "RealtimeJSON", "RealtimeTesting"]),
 
-    tests("PusherTests", in: "Pusher", ["PusherChannels", "PusherServer", "PusherWire", "RealtimeSockets"] + support),
+    tests("PusherTests", in: "Pusher", ["PusherTesting", "PusherChannels", "PusherServer", "PusherWire", "RealtimeSockets"] + support),
     tests("PusherSimulationTests", in: "Pusher", ["PusherChannels", "PusherServer", "PusherWire"] + support),
     tests("PusherPeerTests", in: "Pusher", ["PusherChannels", "PusherServer", "RealtimeSockets"] + support),
 ]
@@ -81,7 +83,9 @@ let commandLine: [Target] = [
     tool("realtime", in: "Sources/Tool", programs + ["PusherServer", "RealtimeBenchmarks"]),
 
     tests("CommandLineTests", in: "Tool", ["realtime", "RealtimeBenchmarks", "PusherServer", "CommandLineSupport"] + support),
-    tests("SnippetTests", in: "Documentation", ["PusherChannels", "PusherServer", "RealtimeSockets", "CommonNames"] + support),
+    tests(
+        "SnippetTests", in: "Documentation",
+        ["PusherChannels", "PusherServer", "PusherTesting", "RealtimeSockets", "CommonNames"] + support),
     library("TestSupport", in: "Tests/Support", ["RealtimeCore", "RealtimeSystem", "Processes"]),
     library("RelayProtocol", in: "Tests/Support", ["RealtimeCore", "RealtimeSystem"]),
     library("SimulationSupport", in: "Tests/Support", ["TestSupport", "RealtimeCore", "RealtimeSystem"]),
@@ -111,6 +115,7 @@ let package = Package(
     products: [
         .library(name: "PusherChannels", targets: ["PusherChannels"]),
         .library(name: "PusherServer", targets: ["PusherServer"]),
+        .library(name: "PusherTesting", targets: ["PusherTesting"]),
         .library(name: "RealtimeCore", targets: ["RealtimeCore"]),
         .library(name: "RealtimeJSON", targets: ["RealtimeJSON"]),
         .library(name: "RealtimeSockets", targets: ["RealtimeSockets"]),

@@ -3,7 +3,7 @@ import PackageDescription
 
 let package = Package(
     name: "Examples",
-    platforms: [.macOS(.v13)],
+    platforms: [.macOS(.v14)],
     dependencies: [
         .package(name: "swift-realtime", path: "..")
     ],
@@ -14,6 +14,8 @@ let package = Package(
                 .product(name: "PusherChannels", package: "swift-realtime"),
                 .product(name: "PusherServer", package: "swift-realtime"),
                 .product(name: "RealtimeSockets", package: "swift-realtime"),
-            ])
+            ]),
+        .testTarget(
+            name: "ViewModelTests", dependencies: [.product(name: "PusherTesting", package: "swift-realtime")], path: "ViewModelTests"),
     ]
 )

@@ -61,7 +61,7 @@ func configuration(_ network: InMemoryNetwork, _ address: ListenerAddress) -> Pu
 
 /// Checks that client and server stay connected and respond, whatever frames they receive.
 func checkConnected(_ toClient: [String], _ toServer: [String]) async throws {
-    let network = InMemoryNetwork(clock: ManualClock())
+    let network = InMemoryNetwork(clock: ManualClock(standstillLimit: nil))
     let server = PusherServer(app: PusherApp(id: "1", key: "key", secret: "secret"), network: network, log: .none)
     let address = try await server.start(on: network.listener())
     let client = PusherClient(configuration(network, address))
@@ -104,7 +104,7 @@ func checkConnected(_ toClient: [String], _ toServer: [String]) async throws {
 
 /// Checks that the client eventually connects, whatever frames precede `connection_established`, unless an error event rejects it.
 func checkConnecting(_ frames: [String]) async throws {
-    let clock = ManualClock()
+    let clock = ManualClock(standstillLimit: nil)
     let network = InMemoryNetwork(clock: clock)
     let listener = network.listener()
     let address = try await listener.start(RawServer(frames))

@@ -38,7 +38,8 @@ public final class PusherAuthorizationHandler: ListenerHandler {
     ///     but not those that only `*` allows, may send cookies. Requests from other programs don't have an origin and are always handled.
     ///   - decide: A closure that decides about each request. It runs in a task of its own, which is cancelled when the client disconnects.
     public init(
-        app: PusherApp, origins: [String] = [], decide: @escaping @Sendable (PusherAuthorizationAttempt) async -> PusherAuthorizationDecision
+        app: PusherApp, origins: [String] = [],
+        decide: @escaping @Sendable (PusherAuthorizationAttempt) async -> PusherAuthorizationDecision
     ) {
         self.app = app
         self.origins = origins
@@ -155,7 +156,8 @@ public struct PusherAuthorizationAttempt: Sendable {
             throw .init(status: 400, "Invalid body: it must be a form, with names and values in percent-encoded UTF-8.")
         }
         var parameters = Dictionary(fields.map { ($0.name, $0.value) }) { first, _ in first }
-        guard let socketID = parameters.removeValue(forKey: "socket_id"), let channel = parameters.removeValue(forKey: "channel_name") else {
+        guard let socketID = parameters.removeValue(forKey: "socket_id"), let channel = parameters.removeValue(forKey: "channel_name")
+        else {
             throw .init(status: 400, "Invalid body: it must be a form with the fields socket_id and channel_name.")
         }
         guard Self.isSocketID(socketID) else {

@@ -177,6 +177,10 @@ struct PusherServerMachine: SessionMachine {
     func cancellation(of waiter: WaiterID) -> Failure { .cancelled }
     func timedOut(after limit: Duration) -> Failure { .cancelled }
 
+    var inactivity: String? {
+        self.connections.isEmpty ? "No client is connected to the server. Call connect() of a client first." : nil
+    }
+
     var nextDeadline: Instant? { .earliest(self.heartbeats.earliest, self.hookDeadlines.earliest) }
 
     // MARK: Opening

@@ -57,7 +57,7 @@ private final class ResourceFixture: Sendable {
     init() {
         self.driver = SessionDriver(
             ResourceMachine(),
-            in: .init(time: self.clock, log: LogSink(minimumLevel: .debug) { [log] in log.record($2) }, subsystem: "test"))
+            in: .init(time: self.clock.time, log: LogSink(minimumLevel: .debug) { [log] in log.record($2) }, subsystem: "test"))
     }
 
     func resource(_ number: Int) -> Resource {

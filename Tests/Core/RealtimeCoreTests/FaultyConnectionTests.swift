@@ -158,7 +158,7 @@ private struct Decorated {
     @Test(arguments: table)
     func `every step has the expected effect`(row: Row) {
         let clock = ManualClock()
-        let injector = FaultInjector(time: clock, seed: 1)
+        let injector = FaultInjector(time: clock.time, seed: 1)
         let decorated = Decorated(injector)
         let connection = decorated.connection
         for (number, (step, expected)) in row.steps.enumerated() {
@@ -200,7 +200,7 @@ private struct Decorated {
 
     @Test func `a delayed message does not delay other connections`() {
         let clock = ManualClock()
-        let injector = FaultInjector(time: clock, seed: 1)
+        let injector = FaultInjector(time: clock.time, seed: 1)
         let (first, second) = (Decorated(injector, 1), Decorated(injector, 2))
         injector.faults.delay = .seconds(1)
         first.connection.enqueue(.text("a"))
@@ -210,7 +210,7 @@ private struct Decorated {
     }
 
     @Test func `faults apply to earlier and later connections`() {
-        let injector = FaultInjector(time: ManualClock(), seed: 1)
+        let injector = FaultInjector(time: ManualClock().time, seed: 1)
         let earlier = Decorated(injector, 1)
         injector.faults.isSilent = true
         let later = Decorated(injector, 2)
@@ -223,7 +223,7 @@ private struct Decorated {
 
     @Test func `thousands of delayed messages are sent in order`() {
         let clock = ManualClock()
-        let injector = FaultInjector(time: clock, seed: 1)
+        let injector = FaultInjector(time: clock.time, seed: 1)
         let decorated = Decorated(injector)
         injector.faults.delay = .seconds(100)
         for number in 0..<5_000 {
@@ -237,7 +237,7 @@ private struct Decorated {
 
     @Test func `the seed determines which messages are dropped`() {
         func sent(seed: UInt64) -> [Call] {
-            let injector = FaultInjector(time: ManualClock(), seed: seed)
+            let injector = FaultInjector(time: ManualClock().time, seed: seed)
             injector.faults.dropRate = 0.5
             let decorated = Decorated(injector)
             for number in 0..<200 { decorated.connection.enqueue(.text("\(number)")) }
@@ -250,7 +250,7 @@ private struct Decorated {
 
     @Test(arguments: [false, true])
     func `a connection that has ended is released`(isAbandoned: Bool) {
-        let injector = FaultInjector(time: ManualClock(), seed: 1)
+        let injector = FaultInjector(time: ManualClock().time, seed: 1)
         weak var connection: FaultyConnection?
         do {
             let decorated = Decorated(injector)

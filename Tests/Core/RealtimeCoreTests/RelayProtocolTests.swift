@@ -45,8 +45,8 @@ private struct RelayFixture {
         offering kinds: [RelaySession.Kind] = [.socket, .polling], acceptsSockets: Bool = true, handler: (any ListenerHandler)? = nil,
         retry: @escaping RelayClient.RetryPolicy = { _ in .afterBackoff() }
     ) async throws {
-        self.network = InMemoryNetwork(time: self.clock)
-        self.server = RelayServer(offering: kinds, acceptsSockets: acceptsSockets, time: self.clock)
+        self.network = InMemoryNetwork(time: self.clock.time)
+        self.server = RelayServer(offering: kinds, acceptsSockets: acceptsSockets, time: self.clock.time)
         let router = ListenerRouter([.path("/relay", handler ?? self.server), .path("/greeting", GreetingHandler())])
         let address = try await self.network.listener().start(router)
         self.address = address

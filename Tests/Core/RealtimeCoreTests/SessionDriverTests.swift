@@ -70,7 +70,7 @@ import Testing
         toy.connection.end(.peer(.goingAway, ""))
         let retry = try #require(toy.driver.nextDeadline)
         #expect(toy.driver.read { $0.nextAttempts.last } == .later(until: retry))
-        toy.clock.advance(to: retry)
+        toy.clock.time.advance(to: retry)
         // A timeout of the attempt.
         toy.clock.advance(by: .seconds(15))
         #expect(try toy.driver.read { $0.nextAttempts.last } == .later(until: #require(toy.driver.nextDeadline)))

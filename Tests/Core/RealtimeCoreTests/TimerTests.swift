@@ -120,7 +120,7 @@ import Testing
         let (clock, firings) = (ManualClock(), EventRecorder<Duration>())
         let clients = [3, 1, 2].map { seconds -> FiringRecorder in
             let client = FiringRecorder(firings, clock)
-            clock.schedule(client, at: Instant(nanoseconds: 0).advanced(by: .seconds(seconds)))
+            clock.time.schedule(client, at: Instant(nanoseconds: 0).advanced(by: .seconds(seconds)))
             return client
         }
         clock.advance(by: .seconds(10))
@@ -132,18 +132,18 @@ import Testing
         let (clock, firings) = (ManualClock(), EventRecorder<Duration>())
         let clients = [1, 2].map { seconds -> FiringRecorder in
             let client = FiringRecorder(firings, clock)
-            clock.schedule(client, at: Instant(nanoseconds: 0).advanced(by: .seconds(seconds)))
+            clock.time.schedule(client, at: Instant(nanoseconds: 0).advanced(by: .seconds(seconds)))
             return client
         }
         #expect(clock.advanceToNextDeadline())
         #expect(firings.all == [.seconds(1)] && clock.elapsed == .seconds(1) && clock.untilNextDeadline == .seconds(1))
-        clock.schedule(clients[1], at: nil)
+        clock.time.schedule(clients[1], at: nil)
         #expect(!clock.advanceToNextDeadline() && clock.elapsed == .seconds(1))
     }
 
     @Test func `the timer of a deallocated client does not fire`() {
         let (clock, firings) = (ManualClock(), EventRecorder<Duration>())
-        clock.schedule(FiringRecorder(firings, clock), at: Instant(nanoseconds: 5))
+        clock.time.schedule(FiringRecorder(firings, clock), at: Instant(nanoseconds: 5))
         clock.advance(by: .seconds(1))
         #expect(firings.all.isEmpty)
     }

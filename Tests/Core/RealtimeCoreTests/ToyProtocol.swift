@@ -216,11 +216,11 @@ final class RecordingTime: TimeSource {
     let clock = ManualClock()
     let scheduled = EventRecorder<Instant?>()
 
-    var now: Instant { self.clock.now }
+    var now: Instant { self.clock.time.now }
 
     func schedule(_ client: any TimerClient, at instant: Instant?) {
         self.scheduled.record(instant)
-        self.clock.schedule(client, at: instant)
+        self.clock.time.schedule(client, at: instant)
     }
 }
 

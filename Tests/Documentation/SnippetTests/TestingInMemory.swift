@@ -1,53 +1,42 @@
-import PusherChannels
-import PusherServer
+import PusherTesting
 import RealtimeTesting
 import Testing
 
 /// The snippets of the article TestingWithTheEmbeddedServer, run as tests.
-@Suite struct TestingInMemory {
-    private let clock: ManualClock
-    private let network: InMemoryNetwork
-    private let server: PusherServer
+@Suite(.timeLimit(.minutes(1))) struct TestingInMemory {
+    private let pusher: InMemoryPusher
     private let client: PusherClient
 
     init() async throws {
         // snippet:testing-setup
-        let clock = ManualClock()
-        let network = InMemoryNetwork(clock: clock)
-        let server = PusherServer(app: PusherApp(id: "1", key: "key", secret: "secret"), network: network)
-        let address = try await server.start(on: network.listener())
-
-        var configuration = PusherConfiguration(key: "key", host: address.host, port: address.port, useTLS: false)
-        configuration.transports = network.transports()
-        configuration.authorizer = .secret("secret", userID: "anna")
-        let client = PusherClient(configuration)
+        let pusher = try await InMemoryPusher()
+        let client = pusher.client(user: "anna")
         client.connect()
         // end
-        self.clock = clock
-        self.network = network
-        self.server = server
+        self.pusher = pusher
         self.client = client
     }
 
-    @Test func `a published event arrives`() async throws {
+    @Test func `published events arrive`() async throws {
         // snippet:testing-event
-        let prices = try client.subscribe("prices")
-        let events = prices.events("price")
-        server.publish("price", to: "prices", data: #"{"symbol":"ACME","value":12.5}"#)
-        let price = try await events.first { _ in true }?.decode(Price.self)
-        #expect(price?.symbol == "ACME")
+        let events = try client.subscribe("prices").events("price")
+        pusher.server.publish("price", to: "prices", data: #"{"symbol":"ACME","value":12.5}"#)
+        pusher.server.publish("price", to: "prices", data: #"{"symbol":"ACME","value":13}"#)
+        let prices = try await events.pending().map { try $0.decode(Price.self) }
+        #expect(prices.map(\.value) == [12.5, 13])
         // end
     }
 
     @Test func `the server reports its events`() async throws {
         // snippet:testing-server-events
-        let serverEvents = server.events
+        let serverEvents = pusher.server.events
         let orders = try client.subscribe("private-orders")
         try orders.trigger("client-seen", ["id": 7])
-        let sent = await serverEvents.first { if case .clientEvent = $0 { true } else { false } }
         let socketID = try #require(client.socketID)
-        #expect(sent == .clientEvent(socketID: socketID, channel: "private-orders", name: "client-seen", data: #"{"id":7}"#))
-        #expect(server.subscribers(of: "private-orders") == [socketID])
+        let sent = PusherServerEvent.clientEvent(
+            socketID: socketID, channel: "private-orders", name: "client-seen", data: #"{"id":7}"#)
+        #expect(await serverEvents.pending().contains(sent))
+        #expect(pusher.server.subscribers(of: "private-orders") == [socketID])
         // end
     }
 
@@ -55,11 +44,11 @@ import Testing
         // snippet:testing-cut
         let prices = try client.subscribe("prices")
         let first = try #require(client.socketID)
-        server.drop(first)
+        pusher.server.drop(first)
         #expect(client.state == .connecting)
         #expect(prices.state == .pending)
 
-        clock.advance(by: .seconds(1))
+        pusher.clock.advance(by: .seconds(1))
         #expect(prices.state == .subscribed)
         #expect(client.socketID != first)
         // end
@@ -67,23 +56,23 @@ import Testing
 
     @Test func `a silent server is disconnected`() async throws {
         // snippet:testing-silence
-        server.faults.isSilent = true
-        clock.advance(by: .seconds(120))
+        pusher.server.faults.isSilent = true
+        pusher.clock.advance(by: .seconds(120))
         #expect(client.state.name == "connected")
-        clock.advance(by: .seconds(30))
+        pusher.clock.advance(by: .seconds(30))
         #expect(client.state == .connecting)
         // end
     }
 
     @Test func `without a network the client is unavailable and keeps retrying`() async throws {
         // snippet:testing-offline
-        network.condition = .down
-        network.cut()
-        clock.advance(by: .seconds(10))
+        pusher.network.condition = .down
+        pusher.network.cut()
+        pusher.clock.advance(by: .seconds(10))
         #expect(client.state == .unavailable)
 
-        network.condition = .up
-        clock.advance(by: .seconds(60))
+        pusher.network.condition = .up
+        pusher.clock.advance(by: .seconds(60))
         #expect(client.state.name == "connected")
         // end
     }
@@ -91,7 +80,7 @@ import Testing
     @Test func `a close code that forbids reconnecting ends the client`() async throws {
         // snippet:testing-refusal
         let socketID = try #require(client.socketID)
-        server.close(socketID, CloseCode(rawValue: 4001), reason: "no such app")
+        pusher.server.close(socketID, CloseCode(rawValue: 4001), reason: "no such app")
         guard case .disconnected(let error?) = client.state else {
             Issue.record("The state is \(client.state.name).")
             return
@@ -104,26 +93,21 @@ import Testing
     @Test func `a frame that is not JSON is reported and dropped`() async throws {
         // snippet:testing-frame
         let errors = client.errors
-        server.send("{not json", to: try #require(client.socketID))
-        #expect(await errors.first { _ in true }?.code == .invalidFrame)
+        pusher.server.send("{not json", to: try #require(client.socketID))
+        #expect(await errors.pending().map(\.code) == [.invalidFrame])
         #expect(client.state.name == "connected")
         // end
     }
 
     @Test func `a hook accepts or rejects subscriptions`() async throws {
-        let network = self.network
         // snippet:testing-hook
         var hooks = PusherServerHooks()
         hooks.authorizeSubscription = { attempt in
             attempt.channel == "private-staff" ? .reject(code: nil, message: "private-staff is for staff") : .accept
         }
-        let server = PusherServer(app: PusherApp(id: "1", key: "key", secret: "secret"), network: network, hooks: hooks)
+        let pusher = try await InMemoryPusher(hooks: hooks)
         // end
-        let address = try await server.start(on: network.listener())
-        var configuration = PusherConfiguration(key: "key", host: address.host, port: address.port, useTLS: false)
-        configuration.transports = network.transports()
-        configuration.authorizer = .secret("secret", userID: "bert")
-        let client = PusherClient(configuration)
+        let client = pusher.client()
         client.connect()
         let orders = try client.subscribe("private-orders")
         try await orders.subscribed()
@@ -135,6 +119,20 @@ import Testing
         } catch {
             #expect(error.code == .subscriptionRejected)
         }
+        // end
+    }
+
+    @Test func `an authorization endpoint signs or refuses`() async throws {
+        // snippet:testing-authorization
+        var endpoint = try await pusher.startAuthorizationEndpoint { attempt in
+            attempt.request.headers["Authorization"] == "Bearer token" ? .accept(userID: "anna") : .reject()
+        }
+        endpoint.headers["Authorization"] = "Bearer token"
+        let client = pusher.client { $0.authorizer = .endpoint(endpoint) }
+        client.connect()
+        let room = try client.subscribe("presence-room")
+        try await room.subscribed()
+        #expect(room.members.me?.id == "anna")
         // end
     }
 }

@@ -2,6 +2,7 @@ import RealtimeJSON
 import RealtimeCore
 import PusherChannels
 import PusherServer
+import PusherTesting
 import RealtimeTesting
 import TestSupport
 import Testing

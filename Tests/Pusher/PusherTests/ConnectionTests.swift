@@ -1,5 +1,6 @@
 import PusherChannels
 import PusherServer
+import PusherTesting
 import RealtimeTesting
 import TestSupport
 import Testing
@@ -107,7 +108,7 @@ import Testing
 
     @Test func `a wrong key is rejected with a hint`() async throws {
         let pusher = try await InMemoryPusher()
-        let client = pusher.client(key: "another")
+        let client = pusher.client { $0.key = "another" }
         client.connect()
         do {
             try await client.connected()
@@ -252,7 +253,7 @@ import Testing
 
     @Test func `run throws if the server rejects the client`() async throws {
         let pusher = try await InMemoryPusher()
-        let client = pusher.client(key: "another")
+        let client = pusher.client { $0.key = "another" }
         await #expect(throws: PusherError.self) { try await client.run() }
     }
 
@@ -343,7 +344,7 @@ import Testing
     ])
     func `the error for an invalid configuration names the invalid value`(_ value: InvalidValue) async throws {
         let pusher = try await InMemoryPusher()
-        let client = pusher.client(value.set)
+        let client = pusher.client(configure: value.set)
         client.connect()
         let error = try await #require(throws: PusherError.self) { try await client.connected() }
         #expect(error.code == .invalidConfiguration && error.message.contains(value.name), "\(error)")

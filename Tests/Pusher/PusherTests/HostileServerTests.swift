@@ -1,5 +1,6 @@
 import PusherChannels
 import PusherServer
+import PusherTesting
 import RealtimeTesting
 import TestSupport
 import Testing

@@ -1,6 +1,7 @@
 import PusherChannels
 import RealtimeCore
 import RealtimeJSON
+import RealtimeTesting
 import TestSupport
 import Testing
 

@@ -3,6 +3,7 @@ import RealtimeCore
 import RealtimeSystem
 import PusherChannels
 import PusherServer
+import PusherTesting
 import RealtimeTesting
 
 /// A server that sends the frames of a test, valid or not.

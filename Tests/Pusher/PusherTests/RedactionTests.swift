@@ -1,5 +1,6 @@
 import Foundation
 import PusherChannels
+import PusherTesting
 import RealtimeCore
 import RealtimeJSON
 import RealtimeSockets
@@ -56,7 +57,7 @@ import Testing
         configuration.authorizer = authorizer
         configuration.headers = Self.headers
         configuration.transports = Transports(
-            webSocket: SocketWebSocketTransport(tls: Self.tls()), http: SocketHTTPTransport(tls: Self.tls()), time: ManualClock())
+            webSocket: SocketWebSocketTransport(tls: Self.tls()), http: SocketHTTPTransport(tls: Self.tls()), time: ManualClock().time)
         return configuration
     }
 
@@ -125,6 +126,15 @@ import Testing
         ]
     }
 
+    private static func conditionErrors() async throws -> [ConditionError] {
+        do {
+            try await eventually("true", within: .zero) { false }
+            return []
+        } catch let error as ConditionError {
+            return [error]
+        }
+    }
+
     /// Values of the types that contain no secrets.
     private static func otherValues() async throws -> [String: [Any]] {
         let network = InMemoryNetwork(clock: ManualClock())
@@ -136,6 +146,7 @@ import Testing
         let events = channel.events()
         pusher.server.publish("a", to: "one", data: "1")
         return [
+            "ConditionError": try await Self.conditionErrors(),
             "Backoff": [Backoff(base: .seconds(1), cap: .seconds(2))],
             "BufferPolicy": [BufferPolicy.standard],
             "CloseCode": [CloseCode.normal],
@@ -146,6 +157,7 @@ import Testing
             "EventRecorder": [EventRecorder<Int>()],
             "EventSequence": [events],
             "EventSequence.AsyncIterator": [channel.events().makeAsyncIterator()],
+            "InMemoryPusher": [pusher],
             "InMemoryListener": [network.listener()],
             "InMemoryNetwork": [network],
             "InMemoryNetwork.Condition": [InMemoryNetwork.Condition.up],
@@ -168,8 +180,9 @@ import Testing
             "LogSink": [LogSink(minimumLevel: .debug) { _, _, _ in }],
             "LogSink.Level": [LogSink.Level.debug],
             "ManualClock": [ManualClock()],
+            "ManualClock.Instant": [ManualClock().now],
             "MessageBatch.Entry": [MessageBatch.Entry(.text, 0..<1)],
-            "PusherAuthorizationDecision": [PusherAuthorizationDecision.accept(), .reject()],
+            "PusherAuthorizationDecision": [PusherAuthorizationDecision.accept(), PusherAuthorizationDecision.reject()],
             "PusherAuthorizationRequest": [PusherAuthorizationRequest(channel: "private-one", socketID: "1.2")],
             "PusherChannelKind": [PusherChannelKind.private],
             "PusherClientEventAttempt": [

@@ -1,3 +1,4 @@
+import PusherTesting
 import Foundation
 @testable import PusherServer
 import PusherWire
@@ -29,7 +30,7 @@ private final class ResponseRecorder: HTTPResponder {
     init() {
         var app = PusherApp(id: "3", key: "278d425bdf160c739803", secret: "7ad3773142a6692b25b8")
         app.allowsClientEvents = false
-        self.server = PusherServer(app: app, time: ManualClock(), log: .none, seed: 1) { Self.time }
+        self.server = PusherServer(app: app, time: ManualClock().time, log: .none, seed: 1) { Self.time }
     }
 
     private func send(_ target: String, _ body: String, method: String = "POST") -> HTTPResponse {

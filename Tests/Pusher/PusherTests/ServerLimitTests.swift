@@ -1,6 +1,7 @@
 import RealtimeJSON
 @testable import PusherServer
 import PusherChannels
+import PusherTesting
 import PusherWire
 import RealtimeCore
 import RealtimeSystem

@@ -1,5 +1,6 @@
 import RealtimeJSON
 import PusherChannels
+import PusherTesting
 @testable import PusherServer
 import PusherWire
 import RealtimeCore

@@ -36,6 +36,7 @@ final class CallbackConsumer<Event: Sendable, Element: Sendable>: EventConsumer,
     // MARK: The producer's side
 
     var isFull: Bool { self.buffer.isFull }
+    var hasWaitingReader: Bool { false }
 
     func append(_ events: ArraySlice<Event>) -> AppendResult {
         var result = self.buffer.append { self.convert(events, &$0) }

@@ -107,7 +107,7 @@ package final class EventBuffer<Element: Sendable>: Sendable {
     package var isFull: Bool { self.state.withLock { $0.isFull } }
     package var endReason: EndReason? { self.state.withLock { $0.ended } }
     var hasPending: Bool { self.state.withLock { !$0.pending.isEmpty } }
-    /// Whether a consumer waits for events, for tests.
+    /// Whether a task waits for the next event.
     package var hasWaitingReader: Bool { self.state.withLock { $0.waiting != nil } }
 
     /// Appends events and applies the buffer policy. Has no effect after the end.

@@ -27,6 +27,8 @@ package enum ConsumerLifetime: Sendable {
 package protocol EventConsumer<Event>: Sendable {
     associatedtype Event
     var isFull: Bool { get }
+    /// Whether a task waits for the next event.
+    var hasWaitingReader: Bool { get }
     func append(_ events: ArraySlice<Event>) -> AppendResult
     func finish(_ reason: EndReason) -> WakeUp?
 }
@@ -40,6 +42,7 @@ struct ConvertingConsumer<Event: Sendable, Element: Sendable>: EventConsumer {
     let convert: EventConversion<Event, Element>
 
     var isFull: Bool { self.buffer.isFull }
+    var hasWaitingReader: Bool { self.buffer.hasWaitingReader }
 
     func append(_ events: ArraySlice<Event>) -> AppendResult { self.buffer.append { self.convert(events, &$0) } }
 

@@ -7,7 +7,7 @@ public import RealtimeSystem
 /// no task. A connection retains the driver until it has ended, so the owner, such as a client, must call ``shutDown()`` when it is
 /// released.
 @usableFromInline
-package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, TimerClient, EventSource {
+package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, TimerClient, EventSource, StandstillObserver {
     /// The environment of a driver. Several drivers may share it.
     package final class Dependencies: Sendable {
         /// Creates a connection without performing I/O. Called under the driver's lock.
@@ -101,6 +101,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
     package init(_ machine: Machine, in dependencies: Dependencies) {
         self.state = Lock(State(effects: Effects(logLevel: dependencies.log.minimumLevel), machine: machine))
         self.dependencies = dependencies
+        dependencies.time.addStandstillObserver(self)
     }
 
     // MARK: Commands
@@ -311,6 +312,25 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
             state.hasLoggedOverdue = true
             state.effects.log(.error, "A deadline remained in the past after its timeout was handled; please report this error.")
         }
+    }
+
+    /// Ends the waits that would never end: those of callers with a time limit and, if no events can occur, those for events.
+    package func timeStoodStill(for duration: Duration) -> String? {
+        var message: String?
+        self.run { state, now in
+            for id in state.waiters.keys.filter(state.waiterDeadlines.contains).sorted(by: { $0.rawValue < $1.rawValue }) {
+                state.effects.commands.append(.resume(id, .failure(state.machine.stoodStill(for: duration))))
+                state.machine.cancelled(id, now: now, &state.effects)
+            }
+            guard let inactivity = state.machine.inactivity else { return }
+            let waiting = state.consumers.entries.filter { $0.value.consumer.hasWaitingReader }.map(\.key)
+            guard !waiting.isEmpty else { return }
+            let text = "Waited \(duration) in reality for an event, while the test's clock stood still. \(inactivity)"
+            let reason = EndReason.closed(.transport(TransportError(.timedOut, text)))
+            state.effects.commands.append(.endConsumers(waiting.sorted { $0.rawValue < $1.rawValue }, reason))
+            message = text
+        }
+        return message
     }
 
     private func cancel(_ id: WaiterID) {

@@ -133,9 +133,16 @@ package protocol SessionMachine: Sendable {
     func cancellation(of waiter: WaiterID) -> Failure
     /// The result of a caller whose time limit was exceeded.
     func timedOut(after: Duration) -> Failure
+    /// The result of a caller whose time limit can't be exceeded, because the clock of a test has stood still. By default, it is the same as
+    /// if the limit was exceeded.
+    func stoodStill(for: Duration) -> Failure
+    /// Why no events can occur until the application does something, such as connecting; `nil`, the default, if some can.
+    var inactivity: String? { get }
 }
 
 extension SessionMachine {
     package mutating func writing(_ id: ConnectionID, paused: Bool, now: Instant, _ effects: inout Effects<Self>) {}
     package mutating func workProgressed(_ id: WorkID, _ progress: WorkProgress, now: Instant, _ effects: inout Effects<Self>) {}
+    package func stoodStill(for duration: Duration) -> Failure { self.timedOut(after: duration) }
+    package var inactivity: String? { nil }
 }

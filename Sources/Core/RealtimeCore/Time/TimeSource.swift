@@ -7,6 +7,23 @@ package protocol TimeSource: AnyObject, Sendable {
     /// Never calls the client synchronously, so that it can be called under a lock. The client is referenced weakly. A timer may fire
     /// late, but never early.
     func schedule(_ client: any TimerClient, at instant: Instant?)
+
+    /// Registers an object whose tasks would wait forever if the time stood still. The observer is referenced weakly.
+    ///
+    /// Only the clocks of tests can stand still. Does nothing by default.
+    func addStandstillObserver(_ observer: any StandstillObserver)
+}
+
+extension TimeSource {
+    package func addStandstillObserver(_ observer: any StandstillObserver) {}
+}
+
+/// An object for whose results or events tasks wait.
+package protocol StandstillObserver: AnyObject, Sendable {
+    /// The time has stood still although this duration has elapsed in reality. Called without a lock held.
+    ///
+    /// - Returns: A message for the developer of the test, unless the tasks that waited have received one.
+    func timeStoodStill(for duration: Duration) -> String?
 }
 
 /// An object with a timer.

@@ -90,6 +90,25 @@ struct PusherSession: ReconnectingSession {
         }
     }
 
+    func stoodStill(for duration: Duration) -> PusherError {
+        let reason =
+            switch self.state {
+            case .initialized, .disconnected, .failed: self.inactivity ?? ""
+            case .connecting, .unavailable:
+                "The client is trying to connect. Advance the clock for the next attempt. \(self.lastLoss?.message ?? "")"
+            case .connected: "The client is connected. Advance the clock if a time limit is to expire."
+            }
+        return PusherError(
+            .timedOut, "Waited \(duration) in reality, while the test's clock stood still. \(reason)", cause: self.lastLoss)
+    }
+
+    var inactivity: String? {
+        switch self.state {
+        case .initialized, .disconnected, .failed: "The client is not connecting. Call connect() first."
+        case .connecting, .unavailable, .connected: nil
+        }
+    }
+
     var nextDeadline: Instant? {
         .earliest(.earliest(self.connection.nextDeadline, self.unavailableAt), self.subscriptionDeadlines.earliest)
     }

@@ -2,37 +2,9 @@ import RealtimeSystem
 import RealtimeCore
 import PusherChannels
 import PusherServer
+import PusherTesting
 import PusherWire
 import RealtimeTesting
-
-/// A server and its clients on an in-memory network, with a clock that the test moves.
-///
-/// Everything is synchronous: when a call returns, its effects have happened.
-struct InMemoryPusher {
-    let clock = ManualClock()
-    let network: InMemoryNetwork
-    let server: PusherServer
-    let address: ListenerAddress
-
-    init(hooks: PusherServerHooks = PusherServerHooks(), _ change: (inout PusherApp) -> Void = { _ in }) async throws {
-        var app = PusherApp(id: "1", key: "key", secret: "secret")
-        change(&app)
-        self.network = InMemoryNetwork(clock: self.clock)
-        self.server = PusherServer(app: app, network: self.network, hooks: hooks, log: .none)
-        self.address = try await self.server.start(on: self.network.listener())
-    }
-
-    func client(
-        key: String = "key", user: String? = nil, _ change: (inout PusherConfiguration) -> Void = { _ in }
-    ) -> PusherClient {
-        var configuration = PusherConfiguration(key: key, host: self.address.host, port: self.address.port, useTLS: false)
-        configuration.transports = self.network.transports()
-        configuration.authorizer = .secret("secret", userID: user)
-        configuration.log = .none
-        change(&configuration)
-        return PusherClient(configuration)
-    }
-}
 
 extension InMemoryPusher {
     /// Signs a request the way the application's server does.

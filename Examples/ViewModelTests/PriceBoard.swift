@@ -1,0 +1,58 @@
+import Observation
+import PusherChannels
+
+/// The data of a price event.
+struct Price: Decodable {
+    let symbol: String
+    let value: Double
+}
+
+/// The model of a view that shows the latest prices. In an app, it is part of the app's target.
+@MainActor @Observable final class PriceBoard {
+    private(set) var prices: [String: Double] = [:]
+    private(set) var isConnected = false
+    /// Whether no price has arrived for a minute.
+    private(set) var isStale = false
+    private(set) var failure: String?
+
+    private let client: PusherClient
+    private let clock: any Clock<Duration>
+    private var staleness: Task<Void, any Error>?
+
+    init(client: PusherClient, clock: any Clock<Duration> = ContinuousClock()) {
+        self.client = client
+        self.clock = clock
+    }
+
+    /// Shows prices until the task is cancelled, for example by the `task` modifier of a view.
+    func run() async {
+        do throws(PusherError) {
+            let channel = try self.client.subscribe("private-prices")
+            let (states, events) = (self.client.states, channel.events("price"))
+            self.client.connect()
+            async let connection: Void = self.watch(states)
+            try await channel.subscribed()
+            for await event in events { self.show(event) }
+            await connection
+        } catch {
+            self.failure = error.message
+        }
+    }
+
+    private func watch(_ states: EventSequence<PusherConnectionState>) async {
+        for await state in states {
+            if case .connected = state { self.isConnected = true } else { self.isConnected = false }
+        }
+    }
+
+    private func show(_ event: PusherEvent) {
+        guard let price = try? event.decode(Price.self) else { return }
+        self.prices[price.symbol] = price.value
+        self.isStale = false
+        self.staleness?.cancel()
+        self.staleness = Task { [clock] in
+            try await clock.sleep(for: .seconds(60))
+            self.isStale = true
+        }
+    }
+}

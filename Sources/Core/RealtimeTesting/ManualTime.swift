@@ -1,0 +1,150 @@
+package import RealtimeCore
+import RealtimeSystem
+
+/// The time of a ``ManualClock`` as clients, servers and the network see it.
+package final class ManualTime: TimeSource {
+    private struct WeakObserver: Sendable {
+        weak var value: (any StandstillObserver)?
+    }
+
+    private struct State: Sendable {
+        var now = Instant(nanoseconds: 0)
+        var timers = TimerQueue()
+        /// The tasks that sleep, which are also in `timers`.
+        var sleeping: Set<ObjectIdentifier> = []
+        var observers: [WeakObserver] = []
+        var isWatched = false
+        /// The time that has elapsed in reality since the last change of the time or of a timer.
+        var standstill = Duration.zero
+    }
+
+    private let state = Lock(State())
+    private let standstillLimit: Duration?
+
+    /// - Parameter standstillLimit: How long the time may stand still in reality while a task waits; `nil` for no limit.
+    init(standstillLimit: Duration?) {
+        self.standstillLimit = standstillLimit
+    }
+
+    package var now: Instant { self.state.withLock { $0.now } }
+
+    var nextDeadline: Instant? { self.state.withLock { $0.timers.earliest } }
+
+    package func schedule(_ client: any TimerClient, at instant: Instant?) {
+        self.state.withLock { state in
+            state.standstill = .zero
+            state.timers.set(client, instant)
+        }
+    }
+
+    package func advance(to instant: Instant) {
+        while let due = self.next(until: instant) { due.timerFired() }
+        self.state.withLock { state in
+            state.standstill = .zero
+            state.now = max(state.now, instant)
+        }
+    }
+
+    private func next(until instant: Instant) -> (any TimerClient)? {
+        self.state.withLock { state in
+            while let due = state.timers.popDue(instant) {
+                state.now = max(state.now, due.instant)
+                guard let client = due.client else { continue }
+                state.sleeping.remove(ObjectIdentifier(client))
+                return client
+            }
+            return nil
+        }
+    }
+
+    // MARK: Sleeping
+
+    var sleepingTaskCount: Int { self.state.withLock { $0.sleeping.count } }
+
+    /// Sets the timer of a sleeping task.
+    ///
+    /// - Returns: `false` if the instant isn't later than now.
+    func sleep(_ sleeper: any TimerClient, until instant: Instant) -> Bool {
+        self.state.withLock { state in
+            guard instant > state.now else { return false }
+            state.timers.set(sleeper, instant)
+            state.sleeping.insert(ObjectIdentifier(sleeper))
+            return true
+        }
+    }
+
+    /// Removes the timer of a sleeping task that was cancelled.
+    func cancelSleep(_ sleeper: any TimerClient) {
+        self.state.withLock { state in
+            state.timers.set(sleeper, nil)
+            state.sleeping.remove(ObjectIdentifier(sleeper))
+        }
+    }
+
+    // MARK: Standstill
+
+    package func addStandstillObserver(_ observer: any StandstillObserver) {
+        guard self.standstillLimit != nil else { return }
+        let isFirst = self.state.withLock { state in
+            state.observers.append(WeakObserver(value: observer))
+            defer { state.isWatched = true }
+            return !state.isWatched
+        }
+        if isFirst { StandstillWatch.shared.add(self) }
+    }
+
+    /// Time has elapsed in reality. Notifies the observers if the time of the clock has stood still for too long.
+    package func elapsedInReality(_ duration: Duration) {
+        guard let limit = self.standstillLimit else { return }
+        let observers = self.state.withLock { state -> [WeakObserver] in
+            state.standstill += duration
+            guard state.standstill >= limit else { return [] }
+            state.standstill = .zero
+            state.observers.removeAll { $0.value == nil }
+            return state.observers
+        }
+        for observer in observers {
+            guard let message = observer.value?.timeStoodStill(for: limit) else { continue }
+            LogSink.standard.log(.error, "manual-clock", message)
+        }
+    }
+}
+
+/// Tells all manual clocks of the process how much time elapses in reality.
+///
+/// The time is counted in short steps, so that a process that was suspended, for example by a debugger, or that has no processor time, has
+/// the opportunity to continue before a limit is reached.
+private final class StandstillWatch: Sendable {
+    static let shared = StandstillWatch()
+
+    private struct WeakTime: Sendable {
+        weak var value: ManualTime?
+    }
+
+    private static let step = Duration.milliseconds(500)
+
+    private let times = Lock<[WeakTime]>([])
+
+    /// Watches the time of a clock until the clock is released.
+    func add(_ time: ManualTime) {
+        let isFirst = self.times.withLock { times in
+            defer { times.append(WeakTime(value: time)) }
+            return times.isEmpty
+        }
+        guard isFirst else { return }
+        // No call waits for the watch, so it needs a task of its own. It ends when there are no more clocks.
+        Task.detached { [self] in
+            repeat { try? await Task.sleep(for: Self.step) } while self.notify()
+        }
+    }
+
+    /// - Returns: Whether there are more clocks.
+    private func notify() -> Bool {
+        let times = self.times.withLock { times in
+            times.removeAll { $0.value == nil }
+            return times
+        }
+        for time in times { time.value?.elapsedInReality(Self.step) }
+        return !times.isEmpty
+    }
+}

@@ -1,0 +1,72 @@
+import PusherTesting
+import Testing
+
+// One import, as users write it.
+@Suite(.timeLimit(.minutes(1))) struct InMemoryPusherTests {
+    @Test func `clients and the server communicate before a call returns`() async throws {
+        let pusher = try await InMemoryPusher()
+        let (anna, bert) = (pusher.client(user: "anna", userInfo: ["name": "Anna"]), pusher.client(user: "bert"))
+        anna.connect()
+        bert.connect()
+        let rooms = (try anna.subscribe("presence-room"), try bert.subscribe("presence-room"))
+        #expect(rooms.1.members.map(\.id) == ["anna", "bert"])
+        #expect(rooms.1.members[id: "anna"]?.info == ["name": "Anna"])
+        let events = rooms.1.events()
+        try rooms.0.trigger("client-typing", ["on": true])
+        #expect(await events.pending().map(\.name) == ["client-typing"])
+        pusher.network.cut()
+        #expect(anna.state == .connecting && bert.state == .connecting)
+        pusher.clock.advance(by: .seconds(1))
+        #expect(anna.state.name == "connected" && bert.state.name == "connected")
+    }
+
+    @Test func `the app, the hooks and the configuration of a client can be changed`() async throws {
+        var hooks = PusherServerHooks()
+        hooks.authorizeSubscription = { _ in .reject(code: nil, message: "closed") }
+        let pusher = try await InMemoryPusher(hooks: hooks) { app in
+            (app.key, app.secret) = ("another-key", "another-secret")
+        }
+        #expect(pusher.server.app.key == "another-key")
+        let client = pusher.client { $0.subscriptionTimeout = .seconds(3) }
+        #expect(client.configuration.subscriptionTimeout == .seconds(3))
+        client.connect()
+        let orders = try client.subscribe("private-orders")
+        let error = await #expect(throws: PusherError.self) { try await orders.subscribed() }
+        #expect(error?.message.contains("closed") == true)
+    }
+
+    @Test func `code that creates its client receives a configuration`() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = PusherClient(pusher.configuration(user: "anna"))
+        client.connect()
+        #expect(try client.subscribe("presence-room").members.me?.id == "anna")
+    }
+
+    @Test func `the authorization endpoint signs or refuses`() async throws {
+        let pusher = try await InMemoryPusher()
+        var endpoint = try await pusher.startAuthorizationEndpoint { attempt in
+            attempt.request.headers["Authorization"] == "Bearer token" ? .accept(userID: "anna") : .reject(message: "Sign in first.")
+        }
+        let stranger = pusher.client { $0.authorizer = .endpoint(endpoint) }
+        endpoint.headers["Authorization"] = "Bearer token"
+        let anna = pusher.client { $0.authorizer = .endpoint(endpoint) }
+        stranger.connect()
+        anna.connect()
+        let room = try anna.subscribe("presence-room")
+        try await room.subscribed()
+        #expect(room.members.me?.id == "anna")
+        let refused = try stranger.subscribe("presence-room")
+        let error = await #expect(throws: PusherError.self) { try await refused.subscribed() }
+        #expect(error?.code == .authorizationFailed)
+    }
+
+    @Test func `the authorization endpoint accepts everything by default`() async throws {
+        let pusher = try await InMemoryPusher()
+        let endpoint = try await pusher.startAuthorizationEndpoint()
+        let client = pusher.client { $0.authorizer = .endpoint(endpoint) }
+        client.connect()
+        try await client.subscribe("private-orders").subscribed()
+        let error = await #expect(throws: TransportError.self) { try await pusher.startAuthorizationEndpoint() }
+        #expect(error?.code == .addressInUse)
+    }
+}
