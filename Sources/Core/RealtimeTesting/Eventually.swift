@@ -10,7 +10,8 @@
 ///
 /// - Parameters:
 ///   - description: What the condition means, for the error.
-///   - limit: The maximum time to wait, in reality, whatever the clock of the test shows.
+///   - limit: The maximum time to wait, in reality, whatever the clock of the test shows. At least 100 checks are made, even if they take
+///     longer, because other tests may use the processor.
 ///   - fileID: The file of the call.
 ///   - line: The line of the call.
 ///   - condition: A closure that is called repeatedly, on the caller's actor.
@@ -22,9 +23,11 @@ public func eventually(
 ) async throws {
     let clock = ContinuousClock()
     let deadline = clock.now + limit
+    var checks = 0
     while try await !condition() {
         try Task.checkCancellation()
-        guard clock.now < deadline else { throw ConditionError(description, limit: limit, fileID: fileID, line: line) }
+        checks += 1
+        guard clock.now < deadline || checks < 100 else { throw ConditionError(description, limit: limit, fileID: fileID, line: line) }
         await Task.yield()
     }
 }

@@ -89,7 +89,7 @@ import Testing
     }
 
     @Test func `the error says what was not reached, and where`() async throws {
-        let line = #line + 2
+        let line = #line + 1
         let error = await #expect(throws: ConditionError.self) {
             try await eventually("two prices", within: .zero) { false }
         }
