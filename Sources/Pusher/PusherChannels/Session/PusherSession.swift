@@ -91,15 +91,16 @@ struct PusherSession: ReconnectingSession {
     }
 
     func stoodStill(for duration: Duration) -> PusherError {
-        let reason =
-            switch self.state {
-            case .initialized, .disconnected, .failed: self.inactivity ?? ""
-            case .connecting, .unavailable:
-                "The client is trying to connect. Advance the clock for the next attempt. \(self.lastLoss?.message ?? "")"
-            case .connected: "The client is connected. Advance the clock if a time limit is to expire."
-            }
-        return PusherError(
-            .timedOut, "Waited \(duration) in reality, while the test's clock stood still. \(reason)", cause: self.lastLoss)
+        var message = "Waited \(duration) in reality, while the test's clock stood still. "
+        if let inactivity {
+            message += inactivity
+        } else if case .connected = self.state {
+            message += "The client is connected. Advance the clock if a time limit is to expire."
+        } else {
+            message += "The client is trying to connect. Advance the clock for the next attempt."
+            if let loss = self.lastLoss { message += " \(loss.message)" }
+        }
+        return PusherError(.timedOut, message, cause: self.lastLoss)
     }
 
     var inactivity: String? {
