@@ -28,6 +28,7 @@ extension PusherServerEvent: Redacting {
         case .unsubscribed: "unsubscribed"
         case .clientEvent: "clientEvent"
         case .published: "published"
+        case .error: "error"
         }
     }
 
@@ -47,6 +48,7 @@ extension PusherServerEvent: Redacting {
         case .clientEvent(let socketID, let channel, let name, let data):
             [("socketID", socketID), ("channel", channel), ("name", name), ("data", data)]
         case .published(let channel, let name, let subscribers): [("channel", channel), ("name", name), ("subscribers", subscribers)]
+        case .error(let socketID, let code, let message): [("socketID", socketID), ("code", code), ("message", message)]
         }
     }
 }

@@ -259,6 +259,11 @@ public enum PusherServerEvent: Sendable, Hashable {
     case clientEvent(socketID: String, channel: String, name: String, data: String)
     /// An event was published, over the HTTP API or by `publish(_:to:data:except:)`.
     case published(channel: String, name: String, subscribers: Int)
+    /// The server sent an error to a client, or rejected a request to the HTTP API.
+    ///
+    /// The code is that of the error, for example 4001 for a connection with an unknown key, or the status of the HTTP response. The socket
+    /// ID is `nil` for requests and for connections that the server doesn't accept. Rejected subscriptions are events of their own.
+    case error(socketID: String?, code: Int?, message: String)
 
     /// The limit of the events that a consumer hasn't read.
     static let byteLimit = ByteLimit<PusherServerEvent>(8 << 20) { event in
@@ -268,6 +273,7 @@ public enum PusherServerEvent: Sendable, Hashable {
         case .subscribed(_, let channel, _), .unsubscribed(_, let channel): channel.utf8.count
         case .subscriptionRejected(_, let channel, let message): channel.utf8.count + message.utf8.count
         case .published(let channel, let name, _): channel.utf8.count + name.utf8.count
+        case .error(_, _, let message): message.utf8.count
         case .connected, .disconnected: 0
         }
     }

@@ -79,6 +79,11 @@ final class PusherServerHandler: ListenerHandler {
         if self.isShutDown.withLock({ $0 }) { return responder.respond(PusherServerAPI.unavailable) }
         switch PusherServerAPI.handle(request, body: body, app: self.app, unixTime: self.unixTime()) {
         case .respond(let response): responder.respond(response)
+        case .reject(let status, let message):
+            self.driver.step { machine, _, effects in
+                machine.deliver(.error(socketID: nil, code: status, message: message), &effects)
+            }
+            responder.respond(PusherServerAPI.error(status, message))
         case .publish(let publication):
             self.driver.step { machine, now, effects in
                 for channel in publication.channels {
@@ -101,6 +106,7 @@ enum PusherServerAPI {
 
     enum Action: Sendable {
         case respond(HTTPResponse)
+        case reject(status: Int, message: String)
         case publish(Publication)
     }
 
@@ -158,9 +164,9 @@ enum PusherServerAPI {
         return .publish(Publication(event: event, channels: channels, data: data, except: json["socket_id"]?.string))
     }
 
-    private static func reject(_ status: Int, _ message: String) -> Action { .respond(self.error(status, message)) }
+    private static func reject(_ status: Int, _ message: String) -> Action { .reject(status: status, message: message) }
 
-    private static func error(_ status: Int, _ message: String) -> HTTPResponse {
+    static func error(_ status: Int, _ message: String) -> HTTPResponse {
         HTTPResponse(status: status, headers: ["Content-Type": "text/plain; charset=utf-8"], text: message + "\n")
     }
 }

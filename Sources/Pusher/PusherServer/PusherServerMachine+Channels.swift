@@ -144,7 +144,7 @@ extension PusherServerMachine {
         guard let socketID = self.connections[id]?.socketID else { return }
         let excerpt = Excerpt.of(name, limit: self.app.channelNameLimit)
         self.deliver(.subscriptionRejected(socketID: socketID, channel: excerpt, message: message), &effects)
-        self.sendError(code, message, channel: self.repeatable(name), to: id, &effects)
+        self.send(PusherFrames.error(code, message, channel: self.repeatable(name)), to: id, &effects)
     }
 
     /// Returns a channel's name for an error, or `nil` if it is too long to be one.

@@ -228,6 +228,7 @@ struct PusherServerMachine: SessionMachine {
         self.connections[id]?.state = .rejected
         effects.commands.append(.send(id, PusherFrames.error(Int(code.rawValue), message)))
         effects.commands.append(.close(id, code, reason: message))
+        self.deliver(.error(socketID: nil, code: Int(code.rawValue), message: message), &effects)
     }
 
     mutating func opened(_ id: ConnectionID, head: HTTPResponseHead, now: Instant, _ effects: inout Effects<Self>) {
@@ -334,6 +335,7 @@ struct PusherServerMachine: SessionMachine {
 
     func sendError(_ code: Int?, _ message: String, channel: String? = nil, to id: ConnectionID, _ effects: inout Effects<Self>) {
         self.send(PusherFrames.error(code, message, channel: channel), to: id, &effects)
+        self.deliver(.error(socketID: self.connections[id]?.socketID, code: code, message: message), &effects)
     }
 
     // MARK: Numbers

@@ -147,7 +147,8 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
             server.decide(.reject(code: code, message: "no")) == [
                 .send(1, PusherFrames.error(Int(expected), "no")), .close(1, CloseCode(rawValue: expected), "no"),
             ])
-        #expect(server.machine.connectionIDs[ByteString(socketID)] == nil && server.takeEvents().isEmpty)
+        #expect(server.machine.connectionIDs[ByteString(socketID)] == nil)
+        #expect(server.takeEvents() == [.error(socketID: nil, code: Int(expected), message: "no")])
     }
 }
 
@@ -176,7 +177,8 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
             server.accepted(1, target) == [
                 .send(1, PusherFrames.error(Int(code), message)), .close(1, CloseCode(rawValue: code), message),
             ])
-        #expect(server.opened(1).isEmpty && server.closed(1).isEmpty && server.takeEvents().isEmpty)
+        #expect(server.opened(1).isEmpty && server.closed(1).isEmpty)
+        #expect(server.takeEvents() == [.error(socketID: nil, code: Int(code), message: message)])
     }
 
     @Test func `the connection limit counts every connection that is not rejected`() {
@@ -491,6 +493,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         let commands = server.received(1, .text(frame))
         let channel = try JSONValue(parsing: frame)["channel"]?.string
         #expect(commands == [.send(1, PusherFrames.error(4301, message, channel: channel))])
+        #expect(server.takeEvents().last == .error(socketID: server.socketID(1), code: 4301, message: message))
     }
 
     @Test func `an app can disable client events`() {

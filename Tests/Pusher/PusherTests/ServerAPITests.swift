@@ -68,8 +68,9 @@ private final class ResponseRecorder: HTTPResponder {
         let events = self.server.events
         let range = try #require(Self.signed.firstRange(of: part))
         let response = self.send(Self.signed.replacingCharacters(in: range, with: replacement), Self.body)
-        #expect(response.head.status == 401 && String(decoding: response.body, as: UTF8.self).contains(message))
-        #expect(await events.pending().isEmpty)
+        let text = String(decoding: response.body, as: UTF8.self)
+        #expect(response.head.status == 401 && text.contains(message))
+        #expect(await events.pending() == [.error(socketID: nil, code: 401, message: String(text.dropLast()))])
     }
 
     @Test func `a request whose body, path or method was changed is rejected`() {
@@ -123,7 +124,10 @@ private final class ResponseRecorder: HTTPResponder {
         let events = self.server.events
         let response = self.publish(body)
         #expect(response.head.status == status && (status == 200 || !response.body.isEmpty))
-        #expect(await events.pending().isEmpty == (status != 200))
+        let rejection = PusherServerEvent.error(
+            socketID: nil, code: status, message: String(String(decoding: response.body, as: UTF8.self).dropLast()))
+        let reported = await events.pending()
+        #expect(status == 200 ? !reported.isEmpty && !reported.contains(rejection) : reported == [rejection])
     }
 
     @Test(arguments: [

@@ -212,11 +212,11 @@ import Testing
         client.connect()
         let channel = try client.subscribe("private-one")
         let events = pusher.server.events
-        // Most exceed the rate limit, and are reported as received only.
+        // Most exceed the rate limit, and are reported as received and as an error.
         for _ in 1...2000 { try channel.trigger("client-a", Self.text(9000)) }
         let sizes = await events.pending().map { event in
             switch event {
-            case .received(_, let text), .clientEvent(_, _, _, let text): text.utf8.count
+            case .received(_, let text), .clientEvent(_, _, _, let text), .error(_, _, let text): text.utf8.count
             default: 0
             }
         }

@@ -84,6 +84,7 @@ struct ServePusherCommand: Command {
         case .clientEvent(let socketID, let channel, let name, _): "\(socketID) triggered \(name) on \(channel)"
         case .published(let channel, let name, let subscribers):
             "published \(name) to \(channel): \(subscribers) subscriber\(subscribers == 1 ? "" : "s")"
+        case .error(let socketID, let code, let message): "\(socketID.map { "\($0): " } ?? "")error\(code.map { " \($0)" } ?? ""): \(message)"
         }
     }
 }
