@@ -82,7 +82,9 @@ let commandLine: [Target] = [
     library("RealtimeBenchmarks", in: "Benchmarks", programs + ["PusherWire", "CRealtimeSystem", "RealtimeJSON", "RealtimeSystem"]),
     tool("realtime", in: "Sources/Tool", programs + ["PusherServer", "RealtimeBenchmarks"]),
 
-    tests("CommandLineTests", in: "Tool", ["realtime", "RealtimeBenchmarks", "PusherServer", "CommandLineSupport"] + support),
+    tests(
+        "CommandLineTests", in: "Tool",
+        ["realtime", "RealtimeBenchmarks", "PusherChannels", "PusherServer", "RealtimeSockets", "CommandLineSupport"] + support),
     tests(
         "SnippetTests", in: "Documentation",
         ["PusherChannels", "PusherServer", "PusherTesting", "RealtimeSockets", "CommonNames"] + support),

@@ -22,21 +22,29 @@ package protocol Command: Sendable {
 extension OptionSpec {
     /// The `--json` option of every command that prints lines.
     package static let json = OptionSpec.flag("json", "Print one JSON object per line. This is the default unless output is a terminal.")
+
+    /// The `--verbose` option of commands that can print what is sent and received.
+    ///
+    /// - Parameter help: What the command prints with it, in sentences.
+    package static func verbose(_ help: String) -> OptionSpec { .flag("verbose", help) }
 }
 
 /// A failure that ends a command.
 package struct ToolFailure: Error, Equatable {
     /// What failed, with the values involved, and what to do about it.
     package let message: String
+    /// The protocol's error code, if any.
+    package let code: Int?
 
     /// Creates a failure with a message.
-    package init(_ message: String) {
+    package init(_ message: String, code: Int? = nil) {
         self.message = message
+        self.code = code
     }
 
     /// Creates a failure with the message of a transport error.
     package init(_ error: TransportError) {
-        self.message = error.message
+        self.init(error.message)
     }
 }
 

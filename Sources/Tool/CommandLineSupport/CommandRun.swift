@@ -49,8 +49,9 @@ struct CommandRun {
         guard let failure else { return .success }
         // The user interrupted the command and knows why it ended.
         if wasInterrupted { return .failure }
-        if console.isJSON { console.print(.error(failure.message)) }
-        console.printError(failure.message)
+        if console.isJSON { console.print(.error(failure.message, code: failure.code)) }
+        // Where both outputs lead to the same place, the failure appears once.
+        if !console.isJSON || !console.mixesErrors { console.printError(failure.message) }
         return .failure
     }
 

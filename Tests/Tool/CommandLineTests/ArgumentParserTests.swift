@@ -14,7 +14,7 @@ import Testing
         options: [
             .flag("default", "The default source."),
             .flag("json", "JSON."),
-            .value("key", "KEY", "A key.", isRequired: true),
+            .value("key", "KEY", "A key.", presence: .required),
             .value("event", "NAME", "An event.", isRepeatable: true),
             .value("count", "N", "The count.", as: .integer(1...10)),
             .value("timeout", "SECONDS", "The timeout.", as: .duration(.milliseconds(100) ... .seconds(60))),
@@ -77,9 +77,12 @@ import Testing
         ("a b --key=", "Invalid value '' for '--key': must not be empty"),
         ("a b --key k --key l", "Option '--key' is specified more than once"),
         ("a b --json=yes --key k", "Option '--json' does not take a value"),
-        ("a b", "Missing option '--key KEY'"),
-        ("--key k", "Missing argument 'SOURCE'; specify it or '--default'"),
+        ("a b", "Missing argument '--key KEY'"),
+        ("--default --key k", "Missing argument 'NAME'"),
         ("a --key k", "Missing argument 'NAME'"),
+        ("--key k", "Missing arguments 'SOURCE' (or '--default'), 'NAME'"),
+        ("--count 2", "Missing arguments 'SOURCE' (or '--default'), 'NAME', '--key KEY'"),
+        ("a b -key=k", "Unknown option '-key'; put '--' before arguments that start with a dash. Did you mean '--key'?"),
         ("a b --key k --count 0", "Invalid value '0' for '--count': must be an integer from 1 to 10"),
         ("a b --key k --count 1x", "Invalid value '1x' for '--count': must be an integer from 1 to 10"),
         (
@@ -89,6 +92,29 @@ import Testing
     ])
     func `arguments that do not match the declaration are errors with a remedy`(_ line: String, _ message: String) {
         #expect(throws: UsageError(["fetch"], message)) { try self.parse(line) }
+    }
+
+    @Test func `another option or an environment variable replaces a required option`() throws {
+        let spec = CommandSpec(
+            path: ["x"], summary: "", description: "",
+            options: [
+                .value("secret", "TEXT", "", presence: .requiredWithout(option: "file"), environmentVariable: "SECRET"),
+                .value("file", "FILE", ""),
+            ])
+        func parse(_ arguments: [String], _ environment: [String: String] = [:]) throws -> Arguments? {
+            guard case .run(let arguments) = try ArgumentParser.parse(arguments, for: spec, environment: { environment[$0] }) else {
+                return nil
+            }
+            return arguments
+        }
+        #expect(try parse(["--secret", "a"])?.string("secret") == "a")
+        #expect(try parse(["--file", "f"])?.environment("secret") == nil)
+        let fromEnvironment = try parse([], ["SECRET": "b"])
+        #expect(fromEnvironment?.environment("secret") == "b")
+        #expect(fromEnvironment?.has("secret") == false)
+        for environment in [[:], ["SECRET": ""], ["FILE": "f"]] {
+            #expect(throws: UsageError(["x"], "Missing argument '--secret TEXT' (or '--file FILE')")) { try parse([], environment) }
+        }
     }
 
     @Test func `an extra argument is an error`() {

@@ -61,6 +61,20 @@ import Testing
         #expect(asText.errors == "realtime: Bad \\u{1b}[2J.\n")
     }
 
+    @Test(arguments: [Console.Format.json(isTerminal: false), .text(isColored: false)])
+    func `a failure is printed once where both outputs lead to the same place`(_ format: Console.Format) async throws {
+        let both = PrivatePipe()
+        let console = Console(format, output: Output(both.writing.fileDescriptor), errors: Output(both.writing.fileDescriptor))
+        let command = TestCommand { _ in ToolFailure("Connection refused.", code: 7) }
+        let status = await CommandRun(command: command, console: console, signals: Signals())()
+        try both.writing.close()
+        #expect(status == .failure)
+        let text = String(decoding: try both.reading.readToEnd() ?? Data(), as: UTF8.self)
+        let isText = format == .text(isColored: false)
+        #expect(
+            text == (isText ? "realtime: Connection refused." : #"{"type":"error","code":7,"message":"Connection refused."}"#) + "\n")
+    }
+
     @Test func `a signal cancels the command and waits until it returns`() async throws {
         let signals = Signals()
         let result = try await self.run(signals: signals) { console in

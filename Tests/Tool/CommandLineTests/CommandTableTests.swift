@@ -1,5 +1,7 @@
+import PusherChannels
 import PusherServer
 import RealtimeCore
+import RealtimeJSON
 import Testing
 
 @testable import CommandLineSupport
@@ -13,7 +15,8 @@ import Testing
     @Test(arguments: [
         ([], ParsedCommand.help([])), (["--help"], .help([])), (["-h"], .help([])), (["--version"], .version),
         (["pusher", "--help"], .help(["pusher"])), (["pusher", "publish", "-h"], .help(["pusher", "publish"])),
-        (["demo", "--help"], .help(["demo"])),
+        (["demo", "--help"], .help(["demo"])), (["help"], .help([])), (["help", "pusher"], .help(["pusher"])),
+        (["help", "pusher", "publish"], .help(["pusher", "publish"])), (["help", "demo"], .help(["demo"])),
     ])
     func `help is available at every level`(_ arguments: [String], _ command: ParsedCommand) throws {
         #expect(try self.table.parse(arguments) == command)
@@ -33,6 +36,8 @@ import Testing
             (["dmeo"], [], "Unknown command 'dmeo'. Did you mean 'demo'?"),
             (["pusher", "publsh"], ["pusher"], "Unknown command 'pusher publsh'. Did you mean 'publish'?"),
             (["zzzzz"], [], "Unknown command 'zzzzz'"),
+            (["help", "dmeo"], [], "Unknown command 'dmeo'. Did you mean 'demo'?"),
+            (["help", "pusher", "zzzzz"], ["pusher"], "Unknown command 'pusher zzzzz'"),
             (["pusher"], ["pusher"], "Missing command after 'pusher': expected subscribe or publish"),
             (["--json"], [], "Unexpected option '--json' before the command"),
             (["pusher", "--version"], ["pusher"], "Unexpected option '--version' before the command"),
@@ -63,7 +68,8 @@ import Testing
     @Test(arguments: Self.specs)
     func `the examples of a command parse`(_ spec: CommandSpec) throws {
         for example in spec.examples {
-            let arguments = example.split(separator: " ").map { String($0.filter { $0 != "'" }) }
+            // Without the redirection of standard input.
+            let arguments = example.split(separator: " ").prefix { $0 != "<" }.map { String($0.filter { $0 != "'" }) }
             guard case .run(let arguments) = try self.table.parse(arguments) else {
                 Issue.record("\(example) does not run a command")
                 return
@@ -80,7 +86,27 @@ import Testing
             if case .repeated = positional.presence { #expect(index == spec.positionals.count - 1) }
             if case .requiredWithout(let option) = positional.presence { #expect(spec.options.contains { $0.name == option }) }
         }
+        for option in spec.options {
+            if case .requiredWithout(let other) = option.presence { #expect(spec.options.contains { $0.name == other }) }
+        }
         #expect(spec.options.allSatisfy { $0.help.hasSuffix(".") })
+    }
+
+    @Test func `options that commands share have the same order and type`() {
+        for (first, second) in Self.specs.flatMap({ first in Self.specs.map { (first, $0) } }) {
+            let shared = Set(first.options.map(\.name)).intersection(second.options.map(\.name))
+            #expect(first.options.map(\.name).filter(shared.contains) == second.options.map(\.name).filter(shared.contains))
+            for name in shared {
+                let kinds = [first, second].map { spec in spec.options.first { $0.name == name }?.kind }
+                #expect(kinds[0] == kinds[1] || name == "port", "--\(name)")
+            }
+        }
+    }
+
+    @Test func `the help of the tool lists the command help and the exit status`() {
+        let help = Help(table: self.table).text(for: [])
+        #expect(help.contains("\n  help "))
+        #expect(help.contains("2 for invalid arguments"))
     }
 }
 
@@ -93,8 +119,10 @@ import Testing
         }
     }()
 
-    private func parse<Value>(_ spec: CommandSpec, _ arguments: [String], _ make: (Arguments) throws -> Value) throws -> Value {
-        guard case .run(let arguments) = try ArgumentParser.parse(arguments, for: spec) else {
+    private func parse<Value>(
+        _ spec: CommandSpec, _ arguments: [String], environment: [String: String] = [:], _ make: (Arguments) throws -> Value
+    ) throws -> Value {
+        guard case .run(let arguments) = try ArgumentParser.parse(arguments, for: spec, environment: { environment[$0] }) else {
             throw UsageError([], "unexpected request for help")
         }
         return try make(arguments)
@@ -131,17 +159,62 @@ import Testing
                 "Specify either '--secret' or '--auth-endpoint', not both"
             ),
             (
+                ["ws://host", "a", "--key", "k", "--auth-endpoint", "http://x", "--user-id", "u"],
+                "Specify either '--user-id' or '--auth-endpoint', not both"
+            ),
+            (
+                ["ws://host", "a", "--key", "k", "--secret", "s", "--secret-file", "f"],
+                "Specify either '--secret' or '--secret-file', not both"
+            ),
+            (["ws://host", "a", "--key", "k", "--user-id", "u"], "'--user-id' requires '--secret' or '--secret-file'"),
+            (["ws://host", "a", "--key", "k", "--user-info", "{}"], "'--user-info' requires '--secret' or '--secret-file'"),
+            (
+                ["ws://host", "a", "--key", "k", "--secret", "s", "--user-info", "{"],
+                #"Invalid value '{' for '--user-info': must be JSON, such as {"name":"Anna"}"#
+            ),
+            (
                 ["ws://host", "a", "private-b", "--key", "k"],
-                "Channel 'private-b' requires authorization; specify '--secret' or '--auth-endpoint'"
+                "Channel 'private-b' requires authorization; specify '--secret', '--secret-file' or '--auth-endpoint'"
             ),
             (
                 ["--cluster", "eu", "presence-a", "--key", "k"],
-                "Channel 'presence-a' requires authorization; specify '--secret' or '--auth-endpoint'"
+                "Channel 'presence-a' requires authorization; specify '--secret', '--secret-file' or '--auth-endpoint'"
             ),
         ] as [([String], String)])
     func `subscribe rejects conflicting arguments`(_ arguments: [String], _ message: String) {
         #expect(throws: UsageError(["pusher", "subscribe"], message)) {
             try self.parse(PusherSubscribeCommand.spec, arguments, PusherSubscribeCommand.init)
+        }
+    }
+
+    @Test func `a secret in the environment authorizes, unless an option does`() throws {
+        func authorization(_ options: [String]) throws -> PusherSubscribeCommand.Authorization? {
+            let arguments = ["ws://host", "presence-a", "--key", "k"] + options
+            return try self.parse(PusherSubscribeCommand.spec, arguments, environment: [PusherSecret.variable: "env"]) {
+                try PusherSubscribeCommand($0).authorization
+            }
+        }
+        guard
+            case .secret(.environment("env"), userID: "anna", userInfo: .object(["name": "A"]))? = try authorization(
+                ["--user-id", "anna", "--user-info", #"{"name":"A"}"#])
+        else {
+            Issue.record("the environment is ignored")
+            return
+        }
+        guard case .secret(.option("s"), userID: nil, userInfo: nil)? = try authorization(["--secret", "s"]),
+            case .secret(.file("f"), userID: nil, userInfo: nil)? = try authorization(["--secret-file", "f"]),
+            case .endpoint? = try authorization(["--auth-endpoint", "http://x/auth"])
+        else {
+            Issue.record("an option is ignored")
+            return
+        }
+    }
+
+    @Test(arguments: ["auth", "/app", "/apps/x", "/app/auth", "/a b", "/a?b", "/"])
+    func `serve rejects a path for authorization that it uses itself or that is invalid`(_ path: String) {
+        let message = "Invalid value '\(path)' for '--auth-endpoint': must be a path such as /pusher/auth, and not below /app or /apps"
+        #expect(throws: UsageError(["serve", "pusher"], message)) {
+            try self.parse(ServePusherCommand.spec, ["--auth-endpoint", path], ServePusherCommand.init)
         }
     }
 
@@ -161,9 +234,30 @@ import Testing
         #expect(command.secret == nil)
     }
 
-    @Test func `the first line of serve keeps the order of its members`() {
-        let line = ServePusherCommand.ready(url: "http://127.0.0.1:8080", port: 8080, app: PusherApp(id: "a", key: "k", secret: "s"))
-        let expected = #"{"ready":true,"url":"http://127.0.0.1:8080","port":8080,"app":"a","key":"k","secret":"s"}"# + "\n"
+    @Test(
+        arguments: [
+            ([], [:], #","secret":"s""#), (["--secret", "s"], [:], #","secret":"s""#), (["--secret-file", "f"], [:], ""),
+            ([], ["REALTIME_PUSHER_SECRET": "s"], ""),
+            (["--auth-endpoint", "/auth"], [:], #","secret":"s","auth_endpoint":"http://127.0.0.1:8080/auth""#),
+        ] as [([String], [String: String], String)])
+    func `the first line of serve contains the secret unless it is hidden`(
+        _ arguments: [String], _ environment: [String: String], _ end: String
+    ) throws {
+        let command = try self.parse(ServePusherCommand.spec, arguments, environment: environment, ServePusherCommand.init)
+        let line = command.ready(ListenerAddress(host: "127.0.0.1", port: 8080, isSecure: false), PusherApp(id: "a", key: "k", secret: "s"))
+        let expected = #"{"ready":true,"url":"ws://127.0.0.1:8080","port":8080,"app":"a","key":"k""# + "\(end)}\n"
         #expect(String(decoding: line.json, as: UTF8.self) == expected)
+        #expect(String(decoding: line.text(isColored: false), as: UTF8.self).contains("secret: s") == !end.isEmpty)
+    }
+
+    @Test(arguments: [
+        ("/home/me/package/.build/debug/realtime", "/home/me/package", "swift run realtime"),
+        ("/home/me/package/.build/debug/realtime", "/home/me", "/home/me/package/.build/debug/realtime"),
+        (".build/debug/realtime", "/home/me/package", ".build/debug/realtime"),
+        ("realtime", "/", "realtime"),
+        ("/it's here/realtime", "/", #"'/it'\''s here/realtime'"#),
+    ])
+    func `the demo names the tool as a shell in the same folder finds it`(_ path: String, _ folder: String, _ command: String) {
+        #expect(DemoCommand.executable(path, workingDirectory: folder) == command)
     }
 }

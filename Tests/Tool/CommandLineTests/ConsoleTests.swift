@@ -1,4 +1,5 @@
 import Foundation
+import RealtimeJSON
 import Testing
 
 @testable import CommandLineSupport
@@ -11,6 +12,8 @@ import Testing
 
     @Test func `JSON output is one object per line`() {
         #expect(self.json(.state("connected")) == #"{"type":"state","state":"connected"}"# + "\n")
+        #expect(self.json(.state("connected", socketID: "1.2")) == #"{"type":"state","state":"connected","socket_id":"1.2"}"# + "\n")
+        #expect(self.json(Line([], ["a": .json(["b": [1, nil]])])) == #"{"a":{"b":[1,null]}}"# + "\n")
         #expect(self.json(.subscribed("a")) == #"{"type":"subscribed","channel":"a"}"# + "\n")
         #expect(self.json(.error("no", code: 4001)) == #"{"type":"error","code":4001,"message":"no"}"# + "\n")
         #expect(
@@ -18,6 +21,7 @@ import Testing
                 == #"{"a":true,"b":1,"c":0.5,"d":null,"e":["x","y"]}"# + "\n")
         let event = Line.event(channel: "a", event: "e", data: #"{"x":"y"}"#)
         #expect(self.json(event) == #"{"type":"event","channel":"a","event":"e","data":"{\"x\":\"y\"}"}"# + "\n")
+        #expect(self.json(.event(channel: nil, event: "e", data: nil)) == #"{"type":"event","event":"e"}"# + "\n")
     }
 
     @Test func `text output is styled only if colors are enabled`() {

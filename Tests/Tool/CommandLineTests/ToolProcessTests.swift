@@ -1,5 +1,8 @@
 import Foundation
 import Processes
+import PusherServer
+import RealtimeCore
+import RealtimeSockets
 import TestSupport
 import Testing
 
@@ -7,7 +10,7 @@ import Testing
 @Suite(.usesSockets, .enabled(if: Tool.path != nil, "the tool is not in the folder of the tests"))
 struct ToolProcessTests {
     @Test func `help and version are printed to standard output`() async throws {
-        for arguments in [[], ["--help"], ["--version"], ["pusher", "publish", "--help"]] {
+        for arguments in [[], ["--help"], ["--version"], ["pusher", "publish", "--help"], ["help", "pusher", "publish"]] {
             let result = try await Tool.run(arguments)
             #expect(result.status == 0)
             #expect(result.output.contains("realtime") || result.output.contains("Publish"))
@@ -59,11 +62,11 @@ struct ToolProcessTests {
         #expect(published.status == 0)
         for _ in 0..<2 { lines.append(await tool.nextLine()) }
         #expect(await tool.waitForEnd() == 0)
-        lines[1].replace(/"detail":"socket ID [0-9.]+"/, with: #""detail":"socket ID""#)
+        lines[1].replace(/"socket_id":"[0-9.]+"/, with: #""socket_id":"X.Y""#)
         #expect(
             lines == [
                 #"{"type":"state","state":"connecting"}"#,
-                #"{"type":"state","state":"connected","detail":"socket ID"}"#,
+                #"{"type":"state","state":"connected","socket_id":"X.Y"}"#,
                 #"{"type":"subscribed","channel":"prices"}"#,
                 #"{"type":"subscribed","channel":"private-a"}"#,
                 #"{"type":"event","channel":"prices","event":"price","data":"{\"text\":\"ü\\n\\\"\"}"}"#,
@@ -80,8 +83,233 @@ struct ToolProcessTests {
         #expect(result.status == 1)
         #expect(result.errors.hasPrefix("realtime: Unknown app key") && result.errors.contains("4001"))
         #expect(result.errors.split(separator: "\n").count == 1)
+        #expect(result.output.split(separator: "\n").count { $0.contains(#""type":"error""#) } == 1)
         server.process.signal(SIGTERM)
         #expect(await server.waitForEnd() == 0)
+    }
+
+    @Test(arguments: [["--key", "wrong", "prices"], ["--key", "k", "--secret", "wrong", "private-a"]])
+    func `an error is printed once where both outputs lead to the same place`(_ options: [String]) async throws {
+        let server = PusherServer(app: PusherApp(id: "1", key: "k", secret: "s"), log: .none)
+        let address = try await server.start(on: SocketListener())
+        let command = ["pusher", "subscribe", "ws://127.0.0.1:\(address.port)"] + options
+        for result in [
+            try await Tool.run(shell: "exec \"$0\" \(command.joined(separator: " ")) 2>&1"), try await Tool.run(command + ["--json"]),
+        ] {
+            #expect(result.status == 1)
+            let errors = result.output.split(separator: "\n").filter { $0.contains("error") || $0.contains("realtime:") }
+            #expect(errors.count == 1, "\(errors)")
+        }
+        let atTerminal = try await Tool.runAtTerminal(command)
+        #expect(atTerminal.status == 1)
+        // Standard error isn't the terminal there, so the failure isn't part of the output.
+        #expect(!atTerminal.output.contains("error"))
+        await server.stop()
+    }
+
+    @Test func `the reason why a server cannot be reached is printed once`() async throws {
+        // A port that was free a moment ago. A server that takes it in the meantime would have another key.
+        let server = PusherServer(app: .random(), log: .none)
+        let port = try await server.start(on: SocketListener()).port
+        await server.stop()
+        let result = try await Tool.run(
+            shell: "exec \"$0\" pusher subscribe ws://127.0.0.1:\(port) --key k --timeout 2 prices 2>&1")
+        #expect(result.status == 1)
+        #expect(result.output.ranges(of: "refused").count == 1)
+        #expect(result.output.contains("Cannot subscribe to prices at ws://127.0.0.1:\(port) within 2.0 s.\""))
+    }
+
+    @Test func `only events of the application count, unless an option names others`() async throws {
+        let server = PusherServer(app: PusherApp(id: "1", key: "k", secret: "s"), log: .none)
+        let address = try await server.start(on: SocketListener())
+        for options in [[], ["--event", "pusher:note"], ["--verbose"]] {
+            let events = server.events
+            let tool = try Tool(
+                ["pusher", "subscribe", "ws://127.0.0.1:\(address.port)", "--key", "k", "--count", "1", "prices"] + options)
+            guard case .subscribed(let socketID, _, _)? = await events.first(where: { if case .subscribed = $0 { true } else { false } })
+            else {
+                Issue.record("the tool did not subscribe")
+                return
+            }
+            server.send(#"{"event":"pusher:note","channel":"prices","data":"1"}"#, to: socketID)
+            server.publish("price", to: "prices", data: "2")
+            let result = await tool.end()
+            #expect(result.status == 0)
+            let expected = options.first == "--event" ? #""pusher:note","data":"1""# : #""price","data":"2""#
+            let printed = result.output.split(separator: "\n").filter { $0.contains(#""type":"event""#) }
+            #expect(printed == [#"{"type":"event","channel":"prices","event":\#(expected)}"#[...]])
+            let frames = result.output.split(separator: "\n").count { $0.contains(#""type":"frame""#) }
+            #expect(frames == (options == ["--verbose"] ? 4 : 0))
+            #expect(result.output.contains(#"{"type":"attempt","number":1}"#) == (options == ["--verbose"]))
+        }
+        await server.stop()
+    }
+
+    @Test func `a presence channel is printed with its members`() async throws {
+        let server = try Tool(["serve", "pusher", "--key", "k", "--secret", "s", "--auth-endpoint", "/auth"])
+        let ready = try Self.object(await server.nextLine())
+        let (url, endpoint) = (try #require(ready["url"] as? String), try #require(ready["auth_endpoint"] as? String))
+        let subscribe = ["pusher", "subscribe", url, "--key", "k", "presence-x"]
+        let anna = try Tool(subscribe + ["--secret", "s", "--user-id", "anna", "--user-info", #"{"name":"A"}"#])
+        for _ in 0..<2 { _ = await anna.nextLine() }
+        #expect(
+            await anna.nextLine()
+                == #"{"type":"members","channel":"presence-x","me":"anna","members":[{"user_id":"anna","user_info":{"name":"A"}}]}"#)
+        #expect(await anna.nextLine() == #"{"type":"subscribed","channel":"presence-x"}"#)
+        let other = try Tool(subscribe + ["--auth-endpoint", endpoint])
+        _ = await other.nextLine()
+        let socketID = try #require(try Self.object(await other.nextLine())["socket_id"] as? String)
+        #expect(await anna.nextLine() == #"{"type":"joined","channel":"presence-x","user_id":"\#(socketID)"}"#)
+        other.process.signal(SIGTERM)
+        #expect(await other.end().status == 0)
+        #expect(await anna.nextLine() == #"{"type":"left","channel":"presence-x","user_id":"\#(socketID)"}"#)
+        anna.process.signal(SIGTERM)
+        #expect(await anna.end().status == 0)
+        server.process.signal(SIGTERM)
+        let lines = await server.end().output.split(separator: "\n").map { String($0).replacing(socketID, with: "X") }
+        #expect(lines.contains(#"{"type":"authorized","socket_id":"X","channel":"presence-x"}"#))
+        #expect(lines.contains(#"{"type":"subscribed","socket_id":"X","channel":"presence-x","user_id":"X"}"#))
+    }
+
+    @Test func `the authorization endpoint of a server is open to web pages and uses the user of the form`() async throws {
+        let server = try Tool(["serve", "pusher", "--key", "k", "--secret", "s", "--auth-endpoint", "/auth"])
+        let endpoint = try #require(try Self.object(await server.nextLine())["auth_endpoint"] as? String)
+        func post(_ body: String) async throws -> (status: Int?, text: String) {
+            let request = HTTPRequest(
+                "POST", try Endpoint(endpoint), headers: ["Origin": "https://example.org"], body: Array(body.utf8))
+            let response = try await SocketHTTPTransport().send(request, bodyLimit: 1 << 10)
+            #expect(response.head.headers["Access-Control-Allow-Origin"] == "*")
+            return (response.head.status, String(decoding: response.body, as: UTF8.self))
+        }
+        let user = "&user_id=anna&user_info=%7B%22name%22%3A%22A%22%7D"
+        let accepted = try await post("socket_id=1.2&channel_name=presence-x" + user)
+        #expect(accepted.status == 200)
+        #expect(accepted.text.contains(#"{\"user_id\":\"anna\",\"user_info\":{\"name\":\"A\"}}"#))
+        let rejected = try await post("socket_id=1.2&channel_name=presence-x&user_info=%7B")
+        #expect(rejected.status == 403 && rejected.text == "The field user_info must be JSON.\n")
+        server.process.signal(SIGTERM)
+        let lines = await server.end().output.split(separator: "\n")
+        #expect(
+            lines == [
+                #"{"type":"authorized","socket_id":"1.2","channel":"presence-x","user_id":"anna"}"#,
+                #"{"type":"authorization_rejected","socket_id":"1.2","channel":"presence-x","message":"The field user_info must be JSON."}"#,
+            ])
+    }
+
+    @Test func `a server prints publications and errors`() async throws {
+        let server = try Tool(["serve", "pusher", "--app-id", "1", "--key", "k", "--secret", "s"])
+        let url = try #require(try Self.object(await server.nextLine())["url"] as? String)
+        for secret in ["s", "wrong"] {
+            _ = try await Tool.run(["pusher", "publish", url, "--app-id", "1", "--key", "k", "--secret", secret, "prices", "price", "1"])
+        }
+        _ = try await Tool.run(["pusher", "subscribe", url, "--key", "wrong", "prices"])
+        server.process.signal(SIGTERM)
+        let lines = await server.end().output.split(separator: "\n")
+        #expect(lines.first == #"{"type":"published","channel":"prices","event":"price","subscribers":0}"#)
+        #expect(lines.dropFirst().map { $0.prefix(28) } == [#"{"type":"error","code":401,""#, #"{"type":"error","code":4001,"#])
+    }
+
+    @Test func `a secret in a file or in the environment is used and not printed`() async throws {
+        let file = FileManager.default.temporaryDirectory.appendingPathComponent("secret-\(UUID().uuidString)").path
+        try Data("file-secret\n".utf8).write(to: URL(fileURLWithPath: file))
+        defer { try? FileManager.default.removeItem(atPath: file) }
+        let server = try Tool(["serve", "pusher", "--app-id", "1", "--key", "k", "--secret-file", file, "--verbose"])
+        let ready = await server.nextLine()
+        let url = try #require(try Self.object(ready)["url"] as? String)
+        let publish = "exec \"$0\" pusher publish \(url) --app-id 1 --key k prices price"
+        let results = [
+            try await Tool.run(shell: "REALTIME_PUSHER_SECRET=file-secret \(publish) 1"),
+            // An option takes precedence.
+            try await Tool.run(shell: "REALTIME_PUSHER_SECRET=wrong \(publish) 2 --secret-file \(file)"),
+            try await Tool.run(shell: "REALTIME_PUSHER_SECRET=other-secret \(publish) 3"),
+            try await Tool.run(shell: "\(publish) 4 --secret-file \(file).missing"),
+        ]
+        #expect(results.map(\.status) == [0, 0, 1, 1])
+        #expect(results[3].errors == "realtime: Cannot read '\(file).missing': No such file or directory.\n")
+        server.process.signal(SIGTERM)
+        let output = await server.end().output
+        #expect(output.ranges(of: "published").count == 2)
+        for text in [ready, output] + results.flatMap({ [$0.output, $0.errors] }) {
+            #expect(!text.contains("file-secret") && !text.contains("other-secret"))
+        }
+    }
+
+    @Test func `data is read from standard input`() async throws {
+        let server = PusherServer(app: PusherApp(id: "1", key: "k", secret: "s"), log: .none)
+        let address = try await server.start(on: SocketListener())
+        let publish = "exec \"$0\" pusher publish http://127.0.0.1:\(address.port) --app-id 1 --key k --secret s prices price -"
+        let subscriber = try Tool(
+            ["pusher", "subscribe", "ws://127.0.0.1:\(address.port)", "--key", "k", "--count", "2", "--timeout", "60", "prices"])
+        for _ in 0..<3 { _ = await subscriber.nextLine() }
+        #expect(try await Tool.run(shell: "printf 'a\\nü\\n' | \(publish)").status == 0)
+        #expect(try await Tool.run(shell: "\(publish) </dev/null").status == 0)
+        let invalid = try await Tool.run(shell: "printf '\\377' | \(publish)")
+        #expect(invalid.status == 1 && invalid.errors == "realtime: Cannot read standard input: it isn't UTF-8.\n")
+        let large = try await Tool.run(shell: "head -c 2000000 /dev/zero | \(publish)")
+        // `head` may report the closed pipe as well.
+        #expect(large.status == 1 && large.errors.contains("realtime: Cannot read standard input: it has more than 1048576 bytes.\n"))
+        let output = await subscriber.end().output.split(separator: "\n")
+        #expect(output.contains(#"{"type":"event","channel":"prices","event":"price","data":"a\nü"}"#))
+        #expect(output.contains(#"{"type":"event","channel":"prices","event":"price","data":""}"#))
+        await server.stop()
+    }
+
+    @Test func `a command that waits for standard input ends on a signal`() async throws {
+        let tool = try Tool(["pusher", "publish", "http://127.0.0.1:1", "--app-id", "1", "--key", "k", "--secret", "s", "a", "b", "-"])
+        tool.process.signal(SIGTERM)
+        // The input is still open. Either the signal arrived before the process could handle it, or the command was cancelled.
+        #expect([1, -SIGTERM].contains(await tool.waitForEnd()))
+    }
+
+    @Test func `certificates of a file are trusted`() async throws {
+        func file(_ name: String) -> String { Vectors.path("certificates/\(name)") }
+        let server = PusherServer(app: PusherApp(id: "1", key: "k", secret: "s"), log: .none)
+        let identity = TLSIdentity(certificateChain: .file(file("server.pem")), privateKey: .file(file("server-key.pem")))
+        let address: ListenerAddress
+        do throws(TransportError) {
+            address = try await server.start(on: SocketListener(tls: TLSServerConfiguration(identity)))
+        } catch {
+            if error.code != .tlsUnavailable { throw error }
+            return
+        }
+        let publish = [
+            "pusher", "publish", "https://127.0.0.1:\(address.port)", "--app-id", "1", "--key", "k", "--secret", "s", "a", "b", "c",
+        ]
+        let subscriber = try Tool(
+            ["pusher", "subscribe", "wss://127.0.0.1:\(address.port)", "--key", "k", "--ca", file("root.pem"), "--count", "1", "a"])
+        for _ in 0..<3 { _ = await subscriber.nextLine() }
+        #expect(try await Tool.run(publish + ["--ca", file("root.pem")]).status == 0)
+        #expect(await subscriber.end().status == 0)
+        for (options, message) in [
+            ([], "certificate"), (["--ca", file("other-root.pem")], "certificate"),
+            (["--ca", file("missing.pem")], "Cannot read '\(file("missing.pem"))': No such file or directory."),
+            (["--ca", file("server-key.pem")], "The file '\(file("server-key.pem"))' contains no certificate"),
+        ] {
+            let result = try await Tool.run(publish + options)
+            #expect(result.status == 1)
+            #expect(result.errors.contains(message), "\(result.errors)")
+        }
+        await server.stop()
+    }
+
+    @Test func `the commands that the demo ends with work in a shell`() async throws {
+        let demo = try await Tool.runAtTerminal(["demo"], in: FileManager.default.temporaryDirectory.path)
+        let lines = demo.output.split(whereSeparator: \.isNewline).filter { $0.hasPrefix("  ") }.map(String.init)
+        guard lines.count == 3 else {
+            Issue.record("the demo printed \(lines.count) commands")
+            return
+        }
+        // The port is free in a shell of a reader, but not necessarily here.
+        let server = try Tool(shell: "exec " + lines[0].replacing("8080", with: "0"))
+        let port = try #require(try Self.object(await server.nextLine())["port"] as? Int)
+        let subscriber = try Tool(shell: "exec " + lines[1].replacing("8080", with: "\(port)") + " --count 1")
+        for _ in 0..<3 { _ = await subscriber.nextLine() }
+        #expect(try await Tool.run(shell: "exec " + lines[2].replacing("8080", with: "\(port)")).status == 0)
+        let result = await subscriber.end()
+        #expect(result.status == 0)
+        #expect(result.output.contains(#"{"type":"event","channel":"prices","event":"price","data":"{\"value\":12.5}"}"#))
+        server.process.signal(SIGTERM)
+        #expect(await server.end().status == 0)
     }
 
     @Test func `a timeout is a failure that names the service and the reason`() async throws {
@@ -154,16 +382,24 @@ struct Tool {
 
     private static func result(_ tool: Tool) async throws -> (status: Int32, output: String, errors: String) {
         tool.process.endInput()
+        return await tool.end()
+    }
+
+    /// Waits until the tool has exited, and returns the output that remains.
+    func end() async -> (status: Int32, output: String, errors: String) {
         // Reading one after another does not deadlock: the errors fit into the buffer of their pipe.
-        return await Self.onThread { [process = tool.process] in
+        await Self.onThread { [process] in
             let (output, errors) = (process.readOutput(), process.readErrors())
             return (process.waitForEnd(), output, errors)
         }
     }
 
     /// Runs the tool at a terminal, without colors.
-    static func runAtTerminal(_ arguments: [String]) async throws -> (status: Int32, output: String) {
-        let process = try ChildProcess(["env", "NO_COLOR=1", "TERM=xterm", try #require(Self.path)] + arguments, writesToTerminal: true)
+    ///
+    /// - Parameter folder: The working directory; `nil` for that of the tests.
+    static func runAtTerminal(_ arguments: [String], in folder: String? = nil) async throws -> (status: Int32, output: String) {
+        let shell = ["/bin/sh", "-c", #"cd "$0" && NO_COLOR=1 TERM=xterm exec "$@""#, folder ?? ".", try #require(Self.path)]
+        let process = try ChildProcess(shell + arguments, errors: .discarded, writesToTerminal: true)
         process.endInput()
         return await Self.onThread {
             let output = process.readOutput()

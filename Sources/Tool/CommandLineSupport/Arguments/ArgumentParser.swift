@@ -6,10 +6,21 @@ struct ArgumentParser {
 
     /// Parses the arguments that follow a command's path.
     ///
+    /// - Parameters:
+    ///   - arguments: The arguments.
+    ///   - spec: The declaration of the command.
+    ///   - environment: Returns an environment variable.
     /// - Returns: `.help` when help is requested, whatever else is specified; `.run` otherwise.
     /// - Throws: `UsageError` when the arguments do not match the declaration.
-    static func parse(_ arguments: some Sequence<String>, for spec: CommandSpec) throws(UsageError) -> ParsedCommand {
+    static func parse(
+        _ arguments: some Sequence<String>, for spec: CommandSpec, environment: (String) -> String? = Console.environment
+    ) throws(UsageError) -> ParsedCommand {
         var parser = ArgumentParser(spec)
+        for option in spec.options {
+            if let name = option.environmentVariable, let value = environment(name), !value.isEmpty {
+                parser.arguments.add(value, environmentOf: option.name)
+            }
+        }
         return try parser.parse(Array(arguments)[...])
     }
 
@@ -29,16 +40,16 @@ struct ArgumentParser {
             if argument.hasPrefix("--") {
                 try self.parseOption(argument.dropFirst(2), &remaining)
             } else if argument.hasPrefix("-"), argument.count > 1, !Self.isNumber(argument) {
+                // Without what follows an equals sign, which may be a secret.
+                let name = argument.prefix { $0 != "=" }
                 throw self.error(
-                    "Unknown option '\(argument)'; put '--' before arguments that start with a dash\(self.hint(argument.dropFirst()))")
+                    "Unknown option '\(name)'; put '--' before arguments that start with a dash\(self.hint(name.dropFirst()))")
             } else {
                 self.positionals.append(argument)
             }
         }
-        try self.bindPositionals()
-        for option in self.spec.options where option.isRequired && !self.arguments.has(option.name) {
-            throw self.error("Missing option '\(option.usage)'")
-        }
+        let missing = try self.bindPositionals() + self.missingOptions()
+        if !missing.isEmpty { throw self.error("Missing argument\(missing.count == 1 ? "" : "s") \(missing.joined(separator: ", "))") }
         return .run(self.arguments)
     }
 
@@ -72,29 +83,46 @@ struct ArgumentParser {
         self.arguments.add(parsed, option: name)
     }
 
-    private mutating func bindPositionals() throws(UsageError) {
+    /// Binds the positional arguments, and returns descriptions of those that are missing.
+    private mutating func bindPositionals() throws(UsageError) -> [String] {
+        var missing: [String] = []
         var remaining = self.positionals[...]
         for positional in self.spec.positionals {
             switch positional.presence {
             case .requiredWithout(let option) where self.arguments.has(option): continue
             case .required, .requiredWithout:
-                guard let value = remaining.popFirst() else { throw self.missing(positional) }
-                self.arguments.add(value, positional: positional.name)
+                if let value = remaining.popFirst() {
+                    self.arguments.add(value, positional: positional.name)
+                } else if case .requiredWithout(let option) = positional.presence {
+                    missing.append(self.missing(positional.name, or: option))
+                } else {
+                    missing.append("'\(positional.name)'")
+                }
             case .optional:
                 if let value = remaining.popFirst() { self.arguments.add(value, positional: positional.name) }
             case .repeated(let minimum):
-                guard remaining.count >= minimum else { throw self.missing(positional) }
+                if remaining.count < minimum { missing.append("'\(positional.name)'") }
                 for value in remaining { self.arguments.add(value, positional: positional.name) }
                 remaining = []
             }
         }
         if let argument = remaining.first { throw self.error("Unexpected argument '\(argument)'") }
+        return missing
     }
 
-    private func missing(_ positional: PositionalSpec) -> UsageError {
-        var alternative = ""
-        if case .requiredWithout(let option) = positional.presence { alternative = "; specify it or '--\(option)'" }
-        return self.error("Missing argument '\(positional.name)'\(alternative)")
+    private func missingOptions() -> [String] {
+        self.spec.options.filter { !self.arguments.has($0.name) }.compactMap { option in
+            switch option.presence {
+            case .optional: nil
+            case .required: "'\(option.usage)'"
+            case .requiredWithout(let other):
+                self.arguments.has(other) || self.arguments.environment(option.name) != nil ? nil : self.missing(option.usage, or: other)
+            }
+        }
+    }
+
+    private func missing(_ usage: String, or option: String) -> String {
+        "'\(usage)' (or '\(self.spec.options.first { $0.name == option }?.usage ?? option)')"
     }
 
     private func hint(_ name: Substring) -> String {

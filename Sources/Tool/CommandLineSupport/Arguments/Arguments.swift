@@ -5,6 +5,7 @@ package struct Arguments: Sendable, Equatable {
     let path: [String]
     private(set) var options: [String: [ValueKind.Value]] = [:]
     private(set) var positionals: [String: [String]] = [:]
+    private var environment: [String: String] = [:]
 
     init(path: [String]) {
         self.path = path
@@ -13,6 +14,8 @@ package struct Arguments: Sendable, Equatable {
     mutating func add(_ value: ValueKind.Value, option: String) { self.options[option, default: []].append(value) }
 
     mutating func add(_ text: String, positional: String) { self.positionals[positional, default: []].append(text) }
+
+    mutating func add(_ text: String, environmentOf option: String) { self.environment[option] = text }
 
     /// Returns whether an option or flag was specified.
     package func has(_ option: String) -> Bool { self.options[option] != nil }
@@ -43,6 +46,11 @@ package struct Arguments: Sendable, Equatable {
             return duration
         }
     }
+
+    /// Returns the value of the environment variable of an option, or `nil` if it is not set or empty.
+    ///
+    /// The command decides whether it replaces the option, because a variable, unlike an option, does not contradict other options.
+    package func environment(_ option: String) -> String? { self.environment[option] }
 
     /// Returns the value of a positional argument, or `nil` if it was not specified.
     package func positional(_ name: String) -> String? { self.positionals[name]?.first }

@@ -82,14 +82,23 @@ package struct PositionalSpec: Sendable {
 
 /// The declaration of an argument that is identified by its name: a flag, or an option with a value (`--name value` or `--name=value`).
 package struct OptionSpec: Sendable {
+    package enum Presence: Sendable, Equatable {
+        case optional
+        case required
+        /// Required, unless another option is specified or the environment variable of this one is set.
+        case requiredWithout(option: String)
+    }
+
     /// Without the dashes.
     let name: String
     /// The name of the value in help; `nil` for a flag.
     let placeholder: String?
     let kind: ValueKind
     let help: String
-    let isRequired: Bool
+    let presence: Presence
     let isRepeatable: Bool
+    /// The environment variable that a command may use when the option isn't specified.
+    let environmentVariable: String?
 
     /// Declares a flag.
     ///
@@ -97,7 +106,8 @@ package struct OptionSpec: Sendable {
     ///   - name: The name, without dashes.
     ///   - help: What it means, in sentences.
     package static func flag(_ name: String, _ help: String) -> OptionSpec {
-        OptionSpec(name: name, placeholder: nil, kind: .text, help: help, isRequired: false, isRepeatable: false)
+        OptionSpec(
+            name: name, placeholder: nil, kind: .text, help: help, presence: .optional, isRepeatable: false, environmentVariable: nil)
     }
 
     /// Declares an option with a value.
@@ -107,13 +117,16 @@ package struct OptionSpec: Sendable {
     ///   - placeholder: The name of the value in help, such as `PORT`.
     ///   - help: What it means, in sentences.
     ///   - kind: The type of the value.
-    ///   - isRequired: Whether it must be specified.
+    ///   - presence: Whether it may be omitted.
     ///   - isRepeatable: Whether it may be specified more than once.
+    ///   - environmentVariable: The environment variable that replaces it; see ``Arguments/environment(_:)``.
     package static func value(
-        _ name: String, _ placeholder: String, _ help: String, as kind: ValueKind = .text, isRequired: Bool = false,
-        isRepeatable: Bool = false
+        _ name: String, _ placeholder: String, _ help: String, as kind: ValueKind = .text, presence: Presence = .optional,
+        isRepeatable: Bool = false, environmentVariable: String? = nil
     ) -> OptionSpec {
-        OptionSpec(name: name, placeholder: placeholder, kind: kind, help: help, isRequired: isRequired, isRepeatable: isRepeatable)
+        OptionSpec(
+            name: name, placeholder: placeholder, kind: kind, help: help, presence: presence, isRepeatable: isRepeatable,
+            environmentVariable: environmentVariable)
     }
 
     static let help = OptionSpec.flag("help", "Show help information.")

@@ -16,17 +16,26 @@ struct CommandTable: Sendable {
 
     /// Parses a command line, without the name of the tool.
     ///
+    /// - Parameters:
+    ///   - arguments: The arguments of the process.
+    ///   - environment: Returns an environment variable.
     /// - Throws: `UsageError` when no command is named, or when the arguments do not match its declaration.
-    func parse(_ arguments: [String]) throws(UsageError) -> ParsedCommand {
+    func parse(
+        _ arguments: [String], environment: (String) -> String? = Console.environment
+    ) throws(UsageError) -> ParsedCommand {
         if arguments.isEmpty { return .help([]) }
         var path: [String] = []
         var remaining = arguments[...]
+        // `help pusher publish` is the same as `pusher publish --help`.
+        let isHelp = remaining.first == "help"
+        if isHelp { remaining.removeFirst() }
         while true {
             if let command = self.commands.first(where: { $0.path == path }) {
-                return try ArgumentParser.parse(remaining, for: command)
+                return isHelp ? .help(path) : try ArgumentParser.parse(remaining, for: command, environment: environment)
             }
             let names = self.entries(under: path).map(\.name)
             guard let argument = remaining.popFirst() else {
+                if isHelp { return .help(path) }
                 throw UsageError(path, "Missing command after '\(path.joined(separator: " "))': expected \(Self.alternatives(names))")
             }
             switch argument {

@@ -9,15 +9,17 @@ struct Help {
         if let command = self.table.commands.first(where: { $0.path == path }) { return self.text(command) }
         let summary = self.table.groups.first { $0.path == path }?.summary ?? self.table.summary
         let name = self.fullName(path)
+        let help = path.isEmpty ? [("help", "Show the help of a command.")] : []
         let version = path.isEmpty ? [("--version", "Show the version.")] : []
+        let status = path.isEmpty ? ["Exit status: 0 for success, 1 for a failure, 2 for invalid arguments."] : []
         let blocks = [
             summary + ".",
             "Usage: \(name) COMMAND [options]",
-            self.section("Commands", self.table.entries(under: path).map { ($0.name, $0.summary + ".") }),
+            self.section("Commands", self.table.entries(under: path).map { ($0.name, $0.summary + ".") } + help),
             self.section("Options", version + [(OptionSpec.help.usage, OptionSpec.help.help)]),
-            "See '\(name) COMMAND --help' for detailed help.",
+            "See '\(self.fullName(["help"] + path)) COMMAND' for detailed help.",
         ]
-        return blocks.joined(separator: "\n\n") + "\n"
+        return (blocks + status).joined(separator: "\n\n") + "\n"
     }
 
     private func text(_ command: CommandSpec) -> String {
@@ -43,7 +45,14 @@ struct Help {
             case .repeated(let minimum): parts.append(minimum > 0 ? "\(positional.name)..." : "[\(positional.name)...]")
             }
         }
-        parts += command.options.filter(\.isRequired).map(\.usage)
+        for option in command.options {
+            switch option.presence {
+            case .optional: continue
+            case .required: parts.append(option.usage)
+            case .requiredWithout(let other):
+                parts.append("(\(option.usage) | \(command.options.first { $0.name == other }?.usage ?? ""))")
+            }
+        }
         return parts.joined(separator: " ") + " [options]"
     }
 

@@ -22,6 +22,9 @@ package final class Console: Sendable {
 
     var isJSON: Bool { if case .json = self.format { true } else { false } }
 
+    /// Whether standard error leads to the same terminal, file or pipe as standard output.
+    package var mixesErrors: Bool { self.output.leadsToSamePlace(as: self.errors) }
+
     /// Writes a line to standard output, in the console's format.
     package func print(_ line: Line) {
         switch self.format {
@@ -60,4 +63,11 @@ package final class Console: Sendable {
 
     /// Returns an environment variable of the process, or `nil` if it is not set.
     package static func environment(_ name: String) -> String? { getenv(name).map { String(cString: $0) } }
+
+    /// The working directory of the process, or `nil` if it is unknown.
+    package static var workingDirectory: String? {
+        guard let path = getcwd(nil, 0) else { return nil }
+        defer { free(path) }
+        return String(cString: path)
+    }
 }

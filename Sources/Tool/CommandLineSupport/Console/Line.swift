@@ -1,4 +1,4 @@
-import RealtimeJSON
+package import RealtimeJSON
 
 /// One line of output, as text and as a JSON object.
 package struct Line: Sendable, Equatable {
@@ -24,6 +24,7 @@ package struct Line: Sendable, Equatable {
         case number(Double)
         case bool(Bool)
         case strings([String])
+        case json(JSONValue)
 
         package init(stringLiteral value: String) { self = .string(value) }
         package init(integerLiteral value: Int) { self = .integer(value) }
@@ -36,7 +37,7 @@ package struct Line: Sendable, Equatable {
     }
 
     private let spans: [Span]
-    private let members: [Member]
+    private var members: [Member]
 
     /// Creates a line.
     ///
@@ -47,6 +48,19 @@ package struct Line: Sendable, Equatable {
         self.spans = spans
         self.members = members.compactMap { name, value in value.map { Member(name: name, value: $0) } }
     }
+
+    /// Creates a line about a connection.
+    ///
+    /// - Parameters:
+    ///   - spans: The text, joined without separators.
+    ///   - type: The first member of the JSON object.
+    ///   - socketID: The second member, if any.
+    ///   - members: The other members. Members whose value is `nil` are omitted.
+    package init(_ spans: [Span], type: String, socketID: String?, _ members: KeyValuePairs<String, Value?>) {
+        let first = Line([], ["type": .string(type), "socket_id": socketID.map(Value.string)]).members
+        self.init(spans, members)
+        self.members.insert(contentsOf: first, at: 0)
+    }
 }
 
 extension Line {
@@ -54,11 +68,16 @@ extension Line {
     ///
     /// - Parameters:
     ///   - state: The name of the state.
-    ///   - detail: The reason, or what identifies the connection.
+    ///   - socketID: The ID of the connection.
+    ///   - detail: What else there is to say about the state.
     ///   - style: The style of the state's name.
-    package static func state(_ state: String, detail: String? = nil, style: Style = .faint) -> Line {
-        let suffix = detail.map { [Span(": " + $0, .faint)] } ?? []
-        return Line([Span(state, style)] + suffix, ["type": "state", "state": .string(state), "detail": detail.map(Value.string)])
+    package static func state(_ state: String, socketID: String? = nil, detail: String? = nil, style: Style = .faint) -> Line {
+        let suffix = (socketID.map { "socket ID \($0)" } ?? detail).map { [Span(": " + $0, .faint)] } ?? []
+        return Line(
+            [Span(state, style)] + suffix,
+            [
+                "type": "state", "state": .string(state), "socket_id": socketID.map(Value.string), "detail": detail.map(Value.string),
+            ])
     }
 
     /// A successful subscription to a channel.
@@ -69,16 +88,16 @@ extension Line {
     /// An event on a channel.
     ///
     /// - Parameters:
-    ///   - channel: The channel.
+    ///   - channel: The channel, if the event belongs to one.
     ///   - event: The name of the event.
-    ///   - data: The data as it was delivered.
+    ///   - data: The data as it was delivered, if any.
     ///   - userID: The ID of the user who triggered it, for a client event on a presence channel.
-    package static func event(channel: String, event: String, data: String, userID: String? = nil) -> Line {
+    package static func event(channel: String?, event: String, data: String?, userID: String? = nil) -> Line {
         let sender = userID.map { [Span(" from " + $0, .faint)] } ?? []
         return Line(
-            [Span(channel, .name), " ", Span(event, .success)] + sender + [Span(" " + data)],
+            (channel.map { [Span($0, .name), " "] } ?? []) + [Span(event, .success)] + sender + (data.map { [Span(" " + $0)] } ?? []),
             [
-                "type": "event", "channel": .string(channel), "event": .string(event), "data": .string(data),
+                "type": "event", "channel": channel.map(Value.string), "event": .string(event), "data": data.map(Value.string),
                 "user_id": userID.map(Value.string),
             ])
     }
@@ -139,6 +158,7 @@ extension Line.Value {
             writer.beginArray()
             for text in texts { writer.value(text) }
             writer.endArray()
+        case .json(let value): writer.value(value)
         }
     }
 }

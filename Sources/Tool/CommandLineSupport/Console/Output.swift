@@ -30,6 +30,13 @@ final class Output: Sendable {
 
     var isTerminal: Bool { isatty(self.descriptor) == 1 }
 
+    /// Returns whether both descriptors refer to the same terminal, file or pipe.
+    func leadsToSamePlace(as other: Output) -> Bool {
+        var (first, second) = (stat(), stat())
+        guard fstat(self.descriptor, &first) == 0, fstat(other.descriptor, &second) == 0 else { return false }
+        return first.st_dev == second.st_dev && first.st_ino == second.st_ino
+    }
+
     /// The first failure of a write, or `nil`.
     var failure: Failure? { self.state.withLock { $0.failure } }
 

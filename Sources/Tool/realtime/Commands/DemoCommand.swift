@@ -34,10 +34,10 @@ struct DemoCommand: Command {
         }
         await server.stop()
         if let failure { throw failure }
-        console.print(Line([.init("Done.", .success), " To try it yourself, run these commands in two terminals:"], ["type": "done"]))
-        for example in [ServePusherCommand.spec.examples[1], PusherSubscribeCommand.spec.examples[0]] {
-            console.printNote(.init("  \(Self.executable) \(example)"))
-        }
+        console.print(Line([.init("Done.", .success), " To try it yourself, run these commands in three terminals:"], ["type": "done"]))
+        let executable = Self.executable(CommandLine.arguments[0], workingDirectory: Console.workingDirectory)
+        let (serve, subscribe) = (ServePusherCommand.spec.examples[1], PusherSubscribeCommand.spec.examples[0])
+        for example in [serve, subscribe, PusherPublishCommand.spec.examples[0]] { console.printNote(.init("  \(executable) \(example)")) }
     }
 
     private func failure(_ server: PusherServer, _ console: Console) async -> ToolFailure? {
@@ -121,12 +121,8 @@ struct DemoCommand: Command {
             case .state(let state): console.print(.state(state))
             case .subscription(let channel, .subscribed): console.print(.subscribed(channel))
             case .event(let event): console.print(.event(event))
-            case .members(let channel, .joined(let member)):
-                console.print(
-                    Line(
-                        [.init(channel, .name), ": ", .init(member.id, .name), " joined"],
-                        ["type": "joined", "channel": .string(channel), "id": .string(member.id)]))
-            case .subscription, .members, .connectingIn, .error, .attempt, .frame: break
+            case .members(let channel, let change): console.print(.members(channel, change))
+            case .subscription, .connectingIn, .error, .attempt, .frame: break
             }
             if isLast(update) { return }
             if case .state(let state) = update, state.isFinal { break }
@@ -134,9 +130,19 @@ struct DemoCommand: Command {
         throw ToolFailure("The connection ended before the demo finished.")
     }
 
-    /// The start of a shell command that runs this tool: SwiftPM for a binary in its build folder, the path in use otherwise.
-    private static var executable: String {
-        let path = CommandLine.arguments[0]
-        return path.split(separator: "/").contains { $0.hasPrefix(".build") } ? "swift run realtime" : path
+    /// Returns the start of a shell command that runs this tool in the working directory.
+    ///
+    /// - Parameters:
+    ///   - path: The path with which the tool was started. `swift run` starts it with the absolute path in the build folder.
+    ///   - workingDirectory: The working directory, which is the folder of the package for `swift run`.
+    static func executable(_ path: String, workingDirectory: String?) -> String {
+        if let workingDirectory, path.hasPrefix(workingDirectory + "/.build") { return "swift run realtime" }
+        let needsQuotes = !path.utf8.allSatisfy {
+            switch $0 {
+            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "-")...UInt8(ascii: "9"): true
+            default: $0 == UInt8(ascii: "_") || $0 == UInt8(ascii: "+") || $0 == UInt8(ascii: ":") || $0 == UInt8(ascii: "@")
+            }
+        }
+        return needsQuotes ? "'" + path.split(separator: "'", omittingEmptySubsequences: false).joined(separator: "'\\''") + "'" : path
     }
 }

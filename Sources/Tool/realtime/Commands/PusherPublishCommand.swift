@@ -1,5 +1,6 @@
 import CommandLineSupport
 import PusherChannels
+import RealtimeSockets
 
 /// `realtime pusher publish`
 struct PusherPublishCommand: Command {
@@ -11,24 +12,34 @@ struct PusherPublishCommand: Command {
             PositionalSpec("URL", "The URL of the service: http://HOST:PORT or https://HOST.", .requiredWithout(option: "cluster")),
             PositionalSpec("CHANNEL", "The channel to publish to."),
             PositionalSpec("EVENT", "The name of the event."),
-            PositionalSpec("DATA", "The data of the event, sent unchanged; usually JSON."),
+            PositionalSpec(
+                "DATA",
+                "The data of the event, sent unchanged; usually JSON. With -, it is read from standard input, without a line break at its end."
+            ),
         ],
         options: [
-            .value("app-id", "ID", "The ID of the app.", isRequired: true),
-            .value("key", "KEY", "The key of the app.", isRequired: true),
-            .value("secret", "SECRET", "The secret of the app, which signs the request.", isRequired: true),
-            PusherService.clusterOption,
+            .appID("The ID of the app.", .required),
+            .key("The key of the app.", .required),
+            .secret("The secret of the app, which signs the request.", .requiredWithout(option: "secret-file")),
+            .secretFile,
+            .cluster,
+            .certificates,
             .value("socket-id", "ID", "The socket ID of a client to exclude from delivery."),
             .json,
         ],
         examples: [
-            "pusher publish http://127.0.0.1:8080 --app-id app --key key --secret secret prices tick '{\"price\":1}'"
+            #"pusher publish http://127.0.0.1:8080 --app-id app --key key --secret secret prices price '{"value":12.5}'"#,
+            "pusher publish http://127.0.0.1:8080 --app-id app --key key --secret secret prices price - < price.json",
         ])
+
+    /// The limit of standard input, above the limit of an event, whose error then states the size.
+    private static let dataLimit = 1 << 20
 
     let service: PusherService
     let appID: String
     let key: String
-    let secret: String
+    let secret: PusherSecret
+    let certificates: String?
     let channel: String
     let event: String
     let data: String
@@ -38,7 +49,9 @@ struct PusherPublishCommand: Command {
         self.service = try PusherService(arguments, next: "CHANNEL")
         self.appID = arguments.required(option: "app-id")
         self.key = arguments.required(option: "key")
-        self.secret = arguments.required(option: "secret")
+        guard let secret = try PusherSecret(arguments) else { preconditionFailure("--secret is not declared as required") }
+        self.secret = secret
+        self.certificates = arguments.string("ca")
         self.channel = arguments.required(positional: "CHANNEL")
         self.event = arguments.required(positional: "EVENT")
         self.data = arguments.required(positional: "DATA")
@@ -46,15 +59,18 @@ struct PusherPublishCommand: Command {
     }
 
     func run(_ console: Console) async throws(ToolFailure) {
+        let secret = try await self.secret.load()
+        let http = try await TLSConfiguration.trusting(self.certificates).map { SocketHTTPTransport(tls: $0) }
+        let data = self.data == "-" ? try await Input.standard(limit: Self.dataLimit) : self.data
         let publisher =
             switch self.service {
-            case .cluster(let cluster): PusherPublisher(appID: self.appID, key: self.key, secret: self.secret, cluster: cluster)
-            case .endpoint(let endpoint): PusherPublisher(appID: self.appID, key: self.key, secret: self.secret, endpoint: endpoint)
+            case .cluster(let cluster): PusherPublisher(appID: self.appID, key: self.key, secret: secret, cluster: cluster, http: http)
+            case .endpoint(let endpoint): PusherPublisher(appID: self.appID, key: self.key, secret: secret, endpoint: endpoint, http: http)
             }
         do throws(PusherError) {
-            try await publisher.publish(self.event, to: [self.channel], data: self.data, except: self.excludedSocketID)
+            try await publisher.publish(self.event, to: [self.channel], data: data, except: self.excludedSocketID)
         } catch {
-            throw ToolFailure(error.message)
+            throw ToolFailure(error)
         }
         console.print(
             Line(

@@ -7,8 +7,6 @@ enum PusherService: Sendable, Equatable {
     /// A cluster of Pusher's own service, by name.
     case cluster(String)
 
-    static let clusterOption = OptionSpec.value("cluster", "NAME", "A cluster of Pusher's own service, such as eu, instead of URL.")
-
     /// Creates the service from the positional `URL` or the option `--cluster`.
     ///
     /// The scheme of the URL only selects whether TLS is used, so that every command accepts the URL that a server prints.

@@ -1,6 +1,7 @@
 import CommandLineSupport
 import PusherChannels
 import RealtimeCore
+import RealtimeSockets
 
 /// `realtime pusher subscribe`
 struct PusherSubscribeCommand: Command {
@@ -8,62 +9,99 @@ struct PusherSubscribeCommand: Command {
         path: ["pusher", "subscribe"],
         summary: "Subscribe to channels and print their events",
         description: """
-            Connects to a Pusher Channels service, subscribes to channels and prints their events until Control-C. Reconnects and \
-            resubscribes when the connection is lost. Private and presence channels require --secret or --auth-endpoint.
+            Connects to a Pusher Channels service, subscribes to channels and prints their events, the members of presence channels and \
+            the states of the connection until Control-C. Reconnects and resubscribes when the connection is lost. Private and presence \
+            channels require a secret or --auth-endpoint. Events of the protocol, whose names start with pusher:, are only printed if \
+            --event names them.
             """,
         positionals: [
             PositionalSpec("URL", "The URL of the service: ws://HOST:PORT or wss://HOST.", .requiredWithout(option: "cluster")),
             PositionalSpec("CHANNEL", "The channels to subscribe to.", .repeated(atLeast: 1)),
         ],
         options: [
-            .value("key", "KEY", "The key of the app.", isRequired: true),
-            PusherService.clusterOption,
-            .value("secret", "SECRET", "The secret of the app, which authorizes private and presence channels locally."),
+            .key("The key of the app.", .required),
+            .secret("The secret of the app, which authorizes private and presence channels locally."),
+            .secretFile,
+            .cluster,
+            .certificates,
             .value("auth-endpoint", "URL", "The http:// or https:// URL that authorizes private and presence channels."),
+            .value("user-id", "ID", "The ID of the user on presence channels, which requires a secret. The default is the socket ID."),
+            .value("user-info", "JSON", "Information about the user for the other members of presence channels."),
             .value("event", "NAME", "Print only events with this name. Can be repeated.", isRepeatable: true),
-            .value("count", "N", "Exit after N events.", as: .integer(1...Int.max)),
+            .value("count", "N", "Exit after N events have been printed.", as: .integer(1...Int.max)),
             .value(
                 "timeout", "SECONDS", "Exit with status 1 if subscribing or, with --count, receiving all events takes longer.",
                 as: .duration(.milliseconds(1) ... .seconds(1_000_000))),
             .json,
+            .verbose("Also print attempts to connect and every frame that is received, without signatures."),
         ],
         examples: [
             "pusher subscribe ws://127.0.0.1:8080 --key key prices",
+            "pusher subscribe ws://127.0.0.1:8080 --key key --secret secret --user-id anna presence-room",
+            "pusher subscribe ws://127.0.0.1:8080 --key key --auth-endpoint http://127.0.0.1:8080/pusher/auth private-orders",
             "pusher subscribe --cluster eu --key key --event trade --count 10 prices orders",
         ])
 
     let service: PusherService
     let key: String
     let channels: [String]
-    let secret: String?
-    let authEndpoint: Endpoint?
+    let authorization: Authorization?
+    let certificates: String?
     /// The names of the events to print; empty for all.
     let events: [String]
     let count: Int?
     let timeout: Duration?
+    let isVerbose: Bool
+
+    /// How private and presence channels are authorized.
+    enum Authorization: Sendable {
+        case secret(PusherSecret, userID: String?, userInfo: JSONValue?)
+        case endpoint(Endpoint)
+    }
 
     init(_ arguments: Arguments) throws(UsageError) {
         self.service = try PusherService(arguments, next: "CHANNEL")
         self.key = arguments.required(option: "key")
         self.channels = arguments.positionals("CHANNEL")
-        self.secret = arguments.string("secret")
-        self.authEndpoint = try arguments.string("auth-endpoint").map { text throws(UsageError) in
-            guard let endpoint = try? Endpoint(text), ["http", "https"].contains(endpoint.scheme) else {
-                throw arguments.usageError("Invalid value '\(text)' for '--auth-endpoint': must be an http:// or https:// URL")
-            }
-            return endpoint
+        self.authorization = try Authorization(arguments)
+        if self.authorization == nil, let channel = self.channels.first(where: { $0.hasPrefix("private-") || $0.hasPrefix("presence-") }) {
+            throw arguments.usageError(
+                "Channel '\(channel)' requires authorization; specify '--secret', '--secret-file' or '--auth-endpoint'")
         }
-        switch (self.secret, self.authEndpoint) {
-        case (_?, _?): throw arguments.usageError("Specify either '--secret' or '--auth-endpoint', not both")
-        case (nil, nil):
-            if let channel = self.channels.first(where: { $0.hasPrefix("private-") || $0.hasPrefix("presence-") }) {
-                throw arguments.usageError("Channel '\(channel)' requires authorization; specify '--secret' or '--auth-endpoint'")
-            }
-        default: break
-        }
+        self.certificates = arguments.string("ca")
         self.events = arguments.strings("event")
         self.count = arguments.integer("count")
         self.timeout = arguments.duration("timeout")
+        self.isVerbose = arguments.has("verbose")
+    }
+}
+
+extension PusherSubscribeCommand.Authorization {
+    /// Creates the authorization that the options specify, or `nil` if they specify none.
+    init?(_ arguments: Arguments) throws(UsageError) {
+        guard let url = arguments.string("auth-endpoint") else {
+            guard let secret = try PusherSecret(arguments) else {
+                guard let option = ["user-id", "user-info"].first(where: arguments.has) else { return nil }
+                throw arguments.usageError("'--\(option)' requires '--secret' or '--secret-file'")
+            }
+            self = .secret(secret, userID: arguments.string("user-id"), userInfo: try Self.userInfo(arguments))
+            return
+        }
+        for option in ["secret", "secret-file", "user-id", "user-info"] where arguments.has(option) {
+            throw arguments.usageError("Specify either '--\(option)' or '--auth-endpoint', not both")
+        }
+        guard let endpoint = try? Endpoint(url), ["http", "https"].contains(endpoint.scheme) else {
+            throw arguments.usageError("Invalid value '\(url)' for '--auth-endpoint': must be an http:// or https:// URL")
+        }
+        self = .endpoint(endpoint)
+    }
+
+    private static func userInfo(_ arguments: Arguments) throws(UsageError) -> JSONValue? {
+        guard let text = arguments.string("user-info") else { return nil }
+        guard let info = try? JSONValue(parsing: text) else {
+            throw arguments.usageError("Invalid value '\(text)' for '--user-info': must be JSON, such as {\"name\":\"Anna\"}")
+        }
+        return info
     }
 }
 
@@ -74,6 +112,8 @@ extension PusherSubscribeCommand {
         var subscribed: Set<String> = []
         /// The last error since the client was connected.
         var lastError: String?
+        /// An error that hasn't been printed, because the end of the connection may follow.
+        var announcement: PusherError?
         /// Whether the final state of the client has been printed.
         var hasPrintedEnd = false
     }
@@ -95,13 +135,13 @@ extension PusherSubscribeCommand {
     }
 
     func run(_ console: Console) async throws(ToolFailure) {
-        let client = PusherClient(self.configuration())
+        let client = PusherClient(try await self.configuration())
         // One sequence for everything keeps the output in order, and no update is dropped: reading from the connection pauses instead.
-        let updates = client.updates(buffer: .pauseReading(1024))
+        let updates = client.updates(includingFrames: self.isVerbose, buffer: .pauseReading(1024))
         do throws(PusherError) {
             for channel in self.channels { try client.subscribe(channel) }
         } catch {
-            throw ToolFailure(error.message)
+            throw ToolFailure(error)
         }
         client.connect()
         let (ending, progress) = await self.printUntilEnd(updates, of: client, console)
@@ -118,19 +158,27 @@ extension PusherSubscribeCommand {
         switch ending {
         case .complete: return
         case .failed(let failure): throw failure
-        case .timedOut: throw self.incomplete(progress)
-        case .interrupted: if self.count != nil { throw self.incomplete(progress) }
+        case .timedOut: throw self.incomplete(progress, console)
+        case .interrupted: if self.count != nil { throw self.incomplete(progress, console) }
         }
     }
 
-    private func configuration() -> PusherConfiguration {
+    private func configuration() async throws(ToolFailure) -> PusherConfiguration {
         var configuration =
             switch self.service {
             case .cluster(let cluster): PusherConfiguration(key: self.key, cluster: cluster)
             case .endpoint(let endpoint): PusherConfiguration(key: self.key, endpoint: endpoint)
             }
-        if let secret { configuration.authorizer = .secret(secret) }
-        if let authEndpoint { configuration.authorizer = .endpoint(PusherAuthorizationEndpoint(authEndpoint)) }
+        switch self.authorization {
+        case .secret(let secret, let userID, let userInfo):
+            configuration.authorizer = .secret(try await secret.load(), userID: userID, userInfo: userInfo)
+        case .endpoint(let endpoint): configuration.authorizer = .endpoint(PusherAuthorizationEndpoint(endpoint))
+        case nil: break
+        }
+        if let tls = try await TLSConfiguration.trusting(self.certificates) {
+            configuration.transports.webSocket = SocketWebSocketTransport(tls: tls)
+            configuration.transports.http = SocketHTTPTransport(tls: tls)
+        }
         // The command prints all updates; a log would repeat them.
         configuration.log = .none
         return configuration
@@ -163,9 +211,13 @@ extension PusherSubscribeCommand {
     private func printUpdates(_ updates: EventSequence<PusherUpdate>, _ console: Console) async -> TaskResult {
         var progress = Progress()
         for await update in updates {
+            // An error that announces the end of the connection is part of the next error, which says what to do.
+            if let announcement = progress.announcement.take(), !update.isEndOfConnection {
+                console.print(.error(announcement.message, code: announcement.serverCode))
+            }
             switch update {
             case .event(let event):
-                guard self.events.isEmpty || self.events.contains(event.name) else { continue }
+                guard self.isRequested(event) else { continue }
                 console.print(.event(event))
                 progress.events += 1
                 if progress.events == self.count { return .printed(.complete, progress) }
@@ -174,7 +226,7 @@ extension PusherSubscribeCommand {
                 progress.hasPrintedEnd = state.isFinal
                 switch state {
                 case .connected: progress.lastError = nil
-                case .failed(let error), .disconnected(let error?): return .printed(.failed(ToolFailure(error.message)), progress)
+                case .failed(let error), .disconnected(let error?): return .printed(.failed(ToolFailure(error)), progress)
                 case .initialized, .connecting, .unavailable, .disconnected(nil): break
                 }
             case .subscription(let channel, .subscribed):
@@ -184,17 +236,34 @@ extension PusherSubscribeCommand {
                 // The client retries after a timeout and after an error of the authorization server.
                 let isTransient = error.code == .timedOut || (error.status ?? 0) >= 500
                 if !isTransient, !progress.subscribed.contains(channel) {
-                    return .printed(.failed(ToolFailure(error.message)), progress)
+                    return .printed(.failed(ToolFailure(error)), progress)
                 }
+            case .members(let channel, let change): console.print(.members(channel, change))
+            case .error(let error) where error.announcesEnd: progress.announcement = error
             case .error(let error):
+                // The same reason of each attempt is printed once.
+                if error.message != progress.lastError { console.print(.error(error.message, code: error.serverCode)) }
                 progress.lastError = error.message
-                console.print(.error(error.message, code: error.serverCode))
             case .connectingIn(let delay):
                 console.printNote(.init("retrying in \(delay.inSeconds)", .faint))
-            case .subscription, .members, .attempt, .frame: continue
+            case .attempt(let number):
+                if self.isVerbose {
+                    console.print(
+                        Line(
+                            [.init("attempt \(number): connecting to \(self.service)", .faint)],
+                            ["type": "attempt", "number": .integer(number)]))
+                }
+            case .frame(let frame): console.print(.frame(frame))
+            case .subscription: continue
             }
         }
         return .printed(.interrupted, progress)
+    }
+
+    /// Returns whether an event is printed and counted.
+    private func isRequested(_ event: PusherEvent) -> Bool {
+        if self.events.isEmpty { return !event.name.hasPrefix("pusher:") && event.channel.map(self.channels.contains) ?? false }
+        return self.events.contains(event.name) && event.channel.map(self.channels.contains) ?? true
     }
 
     /// Waits until `--timeout` elapses or, without `--count`, until all channels are subscribed.
@@ -218,7 +287,7 @@ extension PusherSubscribeCommand {
     }
 
     /// The failure of a command that ended before all channels were subscribed or all events had arrived.
-    private func incomplete(_ progress: Progress) -> ToolFailure {
+    private func incomplete(_ progress: Progress, _ console: Console) -> ToolFailure {
         let time = self.timeout.map { " within \($0.inSeconds)" } ?? ""
         let missing = self.channels.filter { !progress.subscribed.contains($0) }
         let summary =
@@ -227,8 +296,27 @@ extension PusherSubscribeCommand {
             } else {
                 "Cannot subscribe to \(missing.first ?? self.channels[0]) at \(self.service)\(time)"
             }
-        let reason = progress.lastError.map { ": \($0)" } ?? ". Check the server, or use a longer --timeout."
-        return ToolFailure(summary + reason)
+        guard let reason = progress.lastError else { return ToolFailure("\(summary). Check the server, or use a longer --timeout.") }
+        // The line with the reason is above, unless standard error leads to another place.
+        return ToolFailure(console.mixesErrors ? "\(summary)." : "\(summary): \(reason)")
+    }
+}
+
+extension PusherError {
+    /// Whether the server closes the connection after this error, as a rule. The code 4009 can also reject a subscription.
+    fileprivate var announcesEnd: Bool {
+        self.code == .server && self.serverCode.map { (4000...4299).contains($0) && $0 != 4009 } ?? false
+    }
+}
+
+extension PusherUpdate {
+    /// Whether the update is one of those with which a client reports that the connection is lost or rejected.
+    fileprivate var isEndOfConnection: Bool {
+        switch self {
+        case .error(let error): error.code == .connectionLost
+        case .state(.failed), .state(.disconnected(.some)), .state(.connecting), .subscription(_, .pending): true
+        default: false
+        }
     }
 }
 

@@ -1,0 +1,115 @@
+import PusherChannels
+import PusherServer
+import RealtimeJSON
+import Testing
+
+@testable import CommandLineSupport
+@testable import realtime
+
+@Suite struct PusherLinesTests {
+    private func json(_ line: Line?) -> String { line.map { String(decoding: $0.json.dropLast(), as: UTF8.self) } ?? "" }
+    private func text(_ line: Line?) -> String { line.map { String(decoding: $0.text(isColored: false).dropLast(), as: UTF8.self) } ?? "" }
+
+    private static let serve: ServePusherCommand? = {
+        guard case .run(let arguments) = try? ArgumentParser.parse(["--verbose"], for: ServePusherCommand.spec) else { return nil }
+        return try? ServePusherCommand(arguments)
+    }()
+
+    @Test func `the socket ID is a field of the state`() {
+        let line = Line.state(PusherConnectionState.connected(socketID: "1.2"))
+        #expect(self.json(line) == #"{"type":"state","state":"connected","socket_id":"1.2"}"#)
+        #expect(self.text(line) == "connected: socket ID 1.2")
+    }
+
+    @Test func `a final state does not repeat the error that ends the command`() {
+        let error = PusherError(.rejected, "Unknown app key.", serverCode: 4001)
+        for line in [Line.state(PusherConnectionState.disconnected(error)), .state(.failed(error))] {
+            #expect(!self.json(line).contains("key"))
+            #expect(!self.text(line).contains("key"))
+        }
+        #expect(ToolFailure(error) == ToolFailure("Unknown app key.", code: 4001))
+    }
+
+    @Test func `members are listed with their information`() {
+        let anna = PusherMember(id: "anna", info: ["name": "A"])
+        let bert = PusherMember(id: "bert", info: .null)
+        let all = Line.members("presence-x", .subscribed(PusherMembers([anna, bert], myID: "bert")))
+        #expect(
+            self.json(all)
+                == #"{"type":"members","channel":"presence-x","me":"bert","members":[{"user_id":"anna","user_info":{"name":"A"}},{"user_id":"bert"}]}"#
+        )
+        #expect(self.text(all) == "presence-x: 2 members: anna, bert")
+        #expect(self.text(.members("presence-x", .subscribed(PusherMembers([anna], myID: "anna")))) == "presence-x: 1 member: anna")
+        let joined = Line.members("presence-x", .joined(anna))
+        #expect(self.json(joined) == #"{"type":"joined","channel":"presence-x","user_id":"anna","user_info":{"name":"A"}}"#)
+        #expect(self.text(joined) == "presence-x: anna joined")
+        let left = Line.members("presence-x", .left(bert))
+        #expect(self.json(left) == #"{"type":"left","channel":"presence-x","user_id":"bert"}"#)
+        #expect(self.text(left) == "presence-x: bert left")
+    }
+
+    @Test func `frames of the protocol are printed without signatures`() {
+        let signature = String(repeating: "0aF", count: 22)
+        let subscribe = #"{"event":"pusher:subscribe","data":{"channel":"private-a","auth":"key:\#(signature)"}}"#
+        #expect(FrameText.redacted(subscribe) == #"{"event":"pusher:subscribe","data":{"channel":"private-a","auth":"key:…"}}"#)
+        #expect(FrameText.redacted("not JSON \(signature)") == "not JSON …")
+        #expect(FrameText.redacted("\(signature.dropLast(40)) \(signature)") == "\(signature.dropLast(40)) …")
+        let event = #"{"event":"commit","channel":"a","data":"\#(signature)"}"#
+        #expect(FrameText.redacted(event) == event)
+        #expect(self.text(.frame(subscribe, from: "1.2")) == "1.2 sent " + FrameText.redacted(subscribe))
+        #expect(self.json(.frame("{}")) == #"{"type":"frame","data":"{}"}"#)
+    }
+
+    @Test(
+        arguments: [
+            (.connected(socketID: "1.2"), #"{"type":"connected","socket_id":"1.2"}"#, "1.2 connected"),
+            (
+                .disconnected(socketID: "1.2", .peer(.normal, "")),
+                #"{"type":"disconnected","socket_id":"1.2","code":1000,"reason":"the client closed the connection with code 1000"}"#,
+                "1.2 disconnected: the client closed the connection with code 1000"
+            ),
+            (
+                .disconnected(socketID: "1.2", .requested),
+                #"{"type":"disconnected","socket_id":"1.2","reason":"closed by the application"}"#,
+                "1.2 disconnected: closed by the application"
+            ),
+            (
+                .received(socketID: "1.2", frame: "{}"), #"{"type":"frame","socket_id":"1.2","data":"{}"}"#, "1.2 sent {}"
+            ),
+            (
+                .subscribed(socketID: "1.2", channel: "a", userID: nil), #"{"type":"subscribed","socket_id":"1.2","channel":"a"}"#,
+                "1.2 subscribed to a"
+            ),
+            (
+                .subscribed(socketID: "1.2", channel: "presence-a", userID: "anna"),
+                #"{"type":"subscribed","socket_id":"1.2","channel":"presence-a","user_id":"anna"}"#, "1.2 subscribed to presence-a as anna"
+            ),
+            (
+                .subscriptionRejected(socketID: "1.2", channel: "a", message: "no"),
+                #"{"type":"subscription_rejected","socket_id":"1.2","channel":"a","message":"no"}"#, "1.2 failed to subscribe to a: no"
+            ),
+            (
+                .unsubscribed(socketID: "1.2", channel: "a"), #"{"type":"unsubscribed","socket_id":"1.2","channel":"a"}"#,
+                "1.2 unsubscribed from a"
+            ),
+            (
+                .clientEvent(socketID: "1.2", channel: "a", name: "client-e", data: "1"),
+                #"{"type":"client_event","socket_id":"1.2","channel":"a","event":"client-e","data":"1"}"#, "1.2 triggered client-e on a: 1"
+            ),
+            (
+                .published(channel: "a", name: "e", subscribers: 1), #"{"type":"published","channel":"a","event":"e","subscribers":1}"#,
+                "published e to a: 1 subscriber"
+            ),
+            (
+                .error(socketID: nil, code: 4001, message: "no"), #"{"type":"error","code":4001,"message":"no"}"#, "error: no (4001)"
+            ),
+            (
+                .error(socketID: "1.2", code: nil, message: "no"), #"{"type":"error","socket_id":"1.2","message":"no"}"#, "1.2: error: no"
+            ),
+        ] as [(PusherServerEvent, String, String)])
+    func `each event of a server is a line`(_ event: PusherServerEvent, _ json: String, _ text: String) throws {
+        let line = try #require(Self.serve).line(event)
+        #expect(self.json(line) == json)
+        #expect(self.text(line) == text)
+    }
+}
