@@ -1,5 +1,6 @@
 import PusherChannels
 import PusherServer
+import PusherTesting
 import RealtimeCore
 import RealtimeSockets
 import TestSupport
@@ -107,7 +108,7 @@ struct MistakeTests {
 
     @Test func `a wrong key is reported once`() async throws {
         let pusher = try await InMemoryPusher()
-        let client = pusher.client(key: "wrong")
+        let client = pusher.client { $0.key = "wrong" }
         let errors = client.errors
         client.connect()
         let reported = await errors.pending()
