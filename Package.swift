@@ -87,13 +87,14 @@ let commandLine: [Target] = [
         ["realtime", "RealtimeBenchmarks", "PusherChannels", "PusherServer", "RealtimeSockets", "CommandLineSupport"] + support),
     tests(
         "SnippetTests", in: "Documentation",
-        ["PusherChannels", "PusherServer", "PusherTesting", "RealtimeSockets", "CommonNames"] + support),
+        ["PusherChannels", "PusherServer", "PusherTesting", "PusherWire", "RealtimeSockets", "CommonNames", "DocumentationStubs"] + support),
     library("TestSupport", in: "Tests/Support", ["RealtimeCore", "RealtimeSystem", "Processes"]),
     library("RelayProtocol", in: "Tests/Support", ["RealtimeCore", "RealtimeSystem"]),
     library("SimulationSupport", in: "Tests/Support", ["TestSupport", "RealtimeCore", "RealtimeSystem"]),
     tests("SimulationSupportTests", in: "Support", support),
     library("PeerSupport", in: "Tests/Support", ["RealtimeCore", "RealtimeJSON", "RealtimeSystem", "Processes"]),
     library("CommonNames", in: "Tests/Support"),
+    library("DocumentationStubs", in: "Tests/Support"),
 ]
 
 let fuzzers: [Target] = [

@@ -19,6 +19,7 @@ public struct OSLogMessage: ExpressibleByStringInterpolation, Sendable {
 
 public struct Logger: Sendable {
     public init(subsystem: String, category: String) {}
+    public func trace(_ message: OSLogMessage) {}
     public func debug(_ message: OSLogMessage) {}
     public func info(_ message: OSLogMessage) {}
     public func warning(_ message: OSLogMessage) {}

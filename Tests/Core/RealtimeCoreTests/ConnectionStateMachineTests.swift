@@ -97,11 +97,44 @@ import Testing
         #expect(machine.nextDeadline == self.after(1120))
     }
 
-    @Test func `a probe has its own timeout`() {
+    @Test func `a check has its own timeout`() {
         var (machine, id) = self.connected()
-        #expect(machine.probe(timeout: .seconds(5), now: self.after(10)) == .sendPing(id))
+        #expect(machine.check(timeout: .seconds(5), now: self.after(10)) == .sendPing(id))
         #expect(machine.nextDeadline == self.after(15))
         #expect(machine.timeout(now: self.after(15)) == .end(id, .heartbeatTimeout))
+    }
+
+    @Test func `a second check sends no ping until the peer has responded`() {
+        var (machine, id) = self.connected()
+        #expect(machine.check(timeout: .seconds(5), now: self.after(10)) == .sendPing(id))
+        #expect(machine.check(timeout: .seconds(5), now: self.after(12)) == .none)
+        #expect(machine.nextDeadline == self.after(15))
+        _ = machine.received(id, now: self.after(13))
+        #expect(machine.check(timeout: .seconds(5), now: self.after(14)) == .sendPing(id))
+    }
+
+    @Test func `a check starts a pending retry and forgets the failures`() {
+        var machine = self.machine()
+        _ = machine.start(now: Self.zero)
+        _ = machine.closed(ConnectionID(rawValue: 1), .openTimeout, .afterBackoff(), now: Self.zero)
+        #expect(machine.failures == 1)
+        #expect(machine.check(timeout: .seconds(5), now: Self.zero) == .open(ConnectionID(rawValue: 2)))
+        #expect(machine.failures == 0)
+        #expect(machine.current == ConnectionID(rawValue: 2))
+    }
+
+    @Test func `a check affects neither an attempt nor a connection that has ended`() {
+        var machine = self.machine()
+        #expect(machine.check(timeout: .seconds(5), now: Self.zero) == .none)
+        _ = machine.start(now: Self.zero)
+        #expect(machine.check(timeout: .seconds(5), now: Self.zero) == .none)
+        _ = machine.opened(ConnectionID(rawValue: 1))
+        #expect(machine.check(timeout: .seconds(5), now: Self.zero) == .none)
+        var (stopped, _) = self.connected()
+        _ = stopped.stop(now: Self.zero)
+        #expect(stopped.check(timeout: .seconds(5), now: Self.zero) == .none)
+        #expect(stopped.timeout(now: self.after(5)) != .none)
+        #expect(stopped.check(timeout: .seconds(5), now: self.after(6)) == .none)
     }
 
     @Test func `only three reconnects in a row are immediate`() throws {

@@ -3,7 +3,7 @@ import RealtimeTesting
 import Testing
 
 @Suite struct LogSinkTests {
-    private static let levels: [LogSink.Level] = [.debug, .info, .warning, .error]
+    private static let levels: [LogSink.Level] = [.trace, .debug, .info, .warning, .error]
 
     @Test(arguments: levels)
     func `a message below the minimum level is not evaluated`(minimum: LogSink.Level) {
@@ -50,7 +50,7 @@ import Testing
     }
 
     @Test func `levels are ordered by severity`() {
-        #expect(Self.levels == Self.levels.sorted() && LogSink.Level.debug < .error)
+        #expect(Self.levels == Self.levels.sorted() && LogSink.Level.trace < .error)
         #expect(LogSink.standard.minimumLevel == .warning)
     }
 }

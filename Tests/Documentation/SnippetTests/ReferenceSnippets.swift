@@ -7,6 +7,14 @@ import Testing
 
 // The snippets in documentation comments.
 
+/// The signed-in user of an app, with a token that expires.
+actor UserSession {
+    private var current = "token"
+
+    /// Returns a token that is valid for a while, and requests a new one if necessary.
+    func token() async throws -> String { self.current }
+}
+
 func clientReference() async throws {
     // snippet:client
     let client = PusherClient(key: "app-key", cluster: "eu")
@@ -77,6 +85,22 @@ func logReference(_ configuration: inout PusherConfiguration) {
     // snippet:log
     configuration.log = LogSink(minimumLevel: .debug) { level, subsystem, message in
         print(level, subsystem, message)
+    }
+    // end
+}
+
+func networkPathReference(_ configuration: inout PusherConfiguration) {
+    // snippet:network-path
+    let monitor = NetworkPathMonitor()
+    configuration.transports.networkPath = monitor
+    monitor.pathChanged()
+    // end
+}
+
+func tokenReference(_ configuration: inout PusherConfiguration, _ session: UserSession) throws {
+    // snippet:authorizer-token
+    configuration.authorizer = try .endpoint("https://example.org/pusher/auth") {
+        ["Authorization": "Bearer \(try await session.token())"]
     }
     // end
 }

@@ -25,6 +25,16 @@ enum Snippets {
             }
     }
 
+    /// Returns the lines of a file of the package.
+    static func lines(ofFile path: String) throws -> [String] {
+        self.lines(of: try String(contentsOf: self.root.appendingPathComponent(path), encoding: .utf8)).map(String.init)
+    }
+
+    /// Returns the lines of all Swift files in the sources.
+    static func sourceLines() throws -> [String] {
+        try self.files(below: "Sources", [".swift"]).flatMap { self.lines(of: $0.text).map(String.init) }
+    }
+
     /// Returns the Swift blocks of a text.
     ///
     /// - Parameters:

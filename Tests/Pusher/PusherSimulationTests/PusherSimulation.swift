@@ -146,7 +146,7 @@ final class PusherSimulation: @unchecked Sendable {
         guard !self.server.isReliable else { return }
         self.simulation.schedule(in: 0...60_000) { [self] in self.callRandomMethod() }
         let name = self.simulation.choose(Self.names)
-        switch self.simulation.random(in: 0...12) {
+        switch self.simulation.random(in: 0...13) {
         case 0: self.user { self.client.stop() }
         case 1, 2, 3: self.user { self.client.start() }
         case 4: self.user { self.client.step("unsubscribe \(name)") { $0.unsubscribe(name, now: $1, &$2) } }
@@ -157,6 +157,7 @@ final class PusherSimulation: @unchecked Sendable {
         case 11:
             guard let wait = self.client.pendingWaits.first else { return }
             self.user { self.client.cancelWait(wait) }
+        case 12: self.user { self.client.step("check the connection") { $0.checkConnection(now: $1, &$2) } }
         default: self.trigger(on: name)
         }
     }

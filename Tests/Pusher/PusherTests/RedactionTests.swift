@@ -182,6 +182,7 @@ import Testing
             "ManualClock": [ManualClock()],
             "ManualClock.Instant": [ManualClock().now],
             "MessageBatch.Entry": [MessageBatch.Entry(.text, 0..<1)],
+            "NetworkPathMonitor": [NetworkPathMonitor()],
             "PusherAuthorizationDecision": [PusherAuthorizationDecision.accept(), PusherAuthorizationDecision.reject()],
             "PusherAuthorizationRequest": [PusherAuthorizationRequest(channel: "private-one", socketID: "1.2")],
             "PusherChannelKind": [PusherChannelKind.private],

@@ -48,10 +48,10 @@ package enum NextAttempt: Hashable, Sendable {
 /// The life cycle of one logical connection, as a value without I/O, tasks, clock or knowledge of a protocol.
 ///
 /// ```
-///   idle ────start────▶ opening ────opened────▶ handshaking ────ready────▶ connected ⟲ timeout: ping
+///   idle ────start────▶ opening ────opened────▶ handshaking ────ready────▶ connected ⟲ timeout, check: ping
 ///                       ▲ ▲ │ ⟲ reopen               │ ⟲ reopen               │ ⟲ replace
 ///                       │ │ │ closed, timeout        │ closed, timeout        │ closed, timeout: dead
-///       timeout, start  │ │ ▼                        ▼                        ▼
+/// timeout, start, check │ │ ▼                        ▼                        ▼
 ///   backingOff ─────────┘ └─ immediately ◀── the protocol decides ◀───────────┘ ◀── decided, timeout ── deciding
 ///       ▲                                       │     │     │                                              ▲
 ///       └───────── afterBackoff, after ─────────┘     │     └───────────────────── ask ────────────────────┘
@@ -188,16 +188,26 @@ package struct ConnectionStateMachine: Sendable {
         self.state = .connected(id, heartbeat, since: since)
     }
 
-    package enum ProbeAction: Equatable, Sendable { case none, sendPing(ConnectionID) }
+    package enum CheckAction: Equatable, Sendable { case none, open(ConnectionID), sendPing(ConnectionID) }
 
-    /// Pings the peer now, because the connection may be dead.
+    /// Checks the connection now, because the network has changed or the process was suspended: starts a pending retry, or pings the peer.
+    ///
+    /// An attempt in progress isn't affected: it has a time limit of its own.
     ///
     /// - Parameter timeout: The time after which the connection counts as dead if the peer doesn't respond.
-    package mutating func probe(timeout: Duration, now: Instant) -> ProbeAction {
-        guard case .connected(let id, var heartbeat, let since) = self.state else { return .none }
-        let action = heartbeat.probe(timeout: timeout, now: now)
-        self.state = .connected(id, heartbeat, since: since)
-        return action == .sendPing ? .sendPing(id) : .none
+    package mutating func check(timeout: Duration, now: Instant) -> CheckAction {
+        switch self.state {
+        case .backingOff:
+            // The failures say nothing about the network that is available now, so they don't make the next delay longer.
+            self.failures = 0
+            return .open(self.open(now: now))
+        case .connected(let id, var heartbeat, let since):
+            let action = heartbeat.probe(timeout: timeout, now: now)
+            self.state = .connected(id, heartbeat, since: since)
+            return action == .sendPing ? .sendPing(id) : .none
+        case .idle, .opening, .handshaking, .deciding, .closing, .closed:
+            return .none
+        }
     }
 
     /// Returns a number for a further connection of the current attempt or the established connection, which the protocol handles itself

@@ -103,6 +103,15 @@ extension ReconnectingSession {
         }
     }
 
+    /// Checks the connection now; see ``ConnectionStateMachine/check(timeout:now:)``.
+    package mutating func checkConnection(timeout: Duration, now: Instant, _ effects: inout Effects<Self>) {
+        switch self.connection.check(timeout: timeout, now: now) {
+        case .none: break
+        case .open(let id): self.open(id, now: now, &effects)
+        case .sendPing(let id): self.sendPing(id, now: now, &effects)
+        }
+    }
+
     package mutating func sendPing(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         effects.commands.append(.send(id, self.ping(now: now)))
         self.pinged(now: now)

@@ -15,10 +15,15 @@ private let writeBytes: @Sendable (Int32, UnsafeRawPointer?, Int) -> Int = write
 ///     print(level, subsystem, message)
 /// }
 /// ```
-/// Messages never contain secrets, tokens or payloads.
+/// Messages never contain secrets, signatures or tokens of a configuration. Only messages of the level ``Level/trace`` contain the data of
+/// events.
 public struct LogSink: Sendable {
     /// The severity of a log message.
     public enum Level: Int, Comparable, Sendable, CustomStringConvertible {
+        /// Every message that is sent or received, without signatures and tokens, but with the data of events.
+        ///
+        /// Frames are only traced if it is the minimum level when the client is created.
+        case trace
         /// Every step, for debugging.
         case debug
         /// Normal events, such as a connection or a subscription.
@@ -34,6 +39,7 @@ public struct LogSink: Sendable {
         /// The name of the level, for example `warning`.
         public var description: String {
             switch self {
+            case .trace: "trace"
             case .debug: "debug"
             case .info: "info"
             case .warning: "warning"
@@ -73,6 +79,7 @@ public struct LogSink: Sendable {
         #if canImport(os)
         let logger = Logger(subsystem: "swift-realtime", category: subsystem)
         switch level {
+        case .trace: logger.trace("\(message, privacy: .public)")
         case .debug: logger.debug("\(message, privacy: .public)")
         case .info: logger.info("\(message, privacy: .public)")
         case .warning: logger.warning("\(message, privacy: .public)")

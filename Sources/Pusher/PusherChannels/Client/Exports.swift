@@ -8,6 +8,7 @@
 @_exported public import struct RealtimeCore.Endpoint
 @_exported public import struct RealtimeCore.EventSequence
 @_exported public import struct RealtimeCore.LogSink
+@_exported public import class RealtimeCore.NetworkPathMonitor
 @_exported public import struct RealtimeCore.TransportError
 @_exported public import struct RealtimeCore.Transports
 @_exported public import struct RealtimeJSON.JSONNumber

@@ -89,6 +89,28 @@ public struct PusherAuthorizer: Sendable {
         .endpoint(PusherAuthorizationEndpoint(try Endpoint(url), headers: headers))
     }
 
+    /// Returns an authorizer that sends a request to a URL of the application server, with header fields that are determined for each
+    /// request. Use it for tokens that expire:
+    ///
+    /// ```swift
+    /// configuration.authorizer = try .endpoint("https://example.org/pusher/auth") {
+    ///     ["Authorization": "Bearer \(try await session.token())"]
+    /// }
+    /// ```
+    /// - Parameters:
+    ///   - url: The URL, such as `https://example.org/pusher/auth`.
+    ///   - headers: A closure that returns additional header fields. It is called before each request, in the request's task and on no
+    ///     particular actor; calls may overlap. The task is cancelled when the result is no longer needed. An error that it throws fails
+    ///     the subscription with the code ``PusherError/Code/authorizationFailed`` and becomes the ``PusherError/cause`` of that error. The
+    ///     client then retries with growing delays.
+    /// - Returns: An authorizer.
+    /// - Throws: A `TransportError` with the code `invalidURL` if the URL is invalid.
+    public static func endpoint(
+        _ url: String, headers: @escaping @Sendable () async throws -> HTTPHeaders
+    ) throws(TransportError) -> PusherAuthorizer {
+        .endpoint(PusherAuthorizationEndpoint(try Endpoint(url), freshHeaders: headers))
+    }
+
     /// Returns an authorizer that calls a closure.
     ///
     /// - Parameter authorize: A closure that returns the authorization. It runs in its own task, on no particular actor. An error that
@@ -161,7 +183,7 @@ public struct PusherAuthorizationEndpoint: Sendable {
             do {
                 for field in try await freshHeaders() { headers[field.name] = field.value }
             } catch {
-                throw failed("freshHeaders threw an error of type \(type(of: error)).", cause: error)
+                throw failed("the closure for the header fields threw an error of type \(type(of: error)).", cause: error)
             }
         }
         headers["Content-Type"] = "application/x-www-form-urlencoded"

@@ -30,6 +30,7 @@ public final class PusherClient: Sendable {
     /// The configuration that the client was created with.
     public var configuration: PusherConfiguration { self.driver.read { $0.configuration } }
     private let driver: SessionDriver<PusherSession>
+    private let pathObservation: NetworkPathObservation?
 
     /// Creates a client with a configuration. The client doesn't connect until you call ``connect()`` or ``run()``.
     ///
@@ -38,8 +39,12 @@ public final class PusherClient: Sendable {
     ///
     /// - Parameter configuration: The settings of the client. Changing your copy later doesn't affect the client.
     public init(_ configuration: PusherConfiguration) {
-        self.driver = SessionDriver(
+        let driver = SessionDriver(
             PusherSession(configuration, seed: configuration.transports.seed()), in: configuration.dependencies)
+        self.driver = driver
+        self.pathObservation = configuration.transports.networkPath?.observe { [weak driver] in
+            driver?.step { $0.checkConnection(now: $1, &$2) }
+        }
     }
 
     /// Creates a client for an app on a Pusher cluster, with default settings.
@@ -85,6 +90,16 @@ public final class PusherClient: Sendable {
     /// ``connected(within:)``, have been resumed. The sequences of the channels finish after their buffered events. The client
     /// remains subscribed to its channels: another ``connect()`` subscribes to them again.
     public func disconnect() { self.driver.stop() }
+
+    /// Checks the connection now. Call it when your app returns to the foreground.
+    ///
+    /// If the client is waiting for its next attempt to connect, it connects immediately. If it is connected, it sends a ping, and treats the
+    /// connection as lost if nothing arrives within ``PusherConfiguration/pongTimeout``. While the client is connecting or disconnected, this
+    /// method has no effect.
+    ///
+    /// The method returns immediately. Don't call it repeatedly: each call skips the delay that protects the server. You needn't call it
+    /// when the network has changed, if the transports of the configuration have a monitor of the network path.
+    public func checkConnection() { self.driver.step { $0.checkConnection(now: $1, &$2) } }
 
     /// Connects, and returns when the client is disconnected by ``disconnect()``.
     ///

@@ -1,5 +1,6 @@
 public import RealtimeCore
 internal import RealtimeTransports
+internal import PusherWire
 
 /// The settings of a client.
 ///
@@ -49,8 +50,15 @@ public struct PusherConfiguration: Sendable {
             policy.backoff = values.backoff
             self.connectionPolicy = Shared(policy)
             self.dependencies = SessionDriver<PusherSession>.Dependencies(
-                transport: values.transports.webSocket, time: values.transports.time, log: values.log, subsystem: "pusher",
+                transport: Self.transport(values), time: values.transports.time, log: values.log, subsystem: "pusher",
                 perform: PusherClient.perform)
+        }
+
+        /// Returns the configured transport, which logs all frames if the log sink asks for it.
+        private static func transport(_ values: Values) -> any WebSocketTransport {
+            guard values.log.minimumLevel <= .trace else { return values.transports.webSocket }
+            let trace = FrameTrace(secrets: values.headers.secrets)
+            return TracingTransport(values.transports.webSocket, log: values.log, subsystem: "pusher") { trace.text($0, $1) }
         }
     }
 
@@ -145,7 +153,7 @@ public struct PusherConfiguration: Sendable {
         set { self.values.headers = newValue }
     }
     /// The destination of log messages. By default, warnings and errors go to the unified log on Apple platforms and to standard error
-    /// elsewhere.
+    /// elsewhere. With the minimum level `trace`, every frame is logged, without signatures and tokens.
     public var log: LogSink {
         get { self.values.log }
         set { self.values.log = newValue }

@@ -127,6 +127,11 @@ struct PusherSession: ReconnectingSession {
 
     mutating func pinged(now: Instant) { self.pingedAt = now }
 
+    /// Reconnects if a retry is pending, and pings the server if the client is connected.
+    mutating func checkConnection(now: Instant, _ effects: inout Effects<Self>) {
+        self.checkConnection(timeout: self.configuration.pongTimeout, now: now, &effects)
+    }
+
     // MARK: Connecting
 
     mutating func opening(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
@@ -278,11 +283,7 @@ struct PusherSession: ReconnectingSession {
     /// header fields.
     func redacted(_ text: String) -> String {
         var text = text
-        for field in self.configuration.headers {
-            // The server may repeat the token of `Bearer TOKEN` alone.
-            let token = field.value.split(separator: " ").last ?? ""
-            if token.utf8.count >= 6 { text = text.replacing(token, with: "…") }
-        }
+        for secret in self.configuration.headers.secrets { text = text.replacing(secret, with: "…") }
         return ServerError.redacted(String(text.prefix(500)))
     }
 
@@ -320,6 +321,16 @@ struct PusherSession: ReconnectingSession {
     }
 
     var waiterCount: Int { self.connectWaiters.count + self.endWaiters.count + self.channels.waiterCount }
+}
+
+extension HTTPHeaders {
+    /// The parts of the values that a server may repeat and that must not be logged. Of `Bearer TOKEN`, it may repeat the token alone.
+    var secrets: [String] {
+        self.compactMap { field in
+            let token = field.value.split(separator: " ").last ?? ""
+            return token.utf8.count >= 6 ? String(token) : nil
+        }
+    }
 }
 
 extension Effects<PusherSession> {
