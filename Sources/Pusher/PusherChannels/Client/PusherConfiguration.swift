@@ -158,7 +158,7 @@ public struct PusherConfiguration: Sendable {
         get { self.values.log }
         set { self.values.log = newValue }
     }
-    /// The WebSocket and HTTP transports that the client uses.
+    /// The WebSocket and HTTP transports that the client uses, and the monitor of the network path.
     public var transports: Transports {
         get { self.values.transports }
         set { self.values.transports = newValue }
