@@ -134,7 +134,7 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
 }
 
 #if canImport(Darwin)
-import Foundation
+public import Foundation
 
 extension PusherError: LocalizedError {
     /// The message.
