@@ -1,5 +1,6 @@
 import PusherChannels
 import PusherServer
+import PusherTesting
 import RealtimeCore
 import RealtimeSystem
 import RealtimeTesting
