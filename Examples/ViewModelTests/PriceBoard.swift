@@ -28,11 +28,11 @@ struct Price: Decodable {
     func run() async {
         do throws(PusherError) {
             let channel = try self.client.subscribe("private-prices")
-            let (states, events) = (self.client.states, channel.events("price"))
+            let (states, prices) = (self.client.states, channel.events("price", as: Price.self))
             self.client.connect()
             async let connection: Void = self.watch(states)
             try await channel.subscribed()
-            for await event in events { self.show(event) }
+            for await price in prices { self.show(price) }
             await connection
         } catch {
             self.failure = error.message
@@ -45,8 +45,7 @@ struct Price: Decodable {
         }
     }
 
-    private func show(_ event: PusherEvent) {
-        guard let price = try? event.decode(Price.self) else { return }
+    private func show(_ price: Price) {
         self.prices[price.symbol] = price.value
         self.isStale = false
         self.staleness?.cancel()

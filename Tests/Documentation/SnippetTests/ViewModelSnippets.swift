@@ -17,12 +17,9 @@ import Testing
 
     /// Shows prices until the task is cancelled, for example by the `task` modifier of a view.
     func run() async throws {
-        let events = try self.client.subscribe("prices").events("price")
+        let prices = try self.client.subscribe("prices").events("price", as: Price.self)
         self.client.connect()
-        for await event in events {
-            let price = try event.decode(Price.self)
-            self.prices[price.symbol] = price.value
-        }
+        for await price in prices { self.prices[price.symbol] = price.value }
     }
 }
 // end
