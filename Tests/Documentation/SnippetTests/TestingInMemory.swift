@@ -19,11 +19,10 @@ import Testing
 
     @Test func `published events arrive`() async throws {
         // snippet:testing-event
-        let events = try client.subscribe("prices").events("price")
+        let prices = try client.subscribe("prices").events("price", as: Price.self)
         pusher.server.publish("price", to: "prices", data: #"{"symbol":"ACME","value":12.5}"#)
         pusher.server.publish("price", to: "prices", data: #"{"symbol":"ACME","value":13}"#)
-        let prices = try await events.pending().map { try $0.decode(Price.self) }
-        #expect(prices.map(\.value) == [12.5, 13])
+        #expect(await prices.pending().map(\.value) == [12.5, 13])
         // end
     }
 

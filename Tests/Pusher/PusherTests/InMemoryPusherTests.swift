@@ -20,6 +20,19 @@ import Testing
         #expect(anna.state.name == "connected" && bert.state.name == "connected")
     }
 
+    @Test func `pending events are decoded, and reported if that fails`() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = pusher.client()
+        client.connect()
+        let (errors, numbers) = (client.errors, try client.subscribe("numbers").events("number", as: Int.self))
+        for data in ["1", "two", "3"] { pusher.server.publish("number", to: "numbers", data: data) }
+        #expect(await numbers.pending() == [1, 3])
+        #expect(await errors.pending().map(\.code) == [.decodingFailed])
+        pusher.server.publish("number", to: "numbers", data: "4")
+        #expect(await numbers.pending() == [4])
+        #expect(await numbers.pending().isEmpty)
+    }
+
     @Test func `the app, the hooks and the configuration of a client can be changed`() async throws {
         var hooks = PusherServerHooks()
         hooks.authorizeSubscription = { _ in .reject(code: nil, message: "closed") }
