@@ -34,7 +34,7 @@ package enum PercentEncoding {
             default: result.append(byte)
             }
         }
-        return String(validating: result, as: UTF8.self)
+        return String(validUTF8: result)
     }
 
     /// Splits a query or form body into its decoded fields, in order.

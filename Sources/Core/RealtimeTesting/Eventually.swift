@@ -10,7 +10,7 @@
 ///
 /// - Parameters:
 ///   - description: What the condition means, for the error.
-///   - limit: The maximum time to wait, in reality, whatever the clock of the test shows. At least 100 checks are made, even if they take
+///   - limit: The maximum time to wait, in reality, whatever the clock of the test shows. At least 10 checks are made, even if they take
 ///     longer, because other tests may use the processor.
 ///   - fileID: The file of the call.
 ///   - line: The line of the call.
@@ -27,7 +27,7 @@ public func eventually(
     while try await !condition() {
         try Task.checkCancellation()
         checks += 1
-        guard clock.now < deadline || checks < 100 else { throw ConditionError(description, limit: limit, fileID: fileID, line: line) }
+        guard clock.now < deadline || checks < 10 else { throw ConditionError(description, limit: limit, fileID: fileID, line: line) }
         await Task.yield()
     }
 }

@@ -152,7 +152,7 @@ public struct PusherAuthorizationAttempt: Sendable {
             let message = "Unsupported method \(Excerpt.of(request.method, limit: 20)). To authorize a subscription, use POST."
             throw .init(status: 405, headers: ["Allow": "POST"], message)
         }
-        guard let text = String(validating: body, as: UTF8.self), let fields = PercentEncoding.fields(text, plusIsSpace: true) else {
+        guard let text = String(validUTF8: body), let fields = PercentEncoding.fields(text, plusIsSpace: true) else {
             throw .init(status: 400, "Invalid body: it must be a form, with names and values in percent-encoded UTF-8.")
         }
         var parameters = Dictionary(fields.map { ($0.name, $0.value) }) { first, _ in first }
