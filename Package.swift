@@ -80,7 +80,7 @@ let commandLine: [Target] = [
     library("Processes", in: "Sources/Tool", ["RealtimeSystem"]),
     library("CommandLineSupport", in: "Sources/Tool", ["RealtimeCore", "RealtimeJSON", "RealtimeSystem"]),
     library("RealtimeBenchmarks", in: "Benchmarks", programs + ["PusherWire", "CRealtimeSystem", "RealtimeJSON", "RealtimeSystem"]),
-    tool("realtime", in: "Sources/Tool", programs + ["PusherServer", "RealtimeBenchmarks"]),
+    tool("realtime", in: "Sources/Tool", programs + ["PusherServer", "PusherWire", "RealtimeBenchmarks"]),
 
     tests(
         "CommandLineTests", in: "Tool",

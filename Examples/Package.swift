@@ -12,13 +12,16 @@ let package = Package(
     ],
     targets: [
         .executableTarget(
-            name: "PriceTicker",
+            name: "Chat", dependencies: [.product(name: "PusherChannels", package: "swift-realtime")], path: "Chat", swiftSettings: settings
+        ),
+        .executableTarget(
+            name: "Ticker",
             dependencies: [
                 .product(name: "PusherChannels", package: "swift-realtime"),
                 .product(name: "PusherServer", package: "swift-realtime"),
                 .product(name: "RealtimeSockets", package: "swift-realtime"),
             ],
-            swiftSettings: settings),
+            path: "Ticker", swiftSettings: settings),
         .testTarget(
             name: "ViewModelTests", dependencies: [.product(name: "PusherTesting", package: "swift-realtime")], path: "ViewModelTests",
             swiftSettings: settings),

@@ -82,6 +82,7 @@ public final class PusherServer: Sendable {
     /// - Returns: The address at which clients reach the server.
     /// - Throws: The `TransportError` of the listener, for example with the code `addressInUse`, one with the code `unsupported` if the
     ///   server is already started, or one with the code `closed` if ``stop()`` was called meanwhile.
+    @discardableResult
     public func start(on listener: any Listener) async throws(TransportError) -> ListenerAddress {
         guard self.lifecycle.withLock({ $0.start() }) else {
             throw TransportError(.unsupported, "The server is already started. Call stop() first, or create another server.")

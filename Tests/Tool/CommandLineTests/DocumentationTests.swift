@@ -123,7 +123,7 @@ import Testing
         for page in try Self.pages() {
             for command in page.commands {
                 if command.starts(with: ["swift", "run", "--package-path", "Examples"]), let name = command.last {
-                    let folder = Self.root.appendingPathComponent("Examples/Sources/\(name)").path
+                    let folder = Self.root.appendingPathComponent("Examples/\(name)").path
                     #expect(FileManager.default.fileExists(atPath: folder), "\(page.path): \(name)")
                 }
                 if command.starts(with: ["swift", "test", "--filter"]), let name = command.last {

@@ -138,8 +138,9 @@ struct ToolProcessTests {
             let expected = options.first == "--event" ? #""pusher:note","data":"1""# : #""price","data":"2""#
             let printed = result.output.split(separator: "\n").filter { $0.contains(#""type":"event""#) }
             #expect(printed == [#"{"type":"event","channel":"prices","event":\#(expected)}"#[...]])
-            let frames = result.output.split(separator: "\n").count { $0.contains(#""type":"frame""#) }
-            #expect(frames == (options == ["--verbose"] ? 4 : 0))
+            let frames = result.output.split(separator: "\n").filter { $0.contains(#""type":"log","level":"trace""#) }
+            #expect(frames.count { $0.contains(" received {") } == (options == ["--verbose"] ? 4 : 0))
+            #expect(frames.count { $0.contains(" sent {") } == (options == ["--verbose"] ? 1 : 0))
             #expect(result.output.contains(#"{"type":"attempt","number":1}"#) == (options == ["--verbose"]))
         }
         await server.stop()

@@ -1,5 +1,6 @@
 import CommandLineSupport
 import PusherChannels
+import PusherWire
 
 extension Line {
     /// A state of a client's connection. The error of a final state isn't part of it: it is the failure of the command.
@@ -44,16 +45,17 @@ extension Line {
             ])
     }
 
-    /// A frame that was received, without the signatures in it.
-    ///
-    /// - Parameters:
-    ///   - frame: The text of the frame.
-    ///   - socketID: The socket ID of the sender; `nil` for a frame of the server.
-    static func frame(_ frame: String, from socketID: String? = nil) -> Line {
-        let text = FrameText.redacted(frame)
+    /// A frame that a client sent, without the signatures in it.
+    static func frame(_ frame: String, from socketID: String) -> Line {
+        let text = FrameTrace().text(.text, ArraySlice(frame.utf8))
         return Line(
-            [Span((socketID.map { "\($0) sent " } ?? "received ") + text, .faint)],
-            ["type": "frame", "socket_id": socketID.map(Value.string), "data": .string(text)])
+            [Span("\(socketID) sent \(text)", .faint)],
+            ["type": "frame", "socket_id": .string(socketID), "data": .string(text)])
+    }
+
+    /// A message of the client's log.
+    static func log(_ level: LogSink.Level, _ message: String) -> Line {
+        Line([Span(message, .faint)], ["type": "log", "level": .string(level.description), "message": .string(message)])
     }
 }
 
@@ -72,27 +74,5 @@ extension PusherMember {
 extension ToolFailure {
     init(_ error: PusherError) {
         self.init(error.message, code: error.serverCode)
-    }
-}
-
-/// The text of frames, for output.
-enum FrameText {
-    /// Replaces the signatures in a frame of the protocol with an ellipsis. The events of an application are left unchanged.
-    ///
-    /// A signature has 64 hexadecimal digits. A server may quote a part of one in an error.
-    static func redacted(_ frame: String) -> String {
-        guard (try? JSONValue(parsing: frame))?["event"]?.string.map({ $0.hasPrefix("pusher") }) ?? true else { return frame }
-        var result: [UInt8] = []
-        var digits: [UInt8] = []
-        for byte in frame.utf8 {
-            switch byte {
-            case 0x30...0x39, 0x41...0x46, 0x61...0x66: digits.append(byte)
-            default:
-                result += digits.count < 32 ? digits : Array("…".utf8)
-                result.append(byte)
-                digits.removeAll(keepingCapacity: true)
-            }
-        }
-        return String(decoding: result + (digits.count < 32 ? digits : Array("…".utf8)), as: UTF8.self)
     }
 }

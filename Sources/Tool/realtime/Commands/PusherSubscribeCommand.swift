@@ -33,7 +33,7 @@ struct PusherSubscribeCommand: Command {
                 "timeout", "SECONDS", "Exit with status 1 if subscribing or, with --count, receiving all events takes longer.",
                 as: .duration(.milliseconds(1) ... .seconds(1_000_000))),
             .json,
-            .verbose("Also print attempts to connect and every frame that is received, without signatures."),
+            .verbose("Also print attempts to connect, and every frame that is sent or received, without signatures."),
         ],
         examples: [
             "pusher subscribe ws://127.0.0.1:8080 --key key prices",
@@ -135,9 +135,9 @@ extension PusherSubscribeCommand {
     }
 
     func run(_ console: Console) async throws(ToolFailure) {
-        let client = PusherClient(try await self.configuration())
+        let client = PusherClient(try await self.configuration(console))
         // One sequence for everything keeps the output in order, and no update is dropped: reading from the connection pauses instead.
-        let updates = client.updates(includingFrames: self.isVerbose, buffer: .pauseReading(1024))
+        let updates = client.updates(buffer: .pauseReading(1024))
         do throws(PusherError) {
             for channel in self.channels { try client.subscribe(channel) }
         } catch {
@@ -163,7 +163,7 @@ extension PusherSubscribeCommand {
         }
     }
 
-    private func configuration() async throws(ToolFailure) -> PusherConfiguration {
+    private func configuration(_ console: Console) async throws(ToolFailure) -> PusherConfiguration {
         var configuration =
             switch self.service {
             case .cluster(let cluster): PusherConfiguration(key: self.key, cluster: cluster)
@@ -179,8 +179,13 @@ extension PusherSubscribeCommand {
             configuration.transports.webSocket = SocketWebSocketTransport(tls: tls)
             configuration.transports.http = SocketHTTPTransport(tls: tls)
         }
-        // The command prints all updates; a log would repeat them.
+        // The command prints all updates, which the messages of other levels would repeat.
         configuration.log = .none
+        if self.isVerbose {
+            configuration.log = LogSink(minimumLevel: .trace) { level, _, message in
+                if level == .trace { console.print(.log(level, message)) }
+            }
+        }
         return configuration
     }
 
@@ -253,8 +258,7 @@ extension PusherSubscribeCommand {
                             [.init("attempt \(number): connecting to \(self.service)", .faint)],
                             ["type": "attempt", "number": .integer(number)]))
                 }
-            case .frame(let frame): console.print(.frame(frame))
-            case .subscription: continue
+            case .subscription, .frame: continue
             }
         }
         return .printed(.interrupted, progress)
