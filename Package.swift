@@ -33,7 +33,9 @@ func fuzzer(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
 /// The libraries of the core, which every target above it may use.
 let coreLibraries: [Target.Dependency] = ["RealtimeCore", "RealtimeJSON", "RealtimeCrypto", "RealtimeEncoding", "RealtimeSystem"]
 /// What the tool and its benchmarks use.
-let programs: [Target.Dependency] = ["CommandLineSupport", "Processes", "PusherChannels", "RealtimeSockets", "RealtimeCore"]
+let programs: [Target.Dependency] = [
+    "CommandLineSupport", "Processes", "PusherChannels", "RealtimeSockets", "RealtimeCore", "RealtimeSystem",
+]
 /// What tests use beside the targets that they test.
 let support: [Target.Dependency] = coreLibraries + ["RealtimeTesting", "TestSupport", "SimulationSupport", "PeerSupport", "Processes"]
 
@@ -79,7 +81,7 @@ let pusher: [Target] = [
 let commandLine: [Target] = [
     library("Processes", in: "Sources/Tool", ["RealtimeSystem"]),
     library("CommandLineSupport", in: "Sources/Tool", ["RealtimeCore", "RealtimeJSON", "RealtimeSystem"]),
-    library("RealtimeBenchmarks", in: "Benchmarks", programs + ["PusherWire", "CRealtimeSystem", "RealtimeJSON", "RealtimeSystem"]),
+    library("RealtimeBenchmarks", in: "Benchmarks", programs + ["PusherWire", "CRealtimeSystem", "RealtimeJSON"]),
     tool("realtime", in: "Sources/Tool", programs + ["PusherServer", "PusherWire", "RealtimeBenchmarks"]),
 
     tests(

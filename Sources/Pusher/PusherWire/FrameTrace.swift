@@ -1,4 +1,5 @@
 import RealtimeJSON
+import RealtimeSystem
 package import RealtimeCore
 
 /// Describes frames in a trace: without signatures, tokens, and the user data that signatures cover, but with the data of events.
@@ -60,7 +61,7 @@ package struct FrameTrace: Sendable {
         case .string(let text):
             .string(
                 self.secrets.reduce(part == .error ? ServerError.redacted(text) : text) { text, secret in
-                    text.replacing(secret, with: "\(Redacted.secret)")
+                    text.replacingText(secret, with: "\(Redacted.secret)")
                 })
         case .null, .bool, .number: value
         }

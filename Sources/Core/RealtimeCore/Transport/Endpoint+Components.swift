@@ -1,3 +1,5 @@
+import RealtimeSystem
+
 internal import RealtimeEncoding
 
 /// The parts of an endpoint, and endpoints derived from another one.
@@ -9,7 +11,7 @@ extension Endpoint {
         get { String(self.requestTarget.prefix { $0 != "?" }) }
         set {
             let query = self.query
-            let encoded = newValue.replacing("?", with: "%3F").replacing("#", with: "%23")
+            let encoded = newValue.replacingText("?", with: "%3F").replacingText("#", with: "%23")
             self.target = encoded.utf8.first == UInt8(ascii: "/") ? encoded : "/" + encoded
             self.query = query
         }
@@ -25,7 +27,7 @@ extension Endpoint {
             return String(target[mark...].dropFirst())
         }
         set {
-            let query = newValue.map { "?" + $0.replacing("#", with: "%23") } ?? ""
+            let query = newValue.map { "?" + $0.replacingText("#", with: "%23") } ?? ""
             self.target = self.path + query
         }
     }

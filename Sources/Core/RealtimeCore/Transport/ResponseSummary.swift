@@ -1,3 +1,5 @@
+import RealtimeSystem
+
 extension HTTPResponse {
     /// The maximum number of characters of the body in a summary.
     private static let summaryLimit = 200
@@ -9,7 +11,7 @@ extension HTTPResponse {
         let status = self.head.reason.isEmpty ? "\(self.head.status)" : "\(self.head.status) \(self.head.reason)"
         // A few characters more than a summary has, in one language or another.
         let text = Self.line(self.body.prefix(16 * Self.summaryLimit))
-        if self.head.headers["content-type"]?.lowercased().contains("html") == true || text.first == "<" {
+        if self.head.headers["content-type"]?.lowercased().containsText("html") == true || text.first == "<" {
             let title = Self.title(of: text).map { " titled \"\(Self.cut($0))\"" } ?? ""
             return "\(status) and a web page\(title). Check the host, the port and the path."
         }

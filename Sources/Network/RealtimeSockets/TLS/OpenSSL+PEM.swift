@@ -47,7 +47,7 @@ extension OpenSSL {
                     throw .unusable(pem, "contains an encrypted key. Decrypt it, for example with `openssl pkey -in … -out …`")
                 }
                 // The error for a missing key differs between versions of OpenSSL.
-                let hasKey = String(decoding: bytes, as: UTF8.self).contains("PRIVATE KEY-----")
+                let hasKey = String(decoding: bytes, as: UTF8.self).containsText("PRIVATE KEY-----")
                 guard hasKey else { throw .unusable(pem, "contains no private key (\"-----BEGIN PRIVATE KEY-----\")") }
                 throw .unusable(pem, "contains a private key that cannot be read: \(reason?.text ?? "unknown error")")
             }

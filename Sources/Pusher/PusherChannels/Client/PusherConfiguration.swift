@@ -1,6 +1,7 @@
 public import RealtimeCore
 internal import RealtimeTransports
 internal import PusherWire
+internal import RealtimeSystem
 
 /// The settings of a client.
 ///
@@ -226,7 +227,7 @@ public struct PusherConfiguration: Sendable {
             return "The key contains an invalid character."
         }
         if self.host.isEmpty { return "The host must not be empty." }
-        if self.host.contains("://") { return "The host must not contain a scheme: use the name alone, and `useTLS` for wss or ws." }
+        if self.host.containsText("://") { return "The host must not contain a scheme: use the name alone, and `useTLS` for wss or ws." }
         // Two colons are an IPv6 address.
         if self.host.utf8.count(where: { $0 == 0x3A }) == 1 { return "The host must not contain a port: set `port` instead." }
         if self.endpoint(useTLS: self.useTLS).validationError != nil { return "The host contains an invalid character." }

@@ -1,4 +1,5 @@
 import PusherWire
+import RealtimeSystem
 import RealtimeCore
 
 /// An error of a client, a channel or a publisher.
@@ -169,7 +170,7 @@ extension PusherError {
 
     static func subscriptionRejected(_ channel: String, _ reason: String, serverCode: Int?, status: Int? = nil) -> PusherError {
         let period = reason.utf8.last.map { $0 == 0x2E || $0 == 0x21 } == true ? "" : "."
-        let hint = reason.lowercased().contains("signature") ? " Check the key and the secret that sign subscriptions." : ""
+        let hint = reason.lowercased().containsText("signature") ? " Check the key and the secret that sign subscriptions." : ""
         return PusherError(
             .subscriptionRejected, "The server rejected the subscription to \(channel): \(reason)\(period)\(hint)", channel: channel,
             serverCode: serverCode, status: status)

@@ -1,4 +1,5 @@
 import RealtimeJSON
+import RealtimeSystem
 import PusherWire
 import RealtimeCore
 
@@ -283,7 +284,7 @@ struct PusherSession: ReconnectingSession {
     /// header fields.
     func redacted(_ text: String) -> String {
         var text = text
-        for secret in self.configuration.headers.secrets { text = text.replacing(secret, with: "…") }
+        for secret in self.configuration.headers.secrets { text = text.replacingText(secret, with: "…") }
         return ServerError.redacted(String(text.prefix(500)))
     }
 

@@ -1,6 +1,7 @@
 import CommandLineSupport
 import PusherChannels
 import RealtimeSockets
+import RealtimeSystem
 
 /// The options that several Pusher commands have. Their help lists them in the order in which they are declared here.
 extension OptionSpec {
@@ -70,7 +71,7 @@ extension TLSConfiguration {
         guard let file else { return nil }
         // Read and checked here, because a client would retry with an invalid configuration.
         let text = try await Input.file(file)
-        guard text.contains("-----BEGIN CERTIFICATE-----") else {
+        guard text.containsText("-----BEGIN CERTIFICATE-----") else {
             throw ToolFailure("The file '\(file)' contains no certificate (\"-----BEGIN CERTIFICATE-----\").")
         }
         var configuration = TLSConfiguration()

@@ -1,5 +1,6 @@
 import CommandLineSupport
 import RealtimeCore
+import RealtimeSystem
 
 /// The Pusher Channels service that a command connects to.
 enum PusherService: Sendable, Equatable {
@@ -20,7 +21,7 @@ enum PusherService: Sendable, Equatable {
             guard cluster.utf8.allSatisfy({ (0x61...0x7A).contains($0) || (0x30...0x39).contains($0) || $0 == 0x2D }) else {
                 throw arguments.usageError("Invalid value '\(cluster)' for '--cluster': use only lowercase letters, digits and dashes")
             }
-            if let first = arguments.positional(next), first.contains("://") {
+            if let first = arguments.positional(next), first.containsText("://") {
                 throw arguments.usageError("Specify either URL or '--cluster', not both")
             }
             self = .cluster(cluster)
