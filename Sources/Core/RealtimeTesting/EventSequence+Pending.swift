@@ -12,13 +12,19 @@ extension EventSequence {
     ///
     /// - Returns: The events in order; empty if none are buffered.
     public func pending() async -> [Element] {
-        // An iterator in a cancelled task doesn't wait.
-        let task = Task { [self] in
-            withUnsafeCurrentTask { $0?.cancel() }
+        await withCancelledTask {
             var elements: [Element] = []
             for await element in self { elements.append(element) }
             return elements
         }
-        return await task.value
     }
+}
+
+/// Runs an operation in a cancelled task, in which an iterator of events doesn't wait.
+package func withCancelledTask<Result: Sendable>(_ operation: @escaping @Sendable () async -> Result) async -> Result {
+    let task = Task {
+        withUnsafeCurrentTask { $0?.cancel() }
+        return await operation()
+    }
+    return await task.value
 }

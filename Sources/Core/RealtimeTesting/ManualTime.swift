@@ -13,6 +13,8 @@ package final class ManualTime: TimeSource {
         /// The tasks that sleep, which are also in `timers`.
         var sleeping: Set<ObjectIdentifier> = []
         var observers: [WeakObserver] = []
+        /// How many observers there may be before those that were released are removed.
+        var observerLimit = 64
         var isWatched = false
         /// The time that has elapsed in reality since the last change of the time or of a timer.
         var standstill = Duration.zero
@@ -85,12 +87,21 @@ package final class ManualTime: TimeSource {
 
     package func addStandstillObserver(_ observer: any StandstillObserver) {
         guard self.standstillLimit != nil else { return }
-        let isFirst = self.state.withLock { state in
+        let (isFirst, observers) = self.state.withLock { state in
             state.observers.append(WeakObserver(value: observer))
+            var full: [WeakObserver] = []
+            if state.observers.count > state.observerLimit { swap(&full, &state.observers) }
             defer { state.isWatched = true }
-            return !state.isWatched
+            return (!state.isWatched, full)
         }
         if isFirst { StandstillWatch.shared.add(self) }
+        guard !observers.isEmpty else { return }
+        // Without the lock: a reference may become the last one, whose release runs deinitializers.
+        let remaining = observers.filter { $0.value != nil }
+        self.state.withLock { state in
+            state.observers += remaining
+            state.observerLimit = max(64, 2 * state.observers.count)
+        }
     }
 
     /// Time has elapsed in reality. Notifies the observers if the time of the clock has stood still for too long.
@@ -100,7 +111,6 @@ package final class ManualTime: TimeSource {
             state.standstill += duration
             guard state.standstill >= limit else { return [] }
             state.standstill = .zero
-            state.observers.removeAll { $0.value == nil }
             return state.observers
         }
         for observer in observers {

@@ -22,8 +22,11 @@ extension TransportError {
             case .cancelled: self.init(.cancelled, "The connection to \(origin) was cancelled.")
             case .serverCertificateHasBadDate, .serverCertificateUntrusted, .serverCertificateHasUnknownRoot, .serverCertificateNotYetValid:
                 self.init(.certificateRejected, "The certificate of \(origin) was rejected. Check its dates, host name and issuer.")
-            case .secureConnectionFailed, .clientCertificateRejected, .clientCertificateRequired:
-                self.init(.tlsFailed, "The TLS handshake with \(origin) failed.")
+            case .secureConnectionFailed:
+                let hint = "If the server does not use TLS on this port, use ws:// or http://."
+                self.init(.tlsFailed, "The TLS handshake with \(origin) failed. \(hint)")
+            case .clientCertificateRejected, .clientCertificateRequired:
+                self.init(.tlsFailed, "The TLS handshake with \(origin) failed: the server requires another client certificate.")
             case .appTransportSecurityRequiresSecureConnection:
                 self.init(
                     .unsupported,

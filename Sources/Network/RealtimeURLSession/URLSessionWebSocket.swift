@@ -346,10 +346,13 @@ extension URLSessionWebSocket: TaskHandler {
                         .upgradeRejected, "\(endpoint.origin): The server rejected the WebSocket with \(response.summary)",
                         response: response))
             }
+            var hint = ""
+            if case .connecting = state.phase, !endpoint.isSecure { hint = " If the server expects TLS on this port, use wss://." }
             guard let error = state.failure ?? error else {
-                return .transport(TransportError(.closed, "\(endpoint.origin) closed the connection without a close frame."))
+                return .transport(TransportError(.closed, "\(endpoint.origin) closed the connection without a close frame.\(hint)"))
             }
-            return .transport(TransportError(error, endpoint))
+            let failure = TransportError(error, endpoint)
+            return .transport(failure.code == .reset ? failure.withMessage(failure.message + hint) : failure)
         }
     }
 }

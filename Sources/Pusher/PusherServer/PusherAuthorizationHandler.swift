@@ -75,7 +75,7 @@ public final class PusherAuthorizationHandler: ListenerHandler {
             switch await decide(attempt) {
             case .accept(let userID, let userInfo):
                 let user = PresenceUser(id: userID ?? attempt.socketID, info: userInfo)
-                respond(Self.signature(of: attempt, user: user, app: app))
+                respond(Self.response(to: attempt, user: user, app: app))
             case .reject(let message): respond(Rejection(status: 403, message).response)
             }
         }
@@ -92,12 +92,14 @@ public final class PusherAuthorizationHandler: ListenerHandler {
         ListenerRouter([]).accepted(connection, id: id, request: request)
     }
 
-    private static func signature(of attempt: PusherAuthorizationAttempt, user: PresenceUser, app: PusherApp) -> HTTPResponse {
-        let channelData = ChannelName.kind(of: attempt.channel) == .presence ? user.channelData : nil
-        let token = ChannelSignature.token(
-            key: app.key, secret: app.secret, socketID: attempt.socketID, channel: attempt.channel, channelData: channelData)
-        var response: JSONObject = ["auth": .string(token)]
-        if let channelData { response["channel_data"] = .string(channelData) }
+    private static func response(to attempt: PusherAuthorizationAttempt, user: PresenceUser, app: PusherApp) -> HTTPResponse {
+        guard !user.id.isEmpty || ChannelName.kind(of: attempt.channel) != .presence else {
+            return Rejection(status: 403, "The user of a presence channel must have an ID.").response
+        }
+        let signed = ChannelSignature.authorize(
+            socketID: attempt.socketID, channel: attempt.channel, user: user, key: app.key, secret: app.secret)
+        var response: JSONObject = ["auth": .string(signed.auth)]
+        if let channelData = signed.channelData { response["channel_data"] = .string(channelData) }
         let head = HTTPResponseHead(status: 200, headers: ["Content-Type": "application/json", "Cache-Control": "no-store"])
         return HTTPResponse(head, body: Array(JSONValue.object(response).description.utf8))
     }
@@ -147,6 +149,23 @@ public struct PusherAuthorizationAttempt: Sendable {
     /// The request, with its path, query and header fields, such as `Authorization` and `Cookie`.
     public let request: HTTPRequestHead
 
+    /// Creates an attempt, for a test of a closure that decides about it.
+    ///
+    /// - Parameters:
+    ///   - socketID: The socket ID of the client's connection.
+    ///   - channel: The name of the channel.
+    ///   - parameters: The other fields of the form.
+    ///   - request: The request.
+    public init(
+        socketID: String, channel: String, parameters: [String: String] = [:],
+        request: HTTPRequestHead = HTTPRequestHead(method: "POST", target: "/pusher/auth")
+    ) {
+        self.socketID = socketID
+        self.channel = channel
+        self.parameters = parameters
+        self.request = request
+    }
+
     init(_ request: HTTPRequestHead, body: [UInt8], channelNameLimit: Int) throws(PusherAuthorizationHandler.Rejection) {
         guard request.method == "POST" else {
             let message = "Unsupported method \(Excerpt.of(request.method, limit: 20)). To authorize a subscription, use POST."
@@ -160,7 +179,8 @@ public struct PusherAuthorizationAttempt: Sendable {
         else {
             throw .init(status: 400, "Invalid body: it must be a form with the fields socket_id and channel_name.")
         }
-        guard Self.isSocketID(socketID) else {
+        // Of any other text, a signature could be valid for something else.
+        guard ChannelSignature.isSocketID(socketID) else {
             throw .init(status: 400, "Invalid socket_id: it must consist of two numbers with a dot in between.")
         }
         if let message = ChannelName.validationError(channel, limit: channelNameLimit) { throw .init(status: 400, message) }
@@ -174,12 +194,6 @@ public struct PusherAuthorizationAttempt: Sendable {
         self.parameters = parameters
         self.request = request
     }
-
-    /// Whether a text has the form of a socket ID. Of any other text, a signature could be valid for something else.
-    private static func isSocketID(_ text: String) -> Bool {
-        let numbers = text.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
-        return numbers.count == 2 && numbers.allSatisfy { !$0.isEmpty && $0.allSatisfy { (0x30...0x39).contains($0) } }
-    }
 }
 
 /// The decision about a client's request to authorize a subscription.
@@ -191,15 +205,6 @@ public enum PusherAuthorizationDecision: Sendable, Hashable {
     case accept(userID: String? = nil, userInfo: JSONValue? = nil)
     /// Refuses the authorization: the client receives a response with status 403 and the message.
     case reject(message: String = "The subscription is not authorized.")
-}
-
-extension PresenceUser {
-    /// The user as JSON, in the form in which it is signed.
-    fileprivate var channelData: String {
-        var user: JSONObject = ["user_id": .string(self.id)]
-        if let info { user["user_info"] = info }
-        return JSONValue.object(user).description
-    }
 }
 
 extension PusherAuthorizationHandler: Redacting {

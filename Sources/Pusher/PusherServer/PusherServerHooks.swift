@@ -46,6 +46,16 @@ public struct PusherConnectionAttempt: Sendable {
     public let socketID: String
     /// The request for the WebSocket, with its path, query and header fields.
     public let request: HTTPRequestHead
+
+    /// Creates an attempt, for a test of a hook.
+    ///
+    /// - Parameters:
+    ///   - socketID: The socket ID that the connection will have.
+    ///   - request: The request for the WebSocket.
+    public init(socketID: String, request: HTTPRequestHead) {
+        self.socketID = socketID
+        self.request = request
+    }
 }
 
 /// A client's attempt to subscribe to a channel, with a valid signature if the channel requires one.
@@ -56,6 +66,18 @@ public struct PusherSubscriptionAttempt: Sendable, Hashable {
     public let channel: String
     /// The ID of the user who subscribes to a presence channel; `nil` for other channels.
     public let userID: String?
+
+    /// Creates an attempt, for a test of a hook.
+    ///
+    /// - Parameters:
+    ///   - socketID: The socket ID of the connection.
+    ///   - channel: The name of the channel.
+    ///   - userID: The ID of the user who subscribes to a presence channel.
+    public init(socketID: String, channel: String, userID: String? = nil) {
+        self.socketID = socketID
+        self.channel = channel
+        self.userID = userID
+    }
 }
 
 /// A client's attempt to send an event to the other subscribers of a channel. The protocol allows the event.
@@ -68,4 +90,18 @@ public struct PusherClientEventAttempt: Sendable, Hashable {
     public let name: String
     /// The data of the event, as the subscribers will receive it.
     public let data: String
+
+    /// Creates an attempt, for a test of a hook.
+    ///
+    /// - Parameters:
+    ///   - socketID: The socket ID of the connection.
+    ///   - channel: The name of the channel.
+    ///   - name: The name of the event.
+    ///   - data: The data of the event.
+    public init(socketID: String, channel: String, name: String, data: String) {
+        self.socketID = socketID
+        self.channel = channel
+        self.name = name
+        self.data = data
+    }
 }

@@ -175,7 +175,7 @@ struct PusherServerMachine: SessionMachine {
     }
 
     func cancellation(of waiter: WaiterID) -> Failure { .cancelled }
-    func timedOut(after limit: Duration) -> Failure { .cancelled }
+    func timedOut(_ waiter: WaiterID, after limit: Duration) -> Failure { .cancelled }
 
     var inactivity: String? {
         self.connections.isEmpty ? "No client is connected to the server. Call connect() of a client first." : nil

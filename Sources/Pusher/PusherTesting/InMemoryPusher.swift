@@ -7,14 +7,14 @@ public import RealtimeTesting
 ///
 /// ```swift
 /// let pusher = try await InMemoryPusher()
-/// let client = pusher.client(user: "anna")
+/// let client = pusher.client(userID: "anna")
 /// client.connect()
 /// let prices = try client.subscribe("prices")
 /// pusher.server.publish("price", to: "prices", data: #"{"symbol":"ACME","value":12.5}"#)
 /// ```
 /// Clients and the server are connected by an in-memory network: when a call such as `connect()`, `publish(_:to:data:except:)` or
 /// ``clock``'s `advance(by:)` returns, its effects are complete. Exceptions are hooks of the server, and authorizers other than that of
-/// ``client(user:userInfo:)``, which run in tasks.
+/// ``client(userID:userInfo:)``, which run in tasks.
 ///
 /// Every instance is independent of all others, so that tests can run in parallel. Keep a reference to it until the end of the test:
 /// the server closes its connections when it is released.
@@ -55,14 +55,14 @@ public struct InMemoryPusher: Sendable {
     /// It logs nothing.
     ///
     /// - Parameters:
-    ///   - user: The ID of the client's user on presence channels, or `nil` to use the socket ID.
+    ///   - userID: The ID of the client's user on presence channels, or `nil` to use the socket ID.
     ///   - userInfo: Information about the user that other members of presence channels receive.
     /// - Returns: A configuration that can be changed before it is used.
-    public func configuration(user: String? = nil, userInfo: JSONValue? = nil) -> PusherConfiguration {
+    public func configuration(userID: String? = nil, userInfo: JSONValue? = nil) -> PusherConfiguration {
         var configuration = PusherConfiguration(
             key: self.server.app.key, host: self.address.host, port: self.address.port, useTLS: false)
         configuration.transports = self.network.transports()
-        configuration.authorizer = .secret(self.server.app.secret, userID: user, userInfo: userInfo)
+        configuration.authorizer = .secret(self.server.app.secret, userID: userID, userInfo: userInfo)
         configuration.log = .none
         return configuration
     }
@@ -70,25 +70,25 @@ public struct InMemoryPusher: Sendable {
     /// Creates a client of the server. It doesn't connect until you call its `connect()`.
     ///
     /// - Parameters:
-    ///   - user: The ID of the client's user on presence channels, or `nil` to use the socket ID.
+    ///   - userID: The ID of the client's user on presence channels, or `nil` to use the socket ID.
     ///   - userInfo: Information about the user that other members of presence channels receive.
     /// - Returns: The client.
-    public func client(user: String? = nil, userInfo: JSONValue? = nil) -> PusherClient {
-        PusherClient(self.configuration(user: user, userInfo: userInfo))
+    public func client(userID: String? = nil, userInfo: JSONValue? = nil) -> PusherClient {
+        PusherClient(self.configuration(userID: userID, userInfo: userInfo))
     }
 
     /// Creates a client of the server with a changed configuration. It doesn't connect until you call its `connect()`.
     ///
     /// - Parameters:
-    ///   - user: The ID of the client's user on presence channels, or `nil` to use the socket ID.
+    ///   - userID: The ID of the client's user on presence channels, or `nil` to use the socket ID.
     ///   - userInfo: Information about the user that other members of presence channels receive.
-    ///   - configure: A closure that changes the configuration before the client is created; see ``configuration(user:userInfo:)``.
+    ///   - configure: A closure that changes the configuration before the client is created; see ``configuration(userID:userInfo:)``.
     /// - Returns: The client.
     /// - Throws: The error that `configure` throws.
     public func client(
-        user: String? = nil, userInfo: JSONValue? = nil, configure: (inout PusherConfiguration) throws -> Void
+        userID: String? = nil, userInfo: JSONValue? = nil, configure: (inout PusherConfiguration) throws -> Void
     ) rethrows -> PusherClient {
-        var configuration = self.configuration(user: user, userInfo: userInfo)
+        var configuration = self.configuration(userID: userID, userInfo: userInfo)
         try configure(&configuration)
         return PusherClient(configuration)
     }

@@ -1,4 +1,5 @@
 public import PusherChannels
+import RealtimeTesting
 
 extension PusherDecodedEvents where Value: Sendable {
     /// Takes the buffered events out of the sequence and returns their decoded data, without waiting for more.
@@ -7,13 +8,10 @@ extension PusherDecodedEvents where Value: Sendable {
     ///
     /// - Returns: The values in order; empty if none are buffered.
     public func pending() async -> [Value] {
-        // An iterator in a cancelled task doesn't wait.
-        let task = Task { [self] in
-            withUnsafeCurrentTask { $0?.cancel() }
+        await withCancelledTask {
             var values: [Value] = []
             for await value in self { values.append(value) }
             return values
         }
-        return await task.value
     }
 }

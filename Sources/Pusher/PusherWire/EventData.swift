@@ -33,8 +33,12 @@ package struct ServerError: Hashable, Sendable {
         let data = try? frame.dataValue()
         self.code = data?["code"]?.int
         self.text = (data?["message"] ?? data?["error"] ?? data)?.string ?? (data == nil ? frame.dataText : nil) ?? ""
-        self.message = self.text.isEmpty ? "The server sent an error without a message." : Self.redacted(String(self.text.prefix(500)))
+        let excerpt = Excerpt.of(self.text, limit: Self.messageLimit)
+        self.message = self.text.isEmpty ? "The server sent an error without a message." : Self.redacted(excerpt)
     }
+
+    /// The maximum size of ``message`` in bytes.
+    package static let messageLimit = 500
 
     /// Removes signatures and JSON objects from a server's message.
     ///
@@ -74,6 +78,13 @@ package struct PresenceUser: Sendable {
         guard let id = data["user_id"].flatMap(Self.text) else { throw .missing("user_id") }
         self.id = id
         self.info = data["user_info"]
+    }
+
+    /// The user as JSON, in the form in which it is signed.
+    var json: String {
+        var user: JSONObject = ["user_id": .string(self.id)]
+        if let info { user["user_info"] = info }
+        return JSONValue.object(user).description
     }
 
     /// Returns the users of `{"presence":{"ids":[…],"hash":{…}}}`, the data of a successful subscription.

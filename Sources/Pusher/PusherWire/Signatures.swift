@@ -11,6 +11,17 @@ package enum ChannelSignature {
         return "\(key):\(self.hex(of: text, secret: secret))"
     }
 
+    /// Signs a subscription the way an application server does.
+    ///
+    /// - Parameter user: The user, who is a part of the signature for a presence channel and ignored for others.
+    /// - Returns: The token, and the user as JSON for a presence channel.
+    package static func authorize(
+        socketID: String, channel: String, user: PresenceUser, key: String, secret: String
+    ) -> (auth: String, channelData: String?) {
+        let channelData = ChannelName.kind(of: channel) == .presence ? user.json : nil
+        return (self.token(key: key, secret: secret, socketID: socketID, channel: channel, channelData: channelData), channelData)
+    }
+
     /// Returns the HMAC-SHA256 of a text in lowercase hexadecimal digits.
     package static func hex(of text: String, secret: String) -> String {
         Hex.encode(HMACSHA256.code(for: Array(text.utf8), key: Array(secret.utf8)))

@@ -33,7 +33,7 @@ private struct ResourceMachine: SessionMachine {
 
     var nextDeadline: Instant? { self.deadline }
     func cancellation(of waiter: WaiterID) -> Failure { .cancelled }
-    func timedOut(after: Duration) -> Failure { .cancelled }
+    func timedOut(_ waiter: WaiterID, after: Duration) -> Failure { .cancelled }
 
     mutating func start(now: Instant, _ effects: inout Effects<Self>) {}
     mutating func stop(now: Instant, _ effects: inout Effects<Self>) {}
@@ -82,7 +82,7 @@ private final class ResourceFixture: Sendable {
     }
 }
 
-@Suite(.timeLimit(.minutes(1))) struct DriverProtectionTests {
+@Suite(.timeLimit(.minutes(10))) struct DriverProtectionTests {
     // MARK: Objects of the application
 
     @Test(arguments: [BufferPolicy.dropOldest(2), .dropNewest(2)])

@@ -2,7 +2,7 @@ import RealtimeCore
 import RealtimeTesting
 import Testing
 
-@Suite(.timeLimit(.minutes(1))) struct SleepingTaskTests {
+@Suite(.timeLimit(.minutes(10))) struct SleepingTaskTests {
     /// Starts a task that sleeps, and returns when it sleeps.
     private func sleep(
         _ clock: ManualClock, _ duration: Duration, then action: @escaping @Sendable () -> Void
@@ -76,7 +76,7 @@ import Testing
     }
 }
 
-@Suite(.timeLimit(.minutes(1))) struct EventuallyTests {
+@Suite(.timeLimit(.minutes(10))) struct EventuallyTests {
     @Test func `a condition that is true already needs no other task`() async throws {
         try await eventually(within: .zero) { true }
     }
@@ -140,7 +140,7 @@ import Testing
     }
 }
 
-@Suite(.timeLimit(.minutes(1))) struct StandstillTests {
+@Suite(.timeLimit(.minutes(10))) struct StandstillTests {
     private final class Observer: StandstillObserver {
         let durations = EventRecorder<Duration>()
 

@@ -71,7 +71,7 @@ private struct RelayFixture {
     }
 }
 
-@Suite(.timeLimit(.minutes(1))) struct RelayProtocolTests {
+@Suite(.timeLimit(.minutes(10))) struct RelayProtocolTests {
     private let first = ConnectionID(rawValue: 1)
 
     @Test(arguments: [RelaySession.Kind.socket, .polling])

@@ -24,4 +24,12 @@ import Testing
         #expect(HTTPResponse(page, body: Array("Hello".utf8)).summary == "200 and a web page. Check the host, the port and the path.")
         #expect(HTTPResponse(HTTPResponseHead(status: 500), body: [0x61, 0xFF, 0x62]).summary == "500.")
     }
+
+    @Test(arguments: [
+        ("token", "503 Busy."), ("", "503 Busy."),
+        ("<title>Sign in</title>", "503 Busy and a web page titled \"Sign in\". Check the host, the port and the path."),
+    ])
+    func `a summary of the status contains nothing of the body but the title of a page`(body: String, summary: String) {
+        #expect(HTTPResponse(HTTPResponseHead(status: 503, reason: "Busy"), body: Array(body.utf8)).statusSummary == summary)
+    }
 }

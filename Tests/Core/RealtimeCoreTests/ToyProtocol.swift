@@ -44,7 +44,7 @@ struct ToySession: ReconnectingSession {
     }
 
     func cancellation(of waiter: WaiterID) -> Failure { .cancelled }
-    func timedOut(after limit: Duration) -> Failure { .timedOut(limit) }
+    func timedOut(_ waiter: WaiterID, after limit: Duration) -> Failure { .timedOut(limit) }
 
     var nextDeadline: Instant? { self.connection.nextDeadline }
     var isConnected: Bool { self.connection.connected != nil }

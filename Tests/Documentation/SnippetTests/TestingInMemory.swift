@@ -3,14 +3,14 @@ import RealtimeTesting
 import Testing
 
 /// The snippets of the article TestingWithTheEmbeddedServer, run as tests.
-@Suite(.timeLimit(.minutes(1))) struct TestingInMemory {
+@Suite(.timeLimit(.minutes(10))) struct TestingInMemory {
     private let pusher: InMemoryPusher
     private let client: PusherClient
 
     init() async throws {
         // snippet:testing-setup
         let pusher = try await InMemoryPusher()
-        let client = pusher.client(user: "anna")
+        let client = pusher.client(userID: "anna")
         client.connect()
         // end
         self.pusher = pusher

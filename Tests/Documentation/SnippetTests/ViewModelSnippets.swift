@@ -60,7 +60,7 @@ import Testing
     }
 }
 
-@MainActor @Suite(.timeLimit(.minutes(1))) struct WaitingSnippets {
+@MainActor @Suite(.timeLimit(.minutes(10))) struct WaitingSnippets {
     @Test func `a test waits for a model`() async throws {
         let model = Refresher()
         // snippet:eventually
@@ -84,7 +84,7 @@ import Testing
 func inMemoryPusherReference() async throws {
     // snippet:in-memory-pusher
     let pusher = try await InMemoryPusher()
-    let client = pusher.client(user: "anna")
+    let client = pusher.client(userID: "anna")
     client.connect()
     let prices = try client.subscribe("prices")
     pusher.server.publish("price", to: "prices", data: #"{"symbol":"ACME","value":12.5}"#)

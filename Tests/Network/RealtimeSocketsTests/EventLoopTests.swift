@@ -5,7 +5,7 @@ import Testing
 
 @testable import RealtimeSockets
 
-@Suite(.usesSockets, .timeLimit(.minutes(5)))
+@Suite(.usesSockets, .timeLimit(.minutes(10)))
 struct EventLoopTests {
     private final class NamedTimer: TimerClient {
         private let name: String

@@ -8,7 +8,7 @@ import Testing
 /// What other connections of a loop wait for while some of them are flooded. Measured in what the loop reads meanwhile, not in time.
 ///
 /// The tests run one after the other, because a flood occupies a processor.
-@Suite(.usesSockets, .serialized, .timeLimit(.minutes(5)))
+@Suite(.usesSockets, .serialized, .timeLimit(.minutes(10)))
 struct FairnessTests {
     /// A TLS session that always has more to read, until it has returned `total` bytes.
     private final class EndlessSession: StreamSecurity {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import RealtimeSockets
 
-@Suite(.usesSockets, .timeLimit(.minutes(5)))
+@Suite(.usesSockets, .timeLimit(.minutes(10)))
 struct HTTPClientResponseTests {
     struct Valid: Sendable, CustomTestStringConvertible {
         var testDescription: String

@@ -6,7 +6,7 @@ import Testing
 @testable import RealtimeSockets
 
 /// Tests of the client against the listener.
-@Suite(.usesSockets, .timeLimit(.minutes(5)))
+@Suite(.usesSockets, .timeLimit(.minutes(10)))
 struct HTTPClientServerTests {
     /// `http`, and `https` where OpenSSL is installed.
     static let schemes = (try? OpenSSL.shared()) == nil ? ["http"] : ["http", "https"]

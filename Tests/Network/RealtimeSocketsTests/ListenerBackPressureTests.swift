@@ -5,7 +5,7 @@ import Testing
 @testable import RealtimeSockets
 
 /// Responses that are streamed to a client that does not read them.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct ListenerBackPressureTests {
     private static let piece = [UInt8](repeating: 0x61, count: 64 << 10)
 

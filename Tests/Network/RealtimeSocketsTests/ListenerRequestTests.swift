@@ -5,7 +5,7 @@ import Testing
 
 @testable import RealtimeSockets
 
-@Suite(.usesSockets, .timeLimit(.minutes(5)))
+@Suite(.usesSockets, .timeLimit(.minutes(10)))
 struct ListenerRequestTests {
     @Test func `a request receives a response`() async throws {
         let handler = TestHandler()

@@ -4,7 +4,7 @@ import Testing
 
 @testable import RealtimeSockets
 
-@Suite(.usesSockets, .timeLimit(.minutes(5)))
+@Suite(.usesSockets, .timeLimit(.minutes(10)))
 struct ListenerResponseTests {
     @Test func `a streamed response arrives piece by piece`() async throws {
         let streams = Log<any HTTPResponder>()

@@ -6,7 +6,7 @@ import Testing
 
 @testable import RealtimeSockets
 
-@Suite(.usesSockets, .timeLimit(.minutes(5)))
+@Suite(.usesSockets, .timeLimit(.minutes(10)))
 struct ListenerStopTests {
     @Test func `a listener can be started only once until it is stopped`() async throws {
         let listener = SocketListener()

@@ -6,7 +6,7 @@ import Testing
 @testable import RealtimeSockets
 
 /// Upgrades about which a handler decides later, and the header fields of accepted ones.
-@Suite(.usesSockets, .timeLimit(.minutes(5)))
+@Suite(.usesSockets, .timeLimit(.minutes(10)))
 struct ListenerUpgradeTests {
     static let upgrade = ListenerWebSocketTests.upgrade
 

@@ -5,7 +5,7 @@ import Testing
 
 @testable import RealtimeSockets
 
-@Suite(.usesSockets, .timeLimit(.minutes(5)))
+@Suite(.usesSockets, .timeLimit(.minutes(10)))
 struct ResolverTests {
     private typealias LookupResult = Result<[SocketAddress], TransportError>
 

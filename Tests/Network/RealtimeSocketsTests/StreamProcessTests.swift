@@ -8,7 +8,7 @@ import Testing
 @testable import RealtimeSockets
 
 /// Tests of process-wide effects, each in its own process.
-@Suite(.usesSockets, .timeLimit(.minutes(5)))
+@Suite(.usesSockets, .timeLimit(.minutes(10)))
 struct StreamProcessTests {
     @Test func `writing to a reset connection raises no signal`() async {
         await #expect(processExitsWith: .success) {

@@ -136,7 +136,7 @@ private final class EndingSession: StreamSecurity {
     }
 }
 
-@Suite(.usesSockets, .timeLimit(.minutes(5)))
+@Suite(.usesSockets, .timeLimit(.minutes(10)))
 struct StreamSecurityTests {
     private final class Sessions: Sendable {
         private let created = Lock<[FakeSession]>([])

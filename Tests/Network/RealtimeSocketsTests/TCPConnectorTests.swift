@@ -11,7 +11,7 @@ import Darwin
 import Glibc
 #endif
 
-@Suite(.usesSockets, .timeLimit(.minutes(5)))
+@Suite(.usesSockets, .timeLimit(.minutes(10)))
 struct TCPConnectorTests {
     /// A resolver that the test controls.
     private final class ManualResolver: HostResolver {

@@ -5,7 +5,7 @@ import Testing
 
 @testable import RealtimeSockets
 
-@Suite(.usesSockets, .timeLimit(.minutes(5)))
+@Suite(.usesSockets, .timeLimit(.minutes(10)))
 struct TCPListenerTests {
     @Test func `the error for a port in use suggests a remedy`() async throws {
         let loop = try EventLoop()

@@ -66,7 +66,7 @@ import Testing
     ])
     func `an identity that cannot be used is rejected with the reason`(certificate: PEM, key: PEM, text: String) throws {
         let error = try #require(throws: TransportError.self) { try TLSContext.server(Self.identity(certificate, key)) }
-        #expect(error.code == .tlsFailed)
+        #expect(error.code == .invalidTLSConfiguration)
         #expect(error.message.contains(text), "\(error.message)")
     }
 
@@ -113,6 +113,7 @@ import Testing
     @Test func `paths in the environment without certificates are an error`() throws {
         let paths = Paths(file: "/nowhere.pem", directory: "/nowhere", areFromEnvironment: true)
         let error = try #require(throws: TransportError.self) { try SystemRoots.choose(paths, bundles: [Self.bundle]) }
-        #expect(error.code == .tlsFailed && error.message.contains("from /nowhere.pem: No such file or directory."), "\(error.message)")
+        #expect(error.code == .invalidTLSConfiguration)
+        #expect(error.message.contains("from /nowhere.pem: No such file or directory."), "\(error.message)")
     }
 }

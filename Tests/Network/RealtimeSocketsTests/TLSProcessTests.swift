@@ -79,7 +79,7 @@ import Testing
             for path in ["/nowhere/roots.pem", TestCertificates.path("server-key")] {
                 setenv("SSL_CERT_FILE", path, 1)
                 let error = try #require(throws: TransportError.self) { try TLSContext.client(TLSConfiguration()) }
-                #expect(error.code == .tlsFailed && error.message.contains(path), "\(error.message)")
+                #expect(error.code == .invalidTLSConfiguration && error.message.contains(path), "\(error.message)")
                 #expect(error.message.contains("SSL_CERT_FILE"), "\(error.message)")
             }
         }

@@ -88,7 +88,7 @@ private final class GaugedServer: ListenerHandler {
 }
 
 /// Peers that do not read, and what waits for them.
-@Suite(.usesSockets, .timeLimit(.minutes(2)))
+@Suite(.usesSockets, .timeLimit(.minutes(10)))
 struct WebSocketBackPressureTests {
     private static let key: [UInt8] = [0, 0, 0, 0]
 

@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// The requirements for every transport. A transport is added as a case of ``TransportUnderTest``.
-@Suite(.usesSockets, .timeLimit(.minutes(5))) struct ConformanceTests {
+@Suite(.usesSockets, .timeLimit(.minutes(10))) struct ConformanceTests {
     @Test(arguments: TransportUnderTest.available)
     func `text and binary messages arrive in order`(transport: TransportUnderTest) async throws {
         try await transport.with(.echo) { connector in
@@ -335,7 +335,7 @@ import Testing
     }
 }
 
-@Suite(.usesSockets, .timeLimit(.minutes(5))) struct WriteCountTests {
+@Suite(.usesSockets, .timeLimit(.minutes(10))) struct WriteCountTests {
     @Test func `the response to a handshake and the server's first messages are one write`() async throws {
         let greeting = Behavior(
             accepted: { connection in

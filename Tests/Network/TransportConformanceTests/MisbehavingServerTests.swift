@@ -6,7 +6,7 @@ import Testing
 @testable import RealtimeSockets
 
 /// Servers that violate the protocol or do not respond, over plain sockets and TLS.
-@Suite(.usesSockets, .timeLimit(.minutes(5))) struct MisbehavingServerTests {
+@Suite(.usesSockets, .timeLimit(.minutes(10))) struct MisbehavingServerTests {
     /// Runs `body` with a client of a server that reads the request and then runs a script.
     ///
     /// - Parameter script: Called with the response that would be correct.

@@ -6,7 +6,7 @@ import Testing
 @testable import RealtimeSockets
 
 /// Servers that end a connection with RST instead of FIN, like a process that was killed.
-@Suite(.usesSockets, .timeLimit(.minutes(5))) struct ResetTests {
+@Suite(.usesSockets, .timeLimit(.minutes(10))) struct ResetTests {
     /// The point at which the server resets the connection.
     enum Moment: String, CaseIterable, Sendable, CustomTestStringConvertible {
         case afterAccept = "after accepting"

@@ -8,7 +8,7 @@ import Testing
 
 /// The client and the server against other implementations of the protocol: the server sockudo, the client pusher-js and the service's HTTP
 /// library. Each runs in its own process.
-@Suite(.usesSockets, .enabled(if: Peer.command != nil, Comment(rawValue: Peer.skipReason)), .timeLimit(.minutes(5)))
+@Suite(.usesSockets, .enabled(if: Peer.command != nil, Comment(rawValue: Peer.skipReason)), .timeLimit(.minutes(10)))
 struct PusherPeerTests {
     /// Returns a client of this package for a server that runs as a peer.
     private func client(_ server: JSONValue, user: String? = nil) throws -> PusherClient {

@@ -6,7 +6,7 @@ import RealtimeTesting
 import TestSupport
 import Testing
 
-@Suite(.timeLimit(.minutes(1))) struct AuthorizationHandlerTests {
+@Suite(.timeLimit(.minutes(10))) struct AuthorizationHandlerTests {
     private let pusher: InMemoryPusher
 
     init() async throws {
@@ -179,5 +179,13 @@ import Testing
             let response = try await self.send("POST", headers: headers, Self.form)
             #expect(response.head.headers["Access-Control-Allow-Origin"] == nil)
         }
+    }
+
+    @Test func `a user without an ID is rejected for a presence channel`() async throws {
+        try await self.start(PusherAuthorizationHandler(app: self.pusher.server.app) { _ in .accept(userID: "") })
+        let client = try self.client()
+        try await client.subscribe("private-orders").subscribed()
+        let error = await #expect(throws: PusherError.self) { try await client.subscribe("presence-room").subscribed() }
+        #expect(error?.status == 403)
     }
 }

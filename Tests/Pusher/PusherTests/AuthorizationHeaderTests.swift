@@ -78,4 +78,26 @@ import Testing
         let error = #expect(throws: TransportError.self) { try PusherAuthorizer.endpoint("nonsense") { [:] } }
         #expect(error?.code == .invalidURL)
     }
+
+    @Test func `several fields with the same name replace those of the endpoint`() async throws {
+        let pusher = try await InMemoryPusher()
+        let cookies = EventRecorder<[String]>()
+        let handler = ApplicationServer { request, _ in
+            cookies.record(request.headers.filter { $0.name == "Cookie" }.map(\.value))
+            return HTTPResponse(status: 403)
+        }
+        let address = try await pusher.network.listener(host: "app").start(handler)
+        let endpoint = PusherAuthorizationEndpoint(
+            Endpoint(scheme: "http", host: "app", port: address.port), headers: ["Cookie": "old=1"],
+            freshHeaders: {
+                var headers = HTTPHeaders()
+                headers.add("Cookie", "a=1")
+                headers.add("Cookie", "b=2")
+                return headers
+            })
+        let client = pusher.client { $0.authorizer = .endpoint(endpoint) }
+        client.connect()
+        await #expect(throws: PusherError.self) { try await client.subscribe("private-one").subscribed() }
+        #expect(cookies.all == [["a=1", "b=2"]])
+    }
 }

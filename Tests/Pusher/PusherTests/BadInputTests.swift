@@ -179,7 +179,7 @@ import Testing
         #expect(raw.client.state.name == "connected")
     }
 
-    @Test(.timeLimit(.minutes(5)))
+    @Test(.timeLimit(.minutes(10)))
     func `a list of a hundred thousand members is processed within the time limit`() async throws {
         let raw = try await RawPusher()
         raw.client.connect()

@@ -158,7 +158,7 @@ private struct Price: Codable, Equatable {
 
     @Test func `every channel is subscribed again after a loss`() async throws {
         let pusher = try await InMemoryPusher()
-        let client = pusher.client(user: "7")
+        let client = pusher.client(userID: "7")
         client.connect()
         let names = ["one", "private-two", "presence-three"]
         let channels = try names.map { try client.subscribe($0) }
@@ -375,7 +375,7 @@ private struct Price: Codable, Equatable {
 @Suite struct PresenceTests {
     @Test func `each member is listed once and in order`() async throws {
         let pusher = try await InMemoryPusher()
-        let (anna, bert, annaAgain) = (pusher.client(user: "anna"), pusher.client(user: "bert"), pusher.client(user: "anna"))
+        let (anna, bert, annaAgain) = (pusher.client(userID: "anna"), pusher.client(userID: "bert"), pusher.client(userID: "anna"))
         anna.connect()
         let room = try anna.subscribe("presence-room")
         let changes = room.memberChanges
@@ -395,7 +395,7 @@ private struct Price: Codable, Equatable {
 
     @Test func `the list of members is replaced after a reconnect`() async throws {
         let pusher = try await InMemoryPusher()
-        let (anna, bert) = (pusher.client(user: "anna"), pusher.client(user: "bert"))
+        let (anna, bert) = (pusher.client(userID: "anna"), pusher.client(userID: "bert"))
         for client in [anna, bert] {
             client.connect()
             _ = try client.subscribe("presence-room")
@@ -423,7 +423,7 @@ private struct Price: Codable, Equatable {
 @Suite struct ClientEventTests {
     @Test func `client events reach the other members with the user ID of the sender`() async throws {
         let pusher = try await InMemoryPusher()
-        let (anna, bert) = (pusher.client(user: "anna"), pusher.client(user: "bert"))
+        let (anna, bert) = (pusher.client(userID: "anna"), pusher.client(userID: "bert"))
         for client in [anna, bert] { client.connect() }
         let (sending, receiving) = (try anna.subscribe("presence-room"), try bert.subscribe("presence-room"))
         let (own, others) = (sending.events(), receiving.events("client-typing"))

@@ -411,7 +411,7 @@ import Testing
 
     @Test func `updates of all kinds arrive in the order in which they occurred`() async throws {
         let pusher = try await InMemoryPusher()
-        let client = pusher.client(user: "anna")
+        let client = pusher.client(userID: "anna")
         let updates = client.updates()
         let prices = try client.subscribe("prices")
         let room = try client.subscribe("presence-room")

@@ -2,10 +2,10 @@ import PusherTesting
 import Testing
 
 // One import, as users write it.
-@Suite(.timeLimit(.minutes(1))) struct InMemoryPusherTests {
+@Suite(.timeLimit(.minutes(10))) struct InMemoryPusherTests {
     @Test func `clients and the server communicate before a call returns`() async throws {
         let pusher = try await InMemoryPusher()
-        let (anna, bert) = (pusher.client(user: "anna", userInfo: ["name": "Anna"]), pusher.client(user: "bert"))
+        let (anna, bert) = (pusher.client(userID: "anna", userInfo: ["name": "Anna"]), pusher.client(userID: "bert"))
         anna.connect()
         bert.connect()
         let rooms = (try anna.subscribe("presence-room"), try bert.subscribe("presence-room"))
@@ -50,7 +50,7 @@ import Testing
 
     @Test func `code that creates its client receives a configuration`() async throws {
         let pusher = try await InMemoryPusher()
-        let client = PusherClient(pusher.configuration(user: "anna"))
+        let client = PusherClient(pusher.configuration(userID: "anna"))
         client.connect()
         #expect(try client.subscribe("presence-room").members.me?.id == "anna")
     }

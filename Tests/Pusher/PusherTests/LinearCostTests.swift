@@ -10,7 +10,7 @@ import Testing
 /// Operations on many items, of which a user or a peer decides how many there are.
 ///
 /// The tests run one after the other, because they compute without waiting.
-@Suite(.serialized, .timeLimit(.minutes(5))) struct LinearCostTests {
+@Suite(.serialized, .timeLimit(.minutes(10))) struct LinearCostTests {
     // MARK: Server
 
     private func subscribed(to count: Int) -> ServerUnderTest {

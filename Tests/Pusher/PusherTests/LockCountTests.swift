@@ -9,7 +9,7 @@ import TestSupport
 import Testing
 
 /// Limits the number of locks on the hot paths between a client's sockets and its user. Counted in debug builds only.
-@Suite(.usesSockets, .timeLimit(.minutes(5)))
+@Suite(.usesSockets, .timeLimit(.minutes(10)))
 struct LockCountTests {
     /// Runs `body` with a client that is subscribed to a channel, and the client's loop.
     private func withClient(_ body: (PusherServer, PusherChannel, EventLoop) async throws -> Void) async throws {

@@ -3,11 +3,12 @@ import PusherServer
 import PusherTesting
 import RealtimeCore
 import RealtimeSockets
+import RealtimeTesting
 import TestSupport
 import Testing
 
 /// Usual mistakes, and the messages that help to find them.
-@Suite(.usesSockets, .timeLimit(.minutes(5)))
+@Suite(.usesSockets, .timeLimit(.minutes(10)))
 struct MistakeTests {
     /// A server of something else: it answers every request with the same response.
     private final class OtherServer: ListenerHandler {
@@ -118,5 +119,65 @@ struct MistakeTests {
     @Test func `an error describes itself without Foundation's general text`() {
         #expect(PusherError(.timedOut, "It took too long.").localizedDescription == "It took too long.")
         #expect(TransportError(.timedOut, "It took too long.").localizedDescription == "It took too long.")
+    }
+
+    @Test func `a configuration of TLS that cannot be used is a final failure`() async throws {
+        var configuration = PusherConfiguration(key: "key", host: "127.0.0.1", port: 1)
+        var tls = TLSConfiguration()
+        tls.trustRoots = .only([.text("nothing")])
+        configuration.transports.webSocket = SocketWebSocketTransport(tls: tls)
+        configuration.log = .none
+        let client = PusherClient(configuration)
+        client.connect()
+        let error = await #expect(throws: PusherError.self) { try await client.connected() }
+        #expect(error?.code == .invalidConfiguration && error?.message.contains("contains no certificate") == true)
+        #expect(client.state.name == "failed")
+    }
+
+    @Test func `the page of a web server at the authorization endpoint is named`() async throws {
+        let pusher = try await InMemoryPusher()
+        let address = try await pusher.network.listener(host: "app").start(OtherServer())
+        let client = pusher.client { $0.authorizer = .endpoint(.init(Endpoint(scheme: "http", host: "app", port: address.port))) }
+        client.connect()
+        let error = await #expect(throws: PusherError.self) { try await client.subscribe("private-one").subscribed() }
+        #expect(error?.message.contains("and a web page titled \"Welcome\"") == true && error?.message.contains("shop") == false)
+        #expect((error?.cause as? TransportError)?.response != nil)
+        guard case .failed(let stored) = try client.subscribe("private-one").state, let cause = stored.cause as? TransportError else {
+            return
+        }
+        // The channel keeps its error, which must not keep a large body.
+        #expect(cause.response == nil && cause.status == 404)
+    }
+
+    @Test func `an authorization without a user is not requested again`() async throws {
+        let (pusher, requests) = (try await InMemoryPusher(), EventRecorder<String>())
+        let handler = ApplicationServer { request, _ in
+            requests.record("\(request.path)")
+            return HTTPResponse(status: 200, text: #"{"auth":"key:signature"}"#)
+        }
+        let address = try await pusher.network.listener(host: "app").start(handler)
+        let client = pusher.client { $0.authorizer = .endpoint(.init(Endpoint(scheme: "http", host: "app", port: address.port))) }
+        client.connect()
+        let room = try client.subscribe("presence-room")
+        let error = await #expect(throws: PusherError.self) { try await room.subscribed() }
+        #expect(error?.code == .authorizationFailed && error?.message.contains("channel_data") == true)
+        pusher.clock.advance(by: .seconds(600))
+        guard case .failed = room.state else {
+            Issue.record("the subscription is \(room.state)")
+            return
+        }
+        #expect(requests.all.count == 1)
+    }
+
+    @Test func `the error for a wrong key names the server`() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = pusher.client { $0.key = "wrong" }
+        client.connect()
+        guard case .disconnected(let error?) = client.state else {
+            Issue.record("the client is \(client.state.name)")
+            return
+        }
+        #expect(error.message.hasPrefix("ws://\(pusher.address.host):\(pusher.address.port) rejected the connection (close code 4001"))
+        #expect(error.message.hasSuffix("Check the key and the cluster or host."))
     }
 }

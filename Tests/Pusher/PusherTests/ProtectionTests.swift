@@ -21,7 +21,7 @@ private final class ChannelHolder: Sendable {
 }
 
 /// What the client must not do with the application's code and tasks.
-@Suite(.timeLimit(.minutes(1))) struct ProtectionTests {
+@Suite(.timeLimit(.minutes(10))) struct ProtectionTests {
     @Test func `an error that refers to a channel does not keep the client`() async throws {
         let pusher = try await InMemoryPusher()
         let holder = ChannelHolder()

@@ -1,7 +1,9 @@
 import PusherChannels
 import PusherServer
 import PusherTesting
+import PusherWire
 import RealtimeCore
+import RealtimeSystem
 import RealtimeTesting
 import TestSupport
 import Testing
@@ -198,5 +200,39 @@ extension InMemoryPusher {
         #expect(error.code == code)
         let user = PusherMember(id: "")
         #expect(throws: PusherError.self) { try publisher.authorize(socketID: socketID, channel: channel, user: user) }
+    }
+
+    // MARK: Requests
+
+    @Test(arguments: ["/behind", "/behind/", "/a/proxy?x=1"])
+    func `the path of the endpoint precedes that of the request, and is not signed`(target: String) async throws {
+        let (pusher, targets) = (try await InMemoryPusher(), EventRecorder<String>())
+        let handler = ApplicationServer { request, body in
+            targets.record(request.target)
+            guard let start = request.target.firstRange(of: "/apps/")?.lowerBound else { return HTTPResponse(status: 404) }
+            let error = RequestSignature.validationError(
+                method: "POST", target: String(request.target[start...]), body: body, key: "key", secret: "secret",
+                unixTime: WallClock.secondsSince1970)
+            return error.map { HTTPResponse(status: 401, text: $0) } ?? HTTPResponse(status: 200)
+        }
+        let address = try await pusher.network.listener(host: "proxy").start(handler)
+        let endpoint = Endpoint(scheme: "http", host: "proxy", port: address.port, target: target)
+        let publisher = PusherPublisher(
+            appID: "1", key: "key", secret: "secret", endpoint: endpoint, http: pusher.network.transports().http)
+        try await publisher.publish("price", to: "prices", data: 1)
+        let prefix = target.prefix { $0 != "?" }.hasPrefix("/a") ? "/a/proxy" : "/behind"
+        #expect(targets.all.count == 1 && targets.all.first?.hasPrefix("\(prefix)/apps/1/events?") == true)
+    }
+
+    @Test(arguments: [
+        (#"{"error":"Unknown app"}"#, "401: Unknown app. Check"), (#"{"message":"No!"}"#, "401: No! Check"),
+        (#"{"token":"abc"}"#, "401. Check"), ("Wrong secret", "401: Wrong secret. Check"),
+    ])
+    func `the error of a rejected request contains the server's explanation`(body: String, text: String) async throws {
+        let pusher = try await InMemoryPusher()
+        let handler = ApplicationServer { _, _ in HTTPResponse(status: 401, text: body) }
+        let address = try await pusher.network.listener(host: "other").start(handler)
+        let error = await #expect(throws: PusherError.self) { try await pusher.publisher(at: address).publish("a", to: "b", data: 1) }
+        #expect(error?.message.contains(text) == true, "\(error?.message ?? "")")
     }
 }

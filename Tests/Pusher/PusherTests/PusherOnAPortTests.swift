@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 /// Behavior that differs between sockets and the in-memory network.
-@Suite(.usesSockets, .timeLimit(.minutes(5)))
+@Suite(.usesSockets, .timeLimit(.minutes(10)))
 struct PusherOnAPortTests {
     private func withServer(_ body: (PusherServer, (_ key: String, PusherAuthorizer?) -> PusherClient) async throws -> Void) async throws {
         let server = PusherServer(app: PusherApp(id: "1", key: "key", secret: "secret"), log: .none)

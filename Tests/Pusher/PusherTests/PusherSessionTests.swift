@@ -91,7 +91,8 @@ private struct SessionHarness {
 
     @discardableResult
     mutating func failAuthorization(_ work: UInt64, status: Int? = nil) -> [String] {
-        let error = PusherError.authorizationFailed("the channel", "", "it failed.", status: status)
+        let cause = status == nil ? TransportError(.reset, "It failed.") : nil
+        let error = PusherError.authorizationFailed("the channel", "", "it failed.", status: status, cause: cause)
         return self.step { $0.workFinished(WorkID(rawValue: work), .failure(error), now: $1, &$2) }
     }
 
@@ -294,8 +295,9 @@ private struct SessionHarness {
     @Test(
         arguments: [
             (.reset, again), (.refused, again), (.nameNotFound, again), (.timedOut, again), (.certificateRejected, again),
-            (.upgradeRejected, again), (.protocolViolation, again), (.tlsUnavailable, impossible), (.invalidURL, impossible),
-            (.unsupported, impossible),
+            (.upgradeRejected, again), (.protocolViolation, again), (.tlsFailed, again), (.tlsUnavailable, impossible),
+            (.invalidURL, impossible), (.unsupported, impossible),
+            (.invalidTLSConfiguration, ["state failed invalidConfiguration", "error invalidConfiguration", "finish"]),
         ] as [(TransportError.Code, [String])])
     func `the code of a transport error determines the reaction`(code: TransportError.Code, expected: [String]) {
         var harness = SessionHarness.connected()
@@ -494,10 +496,11 @@ private struct SessionHarness {
     @Test(
         arguments: [
             (.initialized, "Call connect() first"), (.disconnected, "Call connect() first"), (.invalid, "Call connect() first"),
-            (.connecting, "without a connection"), (.unavailable, "without a connection"), (.connected, "still subscribing"),
+            (.connecting, "without a connection to ws://host"), (.unavailable, "without a connection to ws://host"),
+            (.connected, "still subscribing"),
         ] as [(ClientState, String)])
     func `a timeout error describes what the client is doing`(state: ClientState, text: String) {
-        let error = self.harness(in: state).session.timedOut(after: .seconds(5))
+        let error = self.harness(in: state).session.timedOut(WaiterID(rawValue: 1), after: .seconds(5))
         #expect(error.code == .timedOut && error.cause == nil)
         #expect(error.message.hasPrefix("Timed out after 5.0 seconds") && error.message.contains(text))
     }
@@ -506,9 +509,20 @@ private struct SessionHarness {
         var harness = SessionHarness()
         harness.start()
         harness.close(.transport(TransportError(.refused, "Connection refused.")))
-        let error = harness.session.timedOut(after: .seconds(5))
-        #expect(error.message.hasSuffix("Failed to connect: Connection refused."))
+        let error = harness.session.timedOut(WaiterID(rawValue: 1), after: .seconds(5))
+        #expect(error.message.hasSuffix("Failed to connect to ws://host: Connection refused."))
         #expect(try #require(error.cause as? PusherError).code == .connectionLost)
+    }
+
+    @Test func `a timeout error names the channel that the call waits for`() {
+        var harness = SessionHarness.connected(to: "one")
+        _ = harness.awaitSubscribed(7, "one")
+        let waiter = WaiterID(rawValue: 7)
+        for error in [harness.session.timedOut(waiter, after: .seconds(5)), harness.session.stoodStill(waiter, for: .seconds(5))] {
+            #expect(error.channel == "one")
+        }
+        #expect(harness.session.timedOut(waiter, after: .seconds(5)).message.contains("waiting for the subscription to one;"))
+        #expect(harness.session.timedOut(WaiterID(rawValue: 8), after: .seconds(5)).channel == nil)
     }
 }
 

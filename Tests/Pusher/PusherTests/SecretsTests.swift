@@ -189,7 +189,7 @@ import Testing
     @Test func `header fields that a server echoes are not logged`() async throws {
         let (lines, net) = (EventRecorder<String>(), try await InMemoryPusher())
         let client = net.client {
-            $0.headers = ["Authorization": "Bearer header-token-1"]
+            $0.headers = ["Authorization": "Bearer header-token-1", "Cookie": "session=header-token-2; theme=dark"]
             $0.log = LogSink(minimumLevel: .debug) { lines.record("\($0) \($1) \($2)") }
         }
         let errors = client.errors
@@ -199,6 +199,9 @@ import Testing
         let socketID = try #require(client.socketID)
         for frame in [
             #"{"event":"pusher:error","data":{"code":4300,"message":"no: Bearer header-token-1"}}"#,
+            #"{"event":"pusher:error","data":{"code":4300,"message":"no: header-token-2"}}"#,
+            // The message is cut within the token.
+            #"{"event":"pusher:error","data":{"code":4300,"message":"\#(String(repeating: "-", count: 485))header-token-1"}}"#,
             #"{"event":"pusher:subscription_error","channel":"prices","data":{"error":"no: header-token-1 \#(signature)"}}"#,
         ] { net.server.send(frame, to: socketID) }
         net.server.close(socketID, CloseCode(rawValue: 4009), reason: "not with header-token-1 and \(signature)")

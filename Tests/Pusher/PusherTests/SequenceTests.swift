@@ -76,7 +76,7 @@ import Testing
 
     @Test func `the lists of members begin with the current one`() async throws {
         let pusher = try await InMemoryPusher()
-        let (anna, bert) = (pusher.client(user: "anna"), pusher.client(user: "bert"))
+        let (anna, bert) = (pusher.client(userID: "anna"), pusher.client(userID: "bert"))
         anna.connect()
         bert.connect()
         let room = try anna.subscribe("presence-room")
@@ -131,7 +131,7 @@ import Testing
 
     @Test func `a second loop over changes or lists takes over from the first`() async throws {
         let pusher = try await InMemoryPusher()
-        let client = pusher.client(user: "anna")
+        let client = pusher.client(userID: "anna")
         let room = try client.subscribe("presence-room")
         let (changes, lists) = (client.stateChanges, room.memberLists)
         let (firstChanges, firstLists) = (changes.makeAsyncIterator(), lists.makeAsyncIterator())

@@ -164,4 +164,11 @@ private final class ResponseRecorder: HTTPResponder {
         #expect(publish("") == 200)
         #expect(first.takeEvents() == ["a"])
     }
+
+    @Test func `attempts for tests of hooks can be created`() {
+        #expect(PusherAuthorizationAttempt(socketID: "1.2", channel: "private-one").request.method == "POST")
+        #expect(PusherConnectionAttempt(socketID: "1.2", request: HTTPRequestHead(method: "GET", target: "/")).socketID == "1.2")
+        #expect(PusherSubscriptionAttempt(socketID: "1.2", channel: "presence-one", userID: "1").userID == "1")
+        #expect(PusherClientEventAttempt(socketID: "1.2", channel: "one", name: "client-a", data: "1").data == "1")
+    }
 }

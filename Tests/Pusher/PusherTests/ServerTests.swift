@@ -159,7 +159,7 @@ import Testing
         return hooks
     }
 
-    @Test(.timeLimit(.minutes(1))) func `a released server is deallocated`() async throws {
+    @Test(.timeLimit(.minutes(10))) func `a released server is deallocated`() async throws {
         let network = InMemoryNetwork(clock: ManualClock())
         weak var token: Token?
         var (server, address): (PusherServer?, ListenerAddress)
@@ -342,7 +342,7 @@ import Testing
     }
 }
 
-@Suite(.usesSockets, .timeLimit(.minutes(1))) struct ServerSocketTests {
+@Suite(.usesSockets, .timeLimit(.minutes(10))) struct ServerSocketTests {
     @Test func `a released server closes its sockets and frees its port`() async throws {
         var server: PusherServer? = PusherServer(app: PusherApp(id: "1", key: "key", secret: "secret"), log: .none)
         weak var handler: PusherServerHandler?

@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 /// Calls every method from many tasks: in any order, no call waits forever, and the client works afterwards.
-@Suite(.usesSockets, .timeLimit(.minutes(5)))
+@Suite(.usesSockets, .timeLimit(.minutes(10)))
 struct StressTests {
     private static let channels = ["one", "two", "private-one", "private-two", "presence-one", "presence-two"]
 

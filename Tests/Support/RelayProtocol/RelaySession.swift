@@ -86,7 +86,7 @@ package struct RelaySession: ReconnectingSession {
     }
 
     package func cancellation(of waiter: WaiterID) -> Failure { .cancelled }
-    package func timedOut(after limit: Duration) -> Failure { .timedOut(limit) }
+    package func timedOut(_ waiter: WaiterID, after limit: Duration) -> Failure { .timedOut(limit) }
     package var nextDeadline: Instant? { self.connection.nextDeadline }
     package var isConnected: Bool { self.connection.connected != nil }
     package var waiterCount: Int { self.uploads.count }

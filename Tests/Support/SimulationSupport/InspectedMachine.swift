@@ -70,7 +70,9 @@ package struct InspectedMachine<Machine: SessionMachine>: SessionMachine {
 
     package func cancellation(of waiter: WaiterID) -> Failure { self.machine.cancellation(of: waiter) }
 
-    package func timedOut(after limit: Duration) -> Failure { self.machine.timedOut(after: limit) }
+    package func timedOut(_ waiter: WaiterID, after limit: Duration) -> Failure { self.machine.timedOut(waiter, after: limit) }
+    package func stoodStill(_ waiter: WaiterID, for duration: Duration) -> Failure { self.machine.stoodStill(waiter, for: duration) }
+    package var inactivity: String? { self.machine.inactivity }
 
     // MARK: Inspection
 

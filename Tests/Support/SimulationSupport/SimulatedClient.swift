@@ -74,7 +74,8 @@ package final class SimulatedClient<Machine: SessionMachine>: @unchecked Sendabl
                 subsystem: "simulation", perform: perform))
         let (inspector, connections) = (self.inspector, self.connections)
         inspector.connection = { connections.all[$0] }
-        connections.inspector = { inspector.ended($0) }
+        // The inspector refers to the connections.
+        connections.inspector = { [weak inspector] in inspector?.ended($0) }
         simulation.invariants.append { [unowned self] in self.checkAfterStep() }
         simulation.atRelease { self.shutDown() }
     }
@@ -229,6 +230,8 @@ package final class SimulatedClient<Machine: SessionMachine>: @unchecked Sendabl
         self.simulation.require(
             driver.counters.eventsDropped == self.totals.dropped, "the counts of dropped events don't agree with the sequences")
         self.simulation.require(self.waiting.isEmpty, "calls are still waiting: \(self.waiting.values.map(\.what).sorted())")
+        // The task of a call that a faulty machine never answers would keep the whole run.
+        for wait in self.waiting.values { wait.task.cancel() }
         self.driverOrNil = nil
     }
 }

@@ -198,8 +198,8 @@ package final class Simulation: TimeSource, @unchecked Sendable {
     /// Registers an action for the end of the run. The actions are performed in reverse order.
     package func atRelease(_ action: @escaping () -> Void) { self.releases.append(action) }
 
-    /// Releases everything that belongs to the run.
-    func release() {
+    /// Releases everything that belongs to the run. Required at its end, because what a run consists of refers to each other.
+    package func release() {
         self.endSleeps()
         while let action = self.releases.popLast() { action() }
         self.runTasks()

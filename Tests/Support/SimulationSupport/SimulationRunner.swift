@@ -64,7 +64,7 @@ package func simulate(
 package func seeds(_ count: Int, part: Int, of parts: Int) -> [UInt64] { seeds(count).filter { $0 % UInt64(parts) == UInt64(part) } }
 
 private func run(_ simulation: Simulation, _ body: (Simulation) -> [String: Int]) -> [String: Int] {
-    // Also after a violation. What a run consists of refers to each other.
+    // Also after a violation.
     defer { simulation.release() }
     return body(simulation)
 }

@@ -48,7 +48,7 @@ struct LineSession: ReconnectingSession {
     }
 
     func cancellation(of waiter: WaiterID) -> Failure { .cancelled }
-    func timedOut(after limit: Duration) -> Failure { .timedOut }
+    func timedOut(_ waiter: WaiterID, after limit: Duration) -> Failure { .timedOut }
 
     var nextDeadline: Instant? { .earliest(self.connection.nextDeadline, self.extraDeadline) }
 

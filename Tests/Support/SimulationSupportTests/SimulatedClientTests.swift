@@ -42,6 +42,7 @@ struct SimulatedClientTests {
 
     @Test func `a call that is never answered is found at the end`() {
         let simulation = Simulation(seed: 1)
+        defer { simulation.release() }
         let client = SimulatedClient(LineSession(.none, seed: 1), on: VirtualNetwork(simulation))
         // Registers no waiter.
         client.wait("forever", limit: .seconds(3600)) { _, _, _, _ in }

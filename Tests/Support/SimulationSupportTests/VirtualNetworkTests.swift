@@ -189,6 +189,7 @@ struct VirtualNetworkTests {
 
     @Test func `a timer in the past is a violation`() {
         let simulation = Simulation(seed: 1)
+        defer { simulation.release() }
         let timer = Timer { _ in }
         simulation.run(until: Self.seconds(1))
         simulation.schedule(timer, at: Instant(nanoseconds: 5))
@@ -197,6 +198,7 @@ struct VirtualNetworkTests {
 
     @Test func `a timer that fires forever is a violation`() {
         let simulation = Simulation(seed: 1)
+        defer { simulation.release() }
         let timer = Timer { simulation.schedule($0, at: simulation.now) }
         simulation.schedule(timer, at: Self.seconds(1))
         simulation.run(until: Self.seconds(2))
@@ -205,6 +207,7 @@ struct VirtualNetworkTests {
 
     @Test func `a run without an advance of time is a violation`() {
         let simulation = Simulation(seed: 1)
+        defer { simulation.release() }
         let again = Again(simulation)
         again.run()
         simulation.run(until: Self.seconds(1))
@@ -213,6 +216,7 @@ struct VirtualNetworkTests {
 
     @Test func `tasks and sleeps run in virtual time and in order`() {
         let simulation = Simulation(seed: 1)
+        defer { simulation.release() }
         let results = Results()
         for number in [3, 1, 2] as [Int64] {
             simulation.task {
@@ -265,6 +269,8 @@ private final class World {
         self.server = RecordingServer(self.simulation)
         self.network.setServer(self.server, host: "line", port: 80)
     }
+
+    deinit { self.simulation.release() }
 
     func connect() -> End {
         let events = RecordingEvents(self.simulation)

@@ -154,7 +154,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
     ///   - awaitsPeer: Whether the result depends on messages of the peer, so that reading isn't paused until there is one.
     ///   - request: Steps the machine, which resumes the waiter now or later.
     /// - Returns: The result.
-    /// - Throws: The failure with which the machine resumed the waiter; `timedOut(after:)` when the limit is exceeded;
+    /// - Throws: The failure with which the machine resumed the waiter; `timedOut(_:after:)` when the limit is exceeded;
     ///   `cancellation(of:)` immediately when the task is cancelled.
     package func awaitResult(
         limit: Duration? = nil, awaitsPeer: Bool = true,
@@ -173,7 +173,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
             request(&state.machine, newID, now, &state.effects)
             // Without a timer, so that it works the same with a manual clock. A result that the request yielded comes first.
             if let limit, limit <= .zero {
-                state.effects.commands.append(.resume(newID, .failure(state.machine.timedOut(after: limit))))
+                state.effects.commands.append(.resume(newID, .failure(state.machine.timedOut(newID, after: limit))))
                 state.machine.cancelled(newID, now: now, &state.effects)
             }
         }
@@ -300,7 +300,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
             case .due: break
             }
             while let due = state.waiterDeadlines.popDue(now) {
-                state.effects.commands.append(.resume(due.key, .failure(state.machine.timedOut(after: due.companion))))
+                state.effects.commands.append(.resume(due.key, .failure(state.machine.timedOut(due.key, after: due.companion))))
                 state.machine.cancelled(due.key, now: now, &state.effects)
             }
             guard let deadline = state.machine.nextDeadline, deadline <= now else { return }
@@ -319,7 +319,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         var message: String?
         self.run { state, now in
             for id in state.waiters.keys.filter(state.waiterDeadlines.contains).sorted(by: { $0.rawValue < $1.rawValue }) {
-                state.effects.commands.append(.resume(id, .failure(state.machine.stoodStill(for: duration))))
+                state.effects.commands.append(.resume(id, .failure(state.machine.stoodStill(id, for: duration))))
                 state.machine.cancelled(id, now: now, &state.effects)
             }
             guard let inactivity = state.machine.inactivity else { return }

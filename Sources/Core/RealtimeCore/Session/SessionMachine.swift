@@ -132,10 +132,10 @@ package protocol SessionMachine: Sendable {
     /// The result of a caller whose task was cancelled. Called before ``cancelled(_:now:_:)``.
     func cancellation(of waiter: WaiterID) -> Failure
     /// The result of a caller whose time limit was exceeded.
-    func timedOut(after: Duration) -> Failure
+    func timedOut(_ waiter: WaiterID, after: Duration) -> Failure
     /// The result of a caller whose time limit can't be exceeded, because the clock of a test has stood still. By default, it is the same as
     /// if the limit was exceeded.
-    func stoodStill(for: Duration) -> Failure
+    func stoodStill(_ waiter: WaiterID, for: Duration) -> Failure
     /// Why no events can occur until the application does something, such as connecting; `nil`, the default, if some can.
     var inactivity: String? { get }
 }
@@ -143,6 +143,6 @@ package protocol SessionMachine: Sendable {
 extension SessionMachine {
     package mutating func writing(_ id: ConnectionID, paused: Bool, now: Instant, _ effects: inout Effects<Self>) {}
     package mutating func workProgressed(_ id: WorkID, _ progress: WorkProgress, now: Instant, _ effects: inout Effects<Self>) {}
-    package func stoodStill(for duration: Duration) -> Failure { self.timedOut(after: duration) }
+    package func stoodStill(_ waiter: WaiterID, for duration: Duration) -> Failure { self.timedOut(waiter, after: duration) }
     package var inactivity: String? { nil }
 }

@@ -8,16 +8,27 @@ extension HTTPResponse {
     ///
     /// Of a web page, only the title is included: such a response usually comes from another server than the one that was meant.
     package var summary: String {
-        let status = self.head.reason.isEmpty ? "\(self.head.status)" : "\(self.head.status) \(self.head.reason)"
-        // A few characters more than a summary has, in one language or another.
-        let text = Self.line(self.body.prefix(16 * Self.summaryLimit))
-        if self.head.headers["content-type"]?.lowercased().containsText("html") == true || text.first == "<" {
-            let title = Self.title(of: text).map { " titled \"\(Self.cut($0))\"" } ?? ""
-            return "\(status) and a web page\(title). Check the host, the port and the path."
-        }
-        guard !text.isEmpty else { return "\(status)." }
+        let text = self.start
+        guard !self.isWebPage(text), !text.isEmpty else { return self.statusSummary }
         let excerpt = Self.cut(text)
-        return "\(status): \(excerpt)\(excerpt.last.map { ".!?…".contains($0) } == true ? "" : ".")"
+        return "\(self.status): \(excerpt)\(excerpt.last.map { ".!?…".contains($0) } == true ? "" : ".")"
+    }
+
+    /// The summary without the body, of which only the title of a web page is included: `404 Not Found.`
+    package var statusSummary: String {
+        let text = self.start
+        guard self.isWebPage(text) else { return "\(self.status)." }
+        let title = Self.title(of: text).map { " titled \"\(Self.cut($0))\"" } ?? ""
+        return "\(self.status) and a web page\(title). Check the host, the port and the path."
+    }
+
+    private var status: String { self.head.reason.isEmpty ? "\(self.head.status)" : "\(self.head.status) \(self.head.reason)" }
+
+    /// A few characters more than a summary has, in one language or another.
+    private var start: String { Self.line(self.body.prefix(16 * Self.summaryLimit)) }
+
+    private func isWebPage(_ text: String) -> Bool {
+        self.head.headers["content-type"]?.lowercased().containsText("html") == true || text.first == "<"
     }
 
     /// Returns the text in one line, or an empty string if it isn't text.

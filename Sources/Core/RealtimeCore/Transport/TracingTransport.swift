@@ -2,7 +2,8 @@ import RealtimeSystem
 
 /// A transport that logs what another transport sends and receives, at the level ``LogSink/Level/trace``.
 ///
-/// It is a decorator, so that connections that aren't traced do no work for it.
+/// It is a decorator, so that connections that aren't traced do no work for it. The messages in each direction are logged in their order.
+/// If several threads send, a response can be logged before the message that it belongs to.
 package struct TracingTransport: WebSocketTransport {
     /// Returns the text of a message without its secrets.
     package typealias Describe = @Sendable (WebSocketMessage.Kind, _ payload: ArraySlice<UInt8>) -> String

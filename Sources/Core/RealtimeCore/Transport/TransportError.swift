@@ -5,8 +5,9 @@ public struct TransportError: Error, Hashable, Sendable {
     /// The kind of a failure. Future versions may add codes, so a `switch` over codes needs a `default` case.
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Value: String, Sendable {
-            case invalidURL, nameNotFound, refused, unreachable, timedOut, reset, closed, cancelled, tlsUnavailable, certificateRejected,
-                tlsFailed, upgradeRejected, requestRejected, protocolViolation, tooLarge, addressInUse, unsupported, system
+            case invalidURL, nameNotFound, refused, unreachable, timedOut, reset, closed, cancelled, tlsUnavailable
+            case invalidTLSConfiguration, certificateRejected, tlsFailed, upgradeRejected, requestRejected, protocolViolation, tooLarge
+            case addressInUse, unsupported, system
         }
 
         private let value: Value
@@ -33,6 +34,9 @@ public struct TransportError: Error, Hashable, Sendable {
         public static let cancelled = Code(.cancelled)
         /// The connection requires TLS, but no TLS library is available.
         public static let tlsUnavailable = Code(.tlsUnavailable)
+        /// The TLS configuration can't be used: a certificate or key is missing, can't be read or doesn't fit, or the TLS library doesn't
+        /// support a setting.
+        public static let invalidTLSConfiguration = Code(.invalidTLSConfiguration)
         /// The server's certificate was rejected.
         public static let certificateRejected = Code(.certificateRejected)
         /// The TLS handshake or the encrypted connection failed for another reason.
@@ -52,6 +56,9 @@ public struct TransportError: Error, Hashable, Sendable {
         public static let unsupported = Code(.unsupported)
         /// A call to the operating system failed.
         public static let system = Code(.system)
+
+        /// Whether another attempt fails as well, because the reason lies in the configuration or the program.
+        package var isPermanent: Bool { [.invalidURL, .tlsUnavailable, .invalidTLSConfiguration, .unsupported].contains(self) }
 
         /// The name of the code, for example `timedOut`.
         public var description: String { self.value.rawValue }

@@ -29,8 +29,25 @@ extension HTTPHeaders.Field: Redacting {
 
     package var visibleFields: [(name: String, value: Any?)] { [("name", self.name), ("value", self.visibleValue)] }
 
-    fileprivate var visibleValue: Any {
-        if Self.visibleNames.contains(self.name.lowercased()) { self.value } else { Redacted.secret }
+    fileprivate var visibleValue: Any { self.isVisible ? self.value : Redacted.secret }
+
+    fileprivate var isVisible: Bool { Self.visibleNames.contains(self.name.lowercased()) }
+}
+
+extension HTTPHeaders {
+    /// The parts of the values that may be credentials and that a server may repeat in a text: the words, and what follows an equals sign
+    /// in them, such as the value of a cookie. Of `Bearer TOKEN`, only the token is included, and nothing that is shorter than six bytes.
+    package var secrets: [String] {
+        var secrets: [Substring] = []
+        for field in self.fields where !field.isVisible {
+            var words = field.value.split { $0 == " " || $0 == ";" || $0 == "," }[...]
+            if words.count > 1, field.name.lowercased().hasSuffix("authorization") { words.removeFirst() }
+            for word in words {
+                secrets.append(word)
+                secrets += word.split(separator: "=", maxSplits: 1).dropFirst()
+            }
+        }
+        return secrets.filter { $0.utf8.count >= 6 }.map { String($0) }
     }
 }
 

@@ -63,7 +63,7 @@ public final class SocketListener: Listener {
     /// - Throws: A `TransportError` with the code
     ///   - `addressInUse` if the port is in use,
     ///   - `tlsUnavailable` if TLS is configured but OpenSSL isn't installed,
-    ///   - `tlsFailed` if the certificate or key is invalid,
+    ///   - `invalidTLSConfiguration` if the certificate or key is invalid,
     ///   - `unsupported` if the listener is already running,
     ///   - `closed` if ``stop()`` was called meanwhile,
     ///   - `system` if the system doesn't allow the listener to bind the address, or is out of descriptors or memory.

@@ -83,14 +83,16 @@ extension OpenSSL {
 
 extension TransportError {
     static func unusable(_ pem: PEM, _ reason: String) -> TransportError {
-        TransportError(.tlsFailed, "Invalid TLS configuration: the \(pem) \(reason).")
+        TransportError(.invalidTLSConfiguration, "Invalid TLS configuration: the \(pem) \(reason).")
     }
 }
 
 private func readFile(_ path: String, _ content: String) throws(TransportError) -> [UInt8] {
     func failure() -> TransportError {
-        TransportError(
-            .tlsFailed, "Invalid TLS configuration: the \(content) in \(path) cannot be read: \(String(cString: strerror(errno))).")
+        let error = SystemError.last
+        if error.isShortage { return .system(error.number, "read the \(content) in \(path)") }
+        return TransportError(
+            .invalidTLSConfiguration, "Invalid TLS configuration: the \(content) in \(path) cannot be read: \(error.message).")
     }
     let descriptor = open(path, O_RDONLY | O_CLOEXEC)
     guard descriptor >= 0 else { throw failure() }
@@ -104,7 +106,7 @@ private func readFile(_ path: String, _ content: String) throws(TransportError) 
         bytes.removeLast(bytes.count - old - max(count, 0))
         if count == 0 { return bytes }
         guard bytes.count <= 16 << 20 else {
-            throw TransportError(.tlsFailed, "Invalid TLS configuration: \(path) is too large for a \(content).")
+            throw TransportError(.invalidTLSConfiguration, "Invalid TLS configuration: \(path) is too large for a \(content).")
         }
     }
 }

@@ -31,7 +31,7 @@ enum SystemRoots {
 
     /// Returns OpenSSL's paths if there is a certificate, and otherwise the first bundle that exists.
     ///
-    /// - Throws: `TransportError` with the code `tlsFailed` if the environment sets paths without certificates, or `system` if a directory
+    /// - Throws: `TransportError` with the code `invalidTLSConfiguration` if the environment sets paths without certificates, or `system` if a directory
     ///   cannot be read because the process is out of descriptors or memory.
     static func choose(_ paths: Paths, bundles: [String] = Self.knownBundles) throws(TransportError) -> Source {
         let directory = try paths.directory.map { path throws(TransportError) in try Self.containsCertificate(path, paths) } == true
@@ -62,7 +62,9 @@ enum SystemRoots {
             paths.areFromEnvironment
             ? "Correct the environment variables SSL_CERT_FILE and SSL_CERT_DIR"
             : "Install the package ca-certificates, or set the environment variable SSL_CERT_FILE"
-        return TransportError(.tlsFailed, "Cannot load the system's root certificates from \(path): \(reason). \(advice).")
+        // A package that installs the certificates may be in the middle of replacing them.
+        let code = paths.areFromEnvironment ? TransportError.Code.invalidTLSConfiguration : .tlsFailed
+        return TransportError(code, "Cannot load the system's root certificates from \(path): \(reason). \(advice).")
     }
 
     static func paths(_ functions: OpenSSLFunctions) -> Paths {

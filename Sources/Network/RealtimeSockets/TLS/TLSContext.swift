@@ -90,7 +90,10 @@ package final class TLSContext: @unchecked Sendable {
         _ = functions.SSL_CTX_set_options(self.pointer, OpenSSLConstant.noCompression | OpenSSLConstant.noRenegotiation)
         guard functions.SSL_CTX_ctrl(self.pointer, OpenSSLConstant.Control.minimumVersion, minimum.number, nil) == 1,
             functions.SSL_CTX_ctrl(self.pointer, OpenSSLConstant.Control.maximumVersion, maximum?.number ?? 0, nil) == 1
-        else { throw TransportError(.tlsFailed, "Invalid TLS configuration: this version of OpenSSL does not support \(minimum).") }
+        else {
+            throw TransportError(
+                .invalidTLSConfiguration, "Invalid TLS configuration: this version of OpenSSL does not support \(minimum).")
+        }
     }
 
     private func setUp(_ configuration: TLSConfiguration) throws(TransportError) {

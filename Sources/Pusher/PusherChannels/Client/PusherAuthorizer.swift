@@ -147,7 +147,7 @@ public struct PusherAuthorizationEndpoint: Sendable {
     public var parameters: [String: String]
     /// A closure that returns header fields for each request, for example a token that expires.
     ///
-    /// The fields replace fields of ``headers`` with the same names. If the closure throws, the subscription fails with the code
+    /// The fields replace all fields of ``headers`` with the same names. If the closure throws, the subscription fails with the code
     /// ``PusherError/Code/authorizationFailed``.
     public var freshHeaders: (@Sendable () async throws -> HTTPHeaders)?
     /// The time limit for connecting to the server, and for each pause in its response. The default is 10 seconds.
@@ -181,7 +181,9 @@ public struct PusherAuthorizationEndpoint: Sendable {
         var headers = self.headers
         if let freshHeaders {
             do {
-                for field in try await freshHeaders() { headers[field.name] = field.value }
+                let fresh = try await freshHeaders()
+                for field in fresh { headers[field.name] = nil }
+                for field in fresh { headers.add(field.name, field.value) }
             } catch {
                 throw failed("the closure for the header fields threw an error of type \(type(of: error)).", cause: error)
             }
@@ -204,11 +206,13 @@ public struct PusherAuthorizationEndpoint: Sendable {
         func rejected(_ reason: String) -> PusherError {
             failed(reason, status: status, cause: TransportError(.requestRejected, "\(self.endpoint): \(reason)", response: response))
         }
+        // Without the body, which may contain a token or repeat one.
+        let summary = response.statusSummary
         switch status {
         case 200, 201: break
         case 300...399: throw rejected("the server redirects with status \(status). Use the URL that it redirects to.")
-        case 401, 403: throw rejected("the server rejected the subscription with status \(status).")
-        default: throw rejected("the server responded with status \(status).")
+        case 401, 403: throw rejected("the server rejected the subscription with status \(summary)")
+        default: throw rejected("the server responded with status \(summary)")
         }
         // The body of an invalid response stays out of the error: it may contain a token.
         guard let json = try? JSONValue(parsing: response.body), let auth = json["auth"]?.string else {

@@ -219,6 +219,9 @@ public final class PusherClient: Sendable {
     ///     }
     /// }
     /// ```
+    /// A final failure of the client or of a subscription is reported twice, as the new state and as an error, so that consumers of either
+    /// kind alone receive it.
+    ///
     /// The sequence continues across reconnects and finishes when the client is released. You can iterate a stored sequence again, for
     /// example after the task of a loop was cancelled: the new loop takes over.
     ///
@@ -267,7 +270,7 @@ public final class PusherClient: Sendable {
     ///   an invalid character.
     @discardableResult
     public func subscribe(_ name: String) throws(PusherError) -> PusherChannel {
-        if let error = ChannelName.validationError(name) { throw PusherError(.invalidChannelName, error) }
+        if let error = ChannelName.validationError(name) { throw PusherError(.invalidChannelName, error, channel: name) }
         var id = ChannelID.none
         self.driver.step { id = $0.subscribe(name, now: $1, &$2) }
         return PusherChannel(name, self, id: id)
@@ -409,7 +412,8 @@ public final class PusherClient: Sendable {
         switch work.authorizer.kind {
         case .secret(let secret, let userID, let userInfo):
             let key = configuration.key
-            finished(.success(ChannelSignature.authorize(request, key: key, secret: secret, userID: userID, userInfo: userInfo)))
+            let user = PresenceUser(id: userID ?? request.socketID, info: userInfo)
+            finished(.success(PusherChannelAuthorization(signing: request, user: user, key: key, secret: secret)))
             return nil
         case .endpoint(let endpoint):
             // An unstructured task, since the driver has none. The session cancels it when its result is no longer needed.
@@ -436,18 +440,11 @@ public final class PusherClient: Sendable {
     }
 }
 
-extension ChannelSignature {
+extension PusherChannelAuthorization {
     /// Signs a subscription the way an application server does.
-    static func authorize(
-        _ request: PusherAuthorizationRequest, key: String, secret: String, userID: String?, userInfo: JSONValue?
-    ) -> PusherChannelAuthorization {
-        var channelData: String?
-        if ChannelName.kind(of: request.channel) == .presence {
-            var user: JSONObject = ["user_id": .string(userID ?? request.socketID)]
-            if let userInfo { user["user_info"] = userInfo }
-            channelData = JSONValue.object(user).description
-        }
-        let auth = self.token(key: key, secret: secret, socketID: request.socketID, channel: request.channel, channelData: channelData)
-        return PusherChannelAuthorization(auth: auth, channelData: channelData)
+    init(signing request: PusherAuthorizationRequest, user: PresenceUser, key: String, secret: String) {
+        let signed = ChannelSignature.authorize(
+            socketID: request.socketID, channel: request.channel, user: user, key: key, secret: secret)
+        self.init(auth: signed.auth, channelData: signed.channelData)
     }
 }

@@ -1,4 +1,5 @@
 import RealtimeJSON
+import PusherWire
 public import RealtimeCore
 
 /// An asynchronous sequence of the decoded data of events, in the order in which the server sent them.
@@ -99,7 +100,7 @@ public struct PusherDecodedEvents<Value: Decodable>: AsyncSequence, Sendable {
 extension PusherError {
     fileprivate static func decodingFailed(_ event: PusherEvent, as type: String, _ error: any Error) -> PusherError {
         // The server chooses the name, which may be long.
-        let name = String(event.name.prefix(200))
+        let name = Excerpt.of(event.name, limit: 200)
         let subject = event.channel.map { "\"\(name)\" on \($0)" } ?? "\"\(name)\""
         return PusherError(
             .decodingFailed, "Cannot decode the event \(subject) as \(type): \(self.reason(error)). The event was skipped.",

@@ -180,49 +180,68 @@ extension PusherError {
     static func lost(_ reason: CloseReason, at endpoint: Endpoint, wasConnected: Bool) -> PusherError {
         var cause: TransportError?
         if case .transport(let error) = reason { cause = error }
-        // The errors of an attempt name the host and the port themselves.
-        let subject =
-            wasConnected ? "Connection to \(endpoint.origin) lost" : "Failed to connect\(cause == nil ? " to \(endpoint.origin)" : "")"
+        // Most errors of an attempt name the host and the port themselves.
+        let isNamed = !wasConnected && cause?.message.containsText(endpoint.authority) == true
+        let server = isNamed ? "" : " to \(endpoint.origin)"
+        let subject = wasConnected ? "Connection\(server) lost" : "Failed to connect\(server)"
         let reason = reason.description
         let period = reason.hasSuffix(".") ? "" : "."
         return PusherError(.connectionLost, "\(subject): \(reason)\(period)", status: cause?.status, cause: cause)
     }
 
     /// An error that the client doesn't recover from.
-    static func ended(_ reason: CloseReason) -> PusherError {
+    static func ended(_ reason: CloseReason, at endpoint: Endpoint) -> PusherError {
         switch reason {
         case .peer(let code, let text) where (4000...4099).contains(code.rawValue):
             let hint =
                 switch code.rawValue {
-                case 4001: "Unknown app key. Check the key and the cluster or host."
-                case 4003: "The app is disabled. Enable it in its dashboard."
-                case 4004: "The app has reached its connection limit. Close connections or increase the limit."
-                case 4005: "Unknown path. Check the path of the configuration."
-                case 4006...4008: "The server does not support this version of the protocol."
-                case 4009: "The connection is not authorized."
-                default: "The server rejected the connection."
+                case 4001: " Unknown app key. Check the key and the cluster or host."
+                case 4003: " The app is disabled. Enable it in its dashboard."
+                case 4004: " The app has reached its connection limit. Close connections or increase the limit."
+                case 4005: " Unknown path. Check the path of the configuration."
+                case 4006...4008: " The server does not support this version of the protocol."
+                case 4009: " The connection is not authorized."
+                default: ""
                 }
             let quote = text.isEmpty ? "" : ": \(text)"
-            return PusherError(.rejected, "\(hint) (close code \(code)\(quote))", serverCode: Int(code.rawValue))
+            let message = "\(endpoint.origin) rejected the connection (close code \(code)\(quote)).\(hint)"
+            return PusherError(.rejected, message, serverCode: Int(code.rawValue))
         case .transport(let error):
-            return PusherError(.failed, error.message, status: error.status, cause: error)
+            let code = error.code == .invalidTLSConfiguration ? Code.invalidConfiguration : .failed
+            return PusherError(code, error.message, status: error.status, cause: error)
         default:
             return PusherError(.disconnected, "The client is disconnected.")
         }
     }
 
-    /// The same error without an error that the application threw, which may refer to any of its objects.
-    var withoutApplicationError: PusherError {
-        if self.cause == nil || self.cause is TransportError || self.cause is PusherError { return self }
-        return PusherError(self.code, self.message, channel: self.channel, serverCode: self.serverCode, status: self.status)
+    /// The same error as a machine may keep it: without an error that the application threw, which may refer to any of its objects, and
+    /// without the body of a response, which may be large.
+    var forStorage: PusherError {
+        let cause: (any Error)?
+        switch self.cause {
+        case let error as TransportError:
+            cause = error.response == nil ? error : TransportError(error.code, error.message, status: error.status)
+        case let error as PusherError: cause = error.forStorage
+        default: cause = nil
+        }
+        return PusherError(
+            self.code, self.message, channel: self.channel, serverCode: self.serverCode, status: self.status, cause: cause)
     }
 
     /// Whether a subscription that failed with this error is retried: after a timeout, or when the authorization server could not be
-    /// reached or reported a temporary error, or the callback threw an error. A rejected subscription isn't retried.
-    var isTransient: Bool {
+    /// reached or reported a temporary error, or the callback threw an error. A rejected subscription isn't retried, nor is one whose
+    /// authorization is invalid.
+    package var isTransient: Bool {
         switch self.code {
         case .timedOut: true
-        case .authorizationFailed: self.status.map { $0 >= 500 || $0 == 408 || $0 == 429 } ?? true
+        case .authorizationFailed:
+            if let status {
+                status >= 500 || status == 408 || status == 429
+            } else if let error = self.cause as? TransportError {
+                !error.code.isPermanent
+            } else {
+                self.cause != nil
+            }
         default: false
         }
     }

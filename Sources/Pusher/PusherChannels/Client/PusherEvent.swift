@@ -1,5 +1,6 @@
 public import RealtimeJSON
 import RealtimeSystem
+import PusherWire
 import RealtimeCore
 
 /// An event on a channel.
@@ -73,7 +74,7 @@ public struct PusherEvent: Sendable {
     public func decode<Value: Decodable>(
         _ type: Value.Type = Value.self, with decoder: JSONValueDecoder = JSONValueDecoder()
     ) throws -> Value {
-        if case .none = self.form { throw PusherError(.noData, "The event \"\(self.name)\" has no data to decode.") }
+        if case .none = self.form { throw self.noData }
         let raw = self.storage.bytes(self.offset, self.count)
         return try decoder.decode(type, fromUTF8: self.form == .escaped ? JSONText.unescapedBytes(raw) : Array(raw))
     }
@@ -93,5 +94,11 @@ extension PusherEvent: CustomStringConvertible {
     /// The channel, the name, the data and the user ID, separated by spaces.
     public var description: String {
         [self.channel, self.name, self.data, self.userID.map { "from \($0)" }].compactMap { $0 }.joined(separator: " ")
+    }
+
+    private var noData: PusherError {
+        // The server chooses the name, which may be long.
+        let name = Excerpt.of(self.name, limit: 200)
+        return PusherError(.noData, "The event \"\(name)\" has no data to decode.", channel: self.channel)
     }
 }

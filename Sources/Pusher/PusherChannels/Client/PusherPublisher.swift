@@ -18,6 +18,7 @@ public struct PusherPublisher: Sendable {
     public let endpoint: Endpoint
     let appID, key: String
     private let secret: String
+    private let pathPrefix: String
     private let http: any HTTPTransport
 
     /// Creates a publisher for an app on a Pusher cluster.
@@ -39,10 +40,12 @@ public struct PusherPublisher: Sendable {
     ///   - appID: The ID of the app.
     ///   - key: The key of the app.
     ///   - secret: The secret of the app.
-    ///   - endpoint: The endpoint of the server, whose path and query are ignored.
+    ///   - endpoint: The endpoint of the server. If it has a path, for example because of a proxy, the paths of requests begin with it. Its
+    ///     query is ignored.
     ///   - http: The HTTP transport to use, or `nil` for the default transport of the platform.
     public init(appID: String, key: String, secret: String, endpoint: Endpoint, http: (any HTTPTransport)? = nil) {
         self.endpoint = Endpoint(scheme: endpoint.isSecure ? "https" : "http", host: endpoint.host, port: endpoint.port)
+        self.pathPrefix = String(endpoint.path.utf8.last == UInt8(ascii: "/") ? endpoint.path.dropLast() : endpoint.path[...])
         self.appID = appID
         self.key = key
         self.secret = secret
@@ -98,7 +101,7 @@ public struct PusherPublisher: Sendable {
             throw PusherError(.invalidChannelName, "The number of channels must be between 1 and 100, but is \(channels.count).")
         }
         for channel in channels {
-            if let error = ChannelName.validationError(channel) { throw PusherError(.invalidChannelName, error) }
+            if let error = ChannelName.validationError(channel) { throw PusherError(.invalidChannelName, error, channel: channel) }
         }
         let text: String
         do {
@@ -140,26 +143,31 @@ public struct PusherPublisher: Sendable {
         guard ChannelSignature.isSocketID(socketID) else {
             throw PusherError(.invalidSocketID, "Invalid socket ID: expected two numbers with a dot between them, such as 123.456.")
         }
-        if let error = ChannelName.validationError(channel) { throw PusherError(.invalidChannelName, error) }
+        if let error = ChannelName.validationError(channel) { throw PusherError(.invalidChannelName, error, channel: channel) }
         switch ChannelName.kind(of: channel) {
         case .public:
-            throw PusherError(.invalidChannelName, "\(channel) is a public channel, which needs no authorization.")
+            throw PusherError(.invalidChannelName, "\(channel) is a public channel, which needs no authorization.", channel: channel)
         case .encrypted:
             throw PusherError(
-                .unsupportedChannel, "Cannot authorize \(channel): encrypted channels are not supported by this version.")
+                .unsupportedChannel, "Cannot authorize \(channel): encrypted channels are not supported by this version.",
+                channel: channel)
         case .presence where user?.id.isEmpty ?? true:
-            throw PusherError(.invalidUser, "\(channel) is a presence channel, which requires a user with an ID.")
+            throw PusherError(.invalidUser, "\(channel) is a presence channel, which requires a user with an ID.", channel: channel)
         case .private, .presence:
             let request = PusherAuthorizationRequest(channel: channel, socketID: socketID)
-            return ChannelSignature.authorize(request, key: self.key, secret: self.secret, userID: user?.id, userInfo: user?.info)
+            let user = PresenceUser(id: user?.id ?? "", info: user?.info)
+            return PusherChannelAuthorization(signing: request, user: user, key: self.key, secret: self.secret)
         }
     }
 
     private func post(_ path: String, body: [UInt8]) async throws(PusherError) {
         var endpoint = self.endpoint
-        endpoint.target = RequestSignature.sign(
-            method: "POST", path: "/apps/\(self.appID)/\(path)", body: body, key: self.key, secret: self.secret,
-            unixTime: WallClock.secondsSince1970)
+        // The signature doesn't cover the prefix, as in other libraries for servers: a proxy may remove it.
+        endpoint.target =
+            self.pathPrefix
+            + RequestSignature.sign(
+                method: "POST", path: "/apps/\(self.appID)/\(path)", body: body, key: self.key, secret: self.secret,
+                unixTime: WallClock.secondsSince1970)
         let response: HTTPResponse
         do throws(TransportError) {
             response = try await self.http.send(
@@ -173,10 +181,21 @@ public struct PusherPublisher: Sendable {
         }
         let status = response.head.status
         guard (200...299).contains(status) else {
-            let reason = ServerError.redacted(response.summary)
+            let reason = response.explanation
             let hint = status == 401 || status == 403 ? " Check the app ID, the key and the secret." : ""
             let message = "\(self.endpoint.origin) rejected the event with status \(reason)\(hint)"
             throw PusherError(.rejected, message, status: status, cause: TransportError(.requestRejected, message, response: response))
         }
+    }
+}
+
+extension HTTPResponse {
+    /// The summary of the response, without signatures and users' data. Of a JSON object, it contains the text of `error` or `message` alone.
+    fileprivate var explanation: String {
+        var response = self
+        if let object = try? JSONValue(parsing: self.body).object {
+            response.body = Array((object["error"]?.string ?? object["message"]?.string ?? "").utf8)
+        }
+        return ServerError.redacted(response.summary)
     }
 }

@@ -145,7 +145,7 @@ extension PusherSession {
     mutating func subscriptionFailed(_ id: ChannelID, _ error: PusherError, now: Instant, _ effects: inout Effects<Self>) {
         guard let before = self.channels[id]?.machine.publicState,
             // The machine keeps the error, which must not keep an object of the application.
-            let action = self.channels[id]?.machine.failed(error.withoutApplicationError)
+            let action = self.channels[id]?.machine.failed(error.forStorage)
         else { return }
         switch action {
         case .none: return

@@ -162,7 +162,7 @@ extension PusherSession {
     /// Handles `pusher:error`, which either rejects a subscription or reports an unrelated error.
     private mutating func receivedError(_ server: ServerError, channel: String?, now: Instant, _ effects: inout Effects<Self>) {
         var server = server
-        server.message = self.redacted(server.message)
+        if !server.text.isEmpty { server.message = self.redacted(server.text) }
         if let id = self.subscription(rejectedBy: server, channel: channel), let record = self.channels[id] {
             let error = PusherError.subscriptionRejected(record.name, server.message, serverCode: server.code)
             return self.subscriptionFailed(id, error, now: now, &effects)

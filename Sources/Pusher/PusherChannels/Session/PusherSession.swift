@@ -75,23 +75,23 @@ struct PusherSession: ReconnectingSession {
         return PusherError(.cancelled, message, channel: channel)
     }
 
-    func timedOut(after limit: Duration) -> PusherError {
-        switch self.state {
-        case .initialized, .disconnected, .failed:
-            PusherError(.timedOut, "Timed out after \(limit): the client is not connecting. Call connect() first.")
-        case .connecting, .unavailable:
-            if let loss = self.lastLoss {
-                PusherError(
-                    .timedOut, "Timed out after \(limit) without a connection; the client is still retrying. \(loss.message)", cause: loss)
-            } else {
-                PusherError(.timedOut, "Timed out after \(limit) without a connection; the client is still trying. Use a longer timeout.")
+    func timedOut(_ waiter: WaiterID, after limit: Duration) -> PusherError {
+        let channel = self.channels.name(awaitedBy: waiter)
+        let call = channel.map { " waiting for the subscription to \($0)" } ?? ""
+        let message =
+            switch self.state {
+            case .initialized, .disconnected, .failed:
+                "Timed out after \(limit)\(call): the client is not connecting. Call connect() first."
+            case .connecting, .unavailable:
+                "Timed out after \(limit)\(call) without a connection to \(self.endpoint.origin); the client is still "
+                    + (self.lastLoss.map { "retrying. \($0.message)" } ?? "trying. Use a longer timeout.")
+            case .connected:
+                "Timed out after \(limit)\(call); the client is still subscribing. Use a longer timeout or check `state`."
             }
-        case .connected:
-            PusherError(.timedOut, "Timed out after \(limit); the client is still subscribing. Use a longer timeout or check `state`.")
-        }
+        return PusherError(.timedOut, message, channel: channel, cause: self.lastLoss)
     }
 
-    func stoodStill(for duration: Duration) -> PusherError {
+    func stoodStill(_ waiter: WaiterID, for duration: Duration) -> PusherError {
         var message = "Waited \(duration) in reality, while the test's clock stood still. "
         if let inactivity {
             message += inactivity
@@ -101,7 +101,7 @@ struct PusherSession: ReconnectingSession {
             message += "The client is trying to connect. Advance the clock for the next attempt."
             if let loss = self.lastLoss { message += " \(loss.message)" }
         }
-        return PusherError(.timedOut, message, cause: self.lastLoss)
+        return PusherError(.timedOut, message, channel: self.channels.name(awaitedBy: waiter), cause: self.lastLoss)
     }
 
     var inactivity: String? {
@@ -115,10 +115,11 @@ struct PusherSession: ReconnectingSession {
         .earliest(.earliest(self.connection.nextDeadline, self.unavailableAt), self.subscriptionDeadlines.earliest)
     }
 
+    private var endpoint: Endpoint { self.configuration.endpoint(useTLS: self.useTLS) }
+
     var request: WebSocketRequest {
         WebSocketRequest(
-            self.configuration.endpoint(useTLS: self.useTLS), headers: self.configuration.headers,
-            messageLimit: self.configuration.messageLimit,
+            self.endpoint, headers: self.configuration.headers, messageLimit: self.configuration.messageLimit,
             timeout: self.configuration.connectTimeout)
     }
 
@@ -193,7 +194,7 @@ struct PusherSession: ReconnectingSession {
 
     mutating func decision(on reason: CloseReason, now: Instant) -> ReconnectDecision {
         switch self.effectiveReason(reason, now: now) {
-        case .transport(let error) where [.tlsUnavailable, .invalidURL, .unsupported].contains(error.code): return .never
+        case .transport(let error) where error.code.isPermanent: return .never
         case .peer(let code, _):
             switch PusherCloseCode.reaction(to: code) {
             case .useTLS:
@@ -236,12 +237,12 @@ struct PusherSession: ReconnectingSession {
         case .reconnect, .undecided:
             self.publishLoss(reason, wasConnected: wasConnected, &effects)
         case .never:
-            self.finish(reason, .ended(reason), &effects)
+            self.finish(reason, .ended(reason, at: self.endpoint), &effects)
         }
     }
 
     private mutating func publishLoss(_ reason: CloseReason, wasConnected: Bool, _ effects: inout Effects<Self>) {
-        let loss = PusherError.lost(reason, at: self.configuration.endpoint(useTLS: self.useTLS), wasConnected: wasConnected)
+        let loss = PusherError.lost(reason, at: self.endpoint, wasConnected: wasConnected)
         self.lastLoss = loss
         self.publish(.error(loss), to: self.clientRoutes.errors, &effects)
     }
@@ -270,7 +271,9 @@ struct PusherSession: ReconnectingSession {
     }
 
     /// Fails the calls that began to wait after the client was disconnected.
-    mutating func stopWhileStopped(_ effects: inout Effects<Self>) { self.failConnectionWaiters(.ended(.requested), &effects) }
+    mutating func stopWhileStopped(_ effects: inout Effects<Self>) {
+        self.failConnectionWaiters(.ended(.requested, at: self.endpoint), &effects)
+    }
 
     /// Moves the client to the state `failed`, instead of connecting.
     mutating func failConfiguration(_ validationError: String, _ effects: inout Effects<Self>) {
@@ -285,7 +288,7 @@ struct PusherSession: ReconnectingSession {
     func redacted(_ text: String) -> String {
         var text = text
         for secret in self.configuration.headers.secrets { text = text.replacingText(secret, with: "…") }
-        return ServerError.redacted(String(text.prefix(500)))
+        return ServerError.redacted(Excerpt.of(text, limit: ServerError.messageLimit))
     }
 
     private func redacted(_ reason: CloseReason) -> CloseReason {
@@ -322,16 +325,6 @@ struct PusherSession: ReconnectingSession {
     }
 
     var waiterCount: Int { self.connectWaiters.count + self.endWaiters.count + self.channels.waiterCount }
-}
-
-extension HTTPHeaders {
-    /// The parts of the values that a server may repeat and that must not be logged. Of `Bearer TOKEN`, it may repeat the token alone.
-    var secrets: [String] {
-        self.compactMap { field in
-            let token = field.value.split(separator: " ").last ?? ""
-            return token.utf8.count >= 6 ? String(token) : nil
-        }
-    }
 }
 
 extension Effects<PusherSession> {
