@@ -82,11 +82,16 @@ let commandLine: [Target] = [
     library("Processes", in: "Sources/Tool", ["RealtimeSystem"]),
     library("CommandLineSupport", in: "Sources/Tool", ["RealtimeCore", "RealtimeJSON", "RealtimeSystem"]),
     library("RealtimeBenchmarks", in: "Benchmarks", programs + ["PusherWire", "CRealtimeSystem", "RealtimeJSON"]),
-    tool("realtime", in: "Sources/Tool", programs + ["PusherServer", "PusherWire", "RealtimeBenchmarks"]),
+    tool(
+        "realtime", in: "Sources/Tool",
+        programs + ["PusherServer", "PusherWire", "RealtimeTransports", "RealtimeJSON", "RealtimeBenchmarks"]),
 
     tests(
         "CommandLineTests", in: "Tool",
-        ["realtime", "RealtimeBenchmarks", "PusherChannels", "PusherServer", "RealtimeSockets", "CommandLineSupport"] + support),
+        [
+            "realtime", "RealtimeBenchmarks", "PusherTesting", "PusherChannels", "PusherServer", "PusherWire", "RealtimeSockets",
+            "CommandLineSupport",
+        ] + support),
     tests(
         "SnippetTests", in: "Documentation",
         ["PusherChannels", "PusherServer", "PusherTesting", "PusherWire", "RealtimeSockets", "CommonNames", "DocumentationStubs"] + support),

@@ -46,10 +46,7 @@ package struct CommandLineTool: Sendable {
                 console.write("\(toolName) \(self.version)\n")
                 return CommandRun.status(console, nil)
             case .run(let arguments):
-                guard let type = self.commands.first(where: { $0.spec.path == arguments.path }) else {
-                    preconditionFailure("the table is made from the commands")
-                }
-                let command = try type.init(arguments)
+                let command = try self.command(arguments)
                 let format = Console.format(
                     json: arguments.has(OptionSpec.json.name), isTerminal: Output.standard.isTerminal, environment: Console.environment)
                 return await CommandRun(command: command, console: Console(format), signals: signals)()
@@ -58,5 +55,15 @@ package struct CommandLineTool: Sendable {
             console.printError(error.fullMessage)
             return .usageError
         }
+    }
+
+    /// Creates the command that arguments belong to, which has no side effects.
+    ///
+    /// - Throws: `UsageError` when arguments that are valid on their own contradict each other.
+    func command(_ arguments: Arguments) throws(UsageError) -> any Command {
+        guard let type = self.commands.first(where: { $0.spec.path == arguments.path }) else {
+            preconditionFailure("the table is made from the commands")
+        }
+        return try type.init(arguments)
     }
 }

@@ -117,6 +117,19 @@ import Testing
         }
     }
 
+    @Test func `arguments that are missing because of others are named with all that are missing`() {
+        let spec = CommandSpec(
+            path: ["x"], summary: "", description: "", positionals: [PositionalSpec("ONE", "")],
+            options: [.value("key", "KEY", "", presence: .required), .flag("signed", "")],
+            missing: { $0.has("signed") ? ["'--secret' for '\($0.positional("ONE") ?? "none")'"] : [] })
+        for (arguments, missing) in [
+            (["a", "--signed"], "s '--key KEY', '--secret' for 'a'"), (["a", "--key", "k", "--signed"], " '--secret' for 'a'"),
+            (["--signed"], "s 'ONE', '--key KEY', '--secret' for 'none'"), (["a"], " '--key KEY'"),
+        ] {
+            #expect(throws: UsageError(["x"], "Missing argument\(missing)")) { try ArgumentParser.parse(arguments, for: spec) }
+        }
+    }
+
     @Test func `an extra argument is an error`() {
         let spec = CommandSpec(path: ["x"], summary: "", description: "", positionals: [PositionalSpec("ONE", "", .optional)])
         #expect(throws: UsageError(["x"], "Unexpected argument 'b'")) { try ArgumentParser.parse(["a", "b"], for: spec) }

@@ -159,7 +159,7 @@ import Testing
 
 /// A pipe that child processes do not inherit, unlike Foundation's `Pipe`. A child that another test starts would keep it open, and
 /// reading to its end would wait for that child.
-private struct PrivatePipe {
+struct PrivatePipe {
     let reading, writing: FileHandle
 
     init() {

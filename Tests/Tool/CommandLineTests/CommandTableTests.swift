@@ -66,7 +66,7 @@ import Testing
     }
 
     @Test(arguments: Self.specs)
-    func `the examples of a command parse`(_ spec: CommandSpec) throws {
+    func `the examples of a command are valid`(_ spec: CommandSpec) throws {
         for example in spec.examples {
             // Without the redirection of standard input.
             let arguments = example.split(separator: " ").prefix { $0 != "<" }.map { String($0.filter { $0 != "'" }) }
@@ -75,6 +75,7 @@ import Testing
                 return
             }
             #expect(arguments.path == spec.path)
+            _ = try Realtime.tool.command(arguments)
         }
     }
 
@@ -166,24 +167,49 @@ import Testing
                 ["ws://host", "a", "--key", "k", "--secret", "s", "--secret-file", "f"],
                 "Specify either '--secret' or '--secret-file', not both"
             ),
-            (["ws://host", "a", "--key", "k", "--user-id", "u"], "'--user-id' requires '--secret' or '--secret-file'"),
-            (["ws://host", "a", "--key", "k", "--user-info", "{}"], "'--user-info' requires '--secret' or '--secret-file'"),
+            (
+                ["ws://host", "a", "--key", "k", "--event", "pusher:note"],
+                "'pusher:note' is an event of the protocol; specify '--verbose' to print it"
+            ),
             (
                 ["ws://host", "a", "--key", "k", "--secret", "s", "--user-info", "{"],
                 #"Invalid value '{' for '--user-info': must be JSON, such as {"name":"Anna"}"#
-            ),
-            (
-                ["ws://host", "a", "private-b", "--key", "k"],
-                "Channel 'private-b' requires authorization; specify '--secret', '--secret-file' or '--auth-endpoint'"
-            ),
-            (
-                ["--cluster", "eu", "presence-a", "--key", "k"],
-                "Channel 'presence-a' requires authorization; specify '--secret', '--secret-file' or '--auth-endpoint'"
             ),
         ] as [([String], String)])
     func `subscribe rejects conflicting arguments`(_ arguments: [String], _ message: String) {
         #expect(throws: UsageError(["pusher", "subscribe"], message)) {
             try self.parse(PusherSubscribeCommand.spec, arguments, PusherSubscribeCommand.init)
+        }
+    }
+
+    @Test(
+        arguments: [
+            (
+                ["ws://host", "private-a"],
+                "s '--key KEY', '--secret SECRET' (or '--secret-file FILE', or '--auth-endpoint URL') for 'private-a'"
+            ),
+            (["private-a"], "s 'CHANNEL', '--key KEY'"),
+            (
+                ["--cluster", "eu", "a", "presence-b", "--key", "k"],
+                " '--secret SECRET' (or '--secret-file FILE', or '--auth-endpoint URL') for 'presence-b'"
+            ),
+            (["ws://host", "a", "--user-id", "u"], "s '--key KEY', '--secret SECRET' (or '--secret-file FILE') for '--user-id'"),
+            (
+                ["ws://host", "private-a", "--key", "k", "--user-info", "{}"],
+                " '--secret SECRET' (or '--secret-file FILE') for '--user-info'"
+            ),
+        ] as [([String], String)])
+    func `subscribe names all missing arguments`(_ arguments: [String], _ missing: String) {
+        #expect(throws: UsageError(["pusher", "subscribe"], "Missing argument\(missing)")) {
+            try self.parse(PusherSubscribeCommand.spec, arguments, PusherSubscribeCommand.init)
+        }
+    }
+
+    @Test func `publish names all missing arguments`() {
+        let missing =
+            "'URL' (or '--cluster NAME'), 'CHANNEL', 'EVENT', 'DATA', '--app-id ID', '--key KEY', '--secret SECRET' (or '--secret-file FILE')"
+        #expect(throws: UsageError(["pusher", "publish"], "Missing arguments \(missing)")) {
+            try self.parse(PusherPublishCommand.spec, [], PusherPublishCommand.init)
         }
     }
 

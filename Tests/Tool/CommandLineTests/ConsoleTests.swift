@@ -1,5 +1,6 @@
 import Foundation
 import RealtimeJSON
+import TestSupport
 import Testing
 
 @testable import CommandLineSupport
@@ -71,5 +72,51 @@ import Testing
         _ json: Bool, _ isTerminal: Bool, _ environment: [String: String], _ format: Console.Format
     ) {
         #expect(Console.format(json: json, isTerminal: isTerminal) { environment[$0] } == format)
+    }
+}
+
+@Suite(.usesSockets) struct LinePrinterTests {
+    private func output(limit: Int, _ body: (LinePrinter) async throws -> Void) async throws -> [String] {
+        let pipe = PrivatePipe()
+        try await body(LinePrinter(Console(.text(isColored: false), output: Output(pipe.writing.fileDescriptor)), limit: limit))
+        try pipe.writing.close()
+        return String(decoding: try pipe.reading.readToEnd() ?? Data(), as: UTF8.self).split(separator: "\n").map(String.init)
+    }
+
+    private func line(_ text: String) -> Line { Line([.init(text)], [:]) }
+
+    @Test func `enqueued lines are printed before the next line`() async throws {
+        let lines = try await self.output(limit: 2) { printer in
+            for name in ["a", "b"] { printer.enqueue(self.line(name)) }
+            await printer.print(self.line("c"))
+            printer.enqueue(self.line("d"))
+            await printer.printNote("e")
+            printer.enqueue(self.line("f"))
+            await printer.flush()
+        }
+        #expect(lines == ["a", "b", "c", "d", "e", "f"])
+    }
+
+    @Test func `a full queue drops lines and says how many`() async throws {
+        let lines = try await self.output(limit: 2) { printer in
+            for name in ["a", "b", "c", "d", "e"] { printer.enqueue(self.line(name)) }
+            await printer.print(self.line("f"))
+            for name in ["g", "h", "i"] { printer.enqueue(self.line(name)) }
+            await printer.flush()
+        }
+        let missing = "missing here, because the output is read too slowly."
+        #expect(lines == ["a", "b", "error: 3 lines are \(missing)", "f", "g", "h", "error: 1 line is \(missing)"])
+    }
+
+    @Test func `lines are printed as they are enqueued, until the task is cancelled`() async throws {
+        let pipe = PrivatePipe()
+        let printer = LinePrinter(Console(.text(isColored: false), output: Output(pipe.writing.fileDescriptor)))
+        let printing = Task { await printer.printQueue() }
+        for name in ["a", "b"] {
+            printer.enqueue(self.line(name))
+            #expect(try pipe.reading.read(upToCount: 2) == Data("\(name)\n".utf8))
+        }
+        printing.cancel()
+        await printing.value
     }
 }

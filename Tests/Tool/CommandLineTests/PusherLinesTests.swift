@@ -10,11 +10,6 @@ import Testing
     private func json(_ line: Line?) -> String { line.map { String(decoding: $0.json.dropLast(), as: UTF8.self) } ?? "" }
     private func text(_ line: Line?) -> String { line.map { String(decoding: $0.text(isColored: false).dropLast(), as: UTF8.self) } ?? "" }
 
-    private static let serve: ServePusherCommand? = {
-        guard case .run(let arguments) = try? ArgumentParser.parse(["--verbose"], for: ServePusherCommand.spec) else { return nil }
-        return try? ServePusherCommand(arguments)
-    }()
-
     @Test func `the socket ID is a field of the state`() {
         let line = Line.state(PusherConnectionState.connected(socketID: "1.2"))
         #expect(self.json(line) == #"{"type":"state","state":"connected","socket_id":"1.2"}"#)
@@ -48,14 +43,22 @@ import Testing
         #expect(self.text(left) == "presence-x: bert left")
     }
 
-    @Test func `frames of the protocol are printed without signatures`() {
-        let signature = String(repeating: "0aF", count: 22)
-        let subscribe = #"{"event":"pusher:subscribe","data":{"channel":"private-a","auth":"key:\#(signature)"}}"#
-        let frame = Line.frame(subscribe, from: "1.2")
-        let text = #"{"event":"pusher:subscribe","data":{"channel":"private-a","auth":"<redacted>"}}"#
-        #expect(self.text(frame) == "1.2 sent \(text)")
-        #expect(self.json(frame).hasPrefix(#"{"type":"frame","socket_id":"1.2","data":"#) && !self.json(frame).contains(signature))
+    @Test func `a frame names the side that sent it`() {
+        let sent = Line.frame("{}", from: .client, socketID: "1.2")
+        #expect(self.text(sent) == "1.2 sent {}")
+        #expect(self.json(sent) == #"{"type":"frame","socket_id":"1.2","from":"client","data":"{}"}"#)
+        let received = Line.frame("{}", from: .server, socketID: nil)
+        #expect(self.text(received) == "a client received {}")
+        #expect(self.json(received) == #"{"type":"frame","from":"server","data":"{}"}"#)
         #expect(self.json(.log(.trace, "#1 sent {}")) == ##"{"type":"log","level":"trace","message":"#1 sent {}"}"##)
+    }
+
+    @Test func `a request and a response are lines`() {
+        let request = Line.request("POST", "http://h:1/apps", body: "{}")
+        #expect(self.text(request) == "POST http://h:1/apps {}")
+        #expect(self.json(request) == #"{"type":"request","method":"POST","url":"http://h:1/apps","body":"{}"}"#)
+        #expect(self.text(.response(200, "OK", body: "{}")) == "200 OK {}")
+        #expect(self.json(.response(401, "", body: "no")) == #"{"type":"response","status":401,"body":"no"}"#)
     }
 
     @Test(
@@ -70,9 +73,6 @@ import Testing
                 .disconnected(socketID: "1.2", .requested),
                 #"{"type":"disconnected","socket_id":"1.2","reason":"closed by the application"}"#,
                 "1.2 disconnected: closed by the application"
-            ),
-            (
-                .received(socketID: "1.2", frame: "{}"), #"{"type":"frame","socket_id":"1.2","data":"{}"}"#, "1.2 sent {}"
             ),
             (
                 .subscribed(socketID: "1.2", channel: "a", userID: nil), #"{"type":"subscribed","socket_id":"1.2","channel":"a"}"#,
@@ -106,8 +106,12 @@ import Testing
             ),
         ] as [(PusherServerEvent, String, String)])
     func `each event of a server is a line`(_ event: PusherServerEvent, _ json: String, _ text: String) throws {
-        let line = try #require(Self.serve).line(event)
+        let line = try #require(ServePusherCommand.line(event))
         #expect(self.json(line) == json)
         #expect(self.text(line) == text)
+    }
+
+    @Test func `a received frame isn't a line of its own`() {
+        #expect(ServePusherCommand.line(.received(socketID: "1.2", frame: "{}")) == nil)
     }
 }

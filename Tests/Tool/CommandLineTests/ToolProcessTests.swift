@@ -120,33 +120,6 @@ struct ToolProcessTests {
         #expect(result.output.contains("Cannot subscribe to prices at ws://127.0.0.1:\(port) within 2.0 s.\""))
     }
 
-    @Test func `only events of the application count, unless an option names others`() async throws {
-        let server = PusherServer(app: PusherApp(id: "1", key: "k", secret: "s"), log: .none)
-        let address = try await server.start(on: SocketListener())
-        for options in [[], ["--event", "pusher:note"], ["--verbose"]] {
-            let events = server.events
-            let tool = try Tool(
-                ["pusher", "subscribe", "ws://127.0.0.1:\(address.port)", "--key", "k", "--count", "1", "prices"] + options)
-            guard case .subscribed(let socketID, _, _)? = await events.first(where: { if case .subscribed = $0 { true } else { false } })
-            else {
-                Issue.record("the tool did not subscribe")
-                return
-            }
-            server.send(#"{"event":"pusher:note","channel":"prices","data":"1"}"#, to: socketID)
-            server.publish("price", to: "prices", data: "2")
-            let result = await tool.end()
-            #expect(result.status == 0)
-            let expected = options.first == "--event" ? #""pusher:note","data":"1""# : #""price","data":"2""#
-            let printed = result.output.split(separator: "\n").filter { $0.contains(#""type":"event""#) }
-            #expect(printed == [#"{"type":"event","channel":"prices","event":\#(expected)}"#[...]])
-            let frames = result.output.split(separator: "\n").filter { $0.contains(#""type":"log","level":"trace""#) }
-            #expect(frames.count { $0.contains(" received {") } == (options == ["--verbose"] ? 4 : 0))
-            #expect(frames.count { $0.contains(" sent {") } == (options == ["--verbose"] ? 1 : 0))
-            #expect(result.output.contains(#"{"type":"attempt","number":1}"#) == (options == ["--verbose"]))
-        }
-        await server.stop()
-    }
-
     @Test func `a presence channel is printed with its members`() async throws {
         let server = try Tool(["serve", "pusher", "--key", "k", "--secret", "s", "--auth-endpoint", "/auth"])
         let ready = try Self.object(await server.nextLine())
@@ -209,6 +182,55 @@ struct ToolProcessTests {
         let lines = await server.end().output.split(separator: "\n")
         #expect(lines.first == #"{"type":"published","channel":"prices","event":"price","subscribers":0}"#)
         #expect(lines.dropFirst().map { $0.prefix(28) } == [#"{"type":"error","code":401,""#, #"{"type":"error","code":4001,"#])
+    }
+
+    @Test func `a verbose server prints the frames of both directions without signatures`() async throws {
+        let server = try Tool(["serve", "pusher", "--key", "k", "--secret", "s", "--verbose"])
+        let url = try #require(try Self.object(await server.nextLine())["url"] as? String)
+        let subscriber = try Tool(["pusher", "subscribe", url, "--key", "k", "--secret", "s", "private-a"])
+        _ = await subscriber.nextLine()
+        let socketID = try #require(try Self.object(await subscriber.nextLine())["socket_id"] as? String)
+        _ = await subscriber.nextLine()
+        subscriber.process.signal(SIGTERM)
+        #expect(await subscriber.end().status == 0)
+        _ = try await Tool.run(["pusher", "subscribe", url, "--key", "wrong", "prices"])
+        server.process.signal(SIGTERM)
+        let output = await server.end().output
+        let frames = try output.split(separator: "\n").map { try Self.object(String($0)) }.filter { $0["type"] as? String == "frame" }
+        let events = try frames.prefix(3).map { frame in
+            #expect(frame["socket_id"] as? String == socketID)
+            let data = try Self.object(frame["data"] as? String ?? "")
+            return "\(frame["from"] ?? ""): \(data["event"] ?? "")"
+        }
+        #expect(
+            events == [
+                "server: pusher:connection_established", "client: pusher:subscribe", "server: pusher_internal:subscription_succeeded",
+            ])
+        // Of a connection that the server rejects, which has no socket ID.
+        let rejection = try #require(frames.last)
+        #expect(rejection["from"] as? String == "server" && rejection["socket_id"] == nil)
+        #expect((rejection["data"] as? String)?.contains("4001") == true)
+        #expect(output.contains("<redacted>") && !output.contains(/[0-9a-f]{64}/))
+    }
+
+    @Test func `a verbose publisher prints the request and the response without the signature`() async throws {
+        let server = PusherServer(app: PusherApp(id: "1", key: "k", secret: "s"), log: .none)
+        let url = "http://127.0.0.1:\(try await server.start(on: SocketListener()).port)"
+        for (secret, status) in [("s", 200), ("wrong", 401)] {
+            let result = try await Tool.run(
+                ["pusher", "publish", url, "--app-id", "1", "--key", "k", "--secret", secret, "prices", "price", "12", "--verbose"])
+            #expect(result.status == (status == 200 ? 0 : 1))
+            let lines = try result.output.split(separator: "\n").map { try Self.object(String($0)) }
+            #expect(lines.count == 3)
+            let request = try #require(lines.first)
+            #expect(request["type"] as? String == "request" && request["method"] as? String == "POST")
+            let target = try #require(request["url"] as? String)
+            #expect(target.hasPrefix(url + "/apps/1/events?auth_key=k&") && target.hasSuffix("&auth_signature=<redacted>"))
+            #expect(try Self.object(request["body"] as? String ?? "")["data"] as? String == "12")
+            #expect(lines[1]["type"] as? String == "response" && lines[1]["status"] as? Int == status)
+            #expect(!result.output.contains(/[0-9a-f]{64}/) && !result.output.contains("wrong"))
+        }
+        await server.stop()
     }
 
     @Test func `a secret in a file or in the environment is used and not printed`() async throws {

@@ -48,7 +48,7 @@ struct ArgumentParser {
                 self.positionals.append(argument)
             }
         }
-        let missing = try self.bindPositionals() + self.missingOptions()
+        let missing = try self.bindPositionals() + self.missingOptions() + self.spec.missing(self.arguments)
         if !missing.isEmpty { throw self.error("Missing argument\(missing.count == 1 ? "" : "s") \(missing.joined(separator: ", "))") }
         return .run(self.arguments)
     }

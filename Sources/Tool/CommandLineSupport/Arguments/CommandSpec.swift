@@ -6,6 +6,8 @@ package struct CommandSpec: Sendable {
     let description: String
     let positionals: [PositionalSpec]
     let options: [OptionSpec]
+    /// Returns the missing arguments that depend on the values of others.
+    let missing: @Sendable (Arguments) -> [String]
     /// Complete command lines, without the name of the tool.
     package let examples: [String]
     let isHidden: Bool
@@ -18,17 +20,20 @@ package struct CommandSpec: Sendable {
     ///   - description: What it does, for its own help.
     ///   - positionals: The arguments that are identified by position.
     ///   - options: The arguments that are identified by name, without `--help`.
+    ///   - missing: Returns descriptions of missing arguments that are only required because of the values of others. The error names them
+    ///     together with those that are always required.
     ///   - examples: Complete command lines, without the name of the tool.
     ///   - isHidden: Whether lists of commands omit it.
     package init(
         path: [String], summary: String, description: String, positionals: [PositionalSpec] = [], options: [OptionSpec] = [],
-        examples: [String] = [], isHidden: Bool = false
+        missing: @escaping @Sendable (Arguments) -> [String] = { _ in [] }, examples: [String] = [], isHidden: Bool = false
     ) {
         self.path = path
         self.summary = summary
         self.description = description
         self.positionals = positionals
         self.options = options
+        self.missing = missing
         self.examples = examples
         self.isHidden = isHidden
     }

@@ -45,12 +45,31 @@ extension Line {
             ])
     }
 
-    /// A frame that a client sent, without the signatures in it.
-    static func frame(_ frame: String, from socketID: String) -> Line {
-        let text = FrameTrace().text(.text, ArraySlice(frame.utf8))
+    /// A frame on a connection of a server, without the signatures in it.
+    ///
+    /// - Parameters:
+    ///   - text: The text of the frame, as `FrameTrace` returns it.
+    ///   - sender: Which side sent it.
+    ///   - socketID: The socket ID of the connection; `nil` if the server doesn't accept it.
+    static func frame(_ text: String, from sender: FrameSender, socketID: String?) -> Line {
+        let verb = sender == .client ? "sent" : "received"
         return Line(
-            [Span("\(socketID) sent \(text)", .faint)],
-            ["type": "frame", "socket_id": .string(socketID), "data": .string(text)])
+            [Span("\(socketID ?? "a client") \(verb) \(text)", .faint)], type: "frame", socketID: socketID,
+            ["from": .string(sender.rawValue), "data": .string(text)])
+    }
+
+    /// A request to the HTTP API, without its signature.
+    static func request(_ method: String, _ url: String, body: String) -> Line {
+        Line(
+            [Span("\(method) \(url) \(body)", .faint)],
+            ["type": "request", "method": .string(method), "url": .string(url), "body": .string(body)])
+    }
+
+    /// A response of the HTTP API.
+    static func response(_ status: Int, _ reason: String, body: String) -> Line {
+        Line(
+            [Span("\(status)\(reason.isEmpty ? "" : " \(reason)") \(body)", .faint)],
+            ["type": "response", "status": .integer(status), "body": .string(body)])
     }
 
     /// A message of the client's log.
@@ -58,6 +77,9 @@ extension Line {
         Line([Span(message, .faint)], ["type": "log", "level": .string(level.description), "message": .string(message)])
     }
 }
+
+/// The side of a connection that sent a frame.
+enum FrameSender: String, Sendable { case client, server }
 
 extension PusherMember {
     /// The member as in the protocol's events.

@@ -1,6 +1,8 @@
 import CommandLineSupport
 import PusherChannels
+import RealtimeCore
 import RealtimeSockets
+import RealtimeTransports
 
 /// `realtime pusher publish`
 struct PusherPublishCommand: Command {
@@ -26,6 +28,7 @@ struct PusherPublishCommand: Command {
             .certificates,
             .value("socket-id", "ID", "The socket ID of a client to exclude from delivery."),
             .json,
+            .verbose("Also print the request and the response, without the signature."),
         ],
         examples: [
             #"pusher publish http://127.0.0.1:8080 --app-id app --key key --secret secret prices price '{"value":12.5}'"#,
@@ -44,6 +47,7 @@ struct PusherPublishCommand: Command {
     let event: String
     let data: String
     let excludedSocketID: String?
+    let isVerbose: Bool
 
     init(_ arguments: Arguments) throws(UsageError) {
         self.service = try PusherService(arguments, next: "CHANNEL")
@@ -56,11 +60,14 @@ struct PusherPublishCommand: Command {
         self.event = arguments.required(positional: "EVENT")
         self.data = arguments.required(positional: "DATA")
         self.excludedSocketID = arguments.string("socket-id")
+        self.isVerbose = arguments.has("verbose")
     }
 
     func run(_ console: Console) async throws(ToolFailure) {
         let secret = try await self.secret.load()
-        let http = try await TLSConfiguration.trusting(self.certificates).map { SocketHTTPTransport(tls: $0) }
+        let tls = try await TLSConfiguration.trusting(self.certificates)
+        var http = tls.map { SocketHTTPTransport(tls: $0) as any HTTPTransport } ?? Transports.standard.http
+        if self.isVerbose { http = TracingHTTPTransport(http: http) { console.print($0) } }
         let data = self.data == "-" ? try await Input.standard(limit: Self.dataLimit) : self.data
         let publisher =
             switch self.service {

@@ -1,5 +1,6 @@
 import CommandLineSupport
 import PusherChannels
+import PusherWire
 import RealtimeCore
 import RealtimeSockets
 
@@ -11,8 +12,8 @@ struct PusherSubscribeCommand: Command {
         description: """
             Connects to a Pusher Channels service, subscribes to channels and prints their events, the members of presence channels and \
             the states of the connection until Control-C. Reconnects and resubscribes when the connection is lost. Private and presence \
-            channels require a secret or --auth-endpoint. Events of the protocol, whose names start with pusher:, are only printed if \
-            --event names them.
+            channels require a secret or --auth-endpoint. Events of the protocol, whose names start with pusher:, are only printed with \
+            --verbose, and only count if --event names them as well.
             """,
         positionals: [
             PositionalSpec("URL", "The URL of the service: ws://HOST:PORT or wss://HOST.", .requiredWithout(option: "cluster")),
@@ -28,13 +29,15 @@ struct PusherSubscribeCommand: Command {
             .value("user-id", "ID", "The ID of the user on presence channels, which requires a secret. The default is the socket ID."),
             .value("user-info", "JSON", "Information about the user for the other members of presence channels."),
             .value("event", "NAME", "Print only events with this name. Can be repeated.", isRepeatable: true),
-            .value("count", "N", "Exit after N events have been printed.", as: .integer(1...Int.max)),
+            .value("count", "N", "Exit after N events of the channels.", as: .integer(1...Int.max)),
             .value(
                 "timeout", "SECONDS", "Exit with status 1 if subscribing or, with --count, receiving all events takes longer.",
                 as: .duration(.milliseconds(1) ... .seconds(1_000_000))),
             .json,
-            .verbose("Also print attempts to connect, and every frame that is sent or received, without signatures."),
+            .verbose(
+                "Also print attempts to connect, events of the protocol, and every frame that is sent or received, without signatures."),
         ],
+        missing: Authorization.missing,
         examples: [
             "pusher subscribe ws://127.0.0.1:8080 --key key prices",
             "pusher subscribe ws://127.0.0.1:8080 --key key --secret secret --user-id anna presence-room",
@@ -64,30 +67,42 @@ struct PusherSubscribeCommand: Command {
         self.key = arguments.required(option: "key")
         self.channels = arguments.positionals("CHANNEL")
         self.authorization = try Authorization(arguments)
-        if self.authorization == nil, let channel = self.channels.first(where: { $0.hasPrefix("private-") || $0.hasPrefix("presence-") }) {
-            throw arguments.usageError(
-                "Channel '\(channel)' requires authorization; specify '--secret', '--secret-file' or '--auth-endpoint'")
-        }
         self.certificates = arguments.string("ca")
         self.events = arguments.strings("event")
         self.count = arguments.integer("count")
         self.timeout = arguments.duration("timeout")
         self.isVerbose = arguments.has("verbose")
+        if !self.isVerbose, let event = self.events.first(where: EventName.isReserved) {
+            throw arguments.usageError("'\(event)' is an event of the protocol; specify '--verbose' to print it")
+        }
     }
 }
 
 extension PusherSubscribeCommand.Authorization {
+    private static let userOptions = ["user-id", "user-info"]
+
+    /// Returns the options that a private channel or another option requires and that are missing.
+    static func missing(_ arguments: Arguments) -> [String] {
+        if ["secret", "secret-file", "auth-endpoint"].contains(where: arguments.has) || arguments.environment("secret") != nil {
+            return []
+        }
+        if let option = self.userOptions.first(where: arguments.has) {
+            return ["'--secret SECRET' (or '--secret-file FILE') for '--\(option)'"]
+        }
+        guard
+            let channel = arguments.positionals("CHANNEL").first(where: { $0.hasPrefix("private-") || $0.hasPrefix("presence-") })
+        else { return [] }
+        return ["'--secret SECRET' (or '--secret-file FILE', or '--auth-endpoint URL') for '\(channel)'"]
+    }
+
     /// Creates the authorization that the options specify, or `nil` if they specify none.
     init?(_ arguments: Arguments) throws(UsageError) {
         guard let url = arguments.string("auth-endpoint") else {
-            guard let secret = try PusherSecret(arguments) else {
-                guard let option = ["user-id", "user-info"].first(where: arguments.has) else { return nil }
-                throw arguments.usageError("'--\(option)' requires '--secret' or '--secret-file'")
-            }
+            guard let secret = try PusherSecret(arguments) else { return nil }
             self = .secret(secret, userID: arguments.string("user-id"), userInfo: try Self.userInfo(arguments))
             return
         }
-        for option in ["secret", "secret-file", "user-id", "user-info"] where arguments.has(option) {
+        for option in ["secret", "secret-file"] + Self.userOptions where arguments.has(option) {
             throw arguments.usageError("Specify either '--\(option)' or '--auth-endpoint', not both")
         }
         guard let endpoint = try? Endpoint(url), ["http", "https"].contains(endpoint.scheme) else {
@@ -130,12 +145,13 @@ extension PusherSubscribeCommand {
     private enum TaskResult: Sendable {
         case printed(Ending, Progress)
         case timedOut
-        /// There is no time limit, or it is met.
-        case withinLimit
+        /// Another task ended, which decides nothing.
+        case ended
     }
 
     func run(_ console: Console) async throws(ToolFailure) {
-        let client = PusherClient(try await self.configuration(console))
+        let printer = LinePrinter(console)
+        let client = PusherClient(try await self.configuration(printer))
         // One sequence for everything keeps the output in order, and no update is dropped: reading from the connection pauses instead.
         let updates = client.updates(buffer: .pauseReading(1024))
         do throws(PusherError) {
@@ -144,17 +160,18 @@ extension PusherSubscribeCommand {
             throw ToolFailure(error)
         }
         client.connect()
-        let (ending, progress) = await self.printUntilEnd(updates, of: client, console)
+        let (ending, progress) = await self.printUntilEnd(updates, of: client, printer)
         switch client.state {
         case .failed, .disconnected: break
         case .initialized, .connecting, .connected, .unavailable: client.disconnect()
         }
         if !progress.hasPrintedEnd {
             for await case .state(let state) in updates {
-                console.print(.state(state))
+                await printer.print(.state(state))
                 if state.isFinal { break }
             }
         }
+        await printer.flush()
         switch ending {
         case .complete: return
         case .failed(let failure): throw failure
@@ -163,7 +180,7 @@ extension PusherSubscribeCommand {
         }
     }
 
-    private func configuration(_ console: Console) async throws(ToolFailure) -> PusherConfiguration {
+    private func configuration(_ printer: LinePrinter) async throws(ToolFailure) -> PusherConfiguration {
         var configuration =
             switch self.service {
             case .cluster(let cluster): PusherConfiguration(key: self.key, cluster: cluster)
@@ -183,18 +200,22 @@ extension PusherSubscribeCommand {
         configuration.log = .none
         if self.isVerbose {
             configuration.log = LogSink(minimumLevel: .trace) { level, _, message in
-                if level == .trace { console.print(.log(level, message)) }
+                if level == .trace { printer.enqueue(.log(level, message)) }
             }
         }
         return configuration
     }
 
     private func printUntilEnd(
-        _ updates: EventSequence<PusherUpdate>, of client: PusherClient, _ console: Console
+        _ updates: EventSequence<PusherUpdate>, of client: PusherClient, _ printer: LinePrinter
     ) async -> (Ending, Progress) {
         await withTaskGroup(of: TaskResult.self) { group in
-            group.addTask { await self.printUpdates(updates, console) }
-            group.addTask { await self.waitForLimit(client) }
+            group.addTask { await self.printUpdates(updates, printer) }
+            group.addTask { await self.isTimeLimitExceeded(client) ? .timedOut : .ended }
+            group.addTask {
+                await printer.printQueue()
+                return .ended
+            }
             var hasTimedOut = false
             for await result in group {
                 switch result {
@@ -205,7 +226,7 @@ extension PusherSubscribeCommand {
                 case .timedOut:
                     hasTimedOut = true
                     group.cancelAll()
-                case .withinLimit: continue
+                case .ended: continue
                 }
             }
             preconditionFailure("the printing task always returns")
@@ -213,21 +234,22 @@ extension PusherSubscribeCommand {
     }
 
     /// Prints updates until enough events have arrived, the client gives up, a subscription is rejected, or the task is cancelled.
-    private func printUpdates(_ updates: EventSequence<PusherUpdate>, _ console: Console) async -> TaskResult {
+    private func printUpdates(_ updates: EventSequence<PusherUpdate>, _ printer: LinePrinter) async -> TaskResult {
         var progress = Progress()
         for await update in updates {
             // An error that announces the end of the connection is part of the next error, which says what to do.
             if let announcement = progress.announcement.take(), !update.isEndOfConnection {
-                console.print(.error(announcement.message, code: announcement.serverCode))
+                await printer.print(.error(announcement.message, code: announcement.serverCode))
             }
             switch update {
             case .event(let event):
                 guard self.isRequested(event) else { continue }
-                console.print(.event(event))
+                await printer.print(.event(event))
+                guard self.counts(event) else { continue }
                 progress.events += 1
                 if progress.events == self.count { return .printed(.complete, progress) }
             case .state(let state):
-                console.print(.state(state))
+                await printer.print(.state(state))
                 progress.hasPrintedEnd = state.isFinal
                 switch state {
                 case .connected: progress.lastError = nil
@@ -236,24 +258,22 @@ extension PusherSubscribeCommand {
                 }
             case .subscription(let channel, .subscribed):
                 progress.subscribed.insert(channel)
-                console.print(.subscribed(channel))
+                await printer.print(.subscribed(channel))
             case .subscription(let channel, .failed(let error)):
-                // The client retries after a timeout and after an error of the authorization server.
-                let isTransient = error.code == .timedOut || (error.status ?? 0) >= 500
-                if !isTransient, !progress.subscribed.contains(channel) {
+                if !error.isTransient, !progress.subscribed.contains(channel) {
                     return .printed(.failed(ToolFailure(error)), progress)
                 }
-            case .members(let channel, let change): console.print(.members(channel, change))
+            case .members(let channel, let change): await printer.print(.members(channel, change))
             case .error(let error) where error.announcesEnd: progress.announcement = error
             case .error(let error):
                 // The same reason of each attempt is printed once.
-                if error.message != progress.lastError { console.print(.error(error.message, code: error.serverCode)) }
+                if error.message != progress.lastError { await printer.print(.error(error.message, code: error.serverCode)) }
                 progress.lastError = error.message
             case .connectingIn(let delay):
-                console.printNote(.init("retrying in \(delay.inSeconds)", .faint))
+                await printer.printNote(.init("retrying in \(delay.inSeconds)", .faint))
             case .attempt(let number):
                 if self.isVerbose {
-                    console.print(
+                    await printer.print(
                         Line(
                             [.init("attempt \(number): connecting to \(self.service)", .faint)],
                             ["type": "attempt", "number": .integer(number)]))
@@ -264,30 +284,40 @@ extension PusherSubscribeCommand {
         return .printed(.interrupted, progress)
     }
 
-    /// Returns whether an event is printed and counted.
+    /// Returns whether an event is printed.
     private func isRequested(_ event: PusherEvent) -> Bool {
-        if self.events.isEmpty { return !event.name.hasPrefix("pusher:") && event.channel.map(self.channels.contains) ?? false }
-        return self.events.contains(event.name) && event.channel.map(self.channels.contains) ?? true
+        guard let channel = event.channel, self.channels.contains(channel) else { return false }
+        if EventName.isReserved(event.name), !self.isVerbose { return false }
+        return self.events.isEmpty || self.events.contains(event.name)
     }
 
-    /// Waits until `--timeout` elapses or, without `--count`, until all channels are subscribed.
-    private func waitForLimit(_ client: PusherClient) async -> TaskResult {
-        guard let timeout else { return .withinLimit }
-        let end = ContinuousClock.now + timeout
-        if self.count == nil {
-            do throws(PusherError) {
-                for name in self.channels { try await client.channel(name)?.subscribed(within: max(.zero, end - .now)) }
-                return .withinLimit
-            } catch {
-                return error.code == .timedOut ? .timedOut : .withinLimit
+    /// Returns whether an event that is printed counts for `--count`. `--verbose` alone doesn't change what counts.
+    private func counts(_ event: PusherEvent) -> Bool { !EventName.isReserved(event.name) || !self.events.isEmpty }
+
+    /// Waits until `--timeout` elapses or, without `--count`, until all channels have been subscribed.
+    ///
+    /// A subscription that fails decides nothing: either the client retries, or the command ends for another reason.
+    ///
+    /// - Returns: Whether the time limit has elapsed; `false` if there is none, or if the task is cancelled.
+    func isTimeLimitExceeded(_ client: PusherClient, clock: any Clock<Duration> = ContinuousClock()) async -> Bool {
+        guard let timeout else { return false }
+        // Before waiting, so that each of them contains all states from now on.
+        let states = self.channels.compactMap { client.channel($0)?.states }
+        return await withTaskGroup(of: Bool.self) { group in
+            group.addTask {
+                do { try await clock.sleep(for: timeout) } catch { return false }
+                return true
             }
+            if self.count == nil {
+                group.addTask {
+                    for states in states { _ = await states.contains(.subscribed) }
+                    return false
+                }
+            }
+            let isExceeded = await group.next() == true
+            group.cancelAll()
+            return isExceeded
         }
-        do {
-            try await Task.sleep(until: end, clock: .continuous)
-        } catch {
-            return .withinLimit
-        }
-        return .timedOut
     }
 
     /// The failure of a command that ended before all channels were subscribed or all events had arrived.

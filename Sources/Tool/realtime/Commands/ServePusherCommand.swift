@@ -30,7 +30,7 @@ struct ServePusherCommand: Command {
                 pages of all origins. The form fields user_id and user_info become the user of a presence channel.
                 """),
             .json,
-            .verbose("Also print every frame that is received, without signatures."),
+            .verbose("Also print every frame that is received or sent, without signatures."),
         ],
         examples: [
             "serve pusher",
@@ -69,36 +69,49 @@ struct ServePusherCommand: Command {
         let random = PusherApp.random()
         let app = PusherApp(
             id: self.appID ?? random.id, key: self.key ?? random.key, secret: try await self.secret?.load() ?? random.secret)
-        let server = PusherServer(app: app, log: LogSink(minimumLevel: .warning) { console.print(.error($2)) })
+        let printer = LinePrinter(console)
+        let server = PusherServer(app: app, log: LogSink(minimumLevel: .warning) { printer.enqueue(.error($2)) })
         let events = server.events
         let address: ListenerAddress
         do throws(TransportError) {
-            address = try await server.start(on: self.listener(app, console))
+            address = try await server.start(on: self.listener(app, printer))
         } catch {
             throw ToolFailure(error)
         }
+        // Not by the printer: it is the first line, also if a client has connected already.
         console.print(self.ready(address, app))
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask { await printer.printQueue() }
+            await self.print(events, printer)
+            group.cancelAll()
+        }
+        await server.stop()
+        await printer.flush()
+    }
+
+    /// Prints events until the task is cancelled.
+    private func print(_ events: EventSequence<PusherServerEvent>, _ printer: LinePrinter) async {
         var dropped = 0
         for await event in events {
-            if let line = self.line(event) { console.print(line) }
+            if let line = Self.line(event) { await printer.print(line) }
             let total = events.dropped
             if total > dropped {
-                console.print(.error("\(total - dropped) events are missing here, because the output is read too slowly."))
+                await printer.print(.error("\(total - dropped) events are missing here, because the output is read too slowly."))
                 dropped = total
             }
         }
-        await server.stop()
     }
 
-    private func listener(_ app: PusherApp, _ console: Console) -> any Listener {
+    private func listener(_ app: PusherApp, _ printer: LinePrinter) -> any Listener {
         var limits = ListenerLimits()
         // The server rejects larger messages; the listener doesn't read them. Some room between the two lets the server explain.
         limits.messageBytes = 2 * app.messageLimit
-        let listener = SocketListener(host: self.host, port: self.port, limits: limits)
+        var listener: any Listener = SocketListener(host: self.host, port: self.port, limits: limits)
+        if self.isVerbose { listener = TracingListener(listener: listener) { printer.enqueue($0) } }
         guard let path = self.authEndpoint else { return listener }
         let authorization = PusherAuthorizationHandler(app: app, origins: ["*"]) { attempt in
             let decision = Self.decision(about: attempt)
-            console.print(Self.line(attempt, decision))
+            printer.enqueue(Self.line(attempt, decision))
             return decision
         }
         return AuthorizingListener(listener: listener, path: path, authorization: authorization)
@@ -143,15 +156,15 @@ extension ServePusherCommand {
             ])
     }
 
-    /// Returns the line of an event, or `nil` for a frame that isn't printed.
-    func line(_ event: PusherServerEvent) -> Line? {
+    /// Returns the line of an event, or `nil` for a frame, which is printed as it is received.
+    static func line(_ event: PusherServerEvent) -> Line? {
         switch event {
         case .connected(let socketID): Self.line("connected", socketID, " connected", [:])
         case .disconnected(let socketID, let reason):
             Self.line(
                 "disconnected", socketID, " disconnected: \(Self.text(reason))",
                 ["code": Self.code(reason).map { .integer(Int($0.rawValue)) }, "reason": .string(Self.text(reason))])
-        case .received(let socketID, let frame): self.isVerbose ? .frame(frame, from: socketID) : nil
+        case .received: nil
         case .subscribed(let socketID, let channel, let userID):
             Self.line(
                 "subscribed", socketID, " subscribed to \(channel)\(userID.map { " as \($0)" } ?? "")",
