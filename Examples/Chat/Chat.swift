@@ -40,7 +40,10 @@ nonisolated struct Message: Codable, Sendable {
         }
         for await update in updates {
             switch update {
-            case .state(.disconnected): return
+            case .state(.disconnected(let error?)), .state(.failed(let error)):
+                print("* \(error)")
+                return
+            case .state(.disconnected(nil)): return
             case .state(let state): print("* \(state.name)")
             case .members(_, .subscribed(let members)): print("* in the room: \(members.map(\.id).joined(separator: ", "))")
             case .members(_, .joined(let member)): print("* \(member.id) joined")

@@ -24,13 +24,15 @@ struct Price: Decodable {
         self.clock = clock
     }
 
-    /// Shows prices until the task is cancelled, for example by the `task` modifier of a view.
+    /// Shows prices until the client is disconnected or the task is cancelled, for example by the `task` modifier of a view.
     func run() async {
+        self.failure = nil
+        defer { self.staleness?.cancel() }
         do throws(PusherError) {
             let channel = try self.client.subscribe("private-prices")
-            let (states, prices) = (self.client.states, channel.events("price", as: Price.self))
+            let prices = channel.events("price", as: Price.self)
             self.client.connect()
-            async let connection: Void = self.watch(states)
+            async let connection: Void = self.watch()
             try await channel.subscribed()
             for await price in prices { self.show(price) }
             await connection
@@ -39,9 +41,17 @@ struct Price: Decodable {
         }
     }
 
-    private func watch(_ states: EventSequence<PusherConnectionState>) async {
-        for await state in states {
-            if case .connected = state { self.isConnected = true } else { self.isConnected = false }
+    private func watch() async {
+        for await state in self.client.states {
+            self.isConnected = false
+            switch state {
+            case .connected: self.isConnected = true
+            case .failed(let error), .disconnected(let error?):
+                self.failure = error.message
+                return
+            case .disconnected(nil): return
+            case .initialized, .connecting, .unavailable: break
+            }
         }
     }
 

@@ -64,4 +64,20 @@ import Testing
         await board.run()
         #expect(board.failure?.contains("status 403") == true)
     }
+
+    @Test(arguments: [4001, nil]) func `the end of the connection ends the board`(_ code: UInt16?) async throws {
+        let task = Task { await board.run() }
+        try await eventually { client.channel("private-prices")?.state == .subscribed }
+        publish(#"{"symbol":"ACME","value":12.5}"#)
+        try await eventually { pusher.clock.sleepingTaskCount == 1 }
+        if let code, let socketID = client.socketID {
+            pusher.server.close(socketID, CloseCode(rawValue: code))
+        } else {
+            client.disconnect()
+        }
+        await task.value
+        #expect(!board.isConnected)
+        #expect((board.failure?.contains("Unknown app key") == true) == (code != nil))
+        try await eventually { pusher.clock.sleepingTaskCount == 0 }
+    }
 }
