@@ -46,6 +46,28 @@ import Testing
         for call in calls { #expect(compiled.contains(call), "add this call to PusherJSIdioms.swift: \(call)") }
     }
 
+    @Test(arguments: ["PusherClient", "PusherChannel", "PusherConfiguration"])
+    func `the topics of a type contain all of its public members`(_ type: String) throws {
+        let folder = "Sources/Pusher/PusherChannels"
+        let topics = try Snippets.lines(ofFile: "\(folder)/Documentation.docc/\(type).md").compactMap { line in
+            line.wholeMatch(of: /- ``(?<name>\w+)(?<arguments>\(.*\))?``/).map { String($0.name) }
+        }
+        let members = try Snippets.lines(ofFile: "\(folder)/Client/\(type).swift").compactMap { line in
+            line.firstMatch(of: /^    public (static |convenience )*((let|var|func) )?(?<name>\w+)/).map { String($0.name) }
+        }
+        #expect(members.count > 10)
+        #expect(topics.sorted() == members.sorted())
+    }
+
+    @Test func `the figure of the layers contains all libraries`() throws {
+        let figure = try Snippets.lines(ofFile: "Sources/Pusher/PusherChannels/Documentation.docc/Resources/layers.svg").joined()
+        let libraries = try Snippets.lines(ofFile: "Package.swift").compactMap { line in
+            line.firstMatch(of: /library\(\s*"(?<name>\w+)", in: "Sources/).map { String($0.name) }
+        }
+        #expect(libraries.count > 10)
+        for library in libraries + ["PusherTesting", "realtime"] { #expect(figure.contains(">\(library)<"), "\(library)") }
+    }
+
     @Test func `the table of close codes agrees with the client`() throws {
         var codes: Set<UInt16> = []
         for row in try Self.rows(of: "Reconnection") where row.count == 3 && row[0].hasPrefix("4") {

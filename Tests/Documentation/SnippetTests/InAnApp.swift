@@ -1,7 +1,6 @@
 import Observation
 import PusherChannels
-import PusherServer
-import RealtimeTesting
+import PusherTesting
 import Testing
 
 #if canImport(SwiftUI)
@@ -86,34 +85,47 @@ extension InAnApp {
         // end
     }
 
-    @MainActor
-    static func previewWithServer() async throws -> PriceBoard {
-        // snippet:app-preview-server
-        let network = InMemoryNetwork(clock: ManualClock())
-        let server = PusherServer(app: .random(), network: network)
-        let address = try await server.start(on: network.listener())
+    // snippet:app-preview-server
+    @MainActor @Observable
+    final class PricePreview {
+        private(set) var board: PriceBoard?
 
-        var configuration = PusherConfiguration(key: server.app.key, host: address.host, port: address.port, useTLS: false)
-        configuration.transports = network.transports()
-        let client = PusherClient(configuration)
-        client.connect()
-        let board = PriceBoard(client: client)
-        // end
-        let watching = Task { await board.watchPrices() }
-        while client.channel("prices") == nil { await Task.yield() }
-        server.publish("price", to: "prices", data: #"{"symbol":"ACME","value":12.5}"#)
-        while board.prices.isEmpty { await Task.yield() }
-        watching.cancel()
-        await watching.value
-        return board
+        func run() async throws {
+            let pusher = try await InMemoryPusher()
+            let subscriptions = pusher.server.events
+            let client = pusher.client()
+            client.connect()
+            self.board = PriceBoard(client: client)
+            for await case .subscribed(_, let channel, _) in subscriptions {
+                pusher.server.publish("price", to: channel, data: #"{"symbol":"ACME","value":12.5}"#)
+            }
+        }
     }
+
+    struct PriceListPreview: View {
+        @State private var preview = PricePreview()
+
+        var body: some View {
+            Group {
+                if let board = self.preview.board { PriceList(board: board) }
+            }
+            .task { try? await self.preview.run() }
+        }
+    }
+    // end
 }
 
 @Suite struct InAnAppTests {
     @available(iOS 17, macOS 14, tvOS 17, watchOS 10, *)
-    @Test @MainActor func `the model of the article receives prices`() async throws {
-        let board = try await InAnApp.previewWithServer()
-        #expect(board.prices == ["ACME": 12.5])
-        #expect(board.status == "connected")
+    @Test @MainActor func `the model of the preview in the article receives a price`() async throws {
+        let preview = InAnApp.PricePreview()
+        let running = Task { try await preview.run() }
+        try await eventually { preview.board != nil }
+        let board = try #require(preview.board)
+        let watching = [Task { await board.watchPrices() }, Task { await board.watchStatus() }]
+        try await eventually { board.prices == ["ACME": 12.5] && board.status == "connected" }
+        for task in watching { task.cancel() }
+        running.cancel()
+        try await running.value
     }
 }

@@ -14,7 +14,7 @@ func pusherJSIdioms(_ session: UserSession) async throws {
     client.disconnect()
     _ = client.state.name
     _ = client.socketID
-    for await state in client.states { print(state.name) }
+    for await change in client.stateChanges { print(change.old.name, change.new.name) }
     for await delay in client.connectingIn { print(delay) }
     for await error in client.errors { print(error.message) }
 
@@ -24,6 +24,7 @@ func pusherJSIdioms(_ session: UserSession) async throws {
     for await event in channel.events() { print(event.name) }
     for await event in client.events("price") { print(event.data ?? "") }
     for await event in client.events() { print(event.name) }
+    for await state in channel.states where state == .subscribed { print("subscribed") }
     try await channel.subscribed()
     client.unsubscribe("prices")
     _ = client.channel("prices")

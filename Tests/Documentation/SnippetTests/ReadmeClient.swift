@@ -10,8 +10,7 @@ func watchPrices() async throws {
     let client = PusherClient(key: "app-key", cluster: "eu")
     client.connect()
     let prices = try client.subscribe("prices")
-    for await event in prices.events("price") {
-        let price = try event.decode(Price.self)
+    for await price in prices.events("price", as: Price.self) {
         print(price.symbol, price.value)
     }
 }

@@ -35,6 +35,11 @@ public struct List<Data: RandomAccessCollection, ID: Hashable, Row: View>: View 
     public var body: Never { preconditionFailure("a stub has no body") }
 }
 
+public struct Group<Content: View>: View {
+    public init(@ViewBuilder content: () -> Content) {}
+    public var body: Never { preconditionFailure("a stub has no body") }
+}
+
 extension View {
     public func task(_ action: @escaping @MainActor @Sendable () async -> Void) -> some View { EmptyView() }
     public func navigationTitle(_ title: String) -> some View { EmptyView() }

@@ -33,9 +33,12 @@ import Testing
             return blocks
         }
 
-        /// The shell commands without comments: the lines of shell blocks, and the inline code.
+        /// The shell commands without comments: the lines of shell blocks, of which each part of a pipeline is a command, and the inline
+        /// code.
         var commands: [[String]] {
-            let lines = self.blocks("sh").flatMap { $0.split(separator: "\n") }.map { $0[..<($0.firstIndex(of: "#") ?? $0.endIndex)] }
+            let lines = self.blocks("sh").flatMap { $0.split(separator: "\n") }.flatMap { line in
+                line[..<(line.firstIndex(of: "#") ?? line.endIndex)].split(separator: "|")
+            }
             let pieces = self.text.split(separator: "`", omittingEmptySubsequences: false)
             let quoted = pieces.enumerated().filter { $0.offset % 2 == 1 }.map(\.element)
             return (lines + quoted).map { $0.split(separator: " ").map(String.init) }
@@ -47,7 +50,7 @@ import Testing
     private static func pages() throws -> [Page] {
         let articles = try FileManager.default.subpathsOfDirectory(atPath: self.root.appendingPathComponent("Sources").path)
             .filter { $0.hasSuffix(".md") }.map { "Sources/\($0)" }
-        return try (["README.md", "CONTRIBUTING.md"] + articles.sorted()).map {
+        return try (["README.md", "CONTRIBUTING.md", "Examples/README.md"] + articles.sorted()).map {
             Page(path: $0, text: try String(contentsOf: self.root.appendingPathComponent($0), encoding: .utf8))
         }
     }
@@ -69,7 +72,7 @@ import Testing
         #expect(Self.normalized(output) == Self.normalized(shown + "\n"))
     }
 
-    @Test func `all commands of the tool in the documentation parse`() throws {
+    @Test func `all commands of the tool in the documentation are valid`() throws {
         var count = 0
         for page in try Self.pages() {
             for command in page.commands {
@@ -79,11 +82,12 @@ import Testing
                 count += 1
                 let arguments = Array(command[(tool + 1)...].prefix { $0 != "<" })
                 #expect(throws: Never.self, "\(page.path): \(command.joined(separator: " "))") {
-                    try Realtime.tool.table.parse(arguments) { $0 == PusherSecret.variable ? "secret" : nil }
+                    let parsed = try Realtime.tool.table.parse(arguments) { $0 == PusherSecret.variable ? "secret" : nil }
+                    if case .run(let arguments) = parsed { _ = try Realtime.tool.command(arguments) }
                 }
             }
         }
-        #expect(count >= 4)
+        #expect(count >= 8)
     }
 
     @Test func `all options in the article on benchmarks exist`() throws {
@@ -120,9 +124,11 @@ import Testing
     }
 
     @Test func `all examples and tests in the documentation exist`() throws {
+        var examples: Set<String> = []
         for page in try Self.pages() {
             for command in page.commands {
-                if command.starts(with: ["swift", "run", "--package-path", "Examples"]), let name = command.last {
+                if command.starts(with: ["swift", "run", "--package-path", "Examples"]), let name = command.dropFirst(4).first {
+                    examples.insert(name)
                     let folder = Self.root.appendingPathComponent("Examples/\(name)").path
                     #expect(FileManager.default.fileExists(atPath: folder), "\(page.path): \(name)")
                 }
@@ -132,5 +138,33 @@ import Testing
                 }
             }
         }
+        #expect(examples == ["Chat", "Ticker"])
+    }
+
+    @Test func `Foundation is imported only where the guide for contributors says so`() throws {
+        let sources = Self.root.appendingPathComponent("Sources")
+        let importing = try FileManager.default.subpathsOfDirectory(atPath: sources.path).filter { path in
+            guard path.hasSuffix(".swift"), !path.contains("/RealtimeURLSession/") else { return false }
+            return try String(contentsOf: sources.appendingPathComponent(path), encoding: .utf8).contains(/\bimport Foundation\b/)
+        }
+        let rule = try #require(
+            try Self.page("CONTRIBUTING.md").text.firstMatch(of: /`Sources` doesn't import Foundation[^.]*`(\w+\.swift)`/))
+        #expect(importing.map { String($0.split(separator: "/").last ?? "") } == [String(rule.1)])
+    }
+
+    @Test func `all products in the documentation exist`() throws {
+        let manifest = try String(contentsOf: Self.root.appendingPathComponent("Package.swift"), encoding: .utf8)
+        let products = Set(manifest.matches(of: /\.library\(name: "(\w+)", targets:/).map { String($0.1) })
+        #expect(products.count > 5)
+        var count = 0
+        for page in try Self.pages() {
+            for match in page.blocks("").joined().matches(of: /\.product\(name: "(\w+)", package: "swift-realtime"\)/) {
+                count += 1
+                #expect(products.contains(String(match.1)), "\(page.path): \(match.1)")
+            }
+        }
+        #expect(count >= 3)
+        let rows = try Self.page("README.md").text.split(separator: "\n").drop { !$0.hasPrefix("| product ") }.prefix { $0.hasPrefix("|") }
+        #expect(Set(rows.dropFirst(2).map { row in String(row.split(separator: "`")[1]) }) == products)
     }
 }
