@@ -84,7 +84,7 @@ import Testing
 }
 
 /// `pusher subscribe` as a process, with servers in the process of the tests.
-@Suite(.usesSockets, .enabled(if: Tool.path != nil, "the tool is not in the folder of the tests"), .timeLimit(.minutes(2)))
+@Suite(.usesSockets, .enabled(if: Tool.path != nil, "the tool is not in the folder of the tests"), .timeLimit(.minutes(10)))
 struct SubscribeProcessTests {
     private static let app = PusherApp(id: "1", key: "k", secret: "s")
 

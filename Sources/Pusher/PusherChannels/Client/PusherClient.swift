@@ -191,7 +191,8 @@ public final class PusherClient: Sendable {
     ///
     /// It contains lost connections, failed attempts to connect, failed subscriptions, errors that the server reports, invalid frames, and
     /// events that the sequences of ``events(_:as:with:buffer:)`` can't decode. Each failure is reported once. The client recovers from
-    /// most of them; if it doesn't, ``state`` changes to ``PusherConnectionState/failed(_:)`` or ``PusherConnectionState/disconnected(_:)``.
+    /// most of them; if it doesn't, ``state`` changes to ``PusherConnectionState/failed(_:)`` or
+    /// ``PusherConnectionState/disconnected(_:)``.
     ///
     /// The sequence continues across reconnects and finishes when the client is released. You can iterate a stored sequence again, for
     /// example after the task of a loop was cancelled: the new loop takes over. For errors and all other updates in one order, use
