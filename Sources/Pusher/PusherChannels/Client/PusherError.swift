@@ -181,9 +181,9 @@ extension PusherError {
         var cause: TransportError?
         if case .transport(let error) = reason { cause = error }
         // Most errors of an attempt name the host and the port themselves.
-        let isNamed = !wasConnected && cause?.message.containsText(endpoint.authority) == true
-        let server = isNamed ? "" : " to \(endpoint.origin)"
-        let subject = wasConnected ? "Connection\(server) lost" : "Failed to connect\(server)"
+        let isNamed = cause?.message.containsText(endpoint.authority) == true
+        let attempt = isNamed ? "Failed to connect" : "Failed to connect to \(endpoint.origin)"
+        let subject = wasConnected ? "Connection to \(endpoint.origin) lost" : attempt
         let reason = reason.description
         let period = reason.hasSuffix(".") ? "" : "."
         return PusherError(.connectionLost, "\(subject): \(reason)\(period)", status: cause?.status, cause: cause)
