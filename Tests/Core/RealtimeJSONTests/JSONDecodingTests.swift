@@ -387,6 +387,7 @@ import Testing
         #expect(text == #"{"the_map":{"one_two":{"threeFour":1}}}"#)
         #expect(try own.decode(Holder.self, from: text) == holder)
         #expect(try String(decoding: foundationEncoder.encode(holder), as: UTF8.self) == text)
+        #expect(try ownEncoder.encodeToString(["oneTwo": 1]) == String(decoding: foundationEncoder.encode(["oneTwo": 1]), as: UTF8.self))
     }
 
     // MARK: Canonical equivalence

@@ -60,7 +60,7 @@ import Testing
 
     @Test func `documents are parsed as with Foundation`() async throws {
         for seed in seeds(70_000) {
-            await yieldRegularly(seed)
+            await Task.yield()
             var random = JSONRandom(seed: seed)
             let text = random.document()
             let bytes = Array(text.utf8)
@@ -80,7 +80,7 @@ import Testing
 
     @Test func `documents decode as with Foundation`() async throws {
         for seed in seeds(10_000) {
-            await yieldRegularly(seed)
+            await Task.yield()
             var random = JSONRandom(seed: seed &+ 1 << 32)
             let text = random.document()
             let value = try JSONValue(parsing: text)
@@ -108,7 +108,7 @@ import Testing
     /// Both implementations accept a document, or both reject it, except for known differences.
     @Test func `damaged documents are accepted or rejected as with Foundation`() async throws {
         for seed in seeds(30_000) {
-            await yieldRegularly(seed)
+            await Task.yield()
             var random = JSONRandom(seed: seed &+ 2 << 32)
             // In an array, because Foundation rejects some top-level numbers that are followed by whitespace.
             let bytes = random.mutated("[" + random.document(depth: 2) + "]")
@@ -207,7 +207,7 @@ import Testing
 
     @Test func `values survive any combination of encoder and decoder`() async throws {
         for seed in seeds(4000) {
-            await yieldRegularly(seed)
+            await Task.yield()
             var random = JSONRandom(seed: seed &+ 3 << 32)
             let record = Record(&random)
             let own = try JSONValueEncoder().encode(record)

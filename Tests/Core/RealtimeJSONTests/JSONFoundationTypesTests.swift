@@ -102,6 +102,46 @@ import Testing
         #expect(throws: DecodingError.self) { try own.decode(Date.self, from: "\"\(text)\"") }
     }
 
+    @Test(
+        arguments: [
+            ("2001-01-01", 0), ("2001-01-01T00:00:01", 1), ("2001-01-01T00:00:01.25", 1.25), ("2001-01-01T01:00:01+01:00", 1),
+            ("2001-01-01T00:00:01Z", 1), ("2000-02-29", -26_524_800),
+        ] as [(String, Double)])
+    func `a date without a time zone or a time is read as UTC on request`(_ text: String, seconds: Double) throws {
+        var decoder = JSONValueDecoder()
+        decoder.dates = .iso8601
+        decoder.assumesUTC = true
+        #expect(try decoder.decode(Date.self, from: "\"\(text)\"").timeIntervalSinceReferenceDate == seconds)
+        decoder.assumesUTC = false
+        let isComplete = text.contains("Z") || text.contains("+")
+        #expect(((try? decoder.decode(Date.self, from: "\"\(text)\"")) != nil) == isComplete)
+    }
+
+    @Test func `a date is written with the shortest fraction that reads back as the same date`() throws {
+        var encoder = JSONValueEncoder()
+        encoder.dates = .iso8601
+        var decoder = JSONValueDecoder()
+        decoder.dates = .iso8601
+        for seed in seeds(2000) {
+            var random = SplitMix64(seed: seed)
+            let digits = Int.random(in: 0...6, using: &random)
+            let fraction = Int.random(in: 0..<1_000_000, using: &random) / [1_000_000, 100_000, 10_000, 1000, 100, 10, 1][digits]
+            let text = digits == 0 ? "" : "." + String(repeating: "0", count: digits - "\(fraction)".count) + "\(fraction)"
+            let day = String(Int.random(in: 10...28, using: &random))
+            let expected = "\"20\(Int.random(in: 10...30, using: &random))-11-\(day)T12:34:56\(text)Z\""
+            let date = try decoder.decode(Date.self, from: expected)
+            encoder.dateFractionDigits = 7
+            let written = try encoder.encodeToString(date)
+            #expect(try decoder.decode(Date.self, from: written) == date && written.count <= expected.count, "\(replay(seed))")
+            // From 2018, dates are coarser than a fraction of seven digits.
+            let other = Date(timeIntervalSinceReferenceDate: Double.random(in: 537_000_000...1_000_000_000, using: &random))
+            #expect(try decoder.decode(Date.self, from: encoder.encode(other)) == other, "\(replay(seed))")
+            encoder.dateFractionDigits = 3
+            let rounded = try decoder.decode(Date.self, from: encoder.encode(other))
+            #expect(abs(rounded.timeIntervalSince(other)) <= 0.001, "\(replay(seed))")
+        }
+    }
+
     @Test func `dates encode as with Foundation`() throws {
         var own = JSONValueEncoder()
         let foundation = JSONEncoder()

@@ -86,8 +86,3 @@ struct JSONRandom {
         return bytes
     }
 }
-
-/// Yields periodically: the task pool has only as many threads as there are cores, and other tests run at the same time.
-func yieldRegularly(_ seed: UInt64) async {
-    if seed % 32 == 0 { await Task.yield() }
-}

@@ -30,10 +30,13 @@ extension EncodingBuffer {
             throw self.invalid(Double.nan, "The date is not a finite number of seconds.", key)
         }
         if self.settings.dates == .deferredToDate { return self.appendRaw(bytes) }
-        let seconds = bytes.withUnsafeBytes { JSONText.double($0) } + referenceDateOffset
+        let secondsSince2001 = bytes.withUnsafeBytes { JSONText.double($0) }
+        let seconds = secondsSince2001 + referenceDateOffset
         switch self.settings.dates {
         case .iso8601:
-            guard let text = ISO8601.text(seconds) else { throw self.invalid(seconds, "The date is out of range for ISO 8601.", key) }
+            guard let text = ISO8601.text(secondsSince2001: secondsSince2001, fractionDigits: self.settings.dateFractionDigits) else {
+                throw self.invalid(seconds, "The date is out of range for ISO 8601.", key)
+            }
             self.append(text)
         case .millisecondsSince1970: try self.append(seconds * 1000, key)
         default: try self.append(seconds, key)

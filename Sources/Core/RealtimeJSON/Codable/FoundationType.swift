@@ -1,7 +1,7 @@
 import RealtimeEncoding
 import RealtimeSystem
 
-/// The Foundation types whose JSON form differs from what their own `Codable` conformance writes.
+/// The Foundation types whose encoded form differs from what their own `Codable` conformance writes.
 ///
 /// They are recognized by name because this module does not depend on Foundation. Values are created and read through the types'
 /// own `Codable` conformance.
@@ -60,12 +60,16 @@ extension JSONDocument {
         case .secondsSince1970: seconds = try self.double(at: index) - referenceDateOffset
         case .millisecondsSince1970: seconds = try self.double(at: index) / 1000 - referenceDateOffset
         case .iso8601:
-            guard let value = ISO8601.seconds(try self.string(at: index)) else {
+            guard let value = ISO8601.secondsSince2001(try self.string(at: index), assumesUTC: self.settings.assumesUTC) else {
                 throw self.corrupted("Expected an ISO 8601 date such as 2026-01-31T12:00:00Z.", at: index)
             }
-            seconds = value - referenceDateOffset
+            seconds = value
         }
-        return try Value(from: self.decoder([JSONNode(kind: .float, bits: seconds.bitPattern, end: 1)]))
+        return try self.foundationDate(type, secondsSinceReferenceDate: seconds)
+    }
+
+    func foundationDate<Value: Decodable>(_ type: Value.Type, secondsSinceReferenceDate seconds: Double) throws -> Value {
+        try Value(from: self.decoder([JSONNode(kind: .float, bits: seconds.bitPattern, end: 1)]))
     }
 
     private func data<Value: Decodable>(_ type: Value.Type, at index: Int) throws -> Value {
@@ -73,6 +77,10 @@ extension JSONDocument {
         guard let bytes = Base64.decode(try self.string(at: index), ignoresPadBits: true) else {
             throw self.corrupted("The string is not valid Base64.", at: index)
         }
+        return try self.foundationData(type, bytes)
+    }
+
+    func foundationData<Value: Decodable>(_ type: Value.Type, _ bytes: [UInt8]) throws -> Value {
         if let collection = type as? any RangeReplaceableCollection<UInt8>.Type, let value = Self.collect(collection, bytes) as? Value {
             return value
         }
@@ -105,6 +113,10 @@ extension JSONDocument {
         let node = self.nodes[index]
         guard node.kind.isNumber else { throw self.mismatch(type, at: index) }
         guard let digits = self.text(node, { DecimalDigits($0) }) else { throw self.unrepresentable(type, at: index) }
+        return try self.foundationDecimal(type, digits)
+    }
+
+    func foundationDecimal<Value: Decodable>(_ type: Value.Type, _ digits: DecimalDigits) throws -> Value {
         var bytes: [UInt8] = []
         var nodes = [JSONNode(kind: .object, offset: 0, length: 5, end: 19)]
         func append(_ name: String) {

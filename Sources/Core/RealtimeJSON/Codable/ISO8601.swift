@@ -4,38 +4,74 @@
 enum ISO8601 {
     /// Parses a date with an optional fraction of a second, and a time zone of `Z`, `+hh:mm`, `+hhmm` or `+hh`.
     ///
-    /// - Returns: The seconds since 1970, or `nil` if the text is not a date in this format.
-    static func seconds(_ text: String) -> Double? {
+    /// The result is relative to 2001, as `Date` is, because more of a fraction is lost in larger numbers.
+    ///
+    /// - Parameters:
+    ///   - text: The date.
+    ///   - assumesUTC: Whether a date without a time zone, or without a time, is in UTC instead of invalid.
+    /// - Returns: The seconds since the start of 2001 in UTC, or `nil` if the text is not a date in this format.
+    static func secondsSince2001(_ text: String, assumesUTC: Bool = false) -> Double? {
         var reader = Reader(rest: Array(text.utf8)[...])
         guard let year = reader.number(4), reader.take("-"), let month = reader.number(2), reader.take("-"), let day = reader.number(2),
-            reader.take("T") || reader.take("t"), let hour = reader.number(2), reader.take(":"), let minute = reader.number(2),
+            (1...12).contains(month), (1...Self.length(ofMonth: month, year)).contains(day)
+        else { return nil }
+        let midnight = Self.days(year, month, day) * 86400 - self.secondsTo2001
+        if assumesUTC, reader.rest.isEmpty { return Double(midnight) }
+        guard reader.take("T") || reader.take("t"), let hour = reader.number(2), reader.take(":"), let minute = reader.number(2),
             reader.take(":"), let second = reader.number(2)
         else { return nil }
-        guard (1...12).contains(month), (1...Self.length(ofMonth: month, year)).contains(day), minute < 60, second <= 60,
-            hour < 24 || (hour == 24 && minute == 0 && second == 0)
-        else { return nil }
-        guard let fraction = reader.fraction(), let offset = reader.offset(), reader.rest.isEmpty else { return nil }
-        let whole = Self.days(year, month, day) * 86400 + hour * 3600 + minute * 60 + second - offset
-        return Double(whole) + fraction
+        guard minute < 60, second <= 60, hour < 24 || (hour == 24 && minute == 0 && second == 0), let fraction = reader.fraction() else {
+            return nil
+        }
+        let isUTC = assumesUTC && reader.rest.isEmpty
+        guard let offset = isUTC ? 0 : reader.offset(), reader.rest.isEmpty else { return nil }
+        return Double(midnight + hour * 3600 + minute * 60 + second - offset) + fraction
     }
 
-    /// Formats a date in UTC, rounded down to a whole second.
+    /// Formats a date in UTC.
     ///
     /// Years after 9999 have more than four digits, and years before 0 a minus sign.
     ///
-    /// - Parameter seconds: The seconds since 1970.
-    /// - Returns: The text, or `nil` if the date is not finite or more than four million years from 1970.
-    static func text(_ seconds: Double) -> String? {
-        guard let second = Int64(exactly: seconds.rounded(.down)), second.magnitude < 1 << 47 else { return nil }
+    /// - Parameters:
+    ///   - seconds: The seconds since the start of 2001 in UTC.
+    ///   - fractionDigits: The maximum number of digits of the fraction, up to nine. With none, the date is rounded down to a second.
+    /// - Returns: The text, or `nil` if the date is not finite or more than four million years from 2001.
+    static func text(secondsSince2001 seconds: Double, fractionDigits: Int) -> String? {
+        let whole = seconds.rounded(.down)
+        guard let second = Int64(exactly: whole).map({ $0 &+ self.secondsTo2001 }), second.magnitude < 1 << 47 else { return nil }
         let day = (second >= 0 ? second : second - 86399) / 86400
         let rest = second - day * 86400
         let (year, month, date) = Self.civil(day)
-        func padded(_ value: Int64, _ width: Int = 2) -> String {
-            let digits = String(value.magnitude)
-            return (value < 0 ? "-" : "") + String(repeating: "0", count: max(0, width - digits.count)) + digits
+        return self.padded(year, 4) + "-" + self.padded(month) + "-" + self.padded(date) + "T" + self.padded(rest / 3600) + ":"
+            + self.padded(rest / 60 % 60) + ":" + self.padded(rest % 60) + self.fraction(of: seconds, after: whole, fractionDigits) + "Z"
+    }
+
+    /// The seconds from 1970 to 2001.
+    private static var secondsTo2001: Int64 { Int64(referenceDateOffset) }
+
+    private static func padded(_ value: Int64, _ width: Int = 2) -> String {
+        let digits = String(value.magnitude)
+        return (value < 0 ? "-" : "") + String(repeating: "0", count: max(0, width - digits.count)) + digits
+    }
+
+    /// The shortest fraction that reads back as the same date. If none does, the nearest one with the maximum number of digits.
+    private static func fraction(of seconds: Double, after whole: Double, _ maximum: Int) -> String {
+        let fraction = seconds - whole
+        guard fraction > 0, maximum > 0 else { return "" }
+        var scale: Double = 1
+        var digits = 0
+        var value: Double = 0
+        repeat {
+            digits += 1
+            scale *= 10
+            // A fraction that is rounded to a whole second would change the digits before it.
+            value = min((fraction * scale).rounded(), scale - 1)
+        } while digits < maximum && whole + value / scale != seconds
+        while value.truncatingRemainder(dividingBy: 10) == 0, digits > 0 {
+            value /= 10
+            digits -= 1
         }
-        return padded(year, 4) + "-" + padded(month) + "-" + padded(date) + "T" + padded(rest / 3600) + ":" + padded(rest / 60 % 60) + ":"
-            + padded(rest % 60) + "Z"
+        return digits > 0 ? "." + self.padded(Int64(value), digits) : ""
     }
 
     private static func isLeap(_ year: Int64) -> Bool { year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) }

@@ -8,14 +8,18 @@ final class JSONDocument {
     let settings: JSONValueDecoder
     /// The coding path of the document's root, if the document represents a part of another.
     let basePath: [any CodingKey]
+    let form: DocumentForm
     /// The last type that was decoded by its own `init(from:)`: the elements of an array look up the same type repeatedly.
     @exclusivity(unchecked) private var plainType: ObjectIdentifier?
 
-    init(bytes: [UInt8], nodes: [JSONNode], settings: JSONValueDecoder, basePath: [any CodingKey] = []) {
+    init(
+        bytes: [UInt8], nodes: [JSONNode], settings: JSONValueDecoder, basePath: [any CodingKey] = [], form: DocumentForm = DocumentForm()
+    ) {
         self.bytes = bytes
         self.nodes = nodes
         self.settings = settings
         self.basePath = basePath
+        self.form = form
     }
 
     @inline(__always)
@@ -28,73 +32,47 @@ final class JSONDocument {
     func isNull(at index: Int) -> Bool { self.nodes[index].kind == .null }
 
     func bool(at index: Int) throws -> Bool {
-        switch self.nodes[index].kind {
-        case .true: return true
-        case .false: return false
-        default: throw self.mismatch(Bool.self, at: index)
-        }
+        if let value = self.nodes[index].bool { return value }
+        throw self.mismatch(Bool.self, at: index)
     }
 
     func string(at index: Int) throws -> String {
         let node = self.nodes[index]
+        let rejects = self.settings.rejectsLoneSurrogates
+        if let value = self.bytes.withUnsafeBytes({ node.string(in: $0, rejectsLoneSurrogates: rejects) }) { return value }
         guard node.kind.isString else { throw self.mismatch(String.self, at: index) }
-        return try self.text(node) { raw in
-            if node.kind == .escapedString, self.settings.rejectsLoneSurrogates, JSONText.loneSurrogate(raw) != nil {
-                throw self.corrupted("The string contains a lone surrogate.", at: index)
-            }
-            return JSONText.string(raw, isEscaped: node.kind == .escapedString)
-        }
+        throw self.corrupted("The string contains a lone surrogate.", at: index)
     }
 
     @inline(__always)
     func integer<Integer: FixedWidthInteger>(_ type: Integer.Type, at index: Int) throws -> Integer {
         let node = self.nodes[index]
-        let value: Integer?
-        switch node.kind {
-        case .integer, .number: value = self.text(node) { JSONText.integer($0, node.kind, as: type) }
-        case .signed: value = Integer(exactly: Int64(bitPattern: node.bits))
-        case .unsigned: value = Integer(exactly: node.bits)
-        case .float: value = Integer(exactly: Double(bitPattern: node.bits))
-        default: throw self.mismatch(type, at: index)
-        }
-        if let value { return value }
-        throw self.unrepresentable(type, at: index)
+        if let value = self.bytes.withUnsafeBytes({ node.integer(type, in: $0) }) { return value }
+        throw self.numberError(type, at: index)
     }
 
     func double(at index: Int) throws -> Double {
         let node = self.nodes[index]
-        switch node.kind {
-        case .integer, .number:
-            let (value, isInRange) = self.text(node) { raw in
-                let value = JSONText.double(raw)
-                // Only a number whose digits are all zero may become zero.
-                return (value, value != 0 || JSONDigits(raw).mantissa == 0)
-            }
-            guard value.isFinite, isInRange else { throw self.unrepresentable(Double.self, at: index) }
-            return value
-        case .signed: return Double(Int64(bitPattern: node.bits))
-        case .unsigned: return Double(node.bits)
-        case .float: return Double(bitPattern: node.bits)
-        default: throw self.mismatch(Double.self, at: index)
-        }
+        if let value = self.bytes.withUnsafeBytes({ node.double(in: $0) }) { return value }
+        throw self.numberError(Double.self, at: index)
     }
 
-    /// Converts the text directly, because a conversion by way of `Double` would round twice.
     func float(at index: Int) throws -> Float {
         let node = self.nodes[index]
-        guard node.kind.isNumber else {
-            guard [.signed, .unsigned, .float].contains(node.kind) else { throw self.mismatch(Float.self, at: index) }
-            return Float(try self.double(at: index))
-        }
-        let (value, isZero) = self.text(node) { raw in
-            (Float(String(decoding: raw, as: UTF8.self)) ?? .nan, JSONDigits(raw).mantissa == 0)
-        }
-        guard value.isFinite, value != 0 || isZero else { throw self.unrepresentable(Float.self, at: index) }
-        return value
+        if let value = self.bytes.withUnsafeBytes({ node.float(in: $0) }) { return value }
+        throw self.numberError(Float.self, at: index)
     }
 
-    func tree(at index: Int) -> JSONValue {
-        self.bytes.withUnsafeBytes { bytes in
+    private func numberError(_ type: Any.Type, at index: Int) -> DecodingError {
+        switch self.nodes[index].kind {
+        case .integer, .number, .signed, .unsigned, .float, .single: self.unrepresentable(type, at: index)
+        default: self.mismatch(type, at: index)
+        }
+    }
+
+    func tree(at index: Int) throws -> JSONValue {
+        if self.form.isMessagePack { return try self.messagePackTree(at: index) }
+        return self.bytes.withUnsafeBytes { bytes in
             self.nodes.withUnsafeBufferPointer { JSONTape.value($0, index, bytes) }
         }
     }
@@ -105,6 +83,7 @@ final class JSONDocument {
         if type == String.self { return unsafeBitCast(try self.string(at: index), to: Value.self) }
         if type == Int.self { return unsafeBitCast(try self.integer(Int.self, at: index), to: Value.self) }
         if type == Double.self { return unsafeBitCast(try self.double(at: index), to: Value.self) }
+        if type == Bool.self { return unsafeBitCast(try self.bool(at: index), to: Value.self) }
         if type == [String].self {
             return unsafeBitCast(try self.array(of: String.self, at: index) { try self.string(at: $0) }, to: Value.self)
         }
@@ -134,8 +113,12 @@ final class JSONDocument {
         let decoder = NodeDecoder(document: self, index: index)
         let identifier = ObjectIdentifier(type)
         if identifier != self.plainType {
-            if let foundationType = FoundationType(type) { return try self.value(foundationType, type, at: index) }
-            if let tree = self.tree(at: index, as: type) { return tree }
+            if self.form.isMessagePack {
+                if let value = try self.messagePackValue(type, at: index) { return value }
+            } else {
+                if let foundationType = FoundationType(type) { return try self.value(foundationType, type, at: index) }
+                if let tree = try self.tree(at: index, as: type) { return tree }
+            }
             self.plainType = identifier
         }
         if self.settings.keys != .useDefaultKeys, type is any StringKeyed.Type {
@@ -144,8 +127,8 @@ final class JSONDocument {
         return try Value(from: decoder)
     }
 
-    private func tree<Value>(at index: Int, as type: Value.Type) -> Value? {
-        type == JSONValue.self ? self.tree(at: index) as? Value : nil
+    private func tree<Value>(at index: Int, as type: Value.Type) throws -> Value? {
+        type == JSONValue.self ? try self.tree(at: index) as? Value : nil
     }
 
     // MARK: Errors
@@ -159,36 +142,45 @@ final class JSONDocument {
             var child = current + 1
             var position = 0
             while child < Int(node.end) {
-                let value = node.kind == .object ? child + 1 : child
+                // The keys of MessagePack can contain nested values.
+                let value = node.kind == .object ? Int(self.nodes[child].end) : child
                 if index < Int(self.nodes[value].end) {
-                    path.append(node.kind == .object ? ValueKey(self.key(at: child)) : ValueKey(index: position))
+                    path.append(node.kind == .object ? self.pathKey(at: child) : ValueKey(index: position))
                     current = value
                     break
                 }
                 child = Int(self.nodes[value].end)
                 position += 1
             }
-            if child >= Int(node.end) { break }
+            if child >= Int(node.end) || current > index { break }
         }
         return path
     }
 
-    /// A member's name as it is in the document.
-    func rawKey(at index: Int) -> String {
-        self.bytes.withUnsafeBytes { JSONTape.string(self.nodes[index], $0) }
+    private func pathKey(at index: Int) -> ValueKey {
+        if let number = self.integerKey(at: index) { return ValueKey(number) }
+        // The arrays, maps and bytes that are keys in MessagePack have no name.
+        return ValueKey(self.key(at: index) ?? "key")
+    }
+
+    /// A member's name as it is in the document, or `nil` if it is a key of MessagePack that has no name.
+    func rawKey(at index: Int) -> String? {
+        let node = self.nodes[index]
+        if !node.kind.isString { return self.nameOfKey(at: index) }
+        return self.bytes.withUnsafeBytes { JSONTape.string(node, $0) }
     }
 
     /// A member's name, converted as the settings require.
-    func key(at index: Int) -> String {
+    func key(at index: Int) -> String? {
         let key = self.rawKey(at: index)
-        return self.settings.keys == .convertFromSnakeCase ? KeyNames.fromSnakeCase(key) : key
+        return self.settings.keys == .convertFromSnakeCase ? key.map(KeyNames.fromSnakeCase) : key
     }
 
     func context(_ message: String, at index: Int) -> DecodingError.Context {
         let node = self.nodes[index]
         let position =
             switch node.kind {
-            case .signed, .unsigned, .float: ""
+            case .signed, .unsigned, .float, .single: ""
             default: " (at byte \(node.offset))"
             }
         return DecodingError.Context(codingPath: self.path(to: index), debugDescription: message + position)
@@ -207,10 +199,12 @@ final class JSONDocument {
             switch self.nodes[index].kind {
             case .missing, .null: "null"
             case .true, .false: "a Boolean value"
-            case .integer, .number, .signed, .unsigned, .float: "a number"
-            case .string, .escapedString: "a string"
+            case .integer, .number, .signed, .unsigned, .float, .single: "a number"
+            case .string, .escapedString, .repairedString: "a string"
             case .array: "an array"
             case .object: "an object"
+            case .binary: "binary data"
+            case .ext: "an extension value"
             }
         let context = self.context("Expected \(type), found \(found).", at: index)
         return self.isNull(at: index) ? .valueNotFound(type, context) : .typeMismatch(type, context)
@@ -239,9 +233,21 @@ struct ValueKey: CodingKey {
     }
 
     init?(intValue: Int) {
+        self.init(intValue)
+    }
+
+    /// Creates an integer key of a map.
+    init(_ intValue: Int) {
         self.stringValue = "\(intValue)"
         self.intValue = intValue
     }
+}
+
+/// What distinguishes a document in MessagePack from one in JSON.
+struct DocumentForm {
+    var isMessagePack = false
+    /// Whether members are found by their names without case, unless one has the exact name.
+    var ignoresCase = false
 }
 
 /// A dictionary whose keys are data rather than property names.

@@ -48,6 +48,8 @@ public struct JSONValueDecoder: Sendable {
     public var keys = KeyStrategy.useDefaultKeys
     /// Whether a string with a lone surrogate is an error. The default is `false`: the surrogate is replaced by U+FFFD.
     public var rejectsLoneSurrogates = false
+    /// Whether an ISO 8601 date without a time zone, or without a time, is in UTC instead of invalid.
+    package var assumesUTC = false
     /// The limits on the size and depth of the input.
     public var limits = JSONLimits()
     /// Values for the types that are decoded, which find them in their decoder's `userInfo`.
@@ -109,7 +111,7 @@ public struct JSONValueDecoder: Sendable {
         try self.document(bytes, isUTF8: true).value(type, at: 0)
     }
 
-    private func document(_ bytes: [UInt8], isUTF8: Bool) throws(JSONError) -> JSONDocument {
+    func document(_ bytes: [UInt8], isUTF8: Bool) throws(JSONError) -> JSONDocument {
         let tape = try bytes.withUnsafeBufferPointer { bytes throws(JSONError) in
             try JSONTape(UnsafeRawBufferPointer(bytes), isUTF8: isUTF8, limits: self.limits)
         }

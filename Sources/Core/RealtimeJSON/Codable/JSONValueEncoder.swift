@@ -19,6 +19,9 @@ public struct JSONValueEncoder: Sendable {
     /// The form of dates. The default is ``JSONValueDecoder/DateStrategy/deferredToDate``. ISO 8601 dates are rounded down to whole
     /// seconds.
     public var dates = JSONValueDecoder.DateStrategy.deferredToDate
+    /// The maximum number of digits in the fraction of a second of an ISO 8601 date, up to nine. Of the fractions that read back as the same
+    /// date, the shortest is written.
+    package var dateFractionDigits = 0
     /// The form of binary data. The default is ``JSONValueDecoder/DataStrategy/base64``.
     public var data = JSONValueDecoder.DataStrategy.base64
     /// The conversion of keys. The default is ``KeyStrategy/useDefaultKeys``.

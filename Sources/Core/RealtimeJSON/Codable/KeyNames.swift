@@ -1,5 +1,11 @@
-/// Conversion between the names of JSON members and Swift properties, by the rules of Foundation's coders.
+/// Conversion between the names of members and Swift properties. Snake case follows the rules of Foundation's coders.
 enum KeyNames {
+    /// Converts `UserName` to `userName`.
+    static func fromPascalCase(_ name: String) -> String { name.prefix(1).lowercased() + name.dropFirst() }
+
+    /// Converts `userName` to `UserName`.
+    static func toPascalCase(_ name: String) -> String { name.prefix(1).uppercased() + name.dropFirst() }
+
     /// Converts `one_two` to `oneTwo`. Leading and trailing underscores are kept.
     static func fromSnakeCase(_ name: String) -> String {
         guard name.contains("_"), let first = name.firstIndex(where: { $0 != "_" }), let last = name.lastIndex(where: { $0 != "_" }) else {

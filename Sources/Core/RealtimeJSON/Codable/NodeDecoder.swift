@@ -6,6 +6,8 @@ struct NodeDecoder: Decoder, SingleValueDecodingContainer {
     let index: Int
     /// Whether the members' names are the keys of a dictionary, which are not converted.
     var keepsKeys = false
+    /// Whether a map is read as an array that alternates keys and values, as dictionaries with keys of any type are.
+    var readsPairs = false
 
     var codingPath: [any CodingKey] { self.document.path(to: self.index) }
     var userInfo: [CodingUserInfoKey: Any] { self.document.settings.userInfo }
@@ -15,7 +17,7 @@ struct NodeDecoder: Decoder, SingleValueDecodingContainer {
     }
 
     func unkeyedContainer() throws -> any UnkeyedDecodingContainer {
-        try NodeUnkeyedDecodingContainer(self.document, self.index)
+        try NodeUnkeyedDecodingContainer(self.document, self.index, readsPairs: self.readsPairs)
     }
 
     func singleValueContainer() throws -> any SingleValueDecodingContainer { self }
@@ -46,6 +48,8 @@ struct NodeKeyedDecodingContainer<Key: CodingKey>: KeyedDecodingContainerProtoco
     ///
     /// Small objects are searched for each key, which is faster than building a table. If a name is repeated, both find the last value.
     private let indexes: [ByteString: Int]?
+    /// Whether names are compared without case.
+    private let ignoresCase: Bool
 
     init(_ decoder: NodeDecoder) throws {
         let document = decoder.document
@@ -54,26 +58,50 @@ struct NodeKeyedDecodingContainer<Key: CodingKey>: KeyedDecodingContainerProtoco
         self.document = document
         self.index = decoder.index
         let convertsKeys = document.settings.keys != .useDefaultKeys && !decoder.keepsKeys
-        self.indexes = node.length > 16 || convertsKeys ? Self.indexes(document, decoder.index, convertsKeys: convertsKeys) : nil
+        self.ignoresCase = document.form.ignoresCase && !decoder.keepsKeys
+        if node.length <= 16, !convertsKeys {
+            self.indexes = nil
+        } else {
+            var indexes: [ByteString: Int] = [:]
+            indexes.reserveCapacity(Int(node.length))
+            // Exact names replace those that are equal without case.
+            if self.ignoresCase { Self.index(document, decoder.index, &indexes) { document.rawKey(at: $0)?.lowercased() } }
+            Self.index(document, decoder.index, &indexes) { convertsKeys ? document.key(at: $0) : document.rawKey(at: $0) }
+            self.indexes = indexes
+        }
     }
 
-    private static func indexes(_ document: JSONDocument, _ index: Int, convertsKeys: Bool) -> [ByteString: Int] {
-        let node = document.nodes[index]
-        var indexes: [ByteString: Int] = [:]
-        indexes.reserveCapacity(Int(node.length))
+    private static func index(_ document: JSONDocument, _ index: Int, _ indexes: inout [ByteString: Int], _ name: (Int) -> String?) {
+        let end = Int(document.nodes[index].end)
         var child = index + 1
-        while child < Int(node.end) {
-            let key = convertsKeys ? document.key(at: child) : document.rawKey(at: child)
-            indexes[ByteString(key)] = child + 1
-            child = Int(document.nodes[child + 1].end)
+        while child < end {
+            let value = Int(document.nodes[child].end)
+            if let name = name(child) { indexes[ByteString(name)] = value }
+            child = Int(document.nodes[value].end)
         }
-        return indexes
     }
 
     private func find(_ key: Key) -> Int? {
+        if self.document.form.isMessagePack { return self.findMessagePack(key) }
         var name = key.stringValue
         if let indexes = self.indexes { return indexes[ByteString(name)] }
         return name.withUTF8 { name in self.document.find(name, in: self.index) }
+    }
+
+    /// Finds a key by its name, or else by its number.
+    private func findMessagePack(_ key: Key) -> Int? {
+        self.find(named: key.stringValue) ?? key.intValue.flatMap { self.find(named: "\($0)") }
+    }
+
+    private func find(named name: String) -> Int? {
+        var name = name
+        if let indexes = self.indexes {
+            if let index = indexes[ByteString(name)] { return index }
+            return self.ignoresCase ? indexes[ByteString(name.lowercased())] : nil
+        }
+        return name.withUTF8 { utf8 in
+            self.ignoresCase ? self.document.findIgnoringCase(utf8, in: self.index) : self.document.find(utf8, in: self.index)
+        }
     }
 
     @inline(__always)
@@ -86,6 +114,7 @@ struct NodeKeyedDecodingContainer<Key: CodingKey>: KeyedDecodingContainerProtoco
     var codingPath: [any CodingKey] { self.document.path(to: self.index) }
 
     var allKeys: [Key] {
+        if self.document.form.isMessagePack { return self.allMessagePackKeys }
         if let indexes = self.indexes {
             return indexes.sorted { $0.value < $1.value }.compactMap { Key(stringValue: $0.key.string) }
         }
@@ -93,11 +122,30 @@ struct NodeKeyedDecodingContainer<Key: CodingKey>: KeyedDecodingContainerProtoco
         let node = self.document.nodes[self.index]
         var child = self.index + 1
         while child < Int(node.end) {
-            let name = ByteString(self.document.rawKey(at: child))
+            let name = ByteString(self.document.rawKey(at: child) ?? "")
             if !names.contains(name) { names.append(name) }
             child = Int(self.document.nodes[child + 1].end)
         }
         return names.compactMap { Key(stringValue: $0.string) }
+    }
+
+    private var allMessagePackKeys: [Key] {
+        var names: Set<ByteString> = []
+        var keys: [Key] = []
+        let node = self.document.nodes[self.index]
+        var child = self.index + 1
+        while child < Int(node.end) {
+            if let name = self.document.rawKey(at: child), names.insert(ByteString(name)).inserted {
+                let number = self.document.integerKey(at: child)
+                if let key = number.flatMap({ Key(intValue: $0) }) ?? Key(stringValue: name) {
+                    keys.append(key)
+                } else if self.ignoresCase, let key = Key(stringValue: KeyNames.fromPascalCase(name)) {
+                    keys.append(key)
+                }
+            }
+            child = Int(self.document.nodes[Int(self.document.nodes[child].end)].end)
+        }
+        return keys
     }
 
     func contains(_ key: Key) -> Bool { self.find(key) != nil }
@@ -184,8 +232,7 @@ struct NodeKeyedDecodingContainer<Key: CodingKey>: KeyedDecodingContainerProtoco
     }
 
     func superDecoder() throws -> any Decoder {
-        let index = self.indexes.map { $0[ByteString("super")] } ?? self.document.find("super", in: self.index)
-        return self.decoder(at: index, ValueKey.super)
+        self.decoder(at: self.find(named: "super"), ValueKey.super)
     }
 
     func superDecoder(forKey key: Key) throws -> any Decoder {
@@ -196,16 +243,13 @@ struct NodeKeyedDecodingContainer<Key: CodingKey>: KeyedDecodingContainerProtoco
     private func decoder(at index: Int?, _ key: any CodingKey) -> any Decoder {
         if let index { return NodeDecoder(document: self.document, index: index) }
         let null = JSONNode(kind: .null, offset: self.document.nodes[self.index].offset, length: 0, end: 1)
-        let document = JSONDocument(bytes: [], nodes: [null], settings: self.document.settings, basePath: self.codingPath + [key])
+        let document = JSONDocument(
+            bytes: [], nodes: [null], settings: self.document.settings, basePath: self.codingPath + [key], form: self.document.form)
         return NodeDecoder(document: document, index: 0)
     }
 }
 
 extension JSONDocument {
-    func find(_ name: StaticString, in index: Int) -> Int? {
-        name.withUTF8Buffer { self.find($0, in: index) }
-    }
-
     /// The index of the value of the last member with this name, or `nil` if there is none.
     func find(_ name: UnsafeBufferPointer<UInt8>, in index: Int) -> Int? {
         self.nodes.withUnsafeBufferPointer { nodes in
@@ -215,16 +259,26 @@ extension JSONDocument {
                 let end = Int(nodes[index].end)
                 while child < end {
                     let key = nodes[child]
+                    // The keys of MessagePack can contain nested values.
+                    let value = Int(key.end)
                     if key.kind == .string {
-                        if Int(key.length) == name.count, Self.isEqual(bytes, key, name) { found = child &+ 1 }
-                    } else if JSONText.unescapedBytes(UnsafeRawBufferPointer(rebasing: bytes[key.range])).elementsEqual(name) {
-                        found = child &+ 1
+                        if Int(key.length) == name.count, Self.isEqual(bytes, key, name) { found = value }
+                    } else if self.isEqual(child, name) {
+                        found = value
                     }
-                    child = Int(nodes[child &+ 1].end)
+                    child = Int(nodes[value].end)
                 }
                 return found
             }
         }
+    }
+
+    /// Whether a key other than a string without escape sequences has this name.
+    @inline(never)
+    private func isEqual(_ key: Int, _ name: UnsafeBufferPointer<UInt8>) -> Bool {
+        let node = self.nodes[key]
+        if node.kind == .escapedString { return self.text(node) { JSONText.unescapedBytes($0).elementsEqual(name) } }
+        return self.rawKey(at: key)?.utf8.elementsEqual(name) ?? false
     }
 
     @inline(__always)
@@ -241,15 +295,19 @@ struct NodeUnkeyedDecodingContainer: UnkeyedDecodingContainer {
     private var next: Int
     private(set) var currentIndex = 0
 
-    init(_ document: JSONDocument, _ index: Int) throws {
-        guard document.nodes[index].kind == .array else { throw document.mismatch([Any].self, at: index) }
+    init(_ document: JSONDocument, _ index: Int, readsPairs: Bool = false) throws {
+        let kind = document.nodes[index].kind
+        guard kind == .array || (readsPairs && kind == .object) else { throw document.mismatch([Any].self, at: index) }
         self.document = document
         self.index = index
         self.next = index + 1
     }
 
     var codingPath: [any CodingKey] { self.document.path(to: self.index) }
-    var count: Int? { Int(self.document.nodes[self.index].length) }
+    var count: Int? {
+        let node = self.document.nodes[self.index]
+        return node.kind == .object ? Int(node.length) * 2 : Int(node.length)
+    }
     var isAtEnd: Bool { self.next >= Int(self.document.nodes[self.index].end) }
 
     /// Decodes the next element with `read`, and advances unless that throws.

@@ -27,7 +27,7 @@ struct NodeEncoder: Encoder, SingleValueEncodingContainer {
 
     /// Calls `body` to write the complete value.
     @inline(__always)
-    private func single(_ body: () throws -> Void) throws {
+    func single(_ body: () throws -> Void) throws {
         let mark = self.buffer.bytes.count
         try self.buffer.beginSingleValue(self.frame, self.number)
         do {
@@ -40,7 +40,7 @@ struct NodeEncoder: Encoder, SingleValueEncodingContainer {
 
     func write(_ value: JSONValue) throws { try self.single { self.buffer.append(value) } }
 
-    func encodeNil() throws { try self.single { self.buffer.append(literal: "null") } }
+    func encodeNil() throws { try self.single { self.buffer.appendNil() } }
     func encode(_ value: Bool) throws { try self.single { self.buffer.append(value) } }
     func encode(_ value: String) throws { try self.single { self.buffer.append(value) } }
     func encode(_ value: Double) throws { try self.single { try self.buffer.append(value, nil) } }
@@ -72,7 +72,7 @@ struct NodeKeyedEncodingContainer<Key: CodingKey>: KeyedEncodingContainerProtoco
         try buffer.appendEntry(in: self.encoder.frame, self.encoder.number, key.stringValue, key: key) { try body(buffer) }
     }
 
-    func encodeNil(forKey key: Key) throws { try self.member(key) { $0.append(literal: "null") } }
+    func encodeNil(forKey key: Key) throws { try self.member(key) { $0.appendNil() } }
     func encode(_ value: Bool, forKey key: Key) throws { try self.member(key) { $0.append(value) } }
     func encode(_ value: String, forKey key: Key) throws { try self.member(key) { $0.append(value) } }
     func encode(_ value: Double, forKey key: Key) throws { try self.member(key) { try $0.append(value, key) } }
@@ -114,7 +114,7 @@ extension NodeEncoder {
         var inner: EncodingBuffer?
         try? self.buffer.appendEntry(in: self.frame, self.number, name, key: key) { inner = self.buffer.insert(shape, path: path) }
         if let inner { return inner.outermostEncoder }
-        let discarded = EncodingBuffer(settings: self.buffer.settings, basePath: path)
+        let discarded = EncodingBuffer(settings: self.buffer.settings, form: self.buffer.form, basePath: path)
         discarded.start(shape)
         return discarded.outermostEncoder
     }
@@ -139,7 +139,7 @@ struct NodeUnkeyedEncodingContainer: UnkeyedEncodingContainer {
         try buffer.appendEntry(in: self.encoder.frame, self.encoder.number, nil, key: self.key) { try body(buffer) }
     }
 
-    func encodeNil() throws { try self.element { $0.append(literal: "null") } }
+    func encodeNil() throws { try self.element { $0.appendNil() } }
     func encode(_ value: Bool) throws { try self.element { $0.append(value) } }
     func encode(_ value: String) throws { try self.element { $0.append(value) } }
     func encode(_ value: Double) throws { try self.element { try $0.append(value, value.isFinite ? nil : self.key) } }

@@ -123,6 +123,18 @@ public struct JSONNumber: Hashable, Sendable {
     }
 }
 
+extension JSONNumber {
+    /// Appends the number as MessagePack. If it has more digits than MessagePack supports, the nearest double is written.
+    func writeMessagePack(to output: inout [UInt8]) {
+        switch self.storage {
+        case .signed(let value): MessagePackWriter.append(value, to: &output)
+        case .unsigned(let value): MessagePackWriter.append(value, to: &output)
+        case .float(let value): MessagePackWriter.append(value, to: &output)
+        case .text: MessagePackWriter.append(self.double, to: &output)
+        }
+    }
+}
+
 extension JSONNumber: CustomStringConvertible {
     /// The number as JSON text.
     public var description: String {

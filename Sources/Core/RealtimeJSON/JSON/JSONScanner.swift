@@ -14,10 +14,18 @@ package enum JSONKind: UInt8, Hashable, Sendable {
     case array, object
     /// Numbers that are stored in a node of a tape as 64 bits, for values that were never text.
     case signed, unsigned, float
+    /// A floating-point number of 32 bits, stored as the double with the same value.
+    case single
+    /// A key of MessagePack that isn't valid UTF-8. Its invalid bytes are read as U+FFFD.
+    case repairedString
+    /// Bytes of MessagePack.
+    case binary
+    /// An extension value of MessagePack. Its type is the byte before its data.
+    case ext
 
     package var isString: Bool {
         switch self {
-        case .string, .escapedString: true
+        case .string, .escapedString, .repairedString: true
         default: false
         }
     }
@@ -57,22 +65,26 @@ struct JSONScanner {
     private let end: Int
     private let checksUTF8: Bool
     private let depthLimit: Int
-    private(set) var position = 0
+    private(set) var position: Int
 
-    /// Creates a scanner at the start of a text.
+    /// Creates a scanner.
     ///
     /// - Parameters:
     ///   - bytes: The text.
     ///   - isUTF8: Whether the bytes are known to be valid UTF-8, as WebSocket text is. They are not validated again.
     ///   - limits: The limits on the text.
-    init(_ bytes: UnsafeRawBufferPointer, isUTF8: Bool, limits: JSONLimits) throws(JSONError) {
+    ///   - position: The offset at which to start.
+    init(_ bytes: UnsafeRawBufferPointer, isUTF8: Bool, limits: JSONLimits, from position: Int = 0) throws(JSONError) {
         guard bytes.count <= limits.size else { throw JSONError(.tooLarge, at: limits.size) }
         guard let base = bytes.baseAddress, bytes.count > 0 else { throw JSONError(.unexpectedEnd, at: 0) }
         self.base = base.assumingMemoryBound(to: UInt8.self)
         self.end = bytes.count
         self.checksUTF8 = !isUTF8
         self.depthLimit = limits.depth
-        if self.end >= 3, self.base[0] == 0xEF, self.base[1] == 0xBB, self.base[2] == 0xBF { throw JSONError(.byteOrderMark, at: 0) }
+        self.position = position
+        if position == 0, self.end >= 3, self.base[0] == 0xEF, self.base[1] == 0xBB, self.base[2] == 0xBF {
+            throw JSONError(.byteOrderMark, at: 0)
+        }
     }
 
     /// Skips whitespace and returns the next byte without consuming it.

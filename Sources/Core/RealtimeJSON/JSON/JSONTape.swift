@@ -28,7 +28,7 @@ struct JSONNode {
 /// A document as a flat list of its values in order, created in one pass and one allocation.
 ///
 /// The decoder and ``JSONValue`` read the tape. A value that is not read costs a node of sixteen bytes and no conversion. Nodes can
-/// also contain numbers themselves, so that a binary format can use the same decoder.
+/// also contain numbers themselves, so that MessagePack uses the same decoder.
 struct JSONTape {
     var nodes: [JSONNode]
 
@@ -105,8 +105,10 @@ extension JSONTape {
         case .integer, .number: return .number(JSONNumber(UnsafeRawBufferPointer(rebasing: bytes[node.range]), node.kind))
         case .signed: return .number(JSONNumber(Int64(bitPattern: node.bits)))
         case .unsigned: return .number(JSONNumber(node.bits))
-        case .float: return JSONNumber(Double(bitPattern: node.bits)).map { .number($0) } ?? .null
-        case .string, .escapedString: return .string(self.string(node, bytes))
+        case .float, .single: return JSONNumber(Double(bitPattern: node.bits)).map { .number($0) } ?? .null
+        // The tape of a text contains neither; that of MessagePack is converted by `JSONDocument.tree(at:)`.
+        case .binary, .ext: return .null
+        case .string, .escapedString, .repairedString: return .string(self.string(node, bytes))
         case .array:
             var elements: [JSONValue] = []
             elements.reserveCapacity(Int(node.length))

@@ -33,7 +33,9 @@ package enum JSONText {
 
     /// The UTF-8 bytes of a validated string, with its escape sequences replaced.
     package static func unescapedBytes(_ raw: UnsafeRawBufferPointer) -> [UInt8] {
-        [UInt8](unsafeUninitializedCapacity: raw.count) { buffer, count in
+        // All empty arrays share storage, to which the initializer would write.
+        if raw.isEmpty { return [] }
+        return [UInt8](unsafeUninitializedCapacity: raw.count) { buffer, count in
             count = self.unescape(raw, into: buffer)
         }
     }

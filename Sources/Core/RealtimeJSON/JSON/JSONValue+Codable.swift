@@ -41,13 +41,16 @@ extension JSONNumber: Codable {
 extension JSONValue: Codable {
     /// Decodes any value.
     ///
-    /// With a decoder other than ``JSONValueDecoder``, numbers have the precision of `Int64`, `UInt64` or `Double`.
+    /// With a decoder other than ``JSONValueDecoder``, numbers have the precision of `Int64`, `UInt64` or `Double`. From MessagePack, a
+    /// binary value is decoded as a Base64 string, a timestamp as a string in ISO 8601, and a key that is a number or a Boolean value as
+    /// its text. To decode every value of MessagePack without loss, use ``MessagePackValue``.
     ///
     /// - Parameter decoder: The decoder to read from.
-    /// - Throws: `DecodingError` if the value can't be represented in JSON.
+    /// - Throws: `DecodingError` if the value can't be represented in JSON, as infinite numbers, other extension values and keys of other
+    ///   kinds can't.
     public init(from decoder: any Decoder) throws {
         if let decoder = decoder as? NodeDecoder {
-            self = decoder.document.tree(at: decoder.index)
+            self = try decoder.document.tree(at: decoder.index)
             return
         }
         if let container = try? decoder.container(keyedBy: ValueKey.self) {
