@@ -1,13 +1,17 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-let settings: [SwiftSetting] = [
-    .swiftLanguageMode(.v6),
-    .enableUpcomingFeature("ExistentialAny"),
-    .enableUpcomingFeature("MemberImportVisibility"),
-    .enableUpcomingFeature("InternalImportsByDefault"),
-    .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
-]
+/// Warnings are errors in continuous integration and in `dev/check`, which set the environment variable.
+let strict: [SwiftSetting] = Context.environment["REALTIME_STRICT"] == nil ? [] : [.treatAllWarnings(as: .error)]
+
+let settings: [SwiftSetting] =
+    [
+        .swiftLanguageMode(.v6),
+        .enableUpcomingFeature("ExistentialAny"),
+        .enableUpcomingFeature("MemberImportVisibility"),
+        .enableUpcomingFeature("InternalImportsByDefault"),
+        .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+    ] + strict
 
 /// A library in the folder of its layer.
 func library(_ name: String, in folder: String, _ dependencies: [Target.Dependency] = []) -> Target {
@@ -34,10 +38,17 @@ func fuzzer(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
 let coreLibraries: [Target.Dependency] = ["RealtimeCore", "RealtimeJSON", "RealtimeCrypto", "RealtimeEncoding", "RealtimeSystem"]
 /// What the tool and its benchmarks use.
 let programs: [Target.Dependency] = [
-    "CommandLineSupport", "Processes", "PusherChannels", "RealtimeSockets", "RealtimeCore", "RealtimeSystem",
+    "CommandLineSupport", "Processes", "PusherChannels", "SignalRCore", "SignalRWire", "RealtimeSockets", "RealtimeCore",
+    "RealtimeSystem",
 ]
 /// What tests use beside the targets that they test.
 let support: [Target.Dependency] = coreLibraries + ["RealtimeTesting", "TestSupport", "SimulationSupport", "PeerSupport", "Processes"]
+
+/// What the tests of the README of signalr-client-swift use.
+let readme: [Target.Dependency] = [
+    "SignalRClient", "SignalRServer", "RealtimeTransports", "RealtimeSockets", "RealtimeCore", "RealtimeJSON", "RealtimeTesting",
+    "TestSupport", "PeerSupport",
+]
 
 // A folder of sources imports only folders above it in this file.
 
@@ -78,24 +89,55 @@ let pusher: [Target] = [
     tests("PusherPeerTests", in: "Pusher", ["PusherChannels", "PusherServer", "RealtimeSockets"] + support),
 ]
 
+let signalR: [Target] = [
+    library("SignalRWire", in: "Sources/SignalR", coreLibraries),
+    library("SignalRCore", in: "Sources/SignalR", ["SignalRWire", "RealtimeTransports"] + coreLibraries),
+    library("SignalRClient", in: "Sources/SignalR", ["SignalRCore", "SignalRWire", "RealtimeTransports"] + coreLibraries),
+    library("SignalRServer", in: "Sources/SignalR", ["SignalRWire", "RealtimeTransports"] + coreLibraries),
+    library("SignalRTesting", in: "Sources/SignalR", ["SignalRClient", "SignalRServer", "RealtimeCore", "RealtimeTesting"]),
+
+    tests("SignalRWireTests", in: "SignalR", ["SignalRWire"] + support),
+    tests("SignalRCoreTests", in: "SignalR", ["SignalRCore", "SignalRWire", "RealtimeSockets", "RealtimeTransports"] + support),
+    tests(
+        "SignalRClientTests", in: "SignalR",
+        ["SignalRTesting", "SignalRClient", "SignalRCore", "SignalRServer", "SignalRWire", "RealtimeSockets"] + support),
+    // The same sources in both language modes, without the settings of this package, as in applications.
+    .testTarget(
+        name: "SignalRReadmeTests",
+        dependencies: readme, path: "Tests/SignalR/SignalRReadmeTests", swiftSettings: [.swiftLanguageMode(.v6)] + strict),
+    .testTarget(
+        name: "SignalRReadmeSwift5Tests",
+        dependencies: readme, path: "Tests/SignalR/SignalRReadmeSwift5Tests", swiftSettings: [.swiftLanguageMode(.v5)] + strict),
+    tests("SignalRServerTests", in: "SignalR", ["SignalRServer", "SignalRWire", "RealtimeSockets"] + support),
+    tests(
+        "SignalRPeerTests", in: "SignalR",
+        ["SignalRClient", "SignalRCore", "SignalRWire", "RealtimeSockets", "RealtimeTransports"] + support),
+    tests("SignalRSimulationTests", in: "SignalR", ["SignalRCore", "SignalRServer", "SignalRWire"] + support),
+]
+
 let commandLine: [Target] = [
     library("Processes", in: "Sources/Tool", ["RealtimeSystem"]),
     library("CommandLineSupport", in: "Sources/Tool", ["RealtimeCore", "RealtimeJSON", "RealtimeSystem"]),
-    library("RealtimeBenchmarks", in: "Benchmarks", programs + ["PusherWire", "CRealtimeSystem", "RealtimeJSON"]),
+    library(
+        "RealtimeBenchmarks", in: "Benchmarks",
+        programs + ["PusherServer", "PusherWire", "CRealtimeSystem", "RealtimeEncoding", "RealtimeJSON"]),
     tool(
         "realtime", in: "Sources/Tool",
-        programs + ["PusherServer", "PusherWire", "RealtimeTransports", "RealtimeJSON", "RealtimeBenchmarks"]),
+        programs + ["PusherServer", "PusherWire", "SignalRServer", "RealtimeTransports", "RealtimeJSON", "RealtimeBenchmarks"]),
 
     tests(
         "CommandLineTests", in: "Tool",
         [
-            "realtime", "RealtimeBenchmarks", "PusherTesting", "PusherChannels", "PusherServer", "PusherWire", "RealtimeSockets",
-            "CommandLineSupport",
+            "realtime", "RealtimeBenchmarks", "PusherTesting", "PusherChannels", "PusherServer", "PusherWire", "SignalRCore",
+            "SignalRServer", "SignalRWire", "RealtimeSockets", "CommandLineSupport",
         ] + support),
     tests(
         "SnippetTests", in: "Documentation",
-        ["PusherChannels", "PusherServer", "PusherTesting", "PusherWire", "RealtimeSockets", "CommonNames", "DocumentationStubs"] + support),
-    library("TestSupport", in: "Tests/Support", ["RealtimeCore", "RealtimeSystem", "Processes"]),
+        [
+            "PusherChannels", "PusherServer", "PusherTesting", "PusherWire", "SignalRClient", "SignalRServer", "SignalRTesting",
+            "RealtimeSockets", "CommonNames", "DocumentationStubs",
+        ] + support),
+    library("TestSupport", in: "Tests/Support", ["RealtimeCore", "RealtimeSystem", "RealtimeTesting", "Processes"]),
     library("RelayProtocol", in: "Tests/Support", ["RealtimeCore", "RealtimeSystem"]),
     library("SimulationSupport", in: "Tests/Support", ["TestSupport", "RealtimeCore", "RealtimeSystem"]),
     tests("SimulationSupportTests", in: "Support", support),
@@ -106,10 +148,15 @@ let commandLine: [Target] = [
 
 let fuzzers: [Target] = [
     fuzzer("JSON", ["RealtimeJSON"]),
+    fuzzer("MessagePack", ["RealtimeJSON"]),
     fuzzer("HTTPHead", ["RealtimeSockets", "RealtimeCore"]),
     fuzzer("ChunkedBody", ["RealtimeSockets", "RealtimeCore"]),
     fuzzer("WebSocketFrames", ["RealtimeSockets", "RealtimeCore"]),
     fuzzer("PusherFrames", ["PusherWire", "RealtimeCore", "RealtimeJSON"]),
+    fuzzer("EncryptedPayload", ["PusherWire"]),
+    fuzzer("HubMessages", ["SignalRWire", "RealtimeCore"]),
+    fuzzer("Negotiate", ["SignalRWire", "RealtimeCore"]),
+    fuzzer("HubSession", ["SignalRCore", "SignalRWire", "RealtimeCore", "RealtimeSystem", "RealtimeTesting"]),
     fuzzer("PusherSession", ["PusherChannels", "PusherServer", "RealtimeCore", "RealtimeJSON", "RealtimeSystem", "RealtimeTesting"]),
 ]
 
@@ -130,7 +177,10 @@ let package = Package(
         .library(name: "RealtimeJSON", targets: ["RealtimeJSON"]),
         .library(name: "RealtimeSockets", targets: ["RealtimeSockets"]),
         .library(name: "RealtimeTesting", targets: ["RealtimeTesting"]),
+        .library(name: "SignalRClient", targets: ["SignalRClient"]),
+        .library(name: "SignalRServer", targets: ["SignalRServer"]),
+        .library(name: "SignalRTesting", targets: ["SignalRTesting"]),
         .executable(name: "realtime", targets: ["realtime"]),
     ],
-    targets: core + network + pusher + commandLine + (Context.environment["FUZZ"] == nil ? [] : fuzzers)
+    targets: core + network + pusher + signalR + commandLine + (Context.environment["FUZZ"] == nil ? [] : fuzzers)
 )

@@ -11,4 +11,25 @@
 package enum WallClock {
     /// The number of seconds since January 1, 1970 (UTC).
     package static var secondsSince1970: Int64 { Int64(time(nil)) }
+
+    /// The number of milliseconds since January 1, 1970 (UTC).
+    package static var millisecondsSince1970: Int64 {
+        var now = timespec()
+        clock_gettime(CLOCK_REALTIME, &now)
+        return Int64(now.tv_sec) * 1_000 + Int64(now.tv_nsec) / 1_000_000
+    }
+}
+
+/// Identifies a thread while it runs.
+package struct ThreadID: Hashable, Sendable {
+    private var rawValue: UInt
+
+    /// The calling thread.
+    package static var current: ThreadID {
+        #if canImport(Glibc)
+        ThreadID(rawValue: pthread_self())
+        #else
+        ThreadID(rawValue: UInt(bitPattern: pthread_self()))
+        #endif
+    }
 }

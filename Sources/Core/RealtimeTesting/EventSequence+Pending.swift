@@ -22,6 +22,7 @@ extension EventSequence {
 
 /// Runs an operation in a cancelled task, in which an iterator of events doesn't wait.
 package func withCancelledTask<Result: Sendable>(_ operation: @escaping @Sendable () async -> Result) async -> Result {
+    // A task of its own, because only the operation is cancelled. It is awaited below.
     let task = Task {
         withUnsafeCurrentTask { $0?.cancel() }
         return await operation()

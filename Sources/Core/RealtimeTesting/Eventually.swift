@@ -1,3 +1,4 @@
+// Disfavored, so that the tests of this package can have a variant with a longer limit.
 /// Waits until a condition is true, for code that runs in tasks of its own.
 ///
 /// ```swift
@@ -17,6 +18,7 @@
 ///   - condition: A closure that is called repeatedly, on the caller's actor.
 /// - Throws: A ``ConditionError`` if the condition isn't true within the limit, `CancellationError` if the task is cancelled, or the error
 ///   that `condition` throws.
+@_disfavoredOverload
 public func eventually(
     _ description: String? = nil, within limit: Duration = .seconds(5), fileID: String = #fileID, line: Int = #line,
     _ condition: () async throws -> Bool

@@ -8,7 +8,8 @@ public import RealtimeCore
 /// clock.advance(by: .seconds(120))
 /// ```
 /// Advancing the clock fires all timers up to the new time on the calling thread, in order and each at its own time. When the call
-/// returns, all timers of clients and servers that were due have fired, and their effects are complete.
+/// returns, all timers of clients and servers that were due have fired, and their effects are complete, also those that another thread
+/// was processing.
 ///
 /// ### Time limits
 ///
@@ -133,5 +134,6 @@ extension InMemoryNetwork {
     /// - Parameter clock: The clock for all timers of the clients and servers on the network.
     public convenience init(clock: ManualClock) {
         self.init(time: clock.time)
+        clock.time.add(self)
     }
 }

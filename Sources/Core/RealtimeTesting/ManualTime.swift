@@ -7,11 +7,17 @@ package final class ManualTime: TimeSource {
         weak var value: (any StandstillObserver)?
     }
 
+    private struct WeakNetwork: Sendable {
+        weak var value: InMemoryNetwork?
+    }
+
     private struct State: Sendable {
         var now = Instant(nanoseconds: 0)
         var timers = TimerQueue()
         /// The tasks that sleep, which are also in `timers`.
         var sleeping: Set<ObjectIdentifier> = []
+        /// The networks whose clients and servers use this time.
+        var networks: [WeakNetwork] = []
         var observers: [WeakObserver] = []
         /// How many observers there may be before those that were released are removed.
         var observerLimit = 64
@@ -40,11 +46,19 @@ package final class ManualTime: TimeSource {
     }
 
     package func advance(to instant: Instant) {
+        let networks = self.state.withLock { $0.networks }
+        // Other threads may be processing events that set timers.
+        for network in networks { network.value?.waitUntilIdle() }
         while let due = self.next(until: instant) { due.timerFired() }
         self.state.withLock { state in
             state.standstill = .zero
             state.now = max(state.now, instant)
         }
+        for network in networks { network.value?.waitUntilIdle() }
+    }
+
+    func add(_ network: InMemoryNetwork) {
+        self.state.withLock { $0.networks.append(WeakNetwork(value: network)) }
     }
 
     private func next(until instant: Instant) -> (any TimerClient)? {

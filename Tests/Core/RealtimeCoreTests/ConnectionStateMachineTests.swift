@@ -137,6 +137,38 @@ import Testing
         #expect(stopped.check(timeout: .seconds(5), now: self.after(6)) == .none)
     }
 
+    @Test func `a restart replaces the connection in every state in which one is maintained`() {
+        let (first, second) = (ConnectionID(rawValue: 1), ConnectionID(rawValue: 2))
+        var opening = self.machine()
+        _ = opening.start(now: Self.zero)
+        #expect(opening.restart(now: Self.zero) == .replace(first, by: second, sendsClose: false))
+        #expect(opening.opened(first) == .none && opening.opened(second) == .beginHandshake)
+        #expect(opening.restart(now: Self.zero) == .replace(second, by: ConnectionID(rawValue: 3), sendsClose: true))
+        var (connected, _) = self.connected()
+        #expect(connected.restart(now: Self.zero) == .replace(first, by: second, sendsClose: true))
+        #expect(connected.closed(first, .heartbeatTimeout, .immediately, now: Self.zero) == .none)
+        #expect(connected.current == second)
+        var waiting = self.machine()
+        _ = waiting.start(now: Self.zero)
+        _ = waiting.closed(first, .openTimeout, .afterBackoff(), now: Self.zero)
+        #expect(waiting.restart(now: Self.zero) == .open(second) && waiting.failures == 0)
+        var deciding = self.machine()
+        _ = deciding.start(now: Self.zero)
+        _ = deciding.closed(first, .openTimeout, .ask, now: Self.zero)
+        #expect(deciding.restart(now: Self.zero) == .open(second))
+        #expect(deciding.decided(first, .never, now: Self.zero) == nil)
+    }
+
+    @Test func `a restart doesn't start what isn't to be connected`() {
+        var idle = self.machine()
+        #expect(idle.restart(now: Self.zero) == .none && idle.current == nil)
+        var (stopped, _) = self.connected()
+        _ = stopped.stop(now: Self.zero)
+        #expect(stopped.restart(now: Self.zero) == .none)
+        _ = stopped.timeout(now: self.after(5))
+        #expect(stopped.restart(now: self.after(6)) == .none)
+    }
+
     @Test func `only three reconnects in a row are immediate`() throws {
         var machine = self.machine()
         _ = machine.start(now: Self.zero)
@@ -235,6 +267,14 @@ import Testing
         _ = machine.closed(id, .heartbeatTimeout, .ask, now: Self.zero)
         #expect(machine.timeout(now: self.after(29)) == .none)
         #expect(machine.timeout(now: self.after(30)) == .decide(id))
+    }
+
+    @Test func `without a time limit, a decision is awaited`() {
+        var (machine, id) = self.connected { $0.decisionTimeout = nil }
+        _ = machine.closed(id, .heartbeatTimeout, .ask, now: Self.zero)
+        #expect(machine.nextDeadline == nil && machine.timeout(now: self.after(100_000)) == .none)
+        let next = machine.decided(id, .after(.seconds(3)), now: self.after(100_000))?.next
+        #expect(next == .later(until: self.after(100_003)))
     }
 
     @Test func `starting and stopping end the wait for a decision`() {

@@ -12,6 +12,7 @@ private final class RecordingSource: EventSource {
 
     func drained(_ consumer: ConsumerID) { self.recorder.record(.drained) }
     func consumerRemoved(_ consumer: ConsumerID) { self.recorder.record(.removed) }
+    func readerWaits(_ consumer: ConsumerID) {}
     func iteratorReplaced(_ consumer: ConsumerID) { self.recorder.record(.iteratorReplaced) }
 
     func sequence(of buffer: EventBuffer<Int> = EventBuffer(.standard)) -> EventSequence<Int> {

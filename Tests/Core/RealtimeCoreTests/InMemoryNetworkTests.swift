@@ -512,4 +512,36 @@ private final class Fixture: Sendable {
         for name in ["a", "b"] { #expect(texts.filter { $0.hasPrefix(name) } == (0..<200).map { "\(name) \($0)" }) }
         await listener.stop()
     }
+
+    @Test func `the clock waits for events that another thread processes`() async throws {
+        /// A server that takes a while to handle a request, and then sets a timer.
+        final class Slow: ListenerHandler, TimerClient {
+            let clock: ManualClock
+            let (began, fired) = (EventRecorder<Bool>(), EventRecorder<Duration>())
+
+            init(_ clock: ManualClock) { self.clock = clock }
+
+            func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
+            func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+                RecordedEvents()
+            }
+            func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
+                self.began.record(true)
+                usleep(20_000)
+                self.clock.time.schedule(self, at: self.clock.time.now.advanced(by: .seconds(1)))
+                responder.respond(HTTPResponse(status: 200))
+            }
+            func timerFired() { self.fired.record(self.clock.elapsed) }
+        }
+        let clock = ManualClock()
+        let network = InMemoryNetwork(clock: clock)
+        let server = Slow(clock)
+        let address = try await network.listener().start(server)
+        let endpoint = Endpoint(scheme: "http", host: address.host, port: address.port)
+        let request = Task { try await network.http.send(HTTPRequest("GET", endpoint)) }
+        try await eventually { !server.began.all.isEmpty }
+        clock.advance(by: .seconds(1))
+        #expect(server.fired.all == [.seconds(1)])
+        #expect(try await request.value.head.status == 200)
+    }
 }

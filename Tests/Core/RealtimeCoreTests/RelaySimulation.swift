@@ -6,8 +6,8 @@ import Testing
 
 @Suite(.enabled(if: areSimulationsSupported, "simulations need a newer version of macOS"))
 struct RelaySimulationTests {
-    @Test func `a client that negotiates, falls back and moves recovers from random faults`() async {
-        let report = await simulate(seeds(1_000)) { RelaySimulation($0).run() }
+    @Test func `a client that negotiates, falls back and moves recovers from random faults`() async throws {
+        let report = try await simulate(seeds(1_000)) { RelaySimulation($0).run() }
         for failure in report.failures { Issue.record("\(failure)") }
         // The runs must exercise what they check.
         guard report.runs > 10, report.failures.isEmpty else { return }

@@ -51,7 +51,7 @@ struct ToySession: ReconnectingSession {
     var lastWorkID: WorkID { WorkID(rawValue: self.lastWork) }
 
     func ping(now: Instant) -> WebSocketMessage { .text(".") }
-    mutating func pinged(now: Instant) {}
+    mutating func pinged(_ message: WebSocketMessage, now: Instant, _ effects: inout Effects<Self>) {}
     mutating func opening(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) { effects.log(.debug, "opening \(id)") }
 
     mutating func opened(_ id: ConnectionID, head: HTTPResponseHead, now: Instant, _ effects: inout Effects<Self>) {

@@ -6,8 +6,8 @@ import Testing
 @Suite(.enabled(if: areSimulationsSupported, "simulations need a newer version of macOS"))
 struct ToySimulationTests {
     @Test(arguments: [0, 1])
-    func `two clients of the toy protocol recover from random faults`(part: Int) async {
-        let report = await simulate(seeds(1_000, part: part, of: 2)) { ToySimulation($0).run() }
+    func `two clients of the toy protocol recover from random faults`(part: Int) async throws {
+        let report = try await simulate(seeds(1_000, part: part, of: 2)) { ToySimulation($0).run() }
         for failure in report.failures { Issue.record("\(failure)") }
         // The runs must exercise what they check.
         guard report.runs > 10, report.failures.isEmpty else { return }

@@ -83,14 +83,35 @@ public func withGracefulShutdownHandler<Result>(
 
 // Hummingbird
 
+public struct HTTPField: Sendable {
+    public struct Name: Sendable {
+        public init?(_ name: String) {}
+    }
+}
+
+public struct HTTPFields: Sendable {
+    public subscript(_ name: HTTPField.Name) -> String? { nil }
+}
+
+public struct ByteBuffer: Sendable {
+    public var readableBytesView: [UInt8] { [] }
+}
+
+public struct RequestBody: Sendable {
+    public func collect(upTo maxSize: Int) async throws -> ByteBuffer { ByteBuffer() }
+}
+
 public struct Request: Sendable {
+    public var headers: HTTPFields { HTTPFields() }
+    public var body: RequestBody { RequestBody() }
+
     public func decode<Value: Decodable>(as type: Value.Type, context: some RequestContext) async throws -> Value {
         throw HTTPError(.forbidden)
     }
 }
 
 public struct HTTPResponse: Sendable {
-    public enum Status: Sendable { case accepted, forbidden }
+    public enum Status: Sendable { case ok, accepted, unauthorized, forbidden }
 }
 
 public struct HTTPError: Error {

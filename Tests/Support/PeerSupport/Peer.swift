@@ -6,14 +6,49 @@ import RealtimeCore
 
 /// A third-party server or client in its own process.
 ///
-/// `REALTIME_PEERS` is the command that starts a peer: `$REALTIME_PEERS NAME --option value …`. A server prints one line of JSON with
+/// `REALTIME_PEERS` is the command that starts a peer: `$REALTIME_PEERS NAME --option value …`. `$REALTIME_PEERS list` prints the names that it
+/// knows, each at the beginning of a line. A server prints one line of JSON with
 /// `ready`, `port` and `url`. A client responds to each line of JSON with a line that contains `done`, and prints lines with `event` as
-/// events occur. Both exit when their standard input is closed.
+/// events occur. Both exit when their standard input is closed. `REALTIME_PYTHON_PEERS` is the same for clients in Python.
 package final class Peer: Sendable {
-    package static let command = ProcessInfo.processInfo.environment["REALTIME_PEERS"].flatMap { $0.isEmpty ? nil : $0 }
+    package static let command = variable("REALTIME_PEERS")
+    package static let pythonCommand = variable("REALTIME_PYTHON_PEERS")
 
     /// The reason for skipping tests with peers.
-    package static let skipReason = "set REALTIME_PEERS to the command that starts real third-party peers"
+    package static let skipReason = "set REALTIME_PEERS to a command that starts these third-party peers"
+    package static let pythonSkipReason = "run dev/peers/python-peers setup, and set REALTIME_PYTHON_PEERS to dev/peers/python-peers"
+
+    /// Whether the command starts all of these peers.
+    package static func starts(_ names: String...) -> Bool {
+        guard self.command != nil else { return false }
+        return self.names.map { $0.isSuperset(of: names) } ?? true
+    }
+
+    /// The peers that the command lists, or `nil` if it can't list them.
+    private static let names: Set<String>? = {
+        guard let command, let process = try? ChildProcess([command, "list"], errors: .discarded) else { return nil }
+        let lines = process.readOutput().split(separator: "\n")
+        guard process.waitForEnd() == 0, !lines.isEmpty else { return nil }
+        return Set(lines.compactMap { $0.split(separator: " ").first.map(String.init) })
+    }()
+
+    private static func variable(_ name: String) -> String? {
+        ProcessInfo.processInfo.environment[name].flatMap { $0.isEmpty ? nil : $0 }
+    }
+
+    private static let lastPort = Lock(10_000 + Int(ProcessInfo.processInfo.processIdentifier % 200) * 100)
+
+    /// The servers for which the command looks for a free port before it starts them. A listener of another test could take that port
+    /// meanwhile, and answer in their place.
+    private static let namesWithoutPort = ["aspnet", "sockudo"]
+
+    /// Returns a port outside of the range from which the system chooses.
+    private static func port() -> Int {
+        self.lastPort.withLock { port in
+            port += 1
+            return port
+        }
+    }
 
     package struct Failure: Error, CustomStringConvertible {
         package var description: String
@@ -21,6 +56,8 @@ package final class Peer: Sendable {
 
     private struct State: Sendable {
         var lines: [JSONValue] = []
+        /// The number of lines that have arrived.
+        var received = 0
         var hasEnded = false
         var waiting = WaitingTasks()
     }
@@ -35,9 +72,11 @@ package final class Peer: Sendable {
     private let output = Output()
     private let lastID = Lock(0)
 
-    package init(_ name: String, _ options: [String] = []) throws {
+    package init(_ name: String, _ options: [String] = [], command: String? = Peer.command) throws {
         self.name = name
-        guard let command = Self.command else { throw Failure(description: Self.skipReason) }
+        guard let command else { throw Failure(description: Self.skipReason) }
+        var options = options
+        if Self.namesWithoutPort.contains(name), !options.contains("--port") { options += ["--port", "\(Self.port())"] }
         let process = try ChildProcess([command, name] + options, errors: .discarded)
         self.process = process
         // A separate thread, because reading blocks.
@@ -84,16 +123,15 @@ package final class Peer: Sendable {
     package func line(where predicate: @Sendable (JSONValue) -> Bool) async throws -> JSONValue {
         let id = WaitingTasks.ID()
         while true {
-            let found = self.output.state.withLock { state -> (JSONValue?, Bool) in
-                guard let index = state.lines.firstIndex(where: predicate) else { return (nil, state.hasEnded) }
-                return (state.lines.remove(at: index), false)
+            let (line, hasEnded, received) = self.output.state.withLock { state -> (JSONValue?, Bool, Int) in
+                let index = state.lines.firstIndex(where: predicate)
+                return (index.map { state.lines.remove(at: $0) }, state.hasEnded, state.received)
             }
-            if let line = found.0 { return line }
-            if found.1 { throw Failure(description: "\(self.name) has ended") }
-            let count = self.output.state.withLock { $0.lines.count }
+            if let line { return line }
+            if hasEnded { throw Failure(description: "\(self.name) has ended") }
             await suspend { wakeUp in
                 self.output.state.withLock { state in
-                    guard state.lines.count == count, !state.hasEnded, !Task.isCancelled else { return false }
+                    guard state.received == received, !state.hasEnded, !Task.isCancelled else { return false }
                     state.waiting.add(id, wakeUp)
                     return true
                 }
@@ -110,6 +148,7 @@ package final class Peer: Sendable {
             line = process.readLine()
             let waiting = output.state.withLock { state in
                 if let value = line.flatMap({ try? JSONValue(parsing: Array($0.utf8)) }) { state.lines.append(value) }
+                state.received += 1
                 if line == nil { state.hasEnded = true }
                 return state.waiting.takeAll()
             }

@@ -94,7 +94,7 @@ package struct RelaySession: ReconnectingSession {
     package var request: Request { Request(kind: self.kinds[self.kindIndex], token: self.token) }
 
     package func ping(now: Instant) -> WebSocketMessage { .text(".") }
-    package mutating func pinged(now: Instant) {}
+    package mutating func pinged(_ message: WebSocketMessage, now: Instant, _ effects: inout Effects<Self>) {}
 
     // MARK: Connecting
 

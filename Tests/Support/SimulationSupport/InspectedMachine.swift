@@ -47,6 +47,10 @@ package struct InspectedMachine<Machine: SessionMachine>: SessionMachine {
         self.step(&effects) { $0.writing(id, paused: paused, now: now, &$1) }
     }
 
+    package mutating func overflowed(_ consumer: ConsumerID, now: Instant, _ effects: inout Effects<Self>) {
+        self.step(&effects) { $0.overflowed(consumer, now: now, &$1) }
+    }
+
     package mutating func closed(_ id: ConnectionID, _ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>) {
         self.step(&effects) { $0.closed(id, reason, now: now, &$1) }
     }

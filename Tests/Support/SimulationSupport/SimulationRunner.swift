@@ -16,7 +16,7 @@ package struct SimulationReport: Sendable {
 /// Runs a simulation once for each seed, and stops after five failures.
 ///
 /// ```swift
-/// let report = await simulate(seeds(1_000)) { simulation in
+/// let report = try await simulate(seeds(1_000)) { simulation in
 ///     let network = VirtualNetwork(simulation, .unreliable)
 ///     network.setServer(server, host: "example", port: 80)
 ///     let client = SimulatedClient(session, on: network)
@@ -39,25 +39,26 @@ package struct SimulationReport: Sendable {
 ///     must not depend on anything outside the run.
 /// - Returns: The violations and the sums of the counts.
 package func simulate(
-    _ seeds: some Sequence<UInt64>, _ body: (Simulation) -> [String: Int]
-) async -> SimulationReport {
-    var report = SimulationReport()
-    for seed in seeds where report.failures.count < 5 {
-        let simulation = Simulation(seed: seed, isTracing: chosenSeed != nil)
-        let counts = run(simulation, body)
-        report.runs += 1
-        report.steps += simulation.steps
-        report.counts.merge(counts) { $0 + $1 }
-        for line in simulation.trace { print(line) }
-        if let violation = simulation.violation {
-            report.failures.append(explain(violation, seed, body))
-        } else if seed % 100 == 0, let difference = difference(seed, body) {
-            report.failures.append(difference)
+    _ seeds: some Sequence<UInt64> & Sendable, _ body: @escaping @Sendable (Simulation) -> [String: Int]
+) async throws -> SimulationReport {
+    // A run does not suspend, and other tests share the few threads of the task pool.
+    try await onOwnThread(isBackground: true) {
+        var report = SimulationReport()
+        for seed in seeds where report.failures.count < 5 {
+            let simulation = Simulation(seed: seed, isTracing: chosenSeed != nil)
+            let counts = run(simulation, body)
+            report.runs += 1
+            report.steps += simulation.steps
+            report.counts.merge(counts) { $0 + $1 }
+            for line in simulation.trace { print(line) }
+            if let violation = simulation.violation {
+                report.failures.append(explain(violation, seed, body))
+            } else if seed % 100 == 0, let difference = difference(seed, body) {
+                report.failures.append(difference)
+            }
         }
-        // A run does not suspend. Other tests share the few threads of the task pool.
-        await Task.yield()
+        return report
     }
-    return report
 }
 
 /// The seeds of one part of several that run at the same time.

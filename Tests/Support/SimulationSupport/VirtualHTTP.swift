@@ -73,21 +73,6 @@ struct VirtualHTTP: HTTPTransport {
         let waiter = Waiter<Result<HTTPResponse, TransportError>>()
         let cancel = self.network.send(request) { waiter.fulfill($0)?.resume() }
         let response = try await waiter.value(onCancel: cancel).get()
-        return HTTPStreamedResponse(response.head, body: VirtualBody(response.body))
-    }
-}
-
-private final class VirtualBody: HTTPBody {
-    private let bytes: Lock<[UInt8]>
-
-    init(_ bytes: [UInt8]) {
-        self.bytes = Lock(bytes)
-    }
-
-    func next() async throws(TransportError) -> [UInt8]? {
-        self.bytes.withLock { bytes in
-            defer { bytes = [] }
-            return bytes.isEmpty ? nil : bytes
-        }
+        return HTTPStreamedResponse(response)
     }
 }

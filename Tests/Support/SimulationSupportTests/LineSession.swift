@@ -53,7 +53,7 @@ struct LineSession: ReconnectingSession {
     var nextDeadline: Instant? { .earliest(self.connection.nextDeadline, self.extraDeadline) }
 
     func ping(now: Instant) -> WebSocketMessage { .text(".") }
-    mutating func pinged(now: Instant) {}
+    mutating func pinged(_ message: WebSocketMessage, now: Instant, _ effects: inout Effects<Self>) {}
     func decision(on reason: CloseReason, now: Instant) -> ReconnectDecision { .afterBackoff() }
 
     mutating func opening(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {

@@ -5,8 +5,8 @@ import Testing
 
 @Suite(.enabled(if: areSimulationsSupported, "simulations need a newer version of macOS"))
 struct SimulatedClientTests {
-    @Test func `a correct client violates nothing`() async {
-        let report = await simulate(seeds(50)) { LineSimulation($0, .none).run() }
+    @Test func `a correct client violates nothing`() async throws {
+        let report = try await simulate(seeds(50)) { LineSimulation($0, .none).run() }
         #expect(report.failures == [])
         #expect(report.runs == 1 || (report.average("answers") > 5 && report.average("late events") > 1))
     }
@@ -28,13 +28,13 @@ struct SimulatedClientTests {
         (.isRandom, "yields different traces"),
     ])
     func `a mistake of the client is found`(mistake: LineSession.Mistake, violation: String) async throws {
-        let report = await simulate(0..<101) { LineSimulation($0, mistake).run() }
+        let report = try await simulate(0..<101) { LineSimulation($0, mistake).run() }
         let failure = try #require(report.failures.first)
         #expect(failure.contains(violation))
     }
 
     @Test func `a failure contains the seed and the trace`() async throws {
-        let report = await simulate(7..<8) { LineSimulation($0, .resumesWaitersTwice).run() }
+        let report = try await simulate(7..<8) { LineSimulation($0, .resumesWaitersTwice).run() }
         let failure = try #require(report.failures.first)
         #expect(failure.contains("REALTIME_TEST_SEED=7"))
         #expect(failure.contains(" sends ? ") && failure.hasSuffix("VIOLATION: a waiter was resumed twice"))

@@ -1,12 +1,19 @@
 #if canImport(Glibc)
+import Foundation
 import Glibc
 
 /// A process that can open no descriptors, however many others it closes meanwhile.
 package enum DescriptorShortage {
+    /// Runs a body on a thread of its own: when tasks wait for a thread of the system's pool, the pool opens a file, and ends the process if
+    /// that fails.
     package static func during<Value: Sendable, Failure>(_ body: () async throws(Failure) -> Value) async throws(Failure) -> Value {
-        let before = Self.setLimit(0)
-        defer { _ = Self.setLimit(before) }
-        return try await body()
+        let executor = ThreadExecutor()
+        defer { executor.stop() }
+        return try await withTaskExecutorPreference(executor) { () async throws(Failure) -> Value in
+            let before = Self.setLimit(0)
+            defer { _ = Self.setLimit(before) }
+            return try await body()
+        }
     }
 
     package static func during<Value, Failure>(_ body: () throws(Failure) -> Value) throws(Failure) -> Value {
@@ -24,6 +31,45 @@ package enum DescriptorShortage {
             setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
         }
         return limit.rlim_cur
+    }
+}
+
+/// Runs tasks on one thread.
+///
+/// `@unchecked Sendable`: the condition protects the jobs.
+private final class ThreadExecutor: TaskExecutor, @unchecked Sendable {
+    private let condition = NSCondition()
+    private var jobs: [UnownedJob] = []
+    private var isStopped = false
+
+    init() {
+        Thread.detachNewThread { [self] in self.run() }
+    }
+
+    func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        self.condition.withLock {
+            self.jobs.append(job)
+            self.condition.signal()
+        }
+    }
+
+    func stop() {
+        self.condition.withLock {
+            self.isStopped = true
+            self.condition.signal()
+        }
+    }
+
+    private func run() {
+        while let job = self.next() { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
+    }
+
+    private func next() -> UnownedJob? {
+        self.condition.withLock {
+            while self.jobs.isEmpty, !self.isStopped { self.condition.wait() }
+            return self.jobs.isEmpty ? nil : self.jobs.removeFirst()
+        }
     }
 }
 #endif

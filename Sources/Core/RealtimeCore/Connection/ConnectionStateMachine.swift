@@ -2,8 +2,9 @@
 package struct ConnectionPolicy: Sendable, Hashable {
     /// The time limit from the start of an attempt until the protocol's handshake is complete.
     package var openTimeout: Duration = .seconds(15)
-    /// The time limit for a decision that the protocol has to ask for. After it, the connection is re-established after a backoff.
-    package var decisionTimeout: Duration = .seconds(30)
+    /// The time limit for a decision that the protocol has to ask for. After it, the connection is re-established after a backoff. `nil` to
+    /// wait for the decision without a limit, for example because it is the user's.
+    package var decisionTimeout: Duration? = .seconds(30)
     /// The time limit for the peer's response to a close.
     package var closeTimeout: Duration = .seconds(5)
     /// The time after which a connection counts as stable, which resets the failure counts.
@@ -64,6 +65,9 @@ package enum NextAttempt: Hashable, Sendable {
 ///   closing ──start──▶ opening                               (the old connection is abandoned first)
 ///   closed  ──start──▶ opening                               (with a new number; failure counts are reset)
 ///   deciding ──start──▶ opening                              (without the decision)
+///   restart: backingOff, deciding                   ──▶ opening   (failure counts are reset)
+///            opening, handshaking, connected        ──▶ opening   (with a new number; the old connection is closed or abandoned)
+///            idle, closing, closed                  ──▶ unchanged
 /// ```
 /// A timeout is an end like any other: ``timeout(now:)`` reports it, and ``closed(_:_:_:now:)`` follows with the decision of the protocol.
 /// Transitions that aren't shown have no effect.
@@ -79,13 +83,14 @@ package struct ConnectionStateMachine: Sendable {
         case connected(ConnectionID, Heartbeat, since: Instant)
         case backingOff(until: Instant)
         /// The connection was lost for this reason, and the protocol hasn't decided yet.
-        case deciding(ConnectionID, CloseReason, deadline: Instant)
+        case deciding(ConnectionID, CloseReason, deadline: Instant?)
         case closing(ConnectionID, deadline: Instant)
         case closed(CloseReason)
     }
 
     package private(set) var state: State = .idle
-    private let sharedPolicy: Shared<ConnectionPolicy>
+    /// The timing rules. A change applies to deadlines that are set afterwards.
+    package var sharedPolicy: Shared<ConnectionPolicy>
     package var policy: ConnectionPolicy { _read { yield self.sharedPolicy.value } }
     private var generator: SplitMix64
     private var counter = ConnectionCounter()
@@ -105,7 +110,8 @@ package struct ConnectionStateMachine: Sendable {
     /// When to call ``timeout(now:)``.
     package var nextDeadline: Instant? {
         switch self.state {
-        case .opening(_, let deadline), .handshaking(_, let deadline), .deciding(_, _, let deadline), .closing(_, let deadline): deadline
+        case .opening(_, let deadline), .handshaking(_, let deadline), .closing(_, let deadline): deadline
+        case .deciding(_, _, let deadline): deadline
         case .backingOff(let until): until
         case .connected(_, let heartbeat, _): heartbeat.nextDeadline
         case .idle, .closed: nil
@@ -139,6 +145,30 @@ package struct ConnectionStateMachine: Sendable {
             return .replace(id, by: self.open(now: now))
         case .opening, .handshaking, .connected:
             return .none
+        }
+    }
+
+    package enum RestartAction: Equatable, Sendable {
+        case none, open(ConnectionID)
+        /// Continue with a new connection. The old one sends a close frame if its upgrade was accepted, and is abandoned otherwise. Its events
+        /// are late events from now on.
+        case replace(ConnectionID, by: ConnectionID, sendsClose: Bool)
+    }
+
+    /// Connects now with a new connection, because the current one, or the delay before the next attempt, belongs to settings that no longer
+    /// apply. Has no effect if no connection is to be maintained. Failures with other settings don't count.
+    package mutating func restart(now: Instant) -> RestartAction {
+        switch self.state {
+        case .idle, .closing, .closed: return .none
+        case .backingOff, .deciding:
+            self.resetFailures()
+            return .open(self.open(now: now))
+        case .opening(let id, _):
+            self.resetFailures()
+            return .replace(id, by: self.open(now: now), sendsClose: false)
+        case .handshaking(let id, _), .connected(let id, _, _):
+            self.resetFailures()
+            return .replace(id, by: self.open(now: now), sendsClose: true)
         }
     }
 
@@ -290,7 +320,8 @@ package struct ConnectionStateMachine: Sendable {
             self.state = .backingOff(until: until)
             return .later(until: until)
         case .ask:
-            self.state = .deciding(id, reason, deadline: now.advanced(by: max(.nanoseconds(1), self.policy.decisionTimeout)))
+            let limit = self.policy.decisionTimeout.map { max(.nanoseconds(1), $0) }
+            self.state = .deciding(id, reason, deadline: limit.map { now.advanced(by: $0) })
             return .undecided(id)
         }
     }
@@ -315,7 +346,7 @@ package struct ConnectionStateMachine: Sendable {
         case .closing(let id, let deadline) where deadline <= now:
             self.state = .closed(.requested)
             return .abandonClosing(id)
-        case .deciding(let id, _, let deadline) where deadline <= now:
+        case .deciding(let id, _, let deadline?) where deadline <= now:
             return .decide(id)
         case .connected(let id, var heartbeat, let since):
             let action = heartbeat.timeout(now: now)

@@ -36,6 +36,8 @@ package struct AppendResult {
     package var wakeUp: WakeUp?
     package var becameFull = false
     package var isFull = false
+    /// Whether the buffer has become much larger than its policy allows, because the connection must not stop reading.
+    package var isOverflowing = false
     /// The number of dropped events.
     package var dropped = 0
     /// Dropped events, to be released after releasing all locks.
@@ -47,15 +49,21 @@ package struct AppendResult {
 /// The maximum size of the events in a buffer, in bytes. A single event is kept, however large it is.
 @usableFromInline
 package final class ByteLimit<Element: Sendable>: Sendable {
-    fileprivate let bytes: Int
-    fileprivate let size: @Sendable (Element) -> Int
+    @usableFromInline let bytes: Int
+    /// Returns the size of several events. A closure over all of them, so that the loop is compiled where their type is known.
+    @usableFromInline let size: @Sendable (ArraySlice<Element>) -> Int
 
     /// - Parameters:
     ///   - bytes: The limit.
     ///   - size: Returns the approximate size of an event. Called under a lock.
+    @inlinable
     package init(_ bytes: Int, size: @escaping @Sendable (Element) -> Int) {
         self.bytes = bytes
-        self.size = size
+        self.size = { elements in
+            var total = 0
+            for element in elements { total += size(element) }
+            return total
+        }
     }
 }
 
@@ -138,6 +146,7 @@ package final class EventBuffer<Element: Sendable>: Sendable {
                 result.isFull = count >= max(1, limit) || self.isTooLarge(state.bytes)
                 result.becameFull = result.isFull && !state.isFull
                 state.isFull = result.isFull
+                result.isOverflowing = result.isFull && self.isOverflowing(count, state.bytes, limit)
             }
             state.dropped += result.dropped
             if count > 0 { swap(&result.wakeUp, &state.waiting) }
@@ -146,20 +155,29 @@ package final class EventBuffer<Element: Sendable>: Sendable {
     }
 
     private func size(of elements: ArraySlice<Element>) -> Int {
-        guard let byteLimit else { return 0 }
-        return elements.reduce(0) { $0 + byteLimit.size($1) }
+        self.byteLimit.map { $0.size(elements) } ?? 0
     }
 
     private func isTooLarge(_ bytes: Int) -> Bool { self.byteLimit.map { bytes > $0.bytes } ?? false }
+
+    /// The size that no buffer exceeds for long, in elements and in bytes. It is far above what one read from the network yields.
+    private static var overflow: (count: Int, bytes: Int) { (1 << 18, 1 << 24) }
+
+    private func isOverflowing(_ count: Int, _ bytes: Int, _ limit: Int) -> Bool {
+        func manyTimes(_ limit: Int, atLeast minimum: Int) -> Int { limit > .max / 16 ? .max : max(16 * limit, minimum) }
+        guard count > 1 else { return false }
+        if count > manyTimes(limit, atLeast: Self.overflow.count) { return true }
+        return self.byteLimit.map { bytes > manyTimes($0.bytes, atLeast: Self.overflow.bytes) } ?? false
+    }
 
     /// Returns the number of elements to drop, from the first, and subtracts their size.
     private func dropCount(_ elements: some Collection<Element>, _ limit: Int, _ bytes: inout Int) -> Int {
         var dropped = max(0, elements.count - max(1, limit))
         guard let byteLimit else { return dropped }
-        for element in elements.prefix(dropped) { bytes -= byteLimit.size(element) }
+        bytes -= byteLimit.size(Array(elements.prefix(dropped))[...])
         for element in elements.dropFirst(dropped).dropLast() {
             guard bytes > byteLimit.bytes else { break }
-            bytes -= byteLimit.size(element)
+            bytes -= byteLimit.size([element])
             dropped += 1
         }
         return dropped
@@ -202,13 +220,17 @@ package final class EventBuffer<Element: Sendable>: Sendable {
     }
 
     /// Waits until events are pending, the buffer has ended, another iterator took over, or the task is cancelled.
-    func wait(reader: UInt32) async {
+    ///
+    /// - Parameter onWait: Called without the lock when the wait has begun.
+    func wait(reader: UInt32, onWait: () -> Void) async {
         await suspend { wakeUp in
-            self.state.withLock { state in
+            let waits = self.state.withLock { state in
                 guard state.pending.isEmpty, state.ended == nil, state.reader == reader, !Task.isCancelled else { return false }
                 state.waiting = wakeUp
                 return true
             }
+            if waits { onWait() }
+            return waits
         } onCancel: {
             // If another iterator took over, it may be the one that waits.
             self.state.withLock { $0.reader == reader ? $0.waiting.take() : nil }

@@ -53,6 +53,8 @@ struct ConvertingConsumer<Event: Sendable, Element: Sendable>: EventConsumer {
 package protocol EventSource: AnyObject, Sendable {
     /// The consumer's buffer was full and has been emptied.
     func drained(_ consumer: ConsumerID)
+    /// A task waits for the next event of a consumer whose events depend on the peer. Reading must not stay paused meanwhile.
+    func readerWaits(_ consumer: ConsumerID)
     /// The last copy of the consumer's sequence was released, or its callback was cancelled.
     func consumerRemoved(_ consumer: ConsumerID)
     /// A second iterator of the consumer's sequence took over from the first.

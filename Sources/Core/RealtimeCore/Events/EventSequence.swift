@@ -22,11 +22,20 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
         @usableFromInline package let buffer: EventBuffer<Element>
         private let id: ConsumerID
         private let source: any EventSource
+        /// Whether the source is told when a task waits.
+        private let awaitsPeer: Bool
 
-        package init(_ buffer: EventBuffer<Element>, _ id: ConsumerID, of source: any EventSource) {
+        package init(_ buffer: EventBuffer<Element>, _ id: ConsumerID, of source: any EventSource, awaitsPeer: Bool = false) {
             self.buffer = buffer
             self.id = id
             self.source = source
+            self.awaitsPeer = awaitsPeer
+        }
+
+        func wait(reader: UInt32) async {
+            await self.buffer.wait(reader: reader) {
+                if self.awaitsPeer { self.source.readerWaits(self.id) }
+            }
         }
 
         func drained() { self.source.drained(self.id) }
@@ -114,7 +123,7 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
         func refill() async -> Bool {
             self.batch.removeAll()
             if self.take() { return true }
-            await self.consumer.buffer.wait(reader: self.reader)
+            await self.consumer.wait(reader: self.reader)
             return self.take()
         }
 

@@ -23,7 +23,8 @@ public final class InMemoryNetwork: Sendable {
 
     private struct State: Sendable {
         var jobs: [@Sendable () -> Void] = []
-        var isRunning = false
+        /// The thread that processes events.
+        var runner: ThreadID?
         var condition = Condition.up
         var listeners: [Address: InMemoryListener] = [:]
         /// The open sockets, numbered in the order in which they were opened.
@@ -63,11 +64,14 @@ public final class InMemoryNetwork: Sendable {
 
     /// Ends every connection on both sides with ``TransportError/Code/reset``, without a close frame, in the order in which the connections
     /// were opened.
+    ///
+    /// When the call returns, clients and servers have handled it, also if another thread was processing events.
     public func cut() {
         let sockets = self.state.withLock { $0.sockets.values.sorted { $0.number < $1.number }.map(\.socket) }
         self.submit {
             for socket in sockets { socket.end(.transport(TransportError(.reset, "The connection was reset by InMemoryNetwork.cut()."))) }
         }
+        self.waitUntilIdle()
     }
 
     /// Creates a listener for a server. It accepts connections after it has been started.
@@ -118,14 +122,27 @@ public final class InMemoryNetwork: Sendable {
     private func run() {
         while true {
             let jobs = self.state.withLock { state -> [@Sendable () -> Void] in
-                guard !state.isRunning, !state.jobs.isEmpty else { return [] }
-                state.isRunning = true
+                guard state.runner == nil, !state.jobs.isEmpty else { return [] }
+                state.runner = .current
                 defer { state.jobs = [] }
                 return state.jobs
             }
             if jobs.isEmpty { return }
             for job in jobs { job() }
-            self.state.withLock { $0.isRunning = false }
+            self.state.withLock { $0.runner = nil }
+        }
+    }
+
+    /// Waits until another thread has processed all events, including those that this thread has submitted. Returns immediately on the
+    /// thread that processes them.
+    ///
+    /// A test continues on its own thread as soon as a call has a result, while the thread that produced the result may not have returned
+    /// from the network yet. What the test does next would then be handled later, for example after the clock has advanced. The wait ends
+    /// after a second in any case: a server's closure could wait for the caller.
+    package func waitUntilIdle() {
+        for _ in 1...10_000 {
+            guard let runner = self.state.withLock({ $0.runner }), runner != .current else { return }
+            usleep(100)
         }
     }
 

@@ -24,7 +24,7 @@ package protocol ReconnectingSession: SessionMachine {
     /// A connection ended that the protocol opened in addition to the current one. Does nothing by default.
     mutating func additionalClosed(_ id: ConnectionID, _ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>)
     /// A ping was sent.
-    mutating func pinged(now: Instant)
+    mutating func pinged(_ message: WebSocketMessage, now: Instant, _ effects: inout Effects<Self>)
     /// The session was stopped after it had ended. Callers that started to wait in between need a result. Does nothing by default.
     mutating func stopWhileStopped(_ effects: inout Effects<Self>)
 }
@@ -40,7 +40,10 @@ extension ReconnectingSession {
         }
     }
 
-    package mutating func stop(now: Instant, _ effects: inout Effects<Self>) {
+    package mutating func stop(now: Instant, _ effects: inout Effects<Self>) { self.stopConnection(now: now, &effects) }
+
+    /// Stops the session. A protocol that sends a message before it closes the connection implements `stop`, and then calls this method.
+    package mutating func stopConnection(now: Instant, _ effects: inout Effects<Self>) {
         switch self.connection.stop(now: now) {
         case .none: return self.stopWhileStopped(&effects)
         case .finishAndClose(let id): effects.commands.append(.close(id, .normal, reason: ""))
@@ -113,8 +116,9 @@ extension ReconnectingSession {
     }
 
     package mutating func sendPing(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
-        effects.commands.append(.send(id, self.ping(now: now)))
-        self.pinged(now: now)
+        let message = self.ping(now: now)
+        effects.commands.append(.send(id, message))
+        self.pinged(message, now: now, &effects)
     }
 
     private mutating func handleLoss(_ reason: CloseReason, then next: NextAttempt, now: Instant, _ effects: inout Effects<Self>) {

@@ -60,8 +60,13 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         var effects: Effects<Machine>
         @usableFromInline var connections = OpenConnections()
         fileprivate var consumers = SmallDictionary<ConsumerID, RegisteredConsumer>()
+        /// The consumers whose task, when it waits for an event, waits for messages of the peer, like a caller. A client can have thousands
+        /// of other consumers.
+        var peerConsumers: Set<ConsumerID> = []
         /// A set instead of a count: a consumer may be removed after it has emptied its buffer, but before it has reported that.
         var fullConsumers: Set<ConsumerID> = []
+        /// When consumers that have fallen far behind, while someone waits for the peer, are given up unless they catch up.
+        var overflows = Deadlines<ConsumerID, Void>()
         /// The connections that aren't read while any consumer's buffer is full.
         var paused: Set<ConnectionID> = []
         fileprivate var waiters: [WaiterID: RegisteredWaiter] = [:]
@@ -84,7 +89,14 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
             return self.lastNumber
         }
 
-        var nextDeadline: Instant? { .earliest(self.machine.nextDeadline, self.waiterDeadlines.earliest) }
+        /// Whether reading must not be paused, because someone waits for messages of the peer, and may be behind a full buffer.
+        var awaitsPeer: Bool {
+            self.peerWaiterCount > 0 || self.peerConsumers.contains { self.consumers[$0]?.consumer.hasWaitingReader == true }
+        }
+
+        var nextDeadline: Instant? {
+            .earliest(.earliest(self.machine.nextDeadline, self.waiterDeadlines.earliest), self.overflows.earliest)
+        }
 
         fileprivate mutating func takeWaiter(_ id: WaiterID) -> Waiter<CallerResult>? {
             self.waiterDeadlines.remove(id)
@@ -97,6 +109,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
     @usableFromInline let state: Lock<State>
     private let dependencies: Dependencies
     private var time: any TimeSource { self.dependencies.time }
+    package var now: Instant { self.time.now }
 
     package init(_ machine: Machine, in dependencies: Dependencies) {
         self.state = Lock(State(effects: Effects(logLevel: dependencies.log.minimumLevel), machine: machine))
@@ -115,8 +128,8 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         self.run { input(&$0.machine, $1, &$0.effects) }
     }
 
-    /// Steps the machine with an input that sends at most one message, has no other effects and changes no deadline. This is the fast path
-    /// for sending. It is inlinable so that it is specialized in the machine's module.
+    /// Steps the machine with an input that sends at most one message, has no other effects and makes no deadline earlier. This is the fast
+    /// path for sending. It is inlinable so that it is specialized in the machine's module.
     ///
     /// - Throws: The error that `input` throws.
     @inlinable
@@ -167,7 +180,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
             state.waiters[newID] = RegisteredWaiter(waiter: waiter, awaitsPeer: awaitsPeer)
             if awaitsPeer {
                 state.peerWaiterCount += 1
-                self.resumeReading(&state, now, &actions)
+                if state.overflows.isEmpty { self.resumeReading(&state, now, &actions) }
             }
             if let limit { state.waiterDeadlines.set(newID, now.advanced(by: limit), limit) }
             request(&state.machine, newID, now, &state.effects)
@@ -187,12 +200,13 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
     ///   - policy: What happens when the sequence's buffer is full.
     ///   - byteLimit: When the buffer is full because of the size of the elements.
     ///   - lifetime: When the sequence finishes.
+    ///   - awaitsPeer: Whether reading isn't paused while a task waits for an event, because of the buffers of other consumers.
     ///   - first: Returns the first element of the sequence, or `nil` if it starts with the next event. Called under the driver's lock, so
     ///     that no event is lost or repeated between the first element and the next one.
     ///   - convert: Appends the elements for a batch of events. Called under the driver's lock.
     ///   - register: Registers the consumer with the machine.
     package func makeSequence<Element: Sendable>(
-        _ policy: BufferPolicy, byteLimit: ByteLimit<Element>? = nil, lifetime: ConsumerLifetime,
+        _ policy: BufferPolicy, byteLimit: ByteLimit<Element>? = nil, lifetime: ConsumerLifetime, awaitsPeer: Bool = false,
         startingWith first: (borrowing Machine) -> Element? = { _ in nil },
         convert: @escaping EventConversion<Machine.Event, Element>,
         register: (inout Machine, ConsumerID, inout Effects<Machine>) -> Void
@@ -204,9 +218,10 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
             id = ConsumerID(rawValue: state.nextNumber())
             if let element = first(state.machine), buffer.append({ $0.append(element) }).becameFull { state.fullConsumers.insert(id) }
             state.consumers[id] = RegisteredConsumer(consumer: consumer, lifetime: lifetime)
+            if awaitsPeer { state.peerConsumers.insert(id) }
             register(&state.machine, id, &state.effects)
         }
-        return EventSequence(EventSequence<Element>.Consumer(buffer, id, of: self))
+        return EventSequence(EventSequence<Element>.Consumer(buffer, id, of: self, awaitsPeer: awaitsPeer))
     }
 
     /// Calls a closure with the events from now on, in order and one at a time.
@@ -288,6 +303,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         self.run {
             $0.connections[id] = nil
             $0.paused.remove(id)
+            $0.overflows = Deadlines()
             $0.machine.closed(id, reason, now: $1, &$0.effects)
         }
     }
@@ -302,6 +318,10 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
             while let due = state.waiterDeadlines.popDue(now) {
                 state.effects.commands.append(.resume(due.key, .failure(state.machine.timedOut(due.key, after: due.companion))))
                 state.machine.cancelled(due.key, now: now, &state.effects)
+            }
+            while let due = state.overflows.popDue(now) {
+                guard let registered = state.consumers[due.key], registered.consumer.isFull, state.awaitsPeer else { continue }
+                state.machine.overflowed(due.key, now: now, &state.effects)
             }
             guard let deadline = state.machine.nextDeadline, deadline <= now else { return }
             state.machine.timeout(now: now, &state.effects)
@@ -378,6 +398,14 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         }
     }
 
+    package func readerWaits(_ id: ConsumerID) {
+        // If reading is paused later, it is known that the task waits.
+        guard self.state.withLock({ !$0.paused.isEmpty }) else { return }
+        self.run { state, now, actions in
+            if state.overflows.isEmpty { self.resumeReading(&state, now, &actions) }
+        }
+    }
+
     package func consumerRemoved(_ id: ConsumerID) {
         self.run { state, now, actions in self.removeConsumer(id, &state, now, &actions) }
     }
@@ -415,6 +443,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
     private func deliver(_ state: inout State, reading id: ConnectionID?, _ now: Instant, _ actions: inout ActionsAfterUnlock) {
         var start = 0
         var isFull = false
+        var overflowing: [ConsumerID] = []
         for run in state.effects.runs {
             for id in state.effects.routes[run.route] {
                 guard let registered = state.consumers[id] else { continue }
@@ -425,6 +454,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
                 state.effects.counters.eventsDropped += appended.dropped
                 if appended.becameFull { state.fullConsumers.insert(id) }
                 isFull = isFull || appended.isFull
+                if appended.isOverflowing { overflowing.append(id) }
             }
             start = run.end
         }
@@ -432,13 +462,21 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         actions.release(state.effects.deliveries)
         state.effects.deliveries = []
         state.effects.runs.removeAll(keepingCapacity: true)
+        if !overflowing.isEmpty, state.awaitsPeer {
+            for id in overflowing where !state.overflows.contains(id) { state.overflows.set(id, now.advanced(by: Self.overflowLimit)) }
+        }
         // Only when events are delivered, not whenever a consumer is full: the handshake of a new connection delivers none, and must be
         // read although a consumer is full.
-        guard isFull, state.peerWaiterCount == 0, let id, !state.paused.contains(id), let connection = state.connections[id] else { return }
+        guard isFull, let id, !state.paused.contains(id), let connection = state.connections[id] else { return }
+        // Someone who waits for the peer may be behind a full buffer, or be the one who empties it.
+        guard !state.overflows.isEmpty || !state.awaitsPeer else { return }
         state.paused.insert(id)
         connection.pauseReading()
         state.machine.reading(id, paused: true, now: now)
     }
+
+    /// How long a consumer that has fallen far behind stops a connection while someone waits for the peer.
+    private static var overflowLimit: Duration { .seconds(30) }
 
     private func run(commandsOf state: inout State, _ now: Instant, _ actions: inout ActionsAfterUnlock) {
         let commands = state.effects.commands
@@ -490,6 +528,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         _ id: ConsumerID, _ state: inout State, _ now: Instant, _ actions: inout ActionsAfterUnlock
     ) -> (any EventConsumer<Machine.Event>)? {
         guard let registered = state.consumers.removeValue(forKey: id) else { return nil }
+        state.peerConsumers.remove(id)
         state.effects.routes.remove(id)
         self.markNotFull(id, &state, now, &actions)
         actions.release(registered.consumer)
@@ -497,7 +536,9 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
     }
 
     private func markNotFull(_ id: ConsumerID, _ state: inout State, _ now: Instant, _ actions: inout ActionsAfterUnlock) {
-        guard state.fullConsumers.remove(id) != nil, state.fullConsumers.isEmpty else { return }
+        state.overflows.remove(id)
+        guard state.fullConsumers.remove(id) != nil else { return }
+        guard state.fullConsumers.isEmpty || (state.overflows.isEmpty && state.awaitsPeer) else { return }
         self.resumeReading(&state, now, &actions)
     }
 

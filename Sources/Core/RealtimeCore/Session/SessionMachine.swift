@@ -120,6 +120,9 @@ package protocol SessionMachine: Sendable {
     mutating func reading(_ id: ConnectionID, paused: Bool, now: Instant)
     /// Much output waits for a peer that reads slowly, or it has been sent. Does nothing by default.
     mutating func writing(_ id: ConnectionID, paused: Bool, now: Instant, _ effects: inout Effects<Self>)
+    /// A consumer that pauses reading has fallen far behind and doesn't catch up, while someone waits for the peer: perhaps the task that
+    /// should read it. Does nothing by default.
+    mutating func overflowed(_ consumer: ConsumerID, now: Instant, _ effects: inout Effects<Self>)
     mutating func closed(_ id: ConnectionID, _ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>)
     /// Work reports an intermediate result. Does nothing by default.
     mutating func workProgressed(_ id: WorkID, _ progress: WorkProgress, now: Instant, _ effects: inout Effects<Self>)
@@ -142,6 +145,7 @@ package protocol SessionMachine: Sendable {
 
 extension SessionMachine {
     package mutating func writing(_ id: ConnectionID, paused: Bool, now: Instant, _ effects: inout Effects<Self>) {}
+    package mutating func overflowed(_ consumer: ConsumerID, now: Instant, _ effects: inout Effects<Self>) {}
     package mutating func workProgressed(_ id: WorkID, _ progress: WorkProgress, now: Instant, _ effects: inout Effects<Self>) {}
     package func stoodStill(_ waiter: WaiterID, for duration: Duration) -> Failure { self.timedOut(waiter, after: duration) }
     package var inactivity: String? { nil }

@@ -1,3 +1,5 @@
+import RealtimeSystem
+
 /// A type that sends HTTP requests.
 public protocol HTTPTransport: Sendable {
     /// Sends a request and returns as soon as the head of the response has arrived. The body follows as it arrives.
@@ -26,6 +28,27 @@ public struct HTTPStreamedResponse: Sendable {
     public init(_ head: HTTPResponseHead, body: any HTTPBody) {
         self.head = head
         self.body = body
+    }
+
+    /// Creates a response whose body has arrived. Used by custom transports.
+    public init(_ response: HTTPResponse) {
+        self.init(response.head, body: CompleteBody(response.body))
+    }
+}
+
+/// A body that has arrived.
+private final class CompleteBody: HTTPBody {
+    private let bytes: Lock<[UInt8]>
+
+    init(_ bytes: [UInt8]) {
+        self.bytes = Lock(bytes)
+    }
+
+    func next() async throws(TransportError) -> [UInt8]? {
+        self.bytes.withLock { bytes in
+            defer { bytes = [] }
+            return bytes.isEmpty ? nil : bytes
+        }
     }
 }
 

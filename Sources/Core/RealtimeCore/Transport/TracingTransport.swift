@@ -1,18 +1,41 @@
 import RealtimeSystem
 
-/// A transport that logs what another transport sends and receives, at the level ``LogSink/Level/trace``.
+/// What a connection did, for a trace.
+package enum ConnectionAction {
+    case opened
+    /// A message was sent.
+    case sent(WebSocketMessage.Kind, ArraySlice<UInt8>)
+    case received(WebSocketMessage.Kind, ArraySlice<UInt8>)
+    case sentClose(CloseCode)
+    case receivedClose(CloseCode)
+    /// This side ended the connection without a close frame.
+    case abandoned
+    /// The connection was lost.
+    case ended
+}
+
+/// Receives what connections do. Called on any thread and without a lock; it should return quickly.
 ///
-/// It is a decorator, so that connections that aren't traced do no work for it. The messages in each direction are logged in their order.
-/// If several threads send, a response can be logged before the message that it belongs to.
+/// The messages in each direction are reported in their order. If several threads send, a response can be reported before the message that
+/// it belongs to.
+package typealias ConnectionTrace = @Sendable (ConnectionID, ConnectionAction) -> Void
+
+/// A transport that reports what the connections of another transport do.
+///
+/// It is a decorator, so that connections that aren't traced do no work for it.
 package struct TracingTransport: WebSocketTransport {
     /// Returns the text of a message without its secrets.
     package typealias Describe = @Sendable (WebSocketMessage.Kind, _ payload: ArraySlice<UInt8>) -> String
 
     private let transport: any WebSocketTransport
-    private let log: @Sendable (String) -> Void
-    private let describe: Describe
+    private let trace: ConnectionTrace
 
-    /// Creates a transport that logs to a sink.
+    package init(_ transport: any WebSocketTransport, trace: @escaping ConnectionTrace) {
+        self.transport = transport
+        self.trace = trace
+    }
+
+    /// Creates a transport that logs to a sink, at the level ``LogSink/Level/trace``.
     ///
     /// - Parameters:
     ///   - transport: The transport that creates the connections.
@@ -20,46 +43,88 @@ package struct TracingTransport: WebSocketTransport {
     ///   - subsystem: The part of the library that the log messages name.
     ///   - describe: Returns the text of a message without its secrets. Called without a lock.
     package init(_ transport: any WebSocketTransport, log: LogSink, subsystem: String, describe: @escaping Describe) {
-        self.transport = transport
-        self.log = { log.log(.trace, subsystem, $0) }
-        self.describe = describe
+        self.init(transport) { id, action in
+            let text =
+                switch action {
+                case .opened: "open"
+                case .sent(let kind, let payload): "sent \(describe(kind, payload))"
+                case .received(let kind, let payload): "received \(describe(kind, payload))"
+                case .sentClose(let code): "sent close \(code)"
+                case .receivedClose(let code): "received close \(code)"
+                case .abandoned: "abandoned"
+                case .ended: "ended"
+                }
+            log.log(.trace, subsystem, "\(id) \(text)")
+        }
     }
 
     package func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
-        let received = TracedEvents(events, log: self.log, describe: self.describe)
-        let connection = self.transport.makeConnection(request, id: id, events: received)
-        return TracedConnection(connection, id, log: self.log, describe: self.describe)
+        let connection = self.transport.makeConnection(request, id: id, events: TracedEvents(events, self.trace))
+        return TracedConnection(connection, id, self.trace)
     }
 }
 
-/// Logs what is sent on a connection.
+/// A listener that reports what the WebSockets do that its handler accepts.
+package struct TracingListener: Listener {
+    private let listener: any Listener
+    private let trace: ConnectionTrace
+
+    package init(_ listener: any Listener, trace: @escaping ConnectionTrace) {
+        self.listener = listener
+        self.trace = trace
+    }
+
+    package func start(_ handler: any ListenerHandler) async throws(TransportError) -> ListenerAddress {
+        try await self.listener.start(TracingHandler(handler, self.trace))
+    }
+
+    package func stop() async { await self.listener.stop() }
+}
+
+private final class TracingHandler: ListenerHandler {
+    private let handler: any ListenerHandler
+    private let trace: ConnectionTrace
+
+    init(_ handler: any ListenerHandler, _ trace: @escaping ConnectionTrace) {
+        self.handler = handler
+        self.trace = trace
+    }
+
+    func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
+        self.handler.received(request, body: body, responder: responder)
+    }
+
+    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { self.handler.upgrade(request) }
+
+    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+        let connection = TracedConnection(connection, id, self.trace)
+        return TracedEvents(self.handler.accepted(connection, id: id, request: request), self.trace)
+    }
+}
+
+/// Reports what is sent on a connection.
 private final class TracedConnection: WebSocketConnection {
     private let connection: any WebSocketConnection
     private let id: ConnectionID
-    private let log: @Sendable (String) -> Void
-    private let describe: TracingTransport.Describe
-    /// The messages that were enqueued since the last flush. Messages are enqueued under a lock, and the sink is called without one.
-    private let unlogged = Lock<[WebSocketMessage]>([])
+    private let trace: ConnectionTrace
+    /// The messages that were enqueued since the last flush. Messages are enqueued under a lock, and reported without one.
+    private let unreported = Lock<[WebSocketMessage]>([])
 
-    init(
-        _ connection: any WebSocketConnection, _ id: ConnectionID, log: @escaping @Sendable (String) -> Void,
-        describe: @escaping TracingTransport.Describe
-    ) {
+    init(_ connection: any WebSocketConnection, _ id: ConnectionID, _ trace: @escaping ConnectionTrace) {
         self.connection = connection
         self.id = id
-        self.log = log
-        self.describe = describe
+        self.trace = trace
     }
 
     func open() { self.connection.open() }
 
     func enqueue(_ message: WebSocketMessage) {
-        self.unlogged.withLock { $0.append(message) }
+        self.unreported.withLock { $0.append(message) }
         self.connection.enqueue(message)
     }
 
     func flush() {
-        self.logMessages()
+        self.reportMessages()
         self.connection.flush()
     }
 
@@ -67,52 +132,50 @@ private final class TracedConnection: WebSocketConnection {
     func resumeReading() { self.connection.resumeReading() }
 
     func close(_ code: CloseCode, reason: String) {
-        self.logMessages()
-        self.log("\(self.id) sent close \(code)")
+        self.reportMessages()
+        self.trace(self.id, .sentClose(code))
         self.connection.close(code, reason: reason)
     }
 
     func abandon() {
-        self.log("\(self.id) abandoned")
+        self.trace(self.id, .abandoned)
         self.connection.abandon()
     }
 
-    private func logMessages() {
-        let messages = self.unlogged.withLock { messages in
+    private func reportMessages() {
+        let messages = self.unreported.withLock { messages in
             defer { messages = [] }
             return messages
         }
-        for message in messages { self.log("\(self.id) sent \(self.describe(message.kind, message.bytes[...]))") }
+        for message in messages { self.trace(self.id, .sent(message.kind, message.bytes[...])) }
     }
 }
 
-/// Logs what is received on a connection.
+/// Reports what is received on a connection.
 private final class TracedEvents: WebSocketEvents {
     private let events: any WebSocketEvents
-    private let log: @Sendable (String) -> Void
-    private let describe: TracingTransport.Describe
+    private let trace: ConnectionTrace
 
-    init(_ events: any WebSocketEvents, log: @escaping @Sendable (String) -> Void, describe: @escaping TracingTransport.Describe) {
+    init(_ events: any WebSocketEvents, _ trace: @escaping ConnectionTrace) {
         self.events = events
-        self.log = log
-        self.describe = describe
+        self.trace = trace
     }
 
     func opened(_ id: ConnectionID, head: HTTPResponseHead) {
-        self.log("\(id) open")
+        self.trace(id, .opened)
         self.events.opened(id, head: head)
     }
 
     func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
-        for entry in batch.entries { self.log("\(id) received \(self.describe(entry.kind, batch.bytes[entry.range]))") }
+        for entry in batch.entries { self.trace(id, .received(entry.kind, batch.bytes[entry.range])) }
         self.events.received(id, batch)
     }
 
     func writing(_ id: ConnectionID, paused: Bool) { self.events.writing(id, paused: paused) }
 
     func closed(_ id: ConnectionID, _ reason: CloseReason) {
-        // The reason may repeat a secret. The session logs it without.
-        if case .peer(let code, _) = reason { self.log("\(id) received close \(code)") } else { self.log("\(id) ended") }
+        // Without the text of the peer, which may repeat a secret. The session logs it without.
+        if case .peer(let code, _) = reason { self.trace(id, .receivedClose(code)) } else { self.trace(id, .ended) }
         self.events.closed(id, reason)
     }
 }
