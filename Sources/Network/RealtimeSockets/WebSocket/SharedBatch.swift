@@ -2,6 +2,7 @@ internal import RealtimeCore
 
 /// The batch that the WebSockets of one loop decode into, one after another. An idle WebSocket has none.
 final class SharedBatch: Sendable {
+    // `nonisolated(unsafe)`: see `LoopBound`.
     nonisolated(unsafe) private var batch: LoopBound<MessageBatch>
 
     private init(_ loop: EventLoop) {
