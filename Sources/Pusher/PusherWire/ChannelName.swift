@@ -1,4 +1,9 @@
+import RealtimeCore
+
 /// The kind of a channel, as given by the prefix of its name.
+///
+/// Cache channels remember the last event that a server published. A client that subscribes receives it right away, or the event
+/// `pusher:cache_miss` if there is none.
 public enum PusherChannelKind: Sendable, Hashable {
     /// A public channel. Anyone may subscribe.
     case `public`
@@ -8,11 +13,44 @@ public enum PusherChannelKind: Sendable, Hashable {
     case presence
     /// An encrypted channel (`private-encrypted-…`). Subscribing requires authorization, and the service can't read the events.
     case encrypted
+    /// A public channel with a cache (`cache-…`).
+    case cache
+    /// A private channel with a cache (`private-cache-…`).
+    case privateCache
+    /// A presence channel with a cache (`presence-cache-…`).
+    case presenceCache
+    /// An encrypted channel with a cache (`private-encrypted-cache-…`).
+    case encryptedCache
 
     /// Whether subscribing requires authorization by the application server.
-    public var needsAuthorization: Bool { self != .public }
+    public var needsAuthorization: Bool {
+        switch self {
+        case .public, .cache: false
+        case .private, .presence, .encrypted, .privateCache, .presenceCache, .encryptedCache: true
+        }
+    }
+
     /// Whether clients may send events on the channel.
-    public var allowsClientEvents: Bool { self == .private || self == .presence }
+    public var allowsClientEvents: Bool {
+        switch self {
+        case .private, .presence, .privateCache, .presenceCache: true
+        case .public, .encrypted, .cache, .encryptedCache: false
+        }
+    }
+
+    /// Whether the channel has a list of members.
+    public var isPresence: Bool { self == .presence || self == .presenceCache }
+
+    /// Whether the events of servers are encrypted.
+    public var isEncrypted: Bool { self == .encrypted || self == .encryptedCache }
+
+    /// Whether the channel remembers the last event that a server published.
+    public var isCache: Bool {
+        switch self {
+        case .cache, .privateCache, .presenceCache, .encryptedCache: true
+        case .public, .private, .presence, .encrypted: false
+        }
+    }
 }
 
 /// Rules for channel names.
@@ -21,10 +59,13 @@ package enum ChannelName {
 
     /// Returns the kind of a channel. A prefix counts only with its trailing hyphen.
     package static func kind(of name: String) -> PusherChannelKind {
-        if EventName.hasPrefix(name, "private-encrypted-") { return .encrypted }
-        if EventName.hasPrefix(name, "private-") { return .private }
-        if EventName.hasPrefix(name, "presence-") { return .presence }
-        return .public
+        if EventName.hasPrefix(name, "private-") {
+            if EventName.hasPrefix(name, "private-cache-") { return .privateCache }
+            guard EventName.hasPrefix(name, "private-encrypted-") else { return .private }
+            return EventName.hasPrefix(name, "private-encrypted-cache-") ? .encryptedCache : .encrypted
+        }
+        if EventName.hasPrefix(name, "presence-") { return EventName.hasPrefix(name, "presence-cache-") ? .presenceCache : .presence }
+        return EventName.hasPrefix(name, "cache-") ? .cache : .public
     }
 
     /// Returns a message that says why the name is invalid, or `nil` if the name is valid.
@@ -58,13 +99,52 @@ package enum ChannelName {
         self.isAllowed(byte) && byte != UInt8(ascii: ",") && byte != UInt8(ascii: ".") && byte != UInt8(ascii: ";")
     }
 
-    private static func isAllowed(_ byte: UInt8) -> Bool {
+    fileprivate static func isAllowed(_ byte: UInt8) -> Bool {
         switch byte {
         case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "0")...UInt8(ascii: "9"): true
         case UInt8(ascii: "_"), UInt8(ascii: "-"), UInt8(ascii: "="), UInt8(ascii: "@"), UInt8(ascii: ","), UInt8(ascii: "."),
             UInt8(ascii: ";"):
             true
         default: false
+        }
+    }
+}
+
+/// Rules for the IDs of users who sign in. Such an ID is a part of the name of the user's channel.
+package enum UserID {
+    package static let maximumLength = 128
+    private static let channelPrefix = "#server-to-user-"
+
+    /// Returns a message that says why the ID is invalid, or `nil` if it is valid.
+    package static func validationError(_ id: String, limit: Int = Self.maximumLength) -> String? {
+        if id.isEmpty { return "A user ID must not be empty." }
+        // Only ASCII characters are allowed, so that bytes and characters are the same.
+        guard id.utf8.allSatisfy(ChannelName.isAllowed) else {
+            let quoted = String(reflecting: Excerpt.of(id, limit: limit))
+            return "The user ID \(quoted) contains an invalid character; use letters, digits and _ - = @ , . ;"
+        }
+        return id.utf8.count > limit ? "The user ID has \(id.utf8.count) characters; use at most \(limit)." : nil
+    }
+
+    /// Returns the name of the channel whose events a user receives on all connections.
+    package static func channel(of id: String) -> String { self.channelPrefix + id }
+
+    /// Returns the ID of the user to whom a channel belongs, or `nil` if it is an ordinary channel.
+    package static func user(ofChannel name: String) -> String? {
+        guard name.utf8.starts(with: self.channelPrefix.utf8) else { return nil }
+        return String(decoding: name.utf8.dropFirst(self.channelPrefix.utf8.count), as: UTF8.self)
+    }
+}
+
+extension ChannelName {
+    /// Returns a message that says why the name is invalid, or `nil` if the name is valid.
+    ///
+    /// - Parameter allowsUsers: Whether the name may be that of a user's channel, on which servers publish.
+    package static func validationError(_ name: String, limit: Int = Self.maximumLength, allowsUsers: Bool) -> String? {
+        guard allowsUsers, let userID = UserID.user(ofChannel: name) else { return self.validationError(name, limit: limit) }
+        guard name.utf8.count <= limit else { return "The channel name has \(name.utf8.count) characters; use at most \(limit)." }
+        return UserID.validationError(userID, limit: limit).map { _ in
+            "The channel name \(String(reflecting: name)) contains no valid user ID; use letters, digits and _ - = @ , . ;"
         }
     }
 }

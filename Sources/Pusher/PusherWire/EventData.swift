@@ -1,3 +1,4 @@
+import RealtimeCore
 package import RealtimeJSON
 
 /// The data of events that a server publishes.
@@ -97,8 +98,22 @@ package struct PresenceUser: Sendable {
         return ids.map { PresenceUser(id: $0, info: hash[$0]) }
     }
 
-    private static func text(_ value: JSONValue) -> String? {
+    static func text(_ value: JSONValue) -> String? {
         value.string ?? value.number.map { "\($0)" }
+    }
+}
+
+/// The data of `pusher:signin_success`: the user as a string that contains JSON, or as JSON.
+package struct UserData: Sendable {
+    package var id: String
+    package var info: JSONValue?
+
+    package init(_ data: JSONValue) throws(PusherFrameError) {
+        var user = data["user_data"]
+        if let text = user?.string { user = try? JSONValue(parsing: text) }
+        guard let user, let id = user["id"].flatMap(PresenceUser.text) else { throw .missing("user_data") }
+        self.id = id
+        self.info = user["user_info"]
     }
 }
 

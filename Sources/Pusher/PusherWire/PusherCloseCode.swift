@@ -5,6 +5,7 @@ package enum PusherCloseCode {
     /// The application accepts TLS only.
     package static let tlsOnly = CloseCode(rawValue: 4000)
     package static let noSuchApplication = CloseCode(rawValue: 4001)
+    package static let applicationDisabled = CloseCode(rawValue: 4003)
     package static let overQuota = CloseCode(rawValue: 4004)
     package static let pathNotFound = CloseCode(rawValue: 4005)
     package static let unsupportedProtocol = CloseCode(rawValue: 4007)
@@ -14,6 +15,7 @@ package enum PusherCloseCode {
     package static let reconnect = CloseCode(rawValue: 4200)
     package static let pongMissing = CloseCode(rawValue: 4201)
     package static let clientEventRejected = CloseCode(rawValue: 4301)
+    package static let watchlistLimit = CloseCode(rawValue: 4302)
 
     /// The action that a close code requires of the client.
     package enum Reaction: Hashable, Sendable {

@@ -59,6 +59,14 @@ package struct PusherFrame {
         return EventName.isReserved(self.eventName)
     }
 
+    /// Whether the event's name is reserved for the service, also in version 2.
+    package var isReservedInVersion2: Bool {
+        if self.isReserved { return true }
+        guard case .string = self.event.kind else { return EventName.isReservedInVersion2(self.eventName) }
+        guard self.event.length >= 8, self.bytes[self.event.offset] == UInt8(ascii: "s") else { return false }
+        return EventName.isReservedInVersion2(self.eventName)
+    }
+
     /// The data as it appears in the frame, or `nil` if there is none. See ``dataIsEscaped``.
     package var dataRaw: UnsafeRawBufferPointer? {
         switch self.data.kind {

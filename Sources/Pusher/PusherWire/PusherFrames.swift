@@ -68,6 +68,12 @@ package enum PusherFrames {
 
     // MARK: Server to client
 
+    /// Returns a ping of a server that sends its data in this form.
+    package static func ping(_ form: PusherDataForm) -> WebSocketMessage { self.nested(EventName.ping, as: form) { _ in } }
+
+    /// Returns a pong of a server that sends its data in this form.
+    package static func pong(_ form: PusherDataForm) -> WebSocketMessage { self.nested(EventName.pong, as: form) { _ in } }
+
     package static func connectionEstablished(socketID: String, activityTimeout: Int) -> WebSocketMessage {
         self.nested(EventName.connectionEstablished) { data in
             data.key("socket_id")
@@ -77,30 +83,40 @@ package enum PusherFrames {
         }
     }
 
-    package static func error(_ code: Int?, _ message: String, channel: String? = nil) -> WebSocketMessage {
-        self.frame(EventName.error, channel: channel) { json in
-            json.key("data")
-            json.beginObject()
-            json.key("code")
-            if let code { json.value(code) } else { json.null() }
-            json.key("message")
-            json.value(message)
-            json.endObject()
+    package static func error(
+        _ code: Int?, _ message: String, channel: String? = nil, omitsMissingCode: Bool = false, as form: PusherDataForm = .json
+    ) -> WebSocketMessage {
+        self.nested(EventName.error, channel: channel, as: form) { data in
+            if code != nil || !omitsMissingCode {
+                data.key("code")
+                if let code { data.value(code) } else { data.null() }
+            }
+            data.key("message")
+            data.value(message)
         }
     }
 
-    package static func subscriptionSucceeded(_ channel: String) -> WebSocketMessage {
-        self.event(EventName.subscriptionSucceeded, channel: channel, data: "{}")
+    package static func subscriptionSucceeded(_ channel: String, as form: PusherDataForm = .string) -> WebSocketMessage {
+        self.nested(EventName.subscriptionSucceeded, channel: channel, as: form) { _ in }
     }
 
-    package static func subscriptionSucceeded(_ channel: String, members: [(id: String, info: JSONValue?)]) -> WebSocketMessage {
+    /// Returns the confirmation of a subscription to a presence channel.
+    ///
+    /// - Parameters:
+    ///   - listsIDs: Whether the IDs of the members have a list of their own.
+    ///   - hasNumericIDs: Whether IDs that are integers are sent as numbers.
+    package static func subscriptionSucceeded(
+        _ channel: String, members: [(id: String, info: JSONValue?)], listsIDs: Bool = true, hasNumericIDs: Bool = false
+    ) -> WebSocketMessage {
         self.nested(EventName.subscriptionSucceeded, channel: channel) { data in
             data.key("presence")
             data.beginObject()
-            data.key("ids")
-            data.beginArray()
-            for member in members { data.value(member.id) }
-            data.endArray()
+            if listsIDs {
+                data.key("ids")
+                data.beginArray()
+                for member in members { self.append(userID: member.id, isNumeric: hasNumericIDs, to: &data) }
+                data.endArray()
+            }
             data.key("hash")
             data.beginObject()
             for member in members {
@@ -114,10 +130,24 @@ package enum PusherFrames {
         }
     }
 
-    package static func memberAdded(_ channel: String, id: String, info: JSONValue?) -> WebSocketMessage {
-        self.nested(EventName.memberAdded, channel: channel) { data in
+    package static func memberAdded(
+        _ channel: String, id: String, info: JSONValue?, hasNumericIDs: Bool = false, as form: PusherDataForm = .string
+    ) -> WebSocketMessage {
+        self.member(EventName.memberAdded, channel, id: id, info: info, hasNumericIDs, form)
+    }
+
+    package static func memberRemoved(
+        _ channel: String, id: String, info: JSONValue? = nil, hasNumericIDs: Bool = false, as form: PusherDataForm = .string
+    ) -> WebSocketMessage {
+        self.member(EventName.memberRemoved, channel, id: id, info: info, hasNumericIDs, form)
+    }
+
+    private static func member(
+        _ event: String, _ channel: String, id: String, info: JSONValue?, _ hasNumericIDs: Bool, _ form: PusherDataForm
+    ) -> WebSocketMessage {
+        self.nested(event, channel: channel, as: form) { data in
             data.key("user_id")
-            data.value(id)
+            self.append(userID: id, isNumeric: hasNumericIDs, to: &data)
             if let info {
                 data.key("user_info")
                 data.value(info)
@@ -125,27 +155,27 @@ package enum PusherFrames {
         }
     }
 
-    package static func memberRemoved(_ channel: String, id: String) -> WebSocketMessage {
-        self.nested(EventName.memberRemoved, channel: channel) { data in
-            data.key("user_id")
-            data.value(id)
-        }
+    /// Writes the ID of a user, as a number if the server sends numbers and it is one.
+    static func append(userID: String, isNumeric: Bool, to json: inout JSONWriter) {
+        if isNumeric, let number = Int(userID), "\(number)" == userID { json.value(number) } else { json.value(userID) }
     }
 
     /// Returns an event of the application, whose data is a string.
-    package static func event(_ name: String, channel: String, data: String, userID: String? = nil) -> WebSocketMessage {
+    package static func event(
+        _ name: String, channel: String, data: String, userID: String? = nil, hasNumericIDs: Bool = false
+    ) -> WebSocketMessage {
         self.frame(name, channel: channel) { json in
             json.key("data")
             json.value(data)
             if let userID {
                 json.key("user_id")
-                json.value(userID)
+                self.append(userID: userID, isNumeric: hasNumericIDs, to: &json)
             }
         }
     }
 
     @inline(__always)
-    private static func frame(
+    static func frame(
         _ event: String, channel: String? = nil, _ appendMembers: (inout JSONWriter) -> Void
     ) -> WebSocketMessage {
         var bytes: [UInt8] = []
@@ -163,15 +193,26 @@ package enum PusherFrames {
         return WebSocketMessage(.text, json.bytes)
     }
 
-    /// Returns an event whose data is a string that contains a JSON object, as the service sends most events.
-    private static func nested(_ event: String, channel: String? = nil, _ appendMembers: (inout JSONWriter) -> Void) -> WebSocketMessage {
-        var data = JSONWriter()
-        data.beginObject()
-        appendMembers(&data)
-        data.endObject()
-        return self.frame(event, channel: channel) { json in
-            json.key("data")
-            data.bytes.withUnsafeBytes { json.string($0) }
+    /// Returns an event whose data is a JSON object, or a string that contains one, as the service sends most events.
+    static func nested(
+        _ event: String, channel: String? = nil, as form: PusherDataForm = .string, _ appendMembers: (inout JSONWriter) -> Void
+    ) -> WebSocketMessage {
+        self.frame(event, channel: channel) { json in
+            switch form {
+            case .omitted: return
+            case .json:
+                json.key("data")
+                json.beginObject()
+                appendMembers(&json)
+                json.endObject()
+            case .string:
+                var data = JSONWriter()
+                data.beginObject()
+                appendMembers(&data)
+                data.endObject()
+                json.key("data")
+                data.bytes.withUnsafeBytes { json.string($0) }
+            }
         }
     }
 }

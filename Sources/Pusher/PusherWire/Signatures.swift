@@ -1,6 +1,7 @@
 import RealtimeEncoding
 import RealtimeCore
 import RealtimeCrypto
+import RealtimeJSON
 import RealtimeSystem
 
 /// The signature with which an application server authorizes a subscription.
@@ -18,13 +19,15 @@ package enum ChannelSignature {
     package static func authorize(
         socketID: String, channel: String, user: PresenceUser, key: String, secret: String
     ) -> (auth: String, channelData: String?) {
-        let channelData = ChannelName.kind(of: channel) == .presence ? user.json : nil
+        let channelData = ChannelName.kind(of: channel).isPresence ? user.json : nil
         return (self.token(key: key, secret: secret, socketID: socketID, channel: channel, channelData: channelData), channelData)
     }
 
     /// Returns the HMAC-SHA256 of a text in lowercase hexadecimal digits.
-    package static func hex(of text: String, secret: String) -> String {
-        Hex.encode(HMACSHA256.code(for: Array(text.utf8), key: Array(secret.utf8)))
+    package static func hex(of text: String, secret: String) -> String { self.hex(of: Array(text.utf8), secret: secret) }
+
+    fileprivate static func hex(of bytes: [UInt8], secret: String) -> String {
+        Hex.encode(HMACSHA256.code(for: bytes, key: Array(secret.utf8)))
     }
 
     /// Whether a text has the form of a socket ID: two numbers with a dot between them.
@@ -35,6 +38,36 @@ package enum ChannelSignature {
 
     /// Compares two tokens in constant time.
     package static func isEqual(_ lhs: String, _ rhs: String) -> Bool { constantTimeEqual(Array(lhs.utf8), Array(rhs.utf8)) }
+}
+
+/// The signature with which an application server signs a user in.
+package enum UserSignature {
+    /// Returns `key:signature`, where the signature covers the socket ID and the user as JSON text.
+    package static func token(key: String, secret: String, socketID: String, userData: String) -> String {
+        "\(key):\(ChannelSignature.hex(of: "\(socketID)::user::\(userData)", secret: secret))"
+    }
+
+    /// Signs a user in the way an application server does.
+    ///
+    /// - Returns: The token, and the user as JSON.
+    package static func authenticate(
+        socketID: String, user: PresenceUser, watchlist: [String], key: String, secret: String
+    ) -> (auth: String, userData: String) {
+        var data: JSONObject = ["id": .string(user.id)]
+        data["user_info"] = user.info
+        if !watchlist.isEmpty { data["watchlist"] = .array(watchlist.map { .string($0) }) }
+        let userData = JSONValue.object(data).description
+        return (self.token(key: key, secret: secret, socketID: socketID, userData: userData), userData)
+    }
+}
+
+/// The signature of a webhook, in the header field `X-Pusher-Signature`.
+package enum WebhookSignature {
+    package static let keyField = "X-Pusher-Key"
+    package static let signatureField = "X-Pusher-Signature"
+
+    /// Returns the signature of a body.
+    package static func hex(of body: [UInt8], secret: String) -> String { ChannelSignature.hex(of: body, secret: secret) }
 }
 
 /// The signature of a request to the service's HTTP API.
@@ -48,8 +81,14 @@ package enum RequestSignature {
     package static let tolerance: Int64 = 600
 
     /// Returns the request target: the path with the signed query.
-    package static func sign(method: String, path: String, body: [UInt8], key: String, secret: String, unixTime: Int64) -> String {
-        var fields = [("auth_key", key), ("auth_timestamp", "\(unixTime)"), ("auth_version", "1.0")]
+    ///
+    /// - Parameter query: The fields of the request itself, without percent-encoding.
+    package static func sign(
+        method: String, path: String, query: [(name: String, value: String)] = [], body: [UInt8], key: String, secret: String,
+        unixTime: Int64
+    ) -> String {
+        var fields = query.map { ($0.name, $0.value) }
+        fields += [("auth_key", key), ("auth_timestamp", "\(unixTime)"), ("auth_version", "1.0")]
         if !body.isEmpty { fields.append(("body_md5", Hex.encode(MD5.hash(body)))) }
         fields.append(("auth_signature", self.signature(method, path, fields, secret)))
         return path + "?" + fields.map { "\($0.0)=\(PercentEncoding.encode($0.1))" }.joined(separator: "&")
