@@ -3,7 +3,9 @@
 @_exported public import struct RealtimeCore.CloseCode
 @_exported public import enum RealtimeCore.CloseReason
 @_exported public import enum RealtimeCore.EndReason
+@_exported public import struct RealtimeCore.Endpoint
 @_exported public import struct RealtimeCore.EventSequence
+@_exported public import struct RealtimeCore.HTTPHeaders
 @_exported public import class RealtimeCore.InMemoryListener
 @_exported public import class RealtimeCore.InMemoryNetwork
 @_exported public import struct RealtimeCore.ListenerAddress
@@ -13,3 +15,4 @@
 @_exported public import struct RealtimeCore.TransportError
 @_exported public import struct RealtimeJSON.JSONObject
 @_exported public import enum RealtimeJSON.JSONValue
+@_exported public import enum PusherWire.PusherDataForm

@@ -13,49 +13,64 @@ public import RealtimeJSON
 /// let address = try await listener.start(router)
 /// ```
 /// It handles the requests that Pusher clients send to authorize a channel: a `POST` of a form with the fields `socket_id` and
-/// `channel_name`. The response to a request that is accepted contains the signature, and the user for a presence channel. The path isn't
-/// checked, so the handler can also be the only one of a listener.
+/// `channel_name`. The response to a request that is accepted contains the signature, the user for a presence channel, and the key for an
+/// encrypted channel. The path isn't checked, so the handler can also be the only one of a listener.
 ///
-/// Requests of clients that aren't valid receive a response that says why, without a call of the closure: with status 405 if the method
-/// isn't `POST`, 400 if the form is incomplete, its values are invalid or the channel is public, and 501 if the channel is encrypted, which
-/// isn't supported.
+/// It also handles the requests with up to 100 channels of `PusherAuthorizer.batchEndpoint(_:)`: forms with the fields `channel_name[0]`,
+/// `channel_name[1]` and so on. The closure is called for each channel, concurrently. The response contains a status for each channel, so
+/// that a channel that is invalid or rejected doesn't affect the others.
+///
+/// With the closure `authenticateUser`, it also handles the requests that clients send to authenticate their user: a form with the field
+/// `socket_id`, and without a channel. The response contains the signature and the user.
+///
+/// Requests of clients that aren't valid receive a response that says why, without a call of a closure: with status 405 if the method
+/// isn't `POST`, 400 if the form is incomplete, its values are invalid or the channel is public, and 501 if the channel is encrypted and
+/// the app has no valid ``PusherApp/encryptionMasterKey``.
 ///
 /// The handler is for tests and development. It knows the secret of the app, and so should only run where the application server could.
 public final class PusherAuthorizationHandler: ListenerHandler {
     private typealias Decide = @Sendable (PusherAuthorizationAttempt) async -> PusherAuthorizationDecision
+    private typealias AuthenticateUser = @Sendable (PusherUserAuthenticationAttempt) async -> PusherUserAuthenticationDecision
 
     /// The app whose subscriptions are signed.
     public let app: PusherApp
     private let origins: [String]
     private let decide: Decide
+    private let authenticateUser: AuthenticateUser?
 
-    /// Creates a handler that accepts what a closure accepts.
+    /// Creates a handler that accepts what closures accept.
     ///
     /// - Parameters:
     ///   - app: The app whose subscriptions are signed.
     ///   - origins: The origins of web pages that may use the endpoint, such as `https://example.org`, or `*` for all. For these, the
     ///     handler adds the header fields of cross-origin resource sharing and responds to preflight requests. Pages of the listed origins,
     ///     but not those that only `*` allows, may send cookies. Requests from other programs don't have an origin and are always handled.
-    ///   - decide: A closure that decides about each request. It runs in a task of its own, which is cancelled when the client disconnects.
+    ///   - decide: A closure that decides about each request to authorize a subscription. It runs in a task of its own, which is cancelled
+    ///     when the client disconnects.
+    ///   - authenticateUser: A closure that decides, in the same way, about each request to authenticate a user. If it is `nil`, a form
+    ///     without a channel is incomplete.
     public init(
         app: PusherApp, origins: [String] = [],
-        decide: @escaping @Sendable (PusherAuthorizationAttempt) async -> PusherAuthorizationDecision
+        decide: @escaping @Sendable (PusherAuthorizationAttempt) async -> PusherAuthorizationDecision,
+        authenticateUser: (@Sendable (PusherUserAuthenticationAttempt) async -> PusherUserAuthenticationDecision)? = nil
     ) {
         self.app = app
         self.origins = origins
         self.decide = decide
+        self.authenticateUser = authenticateUser
     }
 
-    /// Creates a handler that accepts all requests. On presence channels, the socket ID is the ID of the user.
+    /// Creates a handler that accepts all subscriptions, and authenticates no users. On presence channels, the socket ID is the ID of the
+    /// user.
     ///
     /// - Parameters:
     ///   - app: The app whose subscriptions are signed.
-    ///   - origins: The origins of web pages that may use the endpoint; see ``init(app:origins:decide:)``.
+    ///   - origins: The origins of web pages that may use the endpoint; see ``init(app:origins:decide:authenticateUser:)``.
     public convenience init(app: PusherApp, origins: [String] = []) {
         self.init(app: app, origins: origins) { _ in .accept() }
     }
 
-    /// Responds to a request, after the closure has decided.
+    /// Responds to a request, after a closure has decided.
     public func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
         let corsFields = self.corsFields(for: request)
         let respond = { @Sendable (response: HTTPResponse) in
@@ -64,22 +79,74 @@ public final class PusherAuthorizationHandler: ListenerHandler {
             responder.respond(response)
         }
         if request.method == "OPTIONS" { return respond(Self.preflightResponse(to: request, isAllowed: !corsFields.fields.isEmpty)) }
-        let attempt: PusherAuthorizationAttempt
+        let decision: @Sendable () async -> HTTPResponse
         do throws(Rejection) {
-            attempt = try PusherAuthorizationAttempt(request, body: body, channelNameLimit: self.app.channelNameLimit)
+            decision = try self.decision(about: try PusherAuthorizationForm(request, body: body))
         } catch {
             return respond(error.response)
         }
         // The closure is asynchronous and needs a task to run in. The task ends when the closure returns.
-        let task = Task { [decide, app] in
-            switch await decide(attempt) {
-            case .accept(let userID, let userInfo):
-                let user = PresenceUser(id: userID ?? attempt.socketID, info: userInfo)
-                respond(Self.response(to: attempt, user: user, app: app))
-            case .reject(let message): respond(Rejection(status: 403, message).response)
+        let task = Task { respond(await decision()) }
+        responder.onDisconnect { task.cancel() }
+    }
+
+    /// Checks a form, and returns a closure that decides about it and returns the response.
+    private func decision(about form: PusherAuthorizationForm) throws(Rejection) -> @Sendable () async -> HTTPResponse {
+        if !form.batch.isEmpty { return { await self.response(toBatch: form) } }
+        if form.channel == nil, let authenticateUser = self.authenticateUser {
+            let attempt = PusherUserAuthenticationAttempt(form)
+            return { [app] in
+                switch await authenticateUser(attempt) {
+                case .accept(let userID, let userInfo, let watchlist):
+                    let user = PresenceUser(id: userID, info: userInfo)
+                    return Self.response(to: attempt, user: user, watchlist: watchlist, app: app)
+                case .reject(let message): return Rejection(status: 403, message).response
+                }
             }
         }
-        responder.onDisconnect { task.cancel() }
+        guard let channel = form.channel else { throw PusherAuthorizationForm.incomplete }
+        let attempt = try self.attempt(form, channel)
+        return {
+            do throws(Rejection) { return Self.success(try await self.authorization(attempt)) } catch { return error.response }
+        }
+    }
+
+    /// Checks the channel of a form.
+    private func attempt(_ form: PusherAuthorizationForm, _ channel: String) throws(Rejection) -> PusherAuthorizationAttempt {
+        let attempt = try PusherAuthorizationAttempt(form, channel: channel, channelNameLimit: self.app.channelNameLimit)
+        guard self.app.masterKey != nil || !ChannelName.kind(of: channel).isEncrypted else {
+            let message = "\(channel) is an encrypted channel; set the encryptionMasterKey of the app to 32 bytes in Base64."
+            throw Rejection(status: 501, message)
+        }
+        return attempt
+    }
+
+    /// Lets the closure decide, and signs what it accepts.
+    private func authorization(_ attempt: PusherAuthorizationAttempt) async throws(Rejection) -> JSONObject {
+        switch await self.decide(attempt) {
+        case .accept(let userID, let userInfo):
+            return try Self.authorization(
+                of: attempt, user: PresenceUser(id: userID ?? attempt.socketID, info: userInfo), app: self.app)
+        case .reject(let message): throw Rejection(status: 403, message)
+        }
+    }
+
+    /// Decides about all channels of a form, and returns a response with a status for each.
+    private func response(toBatch form: PusherAuthorizationForm) async -> HTTPResponse {
+        var response = JSONObject()
+        await withTaskGroup(of: (String, JSONValue).self) { group in
+            for channel in form.batch {
+                group.addTask {
+                    do throws(Rejection) {
+                        return (channel, ["status": 200, "data": .object(try await self.authorization(try self.attempt(form, channel)))])
+                    } catch {
+                        return (channel, ["status": .number(JSONNumber(error.status)), "error": .string(error.message)])
+                    }
+                }
+            }
+            for await (channel, result) in group { response[channel] = result }
+        }
+        return Self.success(response)
     }
 
     /// Rejects all upgrades.
@@ -92,16 +159,34 @@ public final class PusherAuthorizationHandler: ListenerHandler {
         ListenerRouter([]).accepted(connection, id: id, request: request)
     }
 
-    private static func response(to attempt: PusherAuthorizationAttempt, user: PresenceUser, app: PusherApp) -> HTTPResponse {
-        guard !user.id.isEmpty || ChannelName.kind(of: attempt.channel) != .presence else {
-            return Rejection(status: 403, "The user of a presence channel must have an ID.").response
+    private static func authorization(
+        of attempt: PusherAuthorizationAttempt, user: PresenceUser, app: PusherApp
+    ) throws(Rejection) -> JSONObject {
+        guard !user.id.isEmpty || !ChannelName.kind(of: attempt.channel).isPresence else {
+            throw Rejection(status: 403, "The user of a presence channel must have an ID.")
         }
         let signed = ChannelSignature.authorize(
             socketID: attempt.socketID, channel: attempt.channel, user: user, key: app.key, secret: app.secret)
         var response: JSONObject = ["auth": .string(signed.auth)]
+        if ChannelName.kind(of: attempt.channel).isEncrypted {
+            response["shared_secret"] = app.masterKey.map { .string($0.sharedSecret(of: attempt.channel).base64) }
+        }
         if let channelData = signed.channelData { response["channel_data"] = .string(channelData) }
+        return response
+    }
+
+    private static func response(
+        to attempt: PusherUserAuthenticationAttempt, user: PresenceUser, watchlist: [String], app: PusherApp
+    ) -> HTTPResponse {
+        if let message = UserID.validationError(user.id, limit: app.userIDLimit) { return Rejection(status: 403, message).response }
+        let signed = UserSignature.authenticate(
+            socketID: attempt.socketID, user: user, watchlist: watchlist, key: app.key, secret: app.secret)
+        return Self.success(["auth": .string(signed.auth), "user_data": .string(signed.userData)])
+    }
+
+    private static func success(_ json: JSONObject) -> HTTPResponse {
         let head = HTTPResponseHead(status: 200, headers: ["Content-Type": "application/json", "Cache-Control": "no-store"])
-        return HTTPResponse(head, body: Array(JSONValue.object(response).description.utf8))
+        return HTTPResponse(head, body: Array(JSONValue.object(json).description.utf8))
     }
 
     // MARK: Web pages
@@ -128,12 +213,20 @@ public final class PusherAuthorizationHandler: ListenerHandler {
 
     /// A response to a request that isn't authorized.
     struct Rejection: Error {
-        let response: HTTPResponse
+        let status: Int
+        let message: String
+        private let headers: HTTPHeaders
 
         init(status: Int, headers: HTTPHeaders = [:], _ message: String) {
-            var headers = headers
+            self.status = status
+            self.message = message
+            self.headers = headers
+        }
+
+        var response: HTTPResponse {
+            var headers = self.headers
             headers["Content-Type"] = "text/plain; charset=utf-8"
-            self.response = HTTPResponse(status: status, headers: headers, text: message + "\n")
+            return HTTPResponse(status: self.status, headers: headers, text: self.message + "\n")
         }
     }
 }
@@ -142,7 +235,7 @@ public final class PusherAuthorizationHandler: ListenerHandler {
 public struct PusherAuthorizationAttempt: Sendable {
     /// The socket ID of the client's connection.
     public let socketID: String
-    /// The name of the channel, which is a private or a presence channel.
+    /// The name of the channel, which isn't public.
     public let channel: String
     /// The other fields of the form, by their names.
     public let parameters: [String: String]
@@ -166,33 +259,66 @@ public struct PusherAuthorizationAttempt: Sendable {
         self.request = request
     }
 
-    init(_ request: HTTPRequestHead, body: [UInt8], channelNameLimit: Int) throws(PusherAuthorizationHandler.Rejection) {
+    init(_ form: PusherAuthorizationForm, channel: String, channelNameLimit: Int) throws(PusherAuthorizationHandler.Rejection) {
+        if let message = ChannelName.validationError(channel, limit: channelNameLimit) { throw .init(status: 400, message) }
+        let kind = ChannelName.kind(of: channel)
+        guard kind.needsAuthorization else {
+            throw .init(status: 400, "\(channel) is a public channel, which requires no authorization.")
+        }
+        self.socketID = form.socketID
+        self.channel = channel
+        self.parameters = form.parameters
+        self.request = form.request
+    }
+}
+
+/// The form of a request to authorize one or several subscriptions or, without a channel, to authenticate a user.
+struct PusherAuthorizationForm {
+    typealias Rejection = PusherAuthorizationHandler.Rejection
+
+    static let incomplete = Rejection(status: 400, "Invalid body: it must be a form with the fields socket_id and channel_name.")
+
+    /// How many channels a form may have.
+    static let batchLimit = 100
+
+    let socketID: String
+    let channel: String?
+    /// The channels of a request for several.
+    let batch: [String]
+    /// The other fields.
+    let parameters: [String: String]
+    let request: HTTPRequestHead
+
+    init(_ request: HTTPRequestHead, body: [UInt8]) throws(Rejection) {
         guard request.method == "POST" else {
             let message = "Unsupported method \(Excerpt.of(request.method, limit: 20)). To authorize a subscription, use POST."
-            throw .init(status: 405, headers: ["Allow": "POST"], message)
+            throw Rejection(status: 405, headers: ["Allow": "POST"], message)
         }
         guard let text = String(validUTF8: body), let fields = PercentEncoding.fields(text, plusIsSpace: true) else {
-            throw .init(status: 400, "Invalid body: it must be a form, with names and values in percent-encoded UTF-8.")
+            throw Rejection(status: 400, "Invalid body: it must be a form, with names and values in percent-encoded UTF-8.")
         }
         var parameters = Dictionary(fields.map { ($0.name, $0.value) }) { first, _ in first }
-        guard let socketID = parameters.removeValue(forKey: "socket_id"), let channel = parameters.removeValue(forKey: "channel_name")
-        else {
-            throw .init(status: 400, "Invalid body: it must be a form with the fields socket_id and channel_name.")
-        }
+        guard let socketID = parameters.removeValue(forKey: "socket_id") else { throw Self.incomplete }
         // Of any other text, a signature could be valid for something else.
         guard ChannelSignature.isSocketID(socketID) else {
-            throw .init(status: 400, "Invalid socket_id: it must consist of two numbers with a dot in between.")
+            throw Rejection(status: 400, "Invalid socket_id: it must consist of two numbers with a dot in between.")
         }
-        if let message = ChannelName.validationError(channel, limit: channelNameLimit) { throw .init(status: 400, message) }
-        switch ChannelName.kind(of: channel) {
-        case .private, .presence: break
-        case .public: throw .init(status: 400, "\(channel) is a public channel, which requires no authorization.")
-        case .encrypted: throw .init(status: 501, "\(channel) is an encrypted channel; these are not supported.")
+        let batch = fields.filter { Self.isBatchField($0.name) }
+        guard batch.count <= Self.batchLimit else {
+            throw Rejection(status: 400, "Too many channels: \(batch.count) instead of at most \(Self.batchLimit). Use several requests.")
         }
+        for field in batch { parameters[field.name] = nil }
         self.socketID = socketID
-        self.channel = channel
+        self.channel = parameters.removeValue(forKey: "channel_name")
+        self.batch = batch.map(\.value)
         self.parameters = parameters
         self.request = request
+    }
+
+    /// Returns whether a field is one of several channels: `channel_name[]`, or with a number between the brackets.
+    private static func isBatchField(_ name: String) -> Bool {
+        guard name.hasPrefix("channel_name["), name.hasSuffix("]") else { return false }
+        return name.dropFirst("channel_name[".count).dropLast().utf8.allSatisfy { (0x30...0x39).contains($0) }
     }
 }
 

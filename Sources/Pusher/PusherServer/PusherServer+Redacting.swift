@@ -4,7 +4,8 @@ import RealtimeJSON
 extension PusherApp: Redacting {
     package var visibleFields: [(name: String, value: Any?)] {
         [
-            ("id", self.id), ("key", self.key), ("secret", Redacted.secret), ("allowsClientEvents", self.allowsClientEvents),
+            ("id", self.id), ("key", self.key), ("secret", Redacted.secret),
+            ("encryptionMasterKey", Redacted.optional(self.encryptionMasterKey)), ("allowsClientEvents", self.allowsClientEvents),
             ("clientEventsPerSecond", self.clientEventsPerSecond), ("memberLimit", self.memberLimit),
             ("connectionLimit", self.connectionLimit), ("activityTimeout", self.activityTimeout), ("pongTimeout", self.pongTimeout),
         ]
@@ -23,9 +24,12 @@ extension PusherServerEvent: Redacting {
         case .connected: "connected"
         case .disconnected: "disconnected"
         case .received: "received"
+        case .signedIn: "signedIn"
         case .subscribed: "subscribed"
         case .subscriptionRejected: "subscriptionRejected"
         case .unsubscribed: "unsubscribed"
+        case .cacheMiss: "cacheMiss"
+        case .subscriptionCount: "subscriptionCount"
         case .clientEvent: "clientEvent"
         case .published: "published"
         case .error: "error"
@@ -41,10 +45,13 @@ extension PusherServerEvent: Redacting {
                 ("socketID", socketID), ("event", (try? JSONValue(parsing: frame))?["event"]?.string),
                 ("frame", Redacted.data(frame.utf8.count)),
             ]
+        case .signedIn(let socketID, let userID): [("socketID", socketID), ("userID", userID)]
         case .subscribed(let socketID, let channel, let userID): [("socketID", socketID), ("channel", channel), ("userID", userID)]
         case .subscriptionRejected(let socketID, let channel, let message):
             [("socketID", socketID), ("channel", channel), ("message", message)]
-        case .unsubscribed(let socketID, let channel): [("socketID", socketID), ("channel", channel)]
+        case .unsubscribed(let socketID, let channel), .cacheMiss(let socketID, let channel):
+            [("socketID", socketID), ("channel", channel)]
+        case .subscriptionCount(let channel, let count): [("channel", channel), ("count", count)]
         case .clientEvent(let socketID, let channel, let name, let data):
             [("socketID", socketID), ("channel", channel), ("name", name), ("data", data)]
         case .published(let channel, let name, let subscribers): [("channel", channel), ("name", name), ("subscribers", subscribers)]

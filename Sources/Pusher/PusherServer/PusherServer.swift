@@ -11,8 +11,9 @@ import RealtimeTransports
 /// let address = try await server.start(on: network.listener())
 /// server.publish("price", to: "prices", data: #"{"value":12}"#)
 /// ```
-/// The server implements protocol 7 with public, private and presence channels and client events, and publishes events that arrive
-/// over the HTTP API. The subscribers of a channel receive events in the order in which they were published.
+/// The server implements protocol 7 with all kinds of channels, client events, users who sign in, and watchlists. It publishes events and
+/// responds to queries that arrive over the HTTP API, and reports events with webhooks. The subscribers of a channel receive events in the
+/// order in which they were published.
 ///
 /// Keep a reference to the server for as long as it is needed. Releasing it closes its connections (close code 1001) and stops its
 /// listener; to ask clients to reconnect and to wait until all connections have ended, call ``stop()``.
@@ -21,13 +22,22 @@ public final class PusherServer: Sendable {
     public let app: PusherApp
     let handler: PusherServerHandler
     private let driver: SessionDriver<PusherServerMachine>
-    private let lifecycle = Lock(Lifecycle<any Listener>())
+    private let listener = ServerListener()
+    /// The app's key for encrypted channels.
+    private let masterKey: EncryptionKey?
+    private let webhooks: WebhookSender?
 
+    /// - Parameter http: The HTTP transport of webhooks that have none of their own.
     package init(
-        app: PusherApp, hooks: PusherServerHooks = PusherServerHooks(), time: any TimeSource, log: LogSink = .standard,
-        seed: UInt64? = nil, unixTime: @escaping @Sendable () -> Int64 = { WallClock.secondsSince1970 }
+        app: PusherApp, hooks: PusherServerHooks = PusherServerHooks(), webhooks: PusherServerWebhooks? = nil,
+        http: (any HTTPTransport)? = nil, time: any TimeSource, log: LogSink = .standard, seed: UInt64? = nil,
+        unixTime: @escaping @Sendable () -> Int64 = { WallClock.secondsSince1970 }
     ) {
         self.app = app
+        self.masterKey = app.masterKey
+        if app.encryptionMasterKey != nil, self.masterKey == nil {
+            log.log(.error, "pusher-server", "The encryptionMasterKey of the app isn't 32 bytes in Base64, and is ignored.")
+        }
         let machine = PusherServerMachine(app, hooks: hooks.enabled, seed: seed)
         let dependencies = SessionDriver<PusherServerMachine>.Dependencies(
             time: time, log: log, subsystem: "pusher-server"
@@ -36,7 +46,11 @@ public final class PusherServer: Sendable {
             let task = Task { driver.workFinished(id, await hooks.decision(about: work)) }
             return { task.cancel() }
         }
-        self.driver = SessionDriver(machine, in: dependencies)
+        let driver = SessionDriver(machine, in: dependencies)
+        self.driver = driver
+        self.webhooks = webhooks.map {
+            WebhookSender($0, app: app, http: $0.http ?? http ?? Transports.standard.http, of: driver, time: time, log: log)
+        }
         let injector = FaultInjector(time: time, seed: seed ?? .random(in: .min ... .max))
         self.handler = PusherServerHandler(app: app, driver: self.driver, injector: injector, unixTime: unixTime)
     }
@@ -46,9 +60,6 @@ public final class PusherServer: Sendable {
         self.handler.shutDown()
         self.driver.step { machine, _, effects in machine.release(&effects) }
         self.driver.shutDown()
-        guard let listener = self.lifecycle.withLock({ $0.running }) else { return }
-        // Stopping is asynchronous, which a deinitializer cannot be. The task holds only the listener, and ends when it has stopped.
-        Task { await listener.stop() }
     }
 
     /// Creates a server for clients on the same in-memory network. The server uses the network's clock.
@@ -57,11 +68,13 @@ public final class PusherServer: Sendable {
     ///   - app: The app that the server serves.
     ///   - network: The network of the clients.
     ///   - hooks: Closures that decide what the server accepts.
+    ///   - webhooks: Requests with which the server reports events to application servers; `nil` for none.
     ///   - log: The destination of log messages.
     public convenience init(
-        app: PusherApp, network: InMemoryNetwork, hooks: PusherServerHooks = PusherServerHooks(), log: LogSink = .standard
+        app: PusherApp, network: InMemoryNetwork, hooks: PusherServerHooks = PusherServerHooks(), webhooks: PusherServerWebhooks? = nil,
+        log: LogSink = .standard
     ) {
-        self.init(app: app, hooks: hooks, time: network.time, log: log, seed: 1)
+        self.init(app: app, hooks: hooks, webhooks: webhooks, http: network.transports().http, time: network.time, log: log, seed: 1)
     }
 
     /// Creates a server for clients on sockets. Start it on a `SocketListener`.
@@ -69,9 +82,12 @@ public final class PusherServer: Sendable {
     /// - Parameters:
     ///   - app: The app that the server serves.
     ///   - hooks: Closures that decide what the server accepts.
+    ///   - webhooks: Requests with which the server reports events to application servers; `nil` for none.
     ///   - log: The destination of log messages.
-    public convenience init(app: PusherApp, hooks: PusherServerHooks = PusherServerHooks(), log: LogSink = .standard) {
-        self.init(app: app, hooks: hooks, time: Transports.standard.time, log: log)
+    public convenience init(
+        app: PusherApp, hooks: PusherServerHooks = PusherServerHooks(), webhooks: PusherServerWebhooks? = nil, log: LogSink = .standard
+    ) {
+        self.init(app: app, hooks: hooks, webhooks: webhooks, time: Transports.standard.time, log: log)
     }
 
     /// Starts accepting clients.
@@ -84,21 +100,7 @@ public final class PusherServer: Sendable {
     ///   server is already started, or one with the code `closed` if ``stop()`` was called meanwhile.
     @discardableResult
     public func start(on listener: any Listener) async throws(TransportError) -> ListenerAddress {
-        guard self.lifecycle.withLock({ $0.start() }) else {
-            throw TransportError(.unsupported, "The server is already started. Call stop() first, or create another server.")
-        }
-        let address: ListenerAddress
-        do throws(TransportError) {
-            address = try await listener.start(self.handler)
-        } catch {
-            self.ended()
-            throw error
-        }
-        guard self.lifecycle.withLock({ $0.started(listener) }) else {
-            await self.stop(listener)
-            throw TransportError(.closed, "The server was stopped while it was starting.")
-        }
-        return address
+        try await self.listener.start(listener, self.handler) { self.driver.stop() }
     }
 
     /// Stops the server: asks every client to reconnect soon (close code 4200) and stops the listener.
@@ -106,23 +108,8 @@ public final class PusherServer: Sendable {
     /// Returns when all connections have ended. If the server is being started or stopped, the method waits until it has stopped; if it isn't
     /// started, the method returns immediately.
     public func stop() async {
-        let waiter = Waiter<Void>()
-        switch self.lifecycle.withLock({ $0.stop(waiter) }) {
-        // The handler's connections can be those of another listener; see `listenerHandler`.
-        case .none: self.driver.stop()
-        case .wait: await waiter.value()
-        case .stop(let listener): await self.stop(listener)
-        }
-    }
-
-    private func stop(_ listener: any Listener) async {
-        self.driver.stop()
-        await listener.stop()
-        self.ended()
-    }
-
-    private func ended() {
-        for waiter in self.lifecycle.withLock({ $0.ended() }) { waiter.fulfill(())?.resume() }
+        // Without a listener of its own, the server can have connections of one that it shares; see `listenerHandler`.
+        await self.listener.stop { self.driver.stop() }
     }
 
     /// The handler of the server's clients, for a listener that several handlers share.
@@ -139,12 +126,24 @@ public final class PusherServer: Sendable {
 
     // MARK: Publishing
 
+    /// Returns the data of an event as a publisher sends it: on an encrypted channel encrypted, if the app has a key.
+    private func encrypted(_ data: String, for channel: String) -> String {
+        guard let masterKey, ChannelName.kind(of: channel).isEncrypted else { return data }
+        let key = masterKey.sharedSecret(of: channel)
+        // A nonce of the right length is the only requirement.
+        guard let payload = try? EncryptedPayload(encrypting: data, key: key, nonce: EncryptedPayload.nonce()) else {
+            preconditionFailure("The nonce has the wrong length.")
+        }
+        return payload.json
+    }
+
     /// Publishes an event to the subscribers of a channel.
     ///
     /// - Parameters:
     ///   - event: The name of the event.
     ///   - channel: The name of the channel.
-    ///   - data: The data of the event, usually JSON. It is sent unchanged.
+    ///   - data: The data of the event, usually JSON. It is encrypted if the channel is encrypted and the app has a key, and otherwise
+    ///     sent unchanged.
     ///   - socketID: The socket ID of a connection that doesn't receive the event, or `nil` for none.
     public func publish(_ event: String, to channel: String, data: String, except socketID: String? = nil) {
         self.publish(event, to: [channel], data: data, except: socketID)
@@ -155,11 +154,13 @@ public final class PusherServer: Sendable {
     /// - Parameters:
     ///   - event: The name of the event.
     ///   - channels: The names of the channels.
-    ///   - data: The data of the event, usually JSON. It is sent unchanged.
+    ///   - data: The data of the event, usually JSON. It is encrypted if the channel is encrypted and the app has a key, and otherwise
+    ///     sent unchanged.
     ///   - socketID: The socket ID of a connection that doesn't receive the event, or `nil` for none.
     public func publish(_ event: String, to channels: [String], data: String, except socketID: String? = nil) {
+        let publications = channels.map { ($0, self.encrypted(data, for: $0)) }
         self.driver.step { machine, now, effects in
-            for channel in channels { machine.publish(event, to: channel, data: data, except: socketID, now: now, &effects) }
+            for (channel, data) in publications { machine.publish(event, to: channel, data: data, except: socketID, now: now, &effects) }
         }
     }
 
@@ -185,6 +186,27 @@ public final class PusherServer: Sendable {
     /// - Throws: An `EncodingError`, or the error that the `encode(to:)` of the data throws.
     public func publish(_ event: String, to channels: [String], data: some Encodable, except socketID: String? = nil) throws {
         self.publish(event, to: channels, data: try EventData.text(of: data), except: socketID)
+    }
+
+    /// Publishes an event to a user, on all connections that are signed in as the user.
+    ///
+    /// - Parameters:
+    ///   - event: The name of the event.
+    ///   - userID: The ID of the user.
+    ///   - data: The data of the event, usually JSON. It is sent unchanged.
+    public func publish(_ event: String, toUser userID: String, data: String) {
+        self.publish(event, to: UserID.channel(of: userID), data: data)
+    }
+
+    /// Publishes an event to a user, on all connections that are signed in as the user, with a value as its data.
+    ///
+    /// - Parameters:
+    ///   - event: The name of the event.
+    ///   - userID: The ID of the user.
+    ///   - data: The data of the event, which is encoded as JSON on the calling thread. A `String` is sent unchanged.
+    /// - Throws: An `EncodingError`, or the error that the `encode(to:)` of the data throws.
+    public func publish(_ event: String, toUser userID: String, data: some Encodable) throws {
+        self.publish(event, toUser: userID, data: try EventData.text(of: data))
     }
 
     /// The faults that the server injects. Changes take effect immediately.
@@ -219,6 +241,20 @@ public final class PusherServer: Sendable {
         }
     }
 
+    // MARK: Users
+
+    /// Returns the socket IDs of the connections that are signed in as a user, in the order in which they signed in.
+    public func socketIDs(ofUser userID: String) -> [String] {
+        self.driver.read { machine in
+            (machine.users[ByteString(userID)]?.connections ?? SubscriberList()).compactMap { machine.connections[$0]?.socketID }
+        }
+    }
+
+    /// Closes the connections that are signed in as a user with an error and close code 4009, after which clients don't reconnect.
+    public func terminateConnections(ofUser userID: String) {
+        self.driver.step { machine, _, effects in machine.terminateConnections(ofUser: userID, &effects) }
+    }
+
     // MARK: One connection
 
     /// Closes a connection with a close code. Does nothing if no connection has the socket ID.
@@ -250,12 +286,18 @@ public enum PusherServerEvent: Sendable, Hashable {
     /// The server received a text message. Messages on a silent connection aren't reported. A message longer than the app's
     /// ``PusherApp/messageLimit`` is cut, and an ellipsis added.
     case received(socketID: String, frame: String)
+    /// A client signed in as a user.
+    case signedIn(socketID: String, userID: String)
     /// A client subscribed to a channel. On a presence channel, the user ID is that of the member.
     case subscribed(socketID: String, channel: String, userID: String?)
     /// The server rejected a subscription with a message for the client.
     case subscriptionRejected(socketID: String, channel: String, message: String)
     /// A subscription ended, because the client unsubscribed or its connection ended.
     case unsubscribed(socketID: String, channel: String)
+    /// A client subscribed to a cache channel without a cached event.
+    case cacheMiss(socketID: String, channel: String)
+    /// The subscribers of a channel were notified of their number; see ``PusherApp/sendsSubscriptionCounts``.
+    case subscriptionCount(channel: String, count: Int)
     /// A client sent an event to the other subscribers of a channel.
     case clientEvent(socketID: String, channel: String, name: String, data: String)
     /// An event was published, over the HTTP API or by `publish(_:to:data:except:)`.
@@ -271,11 +313,12 @@ public enum PusherServerEvent: Sendable, Hashable {
         switch event {
         case .received(_, let frame): frame.utf8.count
         case .clientEvent(_, let channel, let name, let data): channel.utf8.count + name.utf8.count + data.utf8.count
-        case .subscribed(_, let channel, _), .unsubscribed(_, let channel): channel.utf8.count
+        case .subscribed(_, let channel, _), .unsubscribed(_, let channel), .cacheMiss(_, let channel), .subscriptionCount(let channel, _):
+            channel.utf8.count
         case .subscriptionRejected(_, let channel, let message): channel.utf8.count + message.utf8.count
         case .published(let channel, let name, _): channel.utf8.count + name.utf8.count
         case .error(_, _, let message): message.utf8.count
-        case .connected, .disconnected: 0
+        case .connected, .disconnected, .signedIn: 0
         }
     }
 }

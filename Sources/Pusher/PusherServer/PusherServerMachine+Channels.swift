@@ -41,14 +41,16 @@ extension PusherServerMachine {
     private mutating func received(
         _ frame: PusherFrame, from id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
     ) throws(PusherFrameError) {
-        let event = frame.eventName
+        let event = self.allowsRecovery ? EventName.version7(frame.eventName) : frame.eventName
         switch ByteString(event) {
-        case ClientRequest.ping: self.send(PusherFrames.pong, to: id, &effects)
+        case ClientRequest.ping: self.send(self.pong, to: id, &effects)
         case ClientRequest.pong: break
         case ClientRequest.subscribe: try self.subscribe(id, try frame.dataValue(), now: now, &effects)
         case ClientRequest.unsubscribe:
             guard let name = try frame.dataValue()["channel"]?.string else { throw .missing("channel") }
-            self.unsubscribe(id, ByteString(name), &effects)
+            self.unsubscribe(id, ByteString(name), now: now, &effects)
+        case ClientRequest.signIn where self.profile.allowsSignIn: try self.signIn(id, try frame.dataValue(), &effects)
+        case ClientRequest.resume where self.allowsRecovery: try self.resume(id, try frame.dataValue(), &effects)
         case _ where EventName.isClientEvent(event): self.clientEvent(id, event, frame, now: now, &effects)
         default: self.sendError(nil, "Clients cannot send the event \(Excerpt.of(event, limit: 80))", to: id, &effects)
         }
@@ -60,6 +62,8 @@ extension PusherServerMachine {
         static let pong = ByteString(EventName.pong)
         static let subscribe = ByteString(EventName.subscribe)
         static let unsubscribe = ByteString(EventName.unsubscribe)
+        static let signIn = ByteString(EventName.signIn)
+        static let resume = ByteString(EventName.resume)
     }
 
     // MARK: Subscribing
@@ -70,30 +74,40 @@ extension PusherServerMachine {
         guard let socketID = self.connections[id]?.socketID else { return }
         guard let name = data["channel"]?.string else { throw .missing("channel") }
         func reject(_ code: Int?, _ message: String) { self.rejectSubscription(id, name, code, message, &effects) }
-        if let message = ChannelName.validationError(name, limit: self.app.channelNameLimit) {
+        if let message = ChannelName.validationError(name, limit: self.app.channelNameLimit, allowsUsers: true) {
             if self.repeatable(name) == nil { self.logLimit("\(self.app.channelNameLimit) bytes of a channel's name", id, &effects) }
             return reject(nil, message)
         }
         let channel = ByteString(name)
-        guard self.connections[id]?.established?.subscriptions[channel] == nil else {
-            return reject(nil, "Existing subscription to channel \(name)")
+        let existing = self.connections[id]?.established?.subscriptions[channel]
+        switch existing {
+        case .subscribed where self.profile.confirmsRepeatedSubscriptions, .member where self.profile.confirmsRepeatedSubscriptions: break
+        case .subscribed, .member, .awaitingHook: return reject(nil, "Existing subscription to channel \(name)")
+        case nil: break
         }
-        guard self.connections[id]?.established?.subscriptions.count ?? 0 < self.app.channelLimit else {
+        guard existing != nil || self.connections[id]?.established?.subscriptions.count ?? 0 < self.app.channelLimit else {
             self.logLimit("\(self.app.channelLimit) channels", id, &effects)
             return reject(nil, "The connection has \(self.app.channelLimit) channels, which is the limit; unsubscribe from one first")
         }
         let kind = ChannelName.kind(of: name)
         var user: PresenceUser?
         if kind.needsAuthorization {
-            let channelData = data["channel_data"]?.string
+            let channelData = kind.isPresence ? data["channel_data"]?.string : nil
             let expected = ChannelSignature.token(
-                key: self.app.key, secret: self.app.secret, socketID: socketID, channel: name,
-                channelData: kind == .presence ? channelData : nil)
-            guard let auth = data["auth"]?.string, ChannelSignature.isEqual(auth, expected) else {
-                let code = Int(PusherCloseCode.unauthorized.rawValue)
-                return reject(code, "The connection is not authorized to subscribe to \(name): missing or invalid signature")
+                key: self.app.key, secret: self.app.secret, socketID: socketID, channel: name, channelData: channelData)
+            let auth = data["auth"]?.string
+            guard let auth, ChannelSignature.isEqual(auth, expected) else {
+                let signed = "\(socketID):\(name)" + (channelData.map { ":\($0)" } ?? "")
+                let quotation =
+                    self.profile.quotesSignatures
+                    ? "Invalid signature: Expected HMAC SHA256 hex digest of \(signed), but got \(auth ?? "")" : nil
+                let purpose = self.profile.errorsNameChannel ? " to subscribe to \(name)" : ""
+                let message = "The connection is not authorized\(purpose): missing or invalid signature"
+                return self.rejectSubscription(id, name, Int(PusherCloseCode.unauthorized.rawValue), message, quoting: quotation, &effects)
             }
-            if kind == .presence {
+            if kind.isPresence, channelData == nil, let signIn = self.signIns[id] {
+                user = signIn.user
+            } else if kind.isPresence {
                 guard let channelData, let json = try? JSONValue(parsing: channelData), let signedUser = try? PresenceUser(json) else {
                     return reject(nil, "Presence channels require channel_data with a user_id")
                 }
@@ -101,8 +115,13 @@ extension PusherServerMachine {
                 user = signedUser
             }
         }
+        if let userID = UserID.user(ofChannel: name), self.signIns[id]?.userID != ByteString(userID) {
+            let code = Int(PusherCloseCode.unauthorized.rawValue)
+            return reject(code, "The connection is not signed in as \(userID), so it cannot subscribe to the user's events")
+        }
+        if existing != nil { return self.confirm(id, channel, now: now, &effects) }
         let attempt = SubscriptionAttempt(connection: id, channel: channel, user: user)
-        guard self.hooks.subscriptions else { return self.join(attempt, &effects) }
+        guard self.hooks.subscriptions else { return self.join(attempt, now: now, &effects) }
         if self.isPendingLimitReached(id, &effects) {
             return reject(nil, "Too many subscriptions and client events of the connection await a decision")
         }
@@ -113,7 +132,7 @@ extension PusherServerMachine {
     }
 
     /// Returns a message that says why a user cannot be a member, or `nil` if it can.
-    private func validationError(_ user: PresenceUser, _ id: ConnectionID, _ effects: inout Effects<Self>) -> String? {
+    func validationError(_ user: PresenceUser, _ id: ConnectionID, _ effects: inout Effects<Self>) -> String? {
         // Most IDs are so short that their characters need not be counted.
         if user.id.utf8.count > self.app.userIDLimit, user.id.unicodeScalars.count > self.app.userIDLimit {
             self.logLimit("\(self.app.userIDLimit) characters of a user ID", id, &effects)
@@ -128,29 +147,32 @@ extension PusherServerMachine {
     }
 
     mutating func decided(
-        _ decision: PusherServerDecision, aboutSubscription attempt: SubscriptionAttempt, _ effects: inout Effects<Self>
+        _ decision: PusherServerDecision, aboutSubscription attempt: SubscriptionAttempt, now: Instant, _ effects: inout Effects<Self>
     ) {
         self.removeSubscription(of: attempt.connection, to: attempt.channel)
         switch decision {
-        case .accept: self.join(attempt, &effects)
+        case .accept: self.join(attempt, now: now, &effects)
         case .reject(let code, let message):
             self.rejectSubscription(attempt.connection, attempt.channel.string, code, message, &effects)
         }
     }
 
-    private mutating func rejectSubscription(
-        _ id: ConnectionID, _ name: String, _ code: Int?, _ message: String, _ effects: inout Effects<Self>
+    /// - Parameter quotation: A message about an invalid signature that repeats it, for a profile that does so.
+    private func rejectSubscription(
+        _ id: ConnectionID, _ name: String, _ code: Int?, _ message: String, quoting quotation: String? = nil,
+        _ effects: inout Effects<Self>
     ) {
         guard let socketID = self.connections[id]?.socketID else { return }
         let excerpt = Excerpt.of(name, limit: self.app.channelNameLimit)
         self.deliver(.subscriptionRejected(socketID: socketID, channel: excerpt, message: message), &effects)
-        self.send(PusherFrames.error(code, message, channel: self.repeatable(name)), to: id, &effects)
+        let (code, text) = quotation.map { (nil, $0) } ?? (code, message)
+        self.send(self.subscriptionErrorFrame(code, text, channel: self.repeatable(name)), to: id, &effects)
     }
 
     /// Returns a channel's name for an error, or `nil` if it is too long to be one.
     func repeatable(_ name: String) -> String? { name.utf8.count <= self.app.channelNameLimit ? name : nil }
 
-    private mutating func join(_ attempt: SubscriptionAttempt, _ effects: inout Effects<Self>) {
+    private mutating func join(_ attempt: SubscriptionAttempt, now: Instant, _ effects: inout Effects<Self>) {
         let (id, name) = (attempt.connection, attempt.channel)
         guard let socketID = self.connections[id]?.socketID else { return }
         let number = self.nextSubscription()
@@ -163,13 +185,25 @@ extension PusherServerMachine {
         self.channels[name, default: Channel()].subscribers.append(id, number: number)
         self.connections[id]!.established?.subscriptions[name] =
             attempt.user.map { .member($0, number: number) } ?? .subscribed(number: number)
-        if attempt.user != nil {
-            let members = self.channels[name]!.users.map { (id: $0.id, info: $0.info) }
-            self.send(PusherFrames.subscriptionSucceeded(name.string, members: members), to: id, &effects)
-        } else {
-            self.send(PusherFrames.subscriptionSucceeded(name.string), to: id, &effects)
-        }
+        if ChannelName.kind(of: name.string).needsAuthorization { self.endAuthorizationTimeout(of: id) }
         self.deliver(.subscribed(socketID: socketID, channel: name.string, userID: attempt.user?.id), &effects)
+        self.confirm(id, name, now: now, &effects)
+        self.subscriptionCountChanged(name, now: now, &effects)
+    }
+
+    /// Confirms a subscription with the members of a presence channel, and delivers the last event of a cache channel.
+    private mutating func confirm(_ id: ConnectionID, _ name: ByteString, now: Instant, _ effects: inout Effects<Self>) {
+        let message: WebSocketMessage
+        switch self.connections[id]?.established?.subscriptions[name] {
+        case .member:
+            let members = self.channels[name]!.users.map { (id: $0.id, info: $0.info) }
+            message = PusherFrames.subscriptionSucceeded(
+                name.string, members: members, listsIDs: self.profile.listsMemberIDs, hasNumericIDs: self.profile.sendsNumericUserIDs)
+        case .subscribed: message = PusherFrames.subscriptionSucceeded(name.string, as: self.profile.subscriptionData)
+        case .awaitingHook, nil: return
+        }
+        self.send(self.positioned(message, name, for: id, now: now, &effects), to: id, &effects)
+        self.sendCachedEvent(name, to: id, now: now, &effects)
     }
 
     /// Adds a connection of a user to a presence channel, and notifies the subscribers of a new member.
@@ -181,20 +215,22 @@ extension PusherServerMachine {
         let userID = ByteString(user.id)
         if self.channels[name]?.members[userID] != nil {
             self.channels[name]!.members[userID]!.connections += 1
-            return true
+            guard self.profile.notifiesOfEachConnection else { return true }
+        } else {
+            guard self.channels[name]?.members.count ?? 0 < self.app.memberLimit else { return false }
+            self.channels[name, default: Channel()].members[userID] = Member(user: user, connections: 1, number: number)
         }
-        guard self.channels[name]?.members.count ?? 0 < self.app.memberLimit else { return false }
-        self.channels[name, default: Channel()].members[userID] = Member(user: user, connections: 1, number: number)
-        let added = PusherFrames.memberAdded(name.string, id: user.id, info: user.info)
+        let added = PusherFrames.memberAdded(
+            name.string, id: user.id, info: user.info, hasNumericIDs: self.profile.sendsNumericUserIDs, as: self.profile.memberData)
         for other in self.channels[name]!.subscribers { self.send(added, to: other, &effects) }
         return true
     }
 
     // MARK: Unsubscribing
 
-    private mutating func unsubscribe(_ id: ConnectionID, _ name: ByteString, _ effects: inout Effects<Self>) {
+    private mutating func unsubscribe(_ id: ConnectionID, _ name: ByteString, now: Instant, _ effects: inout Effects<Self>) {
         guard let subscription = self.removeSubscription(of: id, to: name) else { return }
-        self.end(subscription, to: name, self.connections[id]!.socketID, &effects)
+        self.end(subscription, to: name, self.connections[id]!.socketID, now: now, &effects)
     }
 
     @discardableResult
@@ -205,7 +241,9 @@ extension PusherServerMachine {
     }
 
     /// Ends a subscription that was removed from its connection.
-    mutating func end(_ subscription: Subscription, to name: ByteString, _ socketID: String, _ effects: inout Effects<Self>) {
+    mutating func end(
+        _ subscription: Subscription, to name: ByteString, _ socketID: String, now: Instant, _ effects: inout Effects<Self>
+    ) {
         switch subscription {
         case .awaitingHook(let hook): return self.cancel(hook, &effects)
         case .subscribed(let number): self.channels[name]?.subscribers.remove(number: number)
@@ -215,17 +253,21 @@ extension PusherServerMachine {
         }
         if self.channels[name]?.subscribers.isEmpty == true { self.channels[name] = nil }
         self.deliver(.unsubscribed(socketID: socketID, channel: name.string), &effects)
+        self.subscriptionCountChanged(name, now: now, &effects)
     }
 
     private mutating func leave(_ name: ByteString, _ user: PresenceUser, _ effects: inout Effects<Self>) {
         let userID = ByteString(user.id)
         guard let connections = self.channels[name]?.members[userID]?.connections else { return }
-        guard connections == 1 else {
+        if connections > 1 {
             self.channels[name]!.members[userID]!.connections = connections - 1
-            return
+            guard self.profile.notifiesOfEachConnection else { return }
+        } else {
+            self.channels[name]!.members[userID] = nil
         }
-        self.channels[name]!.members[userID] = nil
-        let removed = PusherFrames.memberRemoved(name.string, id: user.id)
+        let removed = PusherFrames.memberRemoved(
+            name.string, id: user.id, info: self.profile.removalsContainUserInfo ? user.info : nil,
+            hasNumericIDs: self.profile.sendsNumericUserIDs, as: self.profile.memberData)
         for other in self.channels[name]!.subscribers { self.send(removed, to: other, &effects) }
     }
 
@@ -235,11 +277,14 @@ extension PusherServerMachine {
     mutating func publish(
         _ event: String, to name: String, data: String, except socketID: String? = nil, now: Instant, _ effects: inout Effects<Self>
     ) {
-        let subscribers = self.channels[ByteString(name)]?.subscribers ?? SubscriberList()
-        if !subscribers.isEmpty {
+        let channel = ByteString(name)
+        let subscribers = self.channels[channel]?.subscribers ?? SubscriberList()
+        let isCached = self.profile.cachesEvents && ChannelName.kind(of: name).isCache
+        if isCached || !subscribers.isEmpty || self.histories[channel] != nil {
             let message = PusherFrames.event(event, channel: name, data: data)
+            if isCached { self.cache(message, data: data, on: channel, now: now, &effects) }
             let excluded = socketID.flatMap { self.connectionIDs[ByteString($0)] }
-            for subscriber in subscribers where subscriber != excluded { self.send(message, to: subscriber, &effects) }
+            self.broadcast(message, to: channel, except: excluded, now: now, &effects)
         }
         self.deliver(.published(channel: name, name: event, subscribers: subscribers.count), &effects)
     }

@@ -5,6 +5,7 @@ import RealtimeCore
 extension PusherServerMachine {
     mutating func timeout(now: Instant, _ effects: inout Effects<Self>) {
         while let due = self.hookDeadlines.popDue(now) { self.hookTimedOut(due.key, now: now, &effects) }
+        while let due = self.timers.popDue(now) { self.timerFired(due.key, now: now, &effects) }
         while let due = self.heartbeats.popDue(now) {
             switch self.connections[due.key]?.established?.heartbeat.fired(now: now) {
             case .due: self.heartbeatTimedOut(due.key, now: now, &effects)
@@ -16,12 +17,10 @@ extension PusherServerMachine {
 
     private mutating func heartbeatTimedOut(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         if self.connections[id]!.established?.isAwaitingPong == true {
-            let code = PusherCloseCode.pongMissing
-            effects.commands.append(.send(id, PusherFrames.error(Int(code.rawValue), "Pong reply not received in time")))
-            effects.commands.append(.close(id, code, reason: "Pong reply not received in time"))
+            self.close(id, PusherCloseCode.pongMissing, "Pong reply not received in time", &effects)
         } else {
             self.connections[id]!.established?.isAwaitingPong = true
-            self.send(PusherFrames.ping, to: id, &effects)
+            if let ping { self.send(ping, to: id, &effects) }
             self.setHeartbeat(id, now + self.pongTimeout)
         }
     }
@@ -34,7 +33,8 @@ extension PusherServerMachine {
     }
 
     mutating func setHeartbeat(_ id: ConnectionID, _ instant: Instant) {
-        guard self.connections[id]?.isHeartbeatSuspended == false else { return }
+        // Without pings, a client that has nothing to say would seem to be lost.
+        guard self.ping != nil, self.connections[id]?.isHeartbeatSuspended == false else { return }
         guard let scheduled = self.connections[id]?.established?.heartbeat.setDeadline(instant) else { return }
         self.heartbeats.set(id, scheduled)
     }

@@ -43,7 +43,7 @@ extension PusherServerMachine {
     ) {
         switch pending {
         case .connection(let connection): self.decided(decision, aboutConnection: connection, now: now, &effects)
-        case .subscription(let attempt): self.decided(decision, aboutSubscription: attempt, &effects)
+        case .subscription(let attempt): self.decided(decision, aboutSubscription: attempt, now: now, &effects)
         case .clientEvent(let connection): self.decided(decision, aboutClientEventOf: connection, now: now, &effects)
         }
     }

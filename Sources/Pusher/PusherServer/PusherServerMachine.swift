@@ -58,6 +58,8 @@ struct PusherServerMachine: SessionMachine {
         var state: State
         /// Whether the client neither receives pings nor has to respond, because the connection isn't read.
         var isHeartbeatSuspended = false
+        /// Whether the client uses version 2 of the protocol.
+        var isVersion2 = false
     }
 
     /// The state that exists only while a connection is established.
@@ -70,7 +72,7 @@ struct PusherServerMachine: SessionMachine {
         var heartbeat = CoalescedTimer()
         var isAwaitingPong = false
         /// Client events that await the hook's decision, oldest first.
-        var pendingClientEvents: [PusherClientEventAttempt] = []
+        var pendingClientEvents: [ClientEvent] = []
         /// The hook that decides about the first pending client event.
         var clientEventHook: WorkID?
         var clientEventRate = EventRate()
@@ -124,6 +126,8 @@ struct PusherServerMachine: SessionMachine {
 
     struct Channel: Sendable {
         var subscribers = SubscriberList()
+        /// When the subscribers were last notified of their count.
+        var countSent: Instant?
         /// The members of a presence channel by their IDs.
         var members: [ByteString: Member] = [:]
 
@@ -150,15 +154,26 @@ struct PusherServerMachine: SessionMachine {
     var channels: [ByteString: Channel] = [:]
     /// The connections that count and that users of the server can address: all but rejected ones.
     private(set) var connectionIDs: [ByteString: ConnectionID] = [:]
+    /// The sign-ins of the connections that are signed in.
+    var signIns: [ConnectionID: SignIn] = [:]
+    var users: [ByteString: User] = [:]
+    /// The last events of cache channels, which outlive their subscribers.
+    var cachedEvents: [ByteString: CachedEvent] = [:]
+    /// The events that are kept for clients that have lost their connection.
+    var histories: [ByteString: History] = [:]
     /// The app's timeouts in nanoseconds. A timeout is at least 1 ms, so that a heartbeat always moves its deadline.
     let activityTimeout: Int64, pongTimeout: Int64
     var heartbeats = Deadlines<ConnectionID, Void>()
+    var timers = Deadlines<Timer, Void>()
+    /// The frames without content, in the form of the app's profile. Without a ping, inactive connections stay open.
+    let ping: WebSocketMessage?, pong: WebSocketMessage
     /// What the running hooks decide about, and when the server stops waiting for them.
     var pendingHooks: [WorkID: PendingHook] = [:]
     var hookDeadlines = Deadlines<WorkID, Void>()
     private var lastWork: UInt64 = 0
     private var lastSubscription: UInt64 = 0
-    private(set) var generator: SocketIDGenerator
+    /// The socket IDs. Subscriptions are signed for a socket ID, so a client must not be able to predict those of others.
+    var generator: RandomSource
     /// The route of all events to the server's user.
     var eventRoute = EventRoutes.none
 
@@ -171,7 +186,14 @@ struct PusherServerMachine: SessionMachine {
         self.hooks = hooks
         self.activityTimeout = max(.milliseconds(1), app.activityTimeout).nanoseconds
         self.pongTimeout = max(.milliseconds(1), app.pongTimeout).nanoseconds
-        self.generator = seed.map { .seeded(SplitMix64(seed: $0)) } ?? .system
+        self.generator = RandomSource(seed: seed)
+        self.ping =
+            switch app.profile.pings {
+            case .events: PusherFrames.ping(app.profile.pingData)
+            case .controlFrames: WebSocketMessage(.ping, [])
+            case .none: nil
+            }
+        self.pong = PusherFrames.pong(app.profile.pongData)
     }
 
     func cancellation(of waiter: WaiterID) -> Failure { .cancelled }
@@ -181,7 +203,7 @@ struct PusherServerMachine: SessionMachine {
         self.connections.isEmpty ? "No client is connected to the server. Call connect() of a client first." : nil
     }
 
-    var nextDeadline: Instant? { .earliest(self.heartbeats.earliest, self.hookDeadlines.earliest) }
+    var nextDeadline: Instant? { .earliest(.earliest(self.heartbeats.earliest, self.hookDeadlines.earliest), self.timers.earliest) }
 
     // MARK: Opening
 
@@ -198,6 +220,7 @@ struct PusherServerMachine: SessionMachine {
         if let rejection { return self.reject(id, rejection, "The server is configured to reject connections", &effects) }
         if let (code, message) = self.rejection(of: request) { return self.reject(id, code, message, &effects) }
         self.connectionIDs[ByteString(socketID)] = id
+        if self.allowsRecovery, let version = Self.version(of: request) { self.connections[id]!.isVersion2 = self.isVersion2(version) }
         guard self.hooks.connections else { return }
         let attempt = PusherConnectionAttempt(socketID: socketID, request: request)
         self.connections[id]!.state = .opening(hook: self.run(.connection(attempt), for: .connection(id), now: now, &effects))
@@ -212,22 +235,28 @@ struct PusherServerMachine: SessionMachine {
         guard parts[parts.count - 1].elementsEqual(self.app.key.utf8) else {
             return (PusherCloseCode.noSuchApplication, "Application does not exist")
         }
-        let version = PercentEncoding.fields(request.query)?.first { ByteString($0.name) == ByteString("protocol") }?.value
-        guard let version else { return (PusherCloseCode.noProtocol, "Missing protocol version; add the query field protocol=7") }
-        guard let number = Int(version), (5...7).contains(number) else {
+        guard self.app.isEnabled else { return (PusherCloseCode.applicationDisabled, "Application is disabled") }
+        guard let version = Self.version(of: request) else {
+            return (PusherCloseCode.noProtocol, "Missing protocol version; add the query field protocol=7")
+        }
+        guard let number = Int(version), (5...7).contains(number) || self.isVersion2(version) else {
             let excerpt = Excerpt.of(version, limit: 20)
             return (PusherCloseCode.unsupportedProtocol, "Unsupported protocol version \(excerpt); use 5, 6 or 7")
         }
         guard self.connectionIDs.count < self.app.connectionLimit else {
-            return (PusherCloseCode.overQuota, "Application is over connection quota")
+            return (self.profile.connectionLimitCode, "Application is over connection quota")
         }
         return nil
     }
 
+    /// The version of the protocol that a client asks for.
+    private static func version(of request: HTTPRequestHead) -> String? {
+        PercentEncoding.fields(request.query)?.first { ByteString($0.name) == ByteString("protocol") }?.value
+    }
+
     private mutating func reject(_ id: ConnectionID, _ code: CloseCode, _ message: String, _ effects: inout Effects<Self>) {
         self.connections[id]?.state = .rejected
-        effects.commands.append(.send(id, PusherFrames.error(Int(code.rawValue), message)))
-        effects.commands.append(.close(id, code, reason: message))
+        self.close(id, code, message, &effects)
         self.deliver(.error(socketID: nil, code: Int(code.rawValue), message: message), &effects)
     }
 
@@ -261,6 +290,7 @@ struct PusherServerMachine: SessionMachine {
         let seconds = max(1, Int(self.app.activityTimeout.nanoseconds / 1_000_000_000))
         self.send(PusherFrames.connectionEstablished(socketID: socketID, activityTimeout: seconds), to: id, &effects)
         self.setHeartbeat(id, now + self.activityTimeout)
+        self.awaitAuthorization(of: id, now: now)
         self.deliver(.connected(socketID: socketID), &effects)
     }
 
@@ -277,9 +307,8 @@ struct PusherServerMachine: SessionMachine {
     /// Closes every connection with a request to reconnect shortly, like a server that restarts.
     mutating func stop(now: Instant, _ effects: inout Effects<Self>) {
         for id in self.connectionIDs.values.sorted() {
-            let code = PusherCloseCode.reconnect
-            effects.commands.append(.send(id, PusherFrames.error(Int(code.rawValue), "The server is stopping. Please reconnect shortly.")))
-            effects.commands.append(.close(id, code, reason: "The server is stopping."))
+            let message = "The server is stopping. Please reconnect shortly."
+            self.close(id, PusherCloseCode.reconnect, message, reason: "The server is stopping.", &effects)
         }
     }
 
@@ -304,10 +333,12 @@ struct PusherServerMachine: SessionMachine {
             self.cancel(hook, &effects)
         case .established(let established):
             self.heartbeats.remove(id)
+            self.endAuthorizationTimeout(of: id)
             if let hook = established.clientEventHook { self.cancel(hook, &effects) }
             for (name, subscription) in established.subscriptions.sorted(by: { $0.value.number < $1.value.number }) {
-                self.end(subscription, to: name, connection.socketID, &effects)
+                self.end(subscription, to: name, connection.socketID, now: now, &effects)
             }
+            self.signOut(id, &effects)
             self.deliver(.disconnected(socketID: connection.socketID, reason), &effects)
         }
         self.connectionIDs[ByteString(connection.socketID)] = nil
@@ -330,11 +361,12 @@ struct PusherServerMachine: SessionMachine {
     // MARK: Sending
 
     func send(_ message: WebSocketMessage, to id: ConnectionID, _ effects: inout Effects<Self>) {
-        effects.commands.append(.send(id, message))
+        let isVersion2 = self.allowsRecovery && self.connections[id]?.isVersion2 == true
+        effects.commands.append(.send(id, isVersion2 ? PusherFrames.version2(message) : message))
     }
 
     func sendError(_ code: Int?, _ message: String, channel: String? = nil, to id: ConnectionID, _ effects: inout Effects<Self>) {
-        self.send(PusherFrames.error(code, message, channel: channel), to: id, &effects)
+        self.send(self.errorFrame(code, message, channel: channel), to: id, &effects)
         self.deliver(.error(socketID: self.connections[id]?.socketID, code: code, message: message), &effects)
     }
 

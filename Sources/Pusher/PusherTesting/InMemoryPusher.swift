@@ -32,20 +32,23 @@ public struct InMemoryPusher: Sendable {
     ///
     /// - Parameters:
     ///   - hooks: Closures that decide what the server accepts.
+    ///   - webhooks: Requests with which the server reports events to application servers on the network; `nil` for none.
     ///   - log: The destination of the server's log messages. By default, they are discarded.
     ///   - clock: The clock of the server, the clients and the network.
     ///   - configure: A closure that changes the app before the server is created, for example its limits. The app has the ID `1`, the key
     ///     `key` and the secret `secret`.
     /// - Throws: A `TransportError` if the server can't be started.
     public init(
-        hooks: PusherServerHooks = PusherServerHooks(), log: LogSink = .none, clock: ManualClock = ManualClock(),
+        hooks: PusherServerHooks = PusherServerHooks(), webhooks: PusherServerWebhooks? = nil, log: LogSink = .none,
+        clock: ManualClock = ManualClock(),
         configure: (inout PusherApp) -> Void = { _ in }
     ) async throws(TransportError) {
         var app = PusherApp(id: "1", key: "key", secret: "secret")
+        app.encryptionMasterKey = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
         configure(&app)
         self.clock = clock
         self.network = InMemoryNetwork(clock: clock)
-        self.server = PusherServer(app: app, network: self.network, hooks: hooks, log: log)
+        self.server = PusherServer(app: app, network: self.network, hooks: hooks, webhooks: webhooks, log: log)
         self.address = try await self.server.start(on: self.network.listener())
     }
 
@@ -62,7 +65,8 @@ public struct InMemoryPusher: Sendable {
         var configuration = PusherConfiguration(
             key: self.server.app.key, host: self.address.host, port: self.address.port, useTLS: false)
         configuration.transports = self.network.transports()
-        configuration.authorizer = .secret(self.server.app.secret, userID: userID, userInfo: userInfo)
+        configuration.authorizer = .secret(
+            self.server.app.secret, userID: userID, userInfo: userInfo, encryptionMasterKey: self.server.app.encryptionMasterKey)
         configuration.log = .none
         return configuration
     }
@@ -105,14 +109,18 @@ public struct InMemoryPusher: Sendable {
     ///
     /// - Parameters:
     ///   - host: The host name of the endpoint on the network. An endpoint needs one that no other uses.
-    ///   - decide: A closure that decides about each request; see `PusherAuthorizationHandler`. By default, all are accepted.
+    ///   - decide: A closure that decides about each request to authorize a subscription; see `PusherAuthorizationHandler`. By default, all
+    ///     are accepted.
+    ///   - authenticateUser: A closure that decides about each request to authenticate a user, for `PusherUserAuthenticator.endpoint(_:)`.
+    ///     By default, all are rejected.
     /// - Returns: The endpoint, at port 80 and the path `/pusher/auth`, to which header fields and form fields can be added.
     /// - Throws: A `TransportError` with the code `addressInUse` if the host name is in use.
     public func startAuthorizationEndpoint(
         host: String = "app",
-        decide: @escaping @Sendable (PusherAuthorizationAttempt) async -> PusherAuthorizationDecision = { _ in .accept() }
+        decide: @escaping @Sendable (PusherAuthorizationAttempt) async -> PusherAuthorizationDecision = { _ in .accept() },
+        authenticateUser: (@Sendable (PusherUserAuthenticationAttempt) async -> PusherUserAuthenticationDecision)? = nil
     ) async throws(TransportError) -> PusherAuthorizationEndpoint {
-        let handler = PusherAuthorizationHandler(app: self.server.app, decide: decide)
+        let handler = PusherAuthorizationHandler(app: self.server.app, decide: decide, authenticateUser: authenticateUser)
         let address = try await self.network.listener(host: host, port: 80).start(handler)
         return PusherAuthorizationEndpoint(Endpoint(scheme: "http", host: address.host, port: address.port, target: "/pusher/auth"))
     }
