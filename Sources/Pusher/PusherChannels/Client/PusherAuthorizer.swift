@@ -1,4 +1,3 @@
-import RealtimeEncoding
 public import RealtimeJSON
 public import RealtimeCore
 import PusherWire
@@ -55,7 +54,7 @@ public struct PusherAuthorizationRequest: Sendable, Hashable {
     }
 }
 
-/// A method of authorizing subscriptions to private and presence channels.
+/// A method of authorizing subscriptions to all channels that aren't public.
 ///
 /// Signatures are only valid for one connection, so a client requests a new authorization for every subscription, including those after
 /// a reconnect. At most ten authorizations of a client run at the same time. If the connection is lost or the channel is unsubscribed,
@@ -63,11 +62,20 @@ public struct PusherAuthorizationRequest: Sendable, Hashable {
 public struct PusherAuthorizer: Sendable {
     enum Kind: Sendable {
         case endpoint(PusherAuthorizationEndpoint)
+        case batchEndpoint(PusherAuthorizationEndpoint)
+        case request(@Sendable (PusherAuthorizationRequest) async throws -> HTTPRequest)
+        case completion(@Sendable (PusherAuthorizationRequest, @escaping Completion) -> Void)
         case callback(@Sendable (PusherAuthorizationRequest) async throws -> PusherChannelAuthorization)
-        case secret(String, userID: String?, userInfo: JSONValue?)
+        case secret(String, userID: String?, userInfo: JSONValue?, masterKey: String?)
     }
 
+    /// A closure to which an authorizer passes the authorization, or an error.
+    public typealias Completion = @Sendable (Result<PusherChannelAuthorization, any Error>) -> Void
+
     let kind: Kind
+
+    /// Whether a request may authorize several channels.
+    var isBatched: Bool { if case .batchEndpoint = self.kind { true } else { false } }
 
     /// Returns an authorizer that sends a request to the application server.
     ///
@@ -111,11 +119,70 @@ public struct PusherAuthorizer: Sendable {
         .endpoint(PusherAuthorizationEndpoint(try Endpoint(url), freshHeaders: headers))
     }
 
+    /// Returns an authorizer that sends one request to the application server for several channels.
+    ///
+    /// Use it if a client has many private channels: after each reconnect, one request authorizes up to 100 of them. The request is a `POST`
+    /// of a form with the fields `socket_id`, `channel_name[0]`, `channel_name[1]` and so on. The response must be a JSON object with a
+    /// member for each channel, which contains the status and the response of an endpoint for one channel:
+    ///
+    /// ```json
+    /// {"private-a": {"status": 200, "data": {"auth": "KEY:SIGNATURE"}}, "private-b": {"status": 403}}
+    /// ```
+    /// Most application servers need an additional endpoint for it. Channels are authorized together if they are subscribed at the same time:
+    /// those of a client that connects, and those that waited while ten other requests were running.
+    ///
+    /// - Parameter endpoint: The endpoint and the contents of the request.
+    /// - Returns: An authorizer.
+    public static func batchEndpoint(_ endpoint: PusherAuthorizationEndpoint) -> PusherAuthorizer {
+        PusherAuthorizer(kind: .batchEndpoint(endpoint))
+    }
+
+    /// Returns an authorizer that sends a request of your own to the application server.
+    ///
+    /// Use it for an endpoint that expects something else than a form, for example JSON. The type of the request is in `RealtimeCore`:
+    ///
+    /// ```swift
+    /// configuration.authorizer = .request { request in
+    ///     let body = #"{"socket_id":"\#(request.socketID)","channel_name":"\#(request.channel)"}"#
+    ///     return HTTPRequest("POST", endpoint, headers: ["Content-Type": "application/json"], body: Array(body.utf8))
+    /// }
+    /// ```
+    /// The response must be that of an endpoint for forms: a JSON object with the member `auth`. The client sends the request with the HTTP
+    /// transport of its configuration.
+    ///
+    /// - Parameter makeRequest: A closure that returns the request. It is called for each attempt, in the attempt's task and on no particular
+    ///   actor; calls may overlap. An error that it throws fails the subscription like an error of ``callback(_:)``.
+    /// - Returns: An authorizer.
+    public static func request(
+        _ makeRequest: @escaping @Sendable (PusherAuthorizationRequest) async throws -> HTTPRequest
+    ) -> PusherAuthorizer {
+        PusherAuthorizer(kind: .request(makeRequest))
+    }
+
+    /// Returns an authorizer that calls a closure with a completion handler, for code that isn't asynchronous.
+    ///
+    /// ```swift
+    /// configuration.authorizer = .completion { request, complete in
+    ///     backend.authorize(request.channel, request.socketID) { result in complete(result) }
+    /// }
+    /// ```
+    /// - Parameter authorize: A closure that calls its second parameter with the authorization or an error: immediately or later, on any
+    ///   thread. The first answer counts, and further ones have no effect. Without an answer, the subscription fails after
+    ///   ``PusherConfiguration/subscriptionTimeout``. An error fails the subscription like an error of ``callback(_:)``. The closure runs in
+    ///   its own task, on no particular actor.
+    /// - Returns: An authorizer.
+    public static func completion(
+        _ authorize: @escaping @Sendable (_ request: PusherAuthorizationRequest, _ complete: @escaping Completion) -> Void
+    ) -> PusherAuthorizer {
+        PusherAuthorizer(kind: .completion(authorize))
+    }
+
     /// Returns an authorizer that calls a closure.
     ///
     /// - Parameter authorize: A closure that returns the authorization. It runs in its own task, on no particular actor. An error that
     ///   it throws fails the subscription with the code ``PusherError/Code/authorizationFailed`` and becomes the
-    ///   ``PusherError/cause`` of that error. The client then retries with growing delays.
+    ///   ``PusherError/cause`` of that error. The client then retries with growing delays, unless the error is a
+    ///   ``PusherAuthorizationRefusal``.
     /// - Returns: An authorizer.
     public static func callback(
         _ authorize: @escaping @Sendable (PusherAuthorizationRequest) async throws -> PusherChannelAuthorization
@@ -131,13 +198,16 @@ public struct PusherAuthorizer: Sendable {
     ///   - secret: The secret of the app.
     ///   - userID: The ID of this client's user on presence channels, or `nil` to use the socket ID.
     ///   - userInfo: Information about the user that other members of presence channels receive.
+    ///   - encryptionMasterKey: The key of the app for encrypted channels: 32 bytes in Base64. Without it, subscriptions to them fail.
     /// - Returns: An authorizer.
-    public static func secret(_ secret: String, userID: String? = nil, userInfo: JSONValue? = nil) -> PusherAuthorizer {
-        PusherAuthorizer(kind: .secret(secret, userID: userID, userInfo: userInfo))
+    public static func secret(
+        _ secret: String, userID: String? = nil, userInfo: JSONValue? = nil, encryptionMasterKey: String? = nil
+    ) -> PusherAuthorizer {
+        PusherAuthorizer(kind: .secret(secret, userID: userID, userInfo: userInfo, masterKey: encryptionMasterKey))
     }
 }
 
-/// An endpoint of the application server that authorizes subscriptions.
+/// An endpoint of the application server that authorizes subscriptions, or authenticates the user.
 public struct PusherAuthorizationEndpoint: Sendable {
     /// The endpoint that requests are sent to.
     public var endpoint: Endpoint
@@ -150,6 +220,11 @@ public struct PusherAuthorizationEndpoint: Sendable {
     /// The fields replace all fields of ``headers`` with the same names. If the closure throws, the subscription fails with the code
     /// ``PusherError/Code/authorizationFailed``.
     public var freshHeaders: (@Sendable () async throws -> HTTPHeaders)?
+    /// A closure that returns additional fields of the form for each request.
+    ///
+    /// They replace fields of ``parameters`` with the same names. If the closure throws, the subscription fails with the code
+    /// ``PusherError/Code/authorizationFailed``.
+    public var freshParameters: (@Sendable () async throws -> [String: String])?
     /// The time limit for connecting to the server, and for each pause in its response. The default is 10 seconds.
     public var timeout: Duration
 
@@ -161,64 +236,17 @@ public struct PusherAuthorizationEndpoint: Sendable {
     ///   - parameters: Additional fields of the form.
     ///   - timeout: The time limit for connecting to the server, and for each pause in its response.
     ///   - freshHeaders: A closure that returns header fields for each request.
+    ///   - freshParameters: A closure that returns additional fields of the form for each request.
     public init(
         _ endpoint: Endpoint, headers: HTTPHeaders = [:], parameters: [String: String] = [:], timeout: Duration = .seconds(10),
-        freshHeaders: (@Sendable () async throws -> HTTPHeaders)? = nil
+        freshHeaders: (@Sendable () async throws -> HTTPHeaders)? = nil,
+        freshParameters: (@Sendable () async throws -> [String: String])? = nil
     ) {
         self.endpoint = endpoint
         self.headers = headers
         self.parameters = parameters
         self.timeout = timeout
         self.freshHeaders = freshHeaders
-    }
-
-    func authorize(
-        _ request: PusherAuthorizationRequest, over http: any HTTPTransport
-    ) async throws(PusherError) -> PusherChannelAuthorization {
-        func failed(_ reason: String, status: Int? = nil, cause: (any Error)? = nil) -> PusherError {
-            .authorizationFailed(request.channel, " at \(self.endpoint)", reason, status: status, cause: cause)
-        }
-        var headers = self.headers
-        if let freshHeaders {
-            do {
-                let fresh = try await freshHeaders()
-                for field in fresh { headers[field.name] = nil }
-                for field in fresh { headers.add(field.name, field.value) }
-            } catch {
-                throw failed("the closure for the header fields threw an error of type \(type(of: error)).", cause: error)
-            }
-        }
-        headers["Content-Type"] = "application/x-www-form-urlencoded"
-        var form = self.parameters
-        form["socket_id"] = request.socketID
-        form["channel_name"] = request.channel
-        let body = form.sorted { $0.key < $1.key }.map { "\(PercentEncoding.encode($0.key))=\(PercentEncoding.encode($0.value))" }
-        let post = HTTPRequest(
-            "POST", self.endpoint, headers: headers, body: Array(body.joined(separator: "&").utf8), connectTimeout: self.timeout,
-            idleTimeout: self.timeout)
-        let response: HTTPResponse
-        do throws(TransportError) {
-            response = try await http.send(post, bodyLimit: 256 << 10)
-        } catch {
-            throw failed(error.message, cause: error)
-        }
-        let status = response.head.status
-        func rejected(_ reason: String) -> PusherError {
-            failed(reason, status: status, cause: TransportError(.requestRejected, "\(self.endpoint): \(reason)", response: response))
-        }
-        // Without the body, which may contain a token or repeat one.
-        let summary = response.statusSummary
-        switch status {
-        case 200, 201: break
-        case 300...399: throw rejected("the server redirects with status \(status). Use the URL that it redirects to.")
-        case 401, 403: throw rejected("the server rejected the subscription with status \(summary)")
-        default: throw rejected("the server responded with status \(summary)")
-        }
-        // The body of an invalid response stays out of the error: it may contain a token.
-        guard let json = try? JSONValue(parsing: response.body), let auth = json["auth"]?.string else {
-            throw failed("the response must be a JSON object with a string \"auth\".", status: status)
-        }
-        return PusherChannelAuthorization(
-            auth: auth, channelData: json["channel_data"]?.string, sharedSecret: json["shared_secret"]?.string)
+        self.freshParameters = freshParameters
     }
 }

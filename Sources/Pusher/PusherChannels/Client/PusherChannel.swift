@@ -13,7 +13,7 @@ public final class PusherChannel: Sendable {
     public let name: String
     /// The kind of the channel, which follows from the prefix of its name.
     public let kind: PusherChannelKind
-    private let client: PusherClient
+    let client: PusherClient
     /// The client's record of the channel when this handle was made, which saves a lookup by name.
     private let id: ChannelID
 
@@ -35,6 +35,10 @@ public final class PusherChannel: Sendable {
     ///
     /// Cancelling the task of a loop ends the loop; events that it hasn't received remain in the sequence. You can iterate a stored sequence
     /// again: the new loop takes over.
+    ///
+    /// The protocol's own events arrive under the names that Pusher's client for JavaScript gives them, but only if you ask for them by name:
+    /// `pusher:subscription_succeeded`, `pusher:subscription_error`, `pusher:subscription_count`, `pusher:member_added` and
+    /// `pusher:member_removed`. The event `pusher:cache_miss` of a cache channel is also one of all events.
     ///
     /// To receive decoded values instead of events, use ``events(_:as:with:buffer:)``. For the events of several channels together with
     /// changes of their states, in one order, use ``PusherClient/updates(includingFrames:buffer:)``.
@@ -75,8 +79,12 @@ public final class PusherChannel: Sendable {
     ///
     /// If the channel isn't subscribed yet, the event is queued and sent when the subscription succeeds. Events are sent in the order
     /// of the calls. This method doesn't wait: the server doesn't acknowledge client events, and reports rejected events through
-    /// ``PusherClient/errors``. Events that are triggered while the connection is lost are queued as well; events that were sent
-    /// shortly before a loss may be lost. If the subscription fails, queued events are dropped.
+    /// ``PusherClient/errors``, with the code ``PusherError/Code/clientEventRejected``. Events that are triggered while the connection is
+    /// lost are queued as well; events that were sent shortly before a loss may be lost. If the subscription fails, or the channel is
+    /// unsubscribed, queued events are dropped.
+    ///
+    /// With a ``PusherConfiguration/clientEventLimit``, which clients of a Pusher cluster have by default, events that exceed it are queued
+    /// as well, or this method throws.
     ///
     /// - Parameters:
     ///   - event: The name of the event, which must start with `client-`.
@@ -87,7 +95,8 @@ public final class PusherChannel: Sendable {
     ///   - ``PusherError/Code/encodingFailed`` if `data` can't be encoded,
     ///   - ``PusherError/Code/dataTooLarge`` if the encoded data has more than 10 KiB,
     ///   - ``PusherError/Code/notSubscribed`` if the channel was unsubscribed,
-    ///   - ``PusherError/Code/queueFull`` if ``PusherConfiguration/clientEventQueueLimit`` events are queued already.
+    ///   - ``PusherError/Code/queueFull`` if ``PusherConfiguration/clientEventQueueLimit`` events are queued already,
+    ///   - ``PusherError/Code/rateLimited`` if the event exceeds a ``PusherConfiguration/clientEventLimit`` whose excess events fail.
     ///
     ///   If the subscription has failed, its error is thrown.
     public func trigger(_ event: String, _ data: some Encodable) throws(PusherError) {
@@ -175,15 +184,47 @@ public final class PusherChannel: Sendable {
     /// If the channel is unsubscribed already, this method has no effect.
     public func unsubscribe() { self.client.unsubscribe(self.name) }
 
+    /// A sequence of notices that events may be missing, one after each time that an interrupted subscription was restored.
+    ///
+    /// The sequence continues across reconnects, and finishes when the channel is unsubscribed, when the client is disconnected, or when the
+    /// connection ends in a way that the client doesn't recover from. If the client isn't subscribed to the channel, the sequence is empty.
+    /// You can iterate a stored sequence again: the new loop takes over.
+    ///
+    /// In ``PusherClient/updates(includingFrames:buffer:)``, a gap precedes the first event after the interruption.
+    public var gaps: EventSequence<PusherGap> {
+        self.client.sequence(of: .gaps(channel: self.name), .standard, .connection) { if case .gap(let gap) = $0 { gap } else { nil } }
+    }
+
+    /// The number of connections that are subscribed to the channel, as the server reported it last; `nil` before the first report.
+    ///
+    /// Servers report it if the app's settings ask for it, and not for presence channels.
+    public var subscriptionCount: Int? { self.client.withRecord(self.name) { $0?.subscriptionCount } }
+
+    /// A sequence of the current ``subscriptionCount``, if it is known, followed by every number that the server reports.
+    ///
+    /// The sequence continues, finishes and can be iterated again like ``gaps``.
+    public var subscriptionCounts: EventSequence<Int> {
+        self.client.sequence(
+            of: .subscriptionCounts(channel: self.name), .standard, .connection,
+            startingWith: { [name] session in session.channels[name]?.subscriptionCount }
+        ) {
+            if case .subscriptionCount(_, let count) = $0 { count } else { nil }
+        }
+    }
+
     // MARK: Presence
 
-    /// The current members of a presence channel; empty for other channels and while the channel isn't subscribed.
+    /// The members of a presence channel; empty for other channels, and until the channel is subscribed.
+    ///
+    /// When the connection is lost, the list stays as it was until the channel is subscribed again, so that a user interface doesn't have to
+    /// show an empty room in between. It is empty after ``unsubscribe()`` and ``PusherClient/disconnect()``, and after a subscription has
+    /// failed for good.
     public var members: PusherMembers { self.client.withRecord(self.name) { $0?.members ?? PusherMembers() } }
 
     /// A sequence of the current ``members``, followed by the complete list after each change.
     ///
-    /// No change is missing or repeated between the current list and the first change. When the channel is no longer subscribed, for example
-    /// because the connection is lost, the list is empty. The lists share their members, so that a long list costs little.
+    /// No change is missing or repeated between the current list and the first change. After a lost connection, the list stays as it was
+    /// until the channel is subscribed again. The lists share their members, so that a long list costs little.
     ///
     /// The sequence continues across reconnects. It finishes when the channel is unsubscribed, when the client is disconnected, or when
     /// the connection ends in a way that the client doesn't recover from. If the client isn't subscribed to the channel, the sequence
@@ -200,8 +241,8 @@ public final class PusherChannel: Sendable {
 
     /// A sequence of the changes of ``members`` from now on.
     ///
-    /// It contains the complete list after each subscription. A user with several connections joins and leaves once. For the current list
-    /// and every list after it, use ``memberLists``.
+    /// It contains the complete list after each subscription, with the users who joined or left while the connection was lost. A user with
+    /// several connections joins and leaves once. For the current list and every list after it, use ``memberLists``.
     ///
     /// The sequence continues across reconnects. It finishes when the channel is unsubscribed, when the client is disconnected, or when the
     /// connection ends in a way that the client doesn't recover from. You can iterate a stored sequence again, for example after the task

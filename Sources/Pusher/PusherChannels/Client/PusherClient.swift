@@ -19,7 +19,7 @@ public import RealtimeCore
 /// You can call every method from any thread, actor, or task. Only `async` methods wait; all others return immediately.
 /// Events and other updates arrive as `EventSequence`s, in the order in which they occurred, and are consumed in your own tasks,
 /// never on the thread that reads from the connection. A sequence can be stored and iterated again after its task was cancelled; see
-/// `EventSequence`.
+/// `EventSequence`. For code without tasks, ``PusherChannel/on(_:buffer:_:)`` calls closures instead.
 ///
 /// Channels keep their client alive. When the last reference to a client and its channels is released, the connection is closed
 /// and all sequences finish.
@@ -27,8 +27,8 @@ public final class PusherClient: Sendable {
     /// The version of this library, which the client sends to the server when it connects.
     public static let version = "0.1.0"
 
-    /// The configuration that the client was created with.
-    public var configuration: PusherConfiguration { self.driver.read { $0.configuration } }
+    /// The settings that were set last: those that the client was created with, or those of the last ``update(_:)``.
+    public var configuration: PusherConfiguration { self.driver.read { $0.latestConfiguration } }
     private let driver: SessionDriver<PusherSession>
     private let pathObservation: NetworkPathObservation?
 
@@ -37,7 +37,7 @@ public final class PusherClient: Sendable {
     /// The configuration is validated when the client connects: with an invalid configuration, ``connect()`` moves the state to
     /// ``PusherConnectionState/failed(_:)`` with an error that describes the invalid value.
     ///
-    /// - Parameter configuration: The settings of the client. Changing your copy later doesn't affect the client.
+    /// - Parameter configuration: The settings of the client. Changing your copy later doesn't affect the client; use ``update(_:)``.
     public init(_ configuration: PusherConfiguration) {
         let driver = SessionDriver(
             PusherSession(configuration, seed: configuration.transports.seed()), in: configuration.dependencies)
@@ -91,9 +91,10 @@ public final class PusherClient: Sendable {
     /// remains subscribed to its channels: another ``connect()`` subscribes to them again.
     public func disconnect() { self.driver.stop() }
 
-    /// Checks the connection now. Call it when your app returns to the foreground.
+    /// Checks the connection now. Call it when your app returns to the foreground, or when your own monitor of the network reports a change.
     ///
-    /// If the client is waiting for its next attempt to connect, it connects immediately. If it is connected, it sends a ping, and treats the
+    /// If the client is waiting for its next attempt to connect, or for the decision of a ``PusherRetryPolicy/custom(_:)`` policy, it connects
+    /// immediately, and the earlier failures no longer count. If it is connected, it sends a ping, and treats the
     /// connection as lost if nothing arrives within ``PusherConfiguration/pongTimeout``. While the client is connecting or disconnected, this
     /// method has no effect.
     ///
@@ -108,6 +109,7 @@ public final class PusherClient: Sendable {
     ///
     /// - Throws: A ``PusherError`` with the code
     ///   - ``PusherError/Code/rejected`` if the server rejects this client,
+    ///   - ``PusherError/Code/connectionLost`` if the ``PusherConfiguration/retry`` policy ends the attempts,
     ///   - ``PusherError/Code/invalidConfiguration`` if the configuration is invalid,
     ///   - ``PusherError/Code/failed`` if a connection is impossible, for example because no TLS library is available.
     public func run() async throws(PusherError) {
@@ -133,8 +135,8 @@ public final class PusherClient: Sendable {
     ///   - ``PusherError/Code/timedOut`` if the time limit expires, with the last failure to connect as its ``PusherError/cause``, if there
     ///     was one,
     ///   - ``PusherError/Code/cancelled`` if the task is cancelled,
-    ///   - ``PusherError/Code/disconnected``, ``PusherError/Code/rejected``, ``PusherError/Code/failed`` or
-    ///     ``PusherError/Code/invalidConfiguration`` if the client stops connecting.
+    ///   - ``PusherError/Code/disconnected``, ``PusherError/Code/rejected``, ``PusherError/Code/connectionLost``,
+    ///     ``PusherError/Code/failed`` or ``PusherError/Code/invalidConfiguration`` if the client stops connecting.
     @discardableResult
     public func connected(within limit: Duration = .seconds(30)) async throws(PusherError) -> String {
         guard case .connected(let socketID) = try await self.driver.awaitResult(limit: limit, { $0.awaitConnected($1, &$3) }) else {
@@ -187,6 +189,15 @@ public final class PusherClient: Sendable {
         self.sequence(of: .retryDelays, .standard, .client) { if case .connectingIn(let delay) = $0 { delay } else { nil } }
     }
 
+    /// The time until the next attempt to connect; `nil` if none is pending.
+    ///
+    /// It is `nil` while the client is connected, while an attempt is in progress, and while a ``PusherRetryPolicy/custom(_:)`` policy
+    /// decides. To be told when a delay begins, use ``connectingIn``. To end the delay, call ``checkConnection()``.
+    public var reconnectDelay: Duration? {
+        guard let next = self.driver.read({ $0.nextAttempt }) else { return nil }
+        return max(.zero, self.driver.now.duration(to: next))
+    }
+
     /// A sequence of errors.
     ///
     /// It contains lost connections, failed attempts to connect, failed subscriptions, errors that the server reports, invalid frames, and
@@ -226,31 +237,118 @@ public final class PusherClient: Sendable {
     /// example after the task of a loop was cancelled: the new loop takes over.
     ///
     /// - Parameters:
-    ///   - includingFrames: Whether to include all received frames.
+    ///   - includingFrames: Whether to include all frames, as ``PusherUpdate/frame(_:)`` and ``PusherUpdate/sentFrame(_:)``.
     ///   - buffer: The policy for updates that the consumer hasn't received yet.
     /// - Returns: A sequence with a buffer of its own.
     public func updates(includingFrames: Bool = false, buffer: BufferPolicy = .standard) -> EventSequence<PusherUpdate> {
         self.sequence(of: .updates(frames: includingFrames), buffer, .client) { $0 }
     }
 
-    /// Calls a closure with all updates from now on, in order and one at a time.
+    /// Returns all frames from now on that the client sends and receives, without their secrets, for a log or a console for developers.
+    ///
+    /// Frames are in the order in which the client handles them, also across reconnects. Signatures, tokens, the user data that signatures
+    /// cover, and values of the header fields of the configuration are replaced by `<redacted>`; the data of events is not. A long text is
+    /// shortened. To log all frames without a loop, use the level `trace` of ``PusherConfiguration/log``.
+    ///
+    /// The sequence continues across reconnects and finishes when the client is released.
+    ///
+    /// - Parameter buffer: The policy for frames that the consumer hasn't received yet.
+    /// - Returns: A sequence with a buffer of its own.
+    public func frames(buffer: BufferPolicy = .standard) -> EventSequence<PusherFrameTrace> {
+        self.sequence(of: .redactedFrames, buffer, .client) {
+            switch $0 {
+            case .frame(let text): PusherFrameTrace(.received, text)
+            case .sentFrame(let text): PusherFrameTrace(.sent, text)
+            default: nil
+            }
+        }
+    }
+
+    // MARK: Changing the settings
+
+    /// Changes settings of the client. They apply from the next attempt to connect, including the delay before it.
+    ///
+    /// ```swift
+    /// try client.update { $0.authorizer = .secret("another-secret") }
+    /// ```
+    /// A connection, and an attempt that is in progress, keep their settings, because a server authorizes a connection with them. If there is
+    /// neither, the settings apply immediately, except that a delay that has begun isn't changed. To connect with the new settings now, use
+    /// ``switchServer(_:)``.
+    ///
+    /// A client keeps its ``PusherConfiguration/transports``, which contain its source of time, and its ``PusherConfiguration/log``.
+    ///
+    /// - Parameter change: A closure that changes a copy of ``configuration``. It runs on the calling thread, without a lock, and again if
+    ///   another call has changed the settings in the meantime.
+    /// - Throws: A ``PusherError`` with the code ``PusherError/Code/invalidConfiguration`` if a value is invalid, or if the log or the transports
+    ///   were set. The client then keeps its settings.
+    public func update(_ change: (inout PusherConfiguration) -> Void) throws(PusherError) {
+        try self.update(change, then: { _, _, _ in })
+    }
+
+    /// Changes settings of the client, such as the key and the host, and connects with them now.
+    ///
+    /// ```swift
+    /// try client.switchServer {
+    ///     $0.key = "other-key"
+    ///     $0.host = "ws.example.org"
+    /// }
+    /// ```
+    /// If the client is connected or connecting, or waits for its next attempt, its connection is closed, and it connects immediately with the
+    /// new settings. Otherwise, the settings apply when you call ``connect()``.
+    ///
+    /// As after a reconnect, the client subscribes again to all channels and signs in again, with new authorizations; sequences and calls that
+    /// wait continue, and client events that wait are sent after the subscription. Each channel that was subscribed reports a ``PusherGap``.
+    /// No error is reported, and failures of the old server don't count.
+    ///
+    /// - Parameter change: A closure that changes a copy of ``configuration``; see ``update(_:)``.
+    /// - Throws: A ``PusherError`` with the code ``PusherError/Code/invalidConfiguration`` if a value is invalid, or if the log or the transports
+    ///   were set. The client then keeps its settings and its connection.
+    public func switchServer(_ change: (inout PusherConfiguration) -> Void) throws(PusherError) {
+        try self.update(change) { $0.switchServer(now: $1, &$2) }
+    }
+
+    /// Connects to another cluster now, as pusher-js does in its method of the same name.
+    ///
+    /// The host, the port, the path and the use of TLS become those of ``PusherConfiguration/init(key:cluster:)``. All other settings stay.
+    /// For what happens to the channels and the user, see ``switchServer(_:)``. Unlike pusher-js, a client that isn't connecting doesn't
+    /// connect until you call ``connect()``.
     ///
     /// - Parameters:
-    ///   - includingFrames: Whether to include all received frames.
-    ///   - buffer: The policy for updates that the callback hasn't handled yet.
-    ///   - schedule: Runs the deliveries, for example on the main queue or immediately. Called without a lock.
-    ///   - callback: Called with each update. It may call the client.
-    /// - Returns: The registration. Releasing it cancels the callback.
-    package func observe(
-        includingFrames: Bool = false, buffer: BufferPolicy = .standard, schedule: @escaping CallbackSchedule,
-        _ callback: @escaping @Sendable (PusherUpdate) -> Void
-    ) -> ObservationToken {
-        self.driver.observe(buffer, lifetime: .client, schedule: schedule) { updates, output in
-            output.append(contentsOf: updates)
-        } register: { session, id, effects in
-            session.addConsumer(id, to: .updates(frames: includingFrames), &effects)
-        } callback: {
-            callback($0)
+    ///   - cluster: The name of the cluster, such as `eu`.
+    ///   - key: The key of the app on that cluster, or `nil` for the same key.
+    /// - Throws: A ``PusherError`` with the code ``PusherError/Code/invalidConfiguration`` if the key or the cluster is invalid. The client then
+    ///   keeps its settings and its connection.
+    public func switchCluster(_ cluster: String, key: String? = nil) throws(PusherError) {
+        try self.switchServer { configuration in
+            configuration.setCluster(cluster)
+            if let key { configuration.key = key }
+        }
+    }
+
+    private func update(
+        _ change: (inout PusherConfiguration) -> Void,
+        then input: (inout PusherSession, Instant, inout Effects<PusherSession>) -> Void
+    ) throws(PusherError) {
+        while true {
+            // The closure runs without a lock. If another thread has changed the settings meanwhile, its changes must not be lost.
+            let old = self.configuration
+            var new = old
+            change(&new)
+            guard new.hasEnvironment(of: old) else {
+                let message = "A client keeps its log and its transports. Create another client to change them."
+                throw PusherError(.invalidConfiguration, message)
+            }
+            if let error = new.validationError { throw PusherError(.invalidConfiguration, "Invalid configuration: \(error)") }
+            var isChanged = false
+            // Released after the lock, like `old`: an object that the settings own may call the client when it is released.
+            var replaced: PusherConfiguration?
+            defer { withExtendedLifetime(replaced) {} }
+            self.driver.step { session, now, effects in
+                replaced = session.takeReplacedConfiguration()
+                isChanged = session.setConfiguration(new, replacing: old)
+                if isChanged { input(&session, now, &effects) }
+            }
+            if isChanged { return }
         }
     }
 
@@ -270,9 +368,34 @@ public final class PusherClient: Sendable {
     ///   an invalid character.
     @discardableResult
     public func subscribe(_ name: String) throws(PusherError) -> PusherChannel {
+        try self.subscribe(name, given: nil)
+    }
+
+    /// Subscribes to a channel with an authorization that your code has obtained already.
+    ///
+    /// The authorization is used for the first attempt to subscribe, instead of asking the authorizer of the configuration: immediately if
+    /// the client is connected, and otherwise when it connects. Later attempts, such as those after a reconnect, use the authorizer.
+    ///
+    /// A signature is only valid for one connection: obtain it for the current ``socketID``. If the server rejects it, the subscription fails
+    /// with the code ``PusherError/Code/subscriptionRejected``; call ``subscribe(_:)`` to try again with the authorizer.
+    ///
+    /// If the channel is public, or the client is subscribed or subscribing to it already, the authorization isn't used.
+    ///
+    /// - Parameters:
+    ///   - name: The name of the channel.
+    ///   - authorization: The authorization for the first attempt.
+    /// - Returns: A handle to the channel.
+    /// - Throws: A ``PusherError`` with the code ``PusherError/Code/invalidChannelName`` if the name is empty, too long, or contains
+    ///   an invalid character.
+    @discardableResult
+    public func subscribe(_ name: String, authorization: PusherChannelAuthorization) throws(PusherError) -> PusherChannel {
+        try self.subscribe(name, given: authorization)
+    }
+
+    private func subscribe(_ name: String, given authorization: PusherChannelAuthorization?) throws(PusherError) -> PusherChannel {
         if let error = ChannelName.validationError(name) { throw PusherError(.invalidChannelName, error, channel: name) }
         var id = ChannelID.none
-        self.driver.step { id = $0.subscribe(name, now: $1, &$2) }
+        self.driver.step { id = $0.subscribe(name, authorization: authorization, now: $1, &$2) }
         return PusherChannel(name, self, id: id)
     }
 
@@ -335,6 +458,24 @@ public final class PusherClient: Sendable {
     /// The number of suspended calls of ``connected(within:)``, ``run()`` and ``PusherChannel/subscribed(within:)``, for tests.
     package var waiterCount: Int { self.driver.read { $0.waiterCount } }
 
+    // MARK: User
+
+    /// The user of the connection, who can be signed in.
+    public var user: PusherUser { PusherUser(self) }
+
+    // MARK: Used by PusherUser
+
+    func stepSession(_ input: (inout PusherSession, Instant, inout Effects<PusherSession>) -> Void) { self.driver.step(input) }
+
+    func readSession<Result>(_ body: (borrowing PusherSession) -> Result) -> Result { self.driver.read(body) }
+
+    func awaitSignedIn(within limit: Duration) async throws(PusherError) -> PusherMember {
+        guard case .signedIn(let user) = try await self.driver.awaitResult(limit: limit, { $0.awaitSignedIn($1, &$3) }) else {
+            preconditionFailure("awaitSignedIn resumed without a user")
+        }
+        return user
+    }
+
     // MARK: Used by PusherChannel
 
     func eventSequence(_ topic: PusherSession.Topic, _ buffer: BufferPolicy) -> EventSequence<PusherEvent> {
@@ -342,6 +483,36 @@ public final class PusherClient: Sendable {
             for update in updates { if case .event(let event) = update { output.append(event) } }
         } register: { session, id, effects in
             session.addConsumer(id, to: topic, &effects)
+        }
+    }
+
+    /// Calls a closure with the updates of a topic from now on, until the observation is cancelled.
+    func observe<Element: Sendable>(
+        _ topic: PusherSession.Topic, _ buffer: BufferPolicy, on executor: PusherCallbackExecutor,
+        _ convert: @escaping @Sendable (PusherUpdate) -> Element?, _ callback: @escaping @Sendable (Element) -> Void
+    ) -> PusherObservation {
+        PusherObservation(
+            self.driver.observe(buffer, lifetime: .client, schedule: executor.schedule) { updates, output in
+                for update in updates { if let element = convert(update) { output.append(element) } }
+            } register: { session, id, effects in
+                session.addConsumer(id, to: topic, &effects)
+            } callback: {
+                callback($0)
+            })
+    }
+
+    /// Calls a closure with the decoded data of the events of a topic, and reports the events that can't be decoded.
+    func observe<Value: Decodable & Sendable>(
+        _ topic: PusherSession.Topic, as type: Value.Type, _ decoder: JSONValueDecoder, _ buffer: BufferPolicy,
+        on executor: PusherCallbackExecutor, _ callback: @escaping @Sendable (Value) -> Void
+    ) -> PusherObservation {
+        self.observe(topic, buffer, on: executor, PusherObservation.event) { [weak driver = self.driver] event in
+            do {
+                callback(try event.decode(Value.self, with: decoder))
+            } catch {
+                let error = PusherError.decodingFailed(event, as: "\(Value.self)", error)
+                driver?.step { session, _, effects in session.decodingFailed(error, &effects) }
+            }
         }
     }
 
@@ -396,55 +567,21 @@ public final class PusherClient: Sendable {
     }
 
     func trigger(_ message: WebSocketMessage, channel: String, id: ChannelID) throws(PusherError) {
-        try self.driver.send { session throws(PusherError) in try session.trigger(message, channel: channel, id: id) }
-    }
-
-    // MARK: Authorization
-
-    /// Authorizes a channel, as a command of the session.
-    ///
-    /// - Returns: A closure that cancels the authorization, or `nil` if it has finished already.
-    static func perform(
-        _ work: PusherSession.Work, _ id: WorkID, for driver: SessionDriver<PusherSession>
-    ) -> (@Sendable () -> Void)? {
-        let (request, configuration) = (work.request, work.configuration)
-        @Sendable func finished(_ result: PusherSession.WorkResult) { driver.workFinished(id, result) }
-        switch work.authorizer.kind {
-        case .secret(let secret, let userID, let userInfo):
-            let key = configuration.key
-            let user = PresenceUser(id: userID ?? request.socketID, info: userInfo)
-            finished(.success(PusherChannelAuthorization(signing: request, user: user, key: key, secret: secret)))
-            return nil
-        case .endpoint(let endpoint):
-            // An unstructured task, since the driver has none. The session cancels it when its result is no longer needed.
-            let task = Task {
-                do throws(PusherError) {
-                    finished(.success(try await endpoint.authorize(request, over: configuration.transports.http)))
-                } catch {
-                    finished(.failure(error))
-                }
-            }
-            return { task.cancel() }
-        case .callback(let authorize):
-            // An unstructured task for the same reason.
-            let task = Task {
-                do {
-                    finished(.success(try await authorize(request)))
-                } catch {
-                    let reason = "the callback threw an error of type \(type(of: error))."
-                    finished(.failure(.authorizationFailed(request.channel, "", reason, cause: error)))
-                }
-            }
-            return { task.cancel() }
+        var sendsWithEffects = false
+        try self.driver.send { session throws(PusherError) in
+            sendsWithEffects = session.sendsWithEffects
+            return sendsWithEffects ? nil : try session.trigger(message, channel: channel, id: id)
         }
-    }
-}
-
-extension PusherChannelAuthorization {
-    /// Signs a subscription the way an application server does.
-    init(signing request: PusherAuthorizationRequest, user: PresenceUser, key: String, secret: String) {
-        let signed = ChannelSignature.authorize(
-            socketID: request.socketID, channel: request.channel, user: user, key: key, secret: secret)
-        self.init(auth: signed.auth, channelData: signed.channelData)
+        guard sendsWithEffects else { return }
+        // The event may have to wait, which sets a deadline, or be reported.
+        var failure: PusherError?
+        self.driver.step { session, now, effects in
+            do throws(PusherError) {
+                try session.trigger(message, channel: channel, id: id, now: now, &effects)
+            } catch {
+                failure = error
+            }
+        }
+        if let failure { throw failure }
     }
 }

@@ -13,8 +13,20 @@ internal import RealtimeSystem
 /// let client = PusherClient(configuration)
 /// ```
 /// Values are validated when the client connects. A program with many clients saves memory by creating them with copies of one
-/// configuration.
+/// configuration. To change the settings of a client that exists, use ``PusherClient/update(_:)``.
 public struct PusherConfiguration: Sendable {
+    /// What a client keeps for life. Configurations with the same object have the same values.
+    private final class Environment: Sendable {
+        static let standard = Environment(log: .standard, transports: .standard)
+        let log: LogSink
+        let transports: Transports
+
+        init(log: LogSink, transports: Transports) {
+            self.log = log
+            self.transports = transports
+        }
+    }
+
     private struct Values: Sendable {
         var key: String
         var host: String
@@ -22,17 +34,20 @@ public struct PusherConfiguration: Sendable {
         var path: String
         var useTLS: Bool
         var authorizer: PusherAuthorizer?
+        var userAuthenticator: PusherUserAuthenticator?
         var activityTimeout: Duration = .seconds(120)
         var pongTimeout: Duration = .seconds(30)
         var connectTimeout: Duration = .seconds(15)
         var unavailableTimeout: Duration = .seconds(10)
         var subscriptionTimeout: Duration = .seconds(30)
         var backoff: Backoff = Backoff(base: .seconds(1), cap: .seconds(60))
+        var retry = PusherRetryPolicy.backoff
         var messageLimit: Int = 1 << 20
         var clientEventQueueLimit: Int = 64
+        var clientEventLimit: PusherClientEventLimit?
+        var recovery: PusherRecovery?
         var headers: HTTPHeaders = [:]
-        var log: LogSink = .standard
-        var transports: Transports = .standard
+        var environment = Environment.standard
     }
 
     /// The immutable values, and what is derived from them, shared by all copies of a configuration and the clients created with them.
@@ -49,17 +64,31 @@ public struct PusherConfiguration: Sendable {
             var policy = ConnectionPolicy()
             policy.openTimeout = values.connectTimeout
             policy.backoff = values.backoff
+            // A decision is the user's, who may wait for something.
+            policy.decisionTimeout = nil
             self.connectionPolicy = Shared(policy)
+            let environment = values.environment
             self.dependencies = SessionDriver<PusherSession>.Dependencies(
-                transport: Self.transport(values), time: values.transports.time, log: values.log, subsystem: "pusher",
+                transport: Self.transport(environment), time: environment.transports.time, log: environment.log, subsystem: "pusher",
                 perform: PusherClient.perform)
         }
 
         /// Returns the configured transport, which logs all frames if the log sink asks for it.
-        private static func transport(_ values: Values) -> any WebSocketTransport {
-            guard values.log.minimumLevel <= .trace else { return values.transports.webSocket }
-            let trace = FrameTrace(secrets: values.headers.secrets)
-            return TracingTransport(values.transports.webSocket, log: values.log, subsystem: "pusher") { trace.text($0, $1) }
+        private static func transport(_ environment: Environment) -> any WebSocketTransport {
+            guard environment.log.minimumLevel <= .trace else { return environment.transports.webSocket }
+            return LoggingTransport(transport: environment.transports.webSocket, log: environment.log)
+        }
+    }
+
+    /// A transport that logs all frames, without the secrets of the request that opened the connection. Later connections may have others.
+    private struct LoggingTransport: WebSocketTransport {
+        let transport: any WebSocketTransport
+        let log: LogSink
+
+        func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
+            let trace = FrameTrace(secrets: request.headers.secrets)
+            return TracingTransport(self.transport, log: self.log, subsystem: "pusher") { trace.text($0, $1) }
+                .makeConnection(request, id: id, events: events)
         }
     }
 
@@ -71,6 +100,17 @@ public struct PusherConfiguration: Sendable {
 
     var connectionPolicy: Shared<ConnectionPolicy> { self.storage.connectionPolicy }
     var dependencies: SessionDriver<PusherSession>.Dependencies { self.storage.dependencies }
+
+    /// Whether this is an unchanged copy of another configuration.
+    func isCopy(of other: Self) -> Bool { self.storage === other.storage }
+
+    /// Whether a client with the other configuration can change to this one.
+    func hasEnvironment(of other: Self) -> Bool { self.values.environment === other.values.environment }
+
+    /// Whether connections with both configurations lead to the same app on the same server.
+    func hasServer(of other: Self) -> Bool {
+        self.useTLS == other.useTLS && self.endpoint(useTLS: self.useTLS) == other.endpoint(useTLS: self.useTLS)
+    }
 
     /// The key of the app.
     public var key: String {
@@ -102,6 +142,11 @@ public struct PusherConfiguration: Sendable {
         get { self.values.authorizer }
         set { self.values.authorizer = newValue }
     }
+    /// How the user is authenticated who signs in with ``PusherUser/signIn()``. Without an authenticator, signing in fails.
+    public var userAuthenticator: PusherUserAuthenticator? {
+        get { self.values.userAuthenticator }
+        set { self.values.userAuthenticator = newValue }
+    }
     /// The time without a message from the server after which the client sends a ping. A shorter interval that the server requests
     /// takes precedence. The default is 120 seconds, as the protocol specifies.
     public var activityTimeout: Duration {
@@ -131,10 +176,16 @@ public struct PusherConfiguration: Sendable {
         set { self.values.subscriptionTimeout = newValue }
     }
     /// The delays between attempts to connect, and between attempts to subscribe to a channel after a temporary failure. The
-    /// default is random delays that grow from at most 1 second to at most 60 seconds.
+    /// default is random delays that grow from at most 1 second to at most 60 seconds. Another ``retry`` policy replaces the delays between
+    /// attempts to connect.
     public var backoff: Backoff {
         get { self.values.backoff }
         set { self.values.backoff = newValue }
+    }
+    /// Whether and when the client reconnects after a loss. The default is without an end, with the delays of ``backoff``.
+    public var retry: PusherRetryPolicy {
+        get { self.values.retry }
+        set { self.values.retry = newValue }
     }
     /// The maximum size of a message from the server, in bytes. A larger message closes the connection. The default is
     /// 1 MiB; Pusher limits the data of an event to 10 KiB.
@@ -142,11 +193,25 @@ public struct PusherConfiguration: Sendable {
         get { self.values.messageLimit }
         set { self.values.messageLimit = newValue }
     }
-    /// The maximum number of client events that wait for the subscription of a channel before ``PusherChannel/trigger(_:_:)`` throws.
-    /// The default is 64.
+    /// The maximum number of client events that wait for the subscription of a channel, and of those that wait because of the
+    /// ``clientEventLimit``, before ``PusherChannel/trigger(_:_:)`` throws. The default is 64.
     public var clientEventQueueLimit: Int {
         get { self.values.clientEventQueueLimit }
         set { self.values.clientEventQueueLimit = newValue }
+    }
+    /// The maximum number of client events in a second, and what happens to further ones; `nil` for no limit.
+    ///
+    /// The default is ten, with further events waiting, for a configuration that is created for a cluster, and no limit for one that is
+    /// created for a server of your own.
+    public var clientEventLimit: PusherClientEventLimit? {
+        get { self.values.clientEventLimit }
+        set { self.values.clientEventLimit = newValue }
+    }
+    /// How the client recovers the events that it missed while its connection was interrupted, or `nil` if it only reports that events
+    /// may be missing. The default is `nil`: the Pusher service and most servers don't support recovery.
+    public var recovery: PusherRecovery? {
+        get { self.values.recovery }
+        set { self.values.recovery = newValue }
     }
     /// Additional header fields of the request that opens the WebSocket.
     public var headers: HTTPHeaders {
@@ -154,15 +219,16 @@ public struct PusherConfiguration: Sendable {
         set { self.values.headers = newValue }
     }
     /// The destination of log messages. By default, warnings and errors go to the unified log on Apple platforms and to standard error
-    /// elsewhere. With the minimum level `trace`, every frame is logged, without signatures and tokens.
+    /// elsewhere. With the minimum level `trace`, every frame is logged, without signatures and tokens. A client keeps its log for life.
     public var log: LogSink {
-        get { self.values.log }
-        set { self.values.log = newValue }
+        get { self.values.environment.log }
+        set { self.values.environment = Environment(log: newValue, transports: self.transports) }
     }
-    /// The WebSocket and HTTP transports that the client uses, and the monitor of the network path.
+    /// The WebSocket and HTTP transports that the client uses, its source of time, and the monitor of the network path. A client keeps its
+    /// transports for life.
     public var transports: Transports {
-        get { self.values.transports }
-        set { self.values.transports = newValue }
+        get { self.values.environment.transports }
+        set { self.values.environment = Environment(log: self.log, transports: newValue) }
     }
 
     /// Creates a configuration for an app on a Pusher cluster.
@@ -171,7 +237,9 @@ public struct PusherConfiguration: Sendable {
     ///   - key: The key of the app.
     ///   - cluster: The name of the cluster, such as `eu`.
     public init(key: String, cluster: String) {
-        self.init(key: key, host: "ws-\(cluster).pusher.com")
+        var values = Values(key: key, host: Self.host(ofCluster: cluster), path: "", useTLS: true)
+        values.clientEventLimit = PusherClientEventLimit()
+        self.storage = Storage(values)
     }
 
     /// Creates a configuration for an app on your own server.
@@ -208,10 +276,19 @@ public struct PusherConfiguration: Sendable {
         self.init(key: key, host: endpoint.host, port: endpoint.port, path: path, useTLS: endpoint.isSecure)
     }
 
+    private static func host(ofCluster cluster: String) -> String { "ws-\(cluster).pusher.com" }
+
+    /// Changes the server to that of a cluster.
+    mutating func setCluster(_ cluster: String) {
+        var values = self.values
+        (values.host, values.port, values.path, values.useTLS) = (Self.host(ofCluster: cluster), nil, "", true)
+        self.values = values
+    }
+
     func endpoint(useTLS: Bool) -> Endpoint {
         // After a switch to TLS, the configured port, which serves plain text, does not apply.
         let port = useTLS == self.useTLS ? self.port : nil
-        let query = "client=swift-realtime&version=\(PusherClient.version)&protocol=7"
+        let query = "client=swift-realtime&version=\(PusherClient.version)&protocol=\(self.recovery == nil ? 7 : 2)"
         return Endpoint(
             scheme: useTLS ? "wss" : "ws", host: self.host, port: port ?? (useTLS ? 443 : 80),
             target: "\(self.path)/app/\(self.key)?\(query)")
@@ -245,9 +322,15 @@ public struct PusherConfiguration: Sendable {
         for (name, limit) in limits where limit <= .zero { return "The \(name) must be greater than zero, but is \(limit)." }
         if self.unavailableTimeout < .zero { return "The unavailableTimeout must not be negative, but is \(self.unavailableTimeout)." }
         if self.backoff.base < .zero || self.backoff.cap < .zero { return "The base and the cap of the backoff must not be negative." }
+        if case .delays(let delays) = self.retry, let delay = delays.first(where: { $0 < .zero }) {
+            return "The delays of the retry policy must not be negative, but one is \(delay)."
+        }
         if self.messageLimit <= 0 { return "The messageLimit must be at least 1 byte, but is \(self.messageLimit)." }
         if self.clientEventQueueLimit < 0 {
             return "The clientEventQueueLimit must not be negative, but is \(self.clientEventQueueLimit)."
+        }
+        if let limit = self.clientEventLimit, limit.perSecond < 1 {
+            return "The perSecond of the clientEventLimit must be at least 1, but is \(limit.perSecond)."
         }
         return nil
     }

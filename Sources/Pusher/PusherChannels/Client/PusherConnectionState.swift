@@ -7,7 +7,8 @@
 ///                    │
 ///                    ├─▶ unavailable ─▶ connected              no connection for a while; the client keeps retrying
 ///                    ├─▶ failed                                a connection is impossible
-///                    └─▶ disconnected                          by disconnect(), or rejected with a code from 4001 to 4099
+///                    └─▶ disconnected                          by disconnect(), rejected with a code from 4001 to 4099, or by the
+///                                                              retry policy
 /// ```
 public enum PusherConnectionState: Hashable, Sendable {
     /// The client hasn't been asked to connect yet.
@@ -21,7 +22,8 @@ public enum PusherConnectionState: Hashable, Sendable {
     /// A connection is impossible, for example because the configuration is invalid or no TLS library is available. The client
     /// doesn't retry until ``PusherClient/connect()`` is called.
     indirect case failed(PusherError)
-    /// The client is disconnected: without an error by ``PusherClient/disconnect()``, with an error because the server rejected it.
+    /// The client is disconnected: without an error by ``PusherClient/disconnect()``, with an error because the server rejected it or the
+    /// ``PusherConfiguration/retry`` policy ended the attempts.
     /// The client doesn't retry until ``PusherClient/connect()`` is called.
     indirect case disconnected(PusherError?)
 
@@ -79,6 +81,6 @@ public enum PusherSubscriptionState: Hashable, Sendable {
     ///
     /// The client retries after a reconnect and when ``PusherClient/subscribe(_:)`` is called. It also retries with growing delays if
     /// the failure may be temporary: a timeout, an authorization server that can't be reached or responds with status 408, 429, or 500
-    /// and above, or an error that a closure of the authorizer throws.
+    /// and above, or an error that a closure of the authorizer throws, unless it is a ``PusherAuthorizationRefusal``.
     indirect case failed(PusherError)
 }

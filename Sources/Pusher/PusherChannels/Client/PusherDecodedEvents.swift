@@ -98,7 +98,7 @@ public struct PusherDecodedEvents<Value: Decodable>: AsyncSequence, Sendable {
 }
 
 extension PusherError {
-    fileprivate static func decodingFailed(_ event: PusherEvent, as type: String, _ error: any Error) -> PusherError {
+    static func decodingFailed(_ event: PusherEvent, as type: String, _ error: any Error) -> PusherError {
         // The server chooses the name, which may be long.
         let name = Excerpt.of(event.name, limit: 200)
         let subject = event.channel.map { "\"\(name)\" on \($0)" } ?? "\"\(name)\""

@@ -9,10 +9,11 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The kind of an error. Future versions may add codes, so a `switch` over codes needs a `default` case.
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Value: String, Sendable {
-            case invalidChannelName, invalidEventName, dataTooLarge, notSubscribed, queueFull, clientEventsNotAllowed, unsupportedChannel,
+            case invalidChannelName, invalidEventName, dataTooLarge, notSubscribed, queueFull, clientEventsNotAllowed,
                 authorizationMissing, authorizationFailed, subscriptionRejected, timedOut, cancelled, disconnected, rejected, failed,
                 server,
-                invalidFrame, noData, invalidConfiguration, encodingFailed, decodingFailed, invalidSocketID, invalidUser, connectionLost
+                invalidFrame, noData, invalidConfiguration, encodingFailed, decodingFailed, decryptionFailed, invalidSocketID, invalidUser,
+                connectionLost, invalidBatch, invalidSignature, invalidWebhook, rateLimited, clientEventRejected
         }
 
         private let value: Value
@@ -29,15 +30,19 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
         public static let dataTooLarge = Code(.dataTooLarge)
         /// The client isn't subscribed to the channel.
         public static let notSubscribed = Code(.notSubscribed)
-        /// Too many client events are waiting for the subscription.
+        /// Too many client events are waiting, for the subscription or because of the limit of the configuration.
         public static let queueFull = Code(.queueFull)
+        /// The client event would exceed the ``PusherConfiguration/clientEventLimit``, and wasn't sent.
+        public static let rateLimited = Code(.rateLimited)
+        /// The server rejected a client event. ``PusherError/channel`` is the event's channel if the server named it, or if the client has
+        /// sent client events on one channel only since it connected.
+        public static let clientEventRejected = Code(.clientEventRejected)
         /// The channel doesn't allow client events: only private and presence channels do.
         public static let clientEventsNotAllowed = Code(.clientEventsNotAllowed)
-        /// This version doesn't support channels of this kind.
-        public static let unsupportedChannel = Code(.unsupportedChannel)
         /// The channel requires authorization, and the configuration has no authorizer.
         public static let authorizationMissing = Code(.authorizationMissing)
-        /// The application server, or the callback, didn't authorize the subscription.
+        /// The application server, or the callback, didn't authorize the subscription or authenticate the user, or the server rejected the
+        /// user.
         public static let authorizationFailed = Code(.authorizationFailed)
         /// The server rejected the subscription.
         public static let subscriptionRejected = Code(.subscriptionRejected)
@@ -57,18 +62,28 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
         public static let invalidFrame = Code(.invalidFrame)
         /// The event has no data to decode.
         public static let noData = Code(.noData)
-        /// The configuration is invalid.
+        /// The configuration is invalid, or the key for encrypted channels is missing or invalid.
         public static let invalidConfiguration = Code(.invalidConfiguration)
-        /// The connection was lost, or an attempt to connect failed. The client retries.
+        /// The connection was lost, or an attempt to connect failed. The client retries, unless the error is that of its state: then, the
+        /// ``PusherConfiguration/retry`` policy has ended the attempts.
         public static let connectionLost = Code(.connectionLost)
         /// The data can't be encoded as JSON.
         public static let encodingFailed = Code(.encodingFailed)
         /// An event couldn't be decoded as the type of its sequence. The sequence skipped the event.
         public static let decodingFailed = Code(.decodingFailed)
+        /// An event of an encrypted channel couldn't be decrypted, and was dropped. The ``PusherError/cause`` is a
+        /// ``PusherDecryptionFailure``, with the event and the reason.
+        public static let decryptionFailed = Code(.decryptionFailed)
         /// The socket ID to authorize doesn't consist of two numbers with a dot between them.
         public static let invalidSocketID = Code(.invalidSocketID)
-        /// The user to authorize for a presence channel is missing or has an empty ID.
+        /// The user to authorize for a presence channel is missing or has an empty ID, or the ID of a user who signs in is invalid.
         public static let invalidUser = Code(.invalidUser)
+        /// The number of events in a batch isn't between 1 and 10.
+        public static let invalidBatch = Code(.invalidBatch)
+        /// The key or the signature of a webhook is missing, unknown or wrong, so the service didn't send it.
+        public static let invalidSignature = Code(.invalidSignature)
+        /// The body of a webhook isn't what the protocol requires, although its signature is valid.
+        public static let invalidWebhook = Code(.invalidWebhook)
 
         /// The name of the code, such as `timedOut`.
         public var description: String { self.value.rawValue }
@@ -160,12 +175,55 @@ extension PusherError {
         return PusherError(.dataTooLarge, message, channel: channel)
     }
 
+    /// Returns the master key for encrypted channels.
+    static func encryptionKey(_ base64: String?, for channel: String) throws(PusherError) -> EncryptionKey {
+        guard let base64 else {
+            throw PusherError(.invalidConfiguration, "\(channel) is an encrypted channel: set the encryption master key.", channel: channel)
+        }
+        do throws(EncryptionError) {
+            return try EncryptionKey(base64: base64)
+        } catch {
+            throw PusherError(
+                .invalidConfiguration, "Invalid encryption master key: it must be 32 bytes in Base64, but \(error).", channel: channel)
+        }
+    }
+
+    static func decryptionFailed(_ failure: PusherDecryptionFailure) -> PusherError {
+        let reason =
+            switch failure.reason {
+            case .invalidData: "its data isn't what a publisher of encrypted events sends"
+            case .keyUnavailable: "it was encrypted with another key, and no new key could be loaded"
+            case .tooManyEvents: "too many events are waiting for a new key"
+            default: "it was encrypted with another key, or changed. Check the master key of the publisher and of the application server"
+            }
+        // The server chooses the name, which may be long.
+        let name = Excerpt.of(failure.event.name, limit: 200)
+        let channel = failure.event.channel ?? ""
+        let message = "Cannot decrypt the event \"\(name)\" of \(channel): \(reason)."
+        return PusherError(.decryptionFailed, message, channel: channel, cause: failure)
+    }
+
     /// - Parameter place: Where the authorization was requested, for example " at https://example.com/auth".
     static func authorizationFailed(
         _ channel: String, _ place: String, _ reason: String, status: Int? = nil, cause: (any Error)? = nil
     ) -> PusherError {
         PusherError(
             .authorizationFailed, "Authorization of \(channel)\(place) failed: \(reason)", channel: channel, status: status, cause: cause)
+    }
+
+    /// - Parameter place: Where the authentication was requested.
+    static func authenticationFailed(_ place: String, _ reason: String, status: Int? = nil, cause: (any Error)? = nil) -> PusherError {
+        PusherError(.authorizationFailed, "Authentication of the user\(place) failed: \(reason)", status: status, cause: cause)
+    }
+
+    /// The failure of a subscription to a presence channel whose member is the user.
+    ///
+    /// - Parameters:
+    ///   - error: The failure of the sign-in.
+    ///   - isRetried: Whether the sign-in is retried. If so, this error is transient as well.
+    static func userMissing(_ channel: String, _ error: PusherError, isRetried: Bool) -> PusherError {
+        let reason = "its member is the user, who couldn't be signed in: \(error.message)"
+        return .authorizationFailed(channel, "", reason, status: error.status, cause: isRetried ? error : nil)
     }
 
     static func subscriptionRejected(_ channel: String, _ reason: String, serverCode: Int?, status: Int? = nil) -> PusherError {
@@ -190,6 +248,12 @@ extension PusherError {
     }
 
     /// An error that the client doesn't recover from.
+    /// The error of a client whose policy for reconnects has ended the attempts.
+    static func gaveUp(_ loss: PusherError) -> PusherError {
+        let message = "\(loss.message) The retry policy allows no further attempt. Call connect() to start over."
+        return PusherError(.connectionLost, message, status: loss.status, cause: loss.cause)
+    }
+
     static func ended(_ reason: CloseReason, at endpoint: Endpoint) -> PusherError {
         switch reason {
         case .peer(let code, let text) where (4000...4099).contains(code.rawValue):
@@ -222,6 +286,7 @@ extension PusherError {
         case let error as TransportError:
             cause = error.response == nil ? error : TransportError(error.code, error.message, status: error.status)
         case let error as PusherError: cause = error.forStorage
+        case let error as PusherAuthorizationRefusal: cause = error
         default: cause = nil
         }
         return PusherError(
@@ -229,14 +294,16 @@ extension PusherError {
     }
 
     /// Whether a subscription that failed with this error is retried: after a timeout, or when the authorization server could not be
-    /// reached or reported a temporary error, or the callback threw an error. A rejected subscription isn't retried, nor is one whose
-    /// authorization is invalid.
+    /// reached or reported a temporary error, or the callback threw an error other than a refusal. A rejected subscription isn't retried,
+    /// nor is one whose authorization is invalid.
     package var isTransient: Bool {
         switch self.code {
         case .timedOut: true
         case .authorizationFailed:
             if let status {
                 status >= 500 || status == 408 || status == 429
+            } else if self.cause is PusherAuthorizationRefusal {
+                false
             } else if let error = self.cause as? TransportError {
                 !error.code.isPermanent
             } else {

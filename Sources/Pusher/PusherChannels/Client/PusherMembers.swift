@@ -53,8 +53,24 @@ public struct PusherMembers: Sendable, RandomAccessCollection {
     private struct Contents: Sendable {
         var members = SharedMap<Int, PusherMember>()
         /// The keys of ``members``, by the IDs of the users.
-        var keys = SharedMap<ByteString, Int>()
+        var keys = SharedMap<IDKey, Int>()
         var myID: String?
+    }
+
+    /// The ID of a user, ordered by its hash value first: comparing numbers takes much less time than comparing the bytes of strings, and a
+    /// search makes several comparisons.
+    private struct IDKey: Comparable, Sendable {
+        private let hash: Int
+        private let id: ByteString
+
+        init(_ id: String) {
+            self.id = ByteString(id)
+            self.hash = self.id.hashValue
+        }
+
+        static func == (left: Self, right: Self) -> Bool { left.hash == right.hash && left.id == right.id }
+
+        static func < (left: Self, right: Self) -> Bool { left.hash == right.hash ? left.id < right.id : left.hash < right.hash }
     }
 
     // In a box, because most channels have no members.
@@ -71,13 +87,13 @@ public struct PusherMembers: Sendable, RandomAccessCollection {
     public init(_ members: [PusherMember], myID: String? = nil) {
         var ids: Set<ByteString> = []
         let unique = members.filter { ids.insert(ByteString($0.id)).inserted }
-        let keys = unique.enumerated().map { (key: ByteString($0.element.id), value: $0.offset) }
+        let keys = unique.enumerated().map { (key: IDKey($0.element.id), value: $0.offset) }
         self.contents = Contents(
             members: SharedMap(sorted: unique.enumerated().map { ($0.offset, $0.element) }),
             keys: SharedMap(sorted: keys.sorted { $0.key < $1.key }), myID: myID)
     }
 
-    /// The member that represents this client's user, or `nil` while the channel isn't subscribed.
+    /// The member that represents this client's user, or `nil` if the list is empty.
     public var me: PusherMember? { self.contents?.myID.flatMap { self[id: $0] } }
 
     /// Accesses the member with an ID.
@@ -85,7 +101,7 @@ public struct PusherMembers: Sendable, RandomAccessCollection {
     /// - Parameter id: The ID of the user. IDs are compared byte by byte.
     /// - Returns: The member, or `nil` if the user isn't present.
     public subscript(id id: String) -> PusherMember? {
-        guard let contents, let key = contents.keys[ByteString(id)] else { return nil }
+        guard let contents, let key = contents.keys[IDKey(id)] else { return nil }
         return contents.members[key]
     }
 
@@ -104,7 +120,7 @@ public struct PusherMembers: Sendable, RandomAccessCollection {
 
     /// Adds a member, and returns `false` if the user is present already: some servers announce each connection of a user.
     mutating func add(_ member: PusherMember) -> Bool {
-        let id = ByteString(member.id)
+        let id = IDKey(member.id)
         var contents = self.contents ?? Contents()
         guard contents.keys[id] == nil else { return false }
         // Removes the second reference to the contents, which are then changed in place, unless a copy of the list shares them.
@@ -116,11 +132,16 @@ public struct PusherMembers: Sendable, RandomAccessCollection {
         return true
     }
 
+    /// Returns the members that only another list has, and those that it lacks, each in the order in which they joined.
+    func changes(to other: PusherMembers) -> (joined: [PusherMember], left: [PusherMember]) {
+        (other.filter { self[id: $0.id] == nil }, self.filter { other[id: $0.id] == nil })
+    }
+
     mutating func remove(id: String) -> PusherMember? {
-        guard var contents = self.contents, contents.keys[ByteString(id)] != nil else { return nil }
+        guard var contents = self.contents else { return nil }
         self.contents = nil
         defer { self.contents = contents }
-        return contents.keys.removeValue(forKey: ByteString(id)).flatMap { contents.members.removeValue(forKey: $0) }
+        return contents.keys.removeValue(forKey: IDKey(id)).flatMap { contents.members.removeValue(forKey: $0) }
     }
 }
 
@@ -160,8 +181,11 @@ extension PusherMembers: CustomStringConvertible, CustomReflectable {
 
 /// A change of the members of a presence channel.
 public enum PusherMemberChange: Sendable, Hashable {
-    /// The channel was subscribed, initially or after a reconnect, and has these members.
+    /// The channel was subscribed, and has these members.
     case subscribed(PusherMembers)
+    /// The channel was subscribed again after an interruption, and has these members. The others are the users who joined and those who left
+    /// during the interruption.
+    case resubscribed(PusherMembers, joined: [PusherMember], left: [PusherMember])
     /// A user joined.
     case joined(PusherMember)
     /// A user left.

@@ -11,7 +11,13 @@ public enum PusherUpdate: Sendable {
     ///
     /// Frames are only delivered by ``PusherClient/updates(includingFrames:buffer:)`` if you ask for them. They include those of the
     /// service, those of channels that the client isn't subscribed to, and invalid ones.
+    ///
+    /// - Warning: The text is what the server sent, which may contain personal data of users. For texts that can be stored, use
+    ///   ``PusherClient/frames(buffer:)``.
     indirect case frame(String)
+    /// The client sends this frame, if you ask for frames. Signatures, tokens and the user data that signatures cover are replaced by
+    /// `<redacted>`, and a long text is shortened.
+    indirect case sentFrame(String)
     /// An attempt to connect starts. The first attempt of a client has the number 1.
     indirect case attempt(Int)
     /// The connection state changed to this state.
@@ -22,6 +28,14 @@ public enum PusherUpdate: Sendable {
     indirect case error(PusherError)
     /// The subscription of a channel changed to this state.
     indirect case subscription(channel: String, PusherSubscriptionState)
+    /// The sign-in of the user changed to this state.
+    indirect case user(PusherSignInState)
+    /// Users in the user's watchlist came online or went offline.
+    indirect case watchlist(PusherWatchlistChange)
     /// The members of a presence channel changed.
     indirect case members(channel: String, PusherMemberChange)
+    /// A subscription was restored after an interruption, and events may be missing.
+    indirect case gap(PusherGap)
+    /// The server reported how many connections are subscribed to a channel.
+    indirect case subscriptionCount(channel: String, Int)
 }

@@ -2,12 +2,37 @@ import RealtimeCore
 
 /// The authorizations that are running, and the channels that wait to start one.
 ///
-/// At most ``limit`` authorizations run at the same time, because each may be an HTTP request on its own connection: after a
-/// reconnect, a thousand private channels would otherwise cause a thousand connections.
+/// At most ``limit`` requests run at the same time, because each may be an HTTP request on its own connection: after a reconnect, a thousand
+/// private channels would otherwise cause a thousand connections.
+///
+/// A request authorizes one channel or, if the endpoint allows it, a batch: all channels that start within a step of the session, up to
+/// ``batchLimit``. The session takes the batches with ``takeBatches()`` at the end of the step.
 struct AuthorizationQueue: Sendable {
     static let limit = 10
+    static let batchLimit = 100
 
-    private var running: [WorkID: ChannelID] = [:]
+    /// Channels to authorize with one request.
+    struct Batch: Sendable {
+        struct Member: Sendable {
+            var work: WorkID
+            var channel: ChannelID
+        }
+
+        var id: WorkID
+        var members: [Member]
+    }
+
+    private struct Running: Sendable {
+        var channel: ChannelID
+        /// The batch, or the work itself.
+        var request: WorkID
+    }
+
+    private var running: [WorkID: Running] = [:]
+    /// The number of running authorizations of each batch.
+    private var batchSizes: [WorkID: Int] = [:]
+    /// The batches of the current step.
+    private var collected: [Batch] = []
     /// The waiting channels in order, and channels that were removed since.
     private var order: ArraySlice<ChannelID> = []
     private var waiting: Set<ChannelID> = []
@@ -15,29 +40,78 @@ struct AuthorizationQueue: Sendable {
 
     var runningCount: Int { self.running.count }
     var waitingCount: Int { self.waiting.count }
+    private var requestCount: Int { self.batchSizes.reduce(self.running.count) { $0 - $1.value + 1 } }
+
+    /// Whether a channel can join the last batch of the current step.
+    private var canJoin: Bool { self.collected.last.map { $0.members.count < Self.batchLimit } ?? false }
 
     /// Starts an authorization, or enqueues the channel if too many are running.
     ///
+    /// - Parameters:
+    ///   - channel: The channel.
+    ///   - isBatched: Whether the request may authorize other channels as well.
     /// - Returns: The ID of the authorization, or `nil` if the channel was enqueued or is enqueued already.
-    mutating func start(_ channel: ChannelID) -> WorkID? {
-        guard self.running.count < Self.limit else {
+    mutating func start(_ channel: ChannelID, isBatched: Bool = false) -> WorkID? {
+        guard self.requestCount < Self.limit || (isBatched && self.canJoin) else {
             if self.waiting.insert(channel).inserted { self.order.append(channel) }
             return nil
         }
-        self.lastWork += 1
-        let work = WorkID(rawValue: self.lastWork)
-        self.running[work] = channel
+        let work = self.makeWork()
+        self.running[work] = Running(channel: channel, request: isBatched ? self.join(work, channel) : work)
         return work
     }
 
-    /// Removes an authorization that has finished or was cancelled.
+    /// Adds an authorization to a batch.
+    ///
+    /// - Returns: The ID of the batch.
+    private mutating func join(_ work: WorkID, _ channel: ChannelID) -> WorkID {
+        if !self.canJoin { self.collected.append(Batch(id: self.makeWork(), members: [])) }
+        let last = self.collected.count - 1
+        self.collected[last].members.append(Batch.Member(work: work, channel: channel))
+        self.batchSizes[self.collected[last].id, default: 0] += 1
+        return self.collected[last].id
+    }
+
+    /// Removes the batches of the current step, without the authorizations that were cancelled within the step.
+    mutating func takeBatches() -> [Batch] {
+        guard !self.collected.isEmpty else { return [] }
+        defer { self.collected = [] }
+        return self.collected.compactMap { batch in
+            let members = batch.members.filter { self.running[$0.work] != nil }
+            return members.isEmpty ? nil : Batch(id: batch.id, members: members)
+        }
+    }
+
+    /// Returns the ID of work that isn't an authorization.
+    mutating func makeWork() -> WorkID {
+        self.lastWork += 1
+        return WorkID(rawValue: self.lastWork)
+    }
+
+    /// Removes an authorization that has finished.
     ///
     /// - Returns: Its channel, or `nil` if the authorization is not running.
-    mutating func finish(_ work: WorkID) -> ChannelID? { self.running.take(work) }
+    mutating func finish(_ work: WorkID) -> ChannelID? {
+        guard let running = self.running.take(work) else { return nil }
+        if let size = self.batchSizes[running.request] {
+            if size > 1 { self.batchSizes[running.request] = size - 1 } else { _ = self.batchSizes.take(running.request) }
+        }
+        return running.channel
+    }
 
-    /// Removes the next waiting channel if fewer authorizations than the limit are running.
+    /// Removes an authorization whose result is no longer needed.
+    ///
+    /// - Returns: The request to cancel, or `nil` if there is none, or other channels still need it.
+    mutating func cancel(_ work: WorkID) -> WorkID? {
+        guard let request = self.running[work]?.request else { return nil }
+        _ = self.finish(work)
+        let isNeeded = self.batchSizes[request] != nil || self.collected.contains { $0.id == request }
+        return isNeeded ? nil : request
+    }
+
+    /// Removes the next waiting channel if it can start.
     mutating func dequeue() -> ChannelID? {
-        guard self.running.count < Self.limit else { return nil }
+        guard !self.waiting.isEmpty, self.requestCount < Self.limit || self.canJoin else { return nil }
         while let channel = self.order.popFirst() {
             if self.waiting.remove(channel) != nil {
                 if self.waiting.isEmpty { self.removeAllWaiting() }

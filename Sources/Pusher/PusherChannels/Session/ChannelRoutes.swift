@@ -1,13 +1,15 @@
+import PusherWire
 import RealtimeSystem
 import RealtimeCore
 
 /// The routes of one channel's events, by event name; or, with consumers of all channels, the routes of all events.
 ///
-/// The route of a name contains the consumers of that name and those of all names. Consumers are removed from their routes by the driver.
+/// The route of a name contains the consumers of that name and those of all names. The route of a name that is reserved for the service only
+/// contains the former. Consumers are removed from their routes by the driver.
 struct ChannelRoutes: Sendable {
     private var byName = SmallDictionary<ByteString, EventRoute>()
     /// The route of events whose name no consumer is registered for.
-    private var others = EventRoutes.none
+    private(set) var others = EventRoutes.none
     /// The number of names at which those that have lost their consumers are removed.
     private var cleaningCount: UInt32 = 8
 
@@ -19,6 +21,11 @@ struct ChannelRoutes: Sendable {
     /// that contains them.
     mutating func routeInPlace(_ name: String) -> EventRoute { self.route(name) }
 
+    /// Returns the route of a name that is reserved for the service.
+    func reservedRoute(_ name: String) -> EventRoute {
+        self.byName.isEmpty ? EventRoutes.none : self.byName[ByteString(name)] ?? EventRoutes.none
+    }
+
     /// The consumers of all names, in the order in which they were added.
     func consumers(in routes: EventRoutes) -> [ConsumerID] {
         Set(self.all.flatMap { routes[$0] }).sorted { $0.rawValue < $1.rawValue }
@@ -27,13 +34,14 @@ struct ChannelRoutes: Sendable {
     /// Adds a consumer of the events with a name, or of all events.
     mutating func add(_ id: ConsumerID, _ name: String?, _ routes: inout EventRoutes) {
         if let name {
+            let isReserved = EventName.isReserved(name)
             let name = ByteString(name)
             self.removeUnusedNames(&routes)
-            var route = self.byName[name] ?? routes.copy(self.others)
+            var route = self.byName[name] ?? (isReserved ? EventRoutes.none : routes.copy(self.others))
             routes.add(id, to: &route)
             self.byName[name] = route
         } else {
-            for var (_, route) in self.byName.entries { routes.add(id, to: &route) }
+            for (name, var route) in self.byName.entries where !EventName.isReserved(name.string) { routes.add(id, to: &route) }
             routes.add(id, to: &self.others)
         }
     }
@@ -47,7 +55,8 @@ struct ChannelRoutes: Sendable {
     /// Removes the names whose routes only contain consumers of all names. It looks at all names, but rarely.
     private mutating func removeUnusedNames(_ routes: inout EventRoutes) {
         guard self.byName.count >= self.cleaningCount else { return }
-        for (name, route) in self.byName.entries where routes[route].count == routes[self.others].count {
+        for (name, route) in self.byName.entries
+        where routes[route].count == (EventName.isReserved(name.string) ? 0 : routes[self.others].count) {
             routes.remove(route)
             self.byName[name] = nil
         }

@@ -8,6 +8,8 @@ import RealtimeSystem
 struct ChannelID: Hashable, Sendable {
     /// An ID that identifies no channel.
     static let none = ChannelID(slot: .max, serial: 0)
+    /// Stands for more than one channel, and identifies none.
+    static let several = ChannelID(slot: .max, serial: 1)
 
     let slot: UInt32
     let serial: UInt32
@@ -32,14 +34,40 @@ struct ChannelRecord: Sendable {
     var queuedMessages: [WebSocketMessage] = []
     var events = ChannelRoutes()
     var states = EventRoutes.none
+    var notices: NoticeRoutes {
+        get { self.boxedNotices ?? NoticeRoutes() }
+        set { self.boxedNotices = newValue }
+    }
+    @Boxed private var boxedNotices: NoticeRoutes?
+    /// The key of an encrypted channel, since its first authorization.
+    @Boxed var decryption: ChannelDecryption?
+    /// The position in the server's history of events, if the client recovers missed ones and the server supports it.
+    @Boxed var recovery: ChannelRecovery?
+    /// Since when events may be missing: from the loss of the subscription until it is restored.
+    var lostSince: Instant?
+    /// Whether events arrive of a subscription that the client has given up.
+    var receivesUnconfirmed = false
+    /// When the server confirmed the subscription last.
+    var confirmedAt: Instant?
+    /// The number of subscribed connections, as the server reported it last.
+    var subscriptionCount: Int?
     var memberChanges = EventRoutes.none
     private var latestEventNames: EventNames?
+
+    /// Routes that few channels have.
+    struct NoticeRoutes: Sendable {
+        var gaps = EventRoutes.none
+        var counts = EventRoutes.none
+    }
 
     init(_ id: ChannelID, _ name: String) {
         self.id = id
         self.name = name
         self.kind = ChannelName.kind(of: name)
     }
+
+    /// The routes of what is not an event.
+    var updateRoutes: [EventRoute] { [self.states, self.memberChanges, self.memberLists, self.notices.gaps, self.notices.counts] }
 
     /// Returns the names of an event on the channel. Consecutive events with the same name share one object, also while events of other
     /// channels arrive between them.
@@ -96,6 +124,10 @@ struct ChannelTable: Sendable {
     func state(of id: ChannelID) -> PusherChannelStateMachine.State? {
         self.contains(id) ? self.slots[Int(id.slot)]?.machine.state : nil
     }
+
+    /// Returns the kind of a channel without copying its record.
+    @inline(__always)
+    func kind(of id: ChannelID) -> PusherChannelKind? { self.contains(id) ? self.slots[Int(id.slot)]?.kind : nil }
 
     subscript(name: String) -> ChannelRecord? { self.idsByName[ByteString(name)].flatMap { self[$0] } }
 

@@ -7,10 +7,18 @@ extension PusherSession {
     // MARK: Subscribing
 
     /// Subscribes to a channel. A failed subscription is retried; otherwise, nothing changes for a channel in the table.
+    ///
+    /// - Parameter authorization: The authorization for the first attempt, if it was made already.
     @discardableResult
-    mutating func subscribe(_ name: String, now: Instant, _ effects: inout Effects<Self>) -> ChannelID {
+    mutating func subscribe(
+        _ name: String, authorization: PusherChannelAuthorization? = nil, now: Instant, _ effects: inout Effects<Self>
+    ) -> ChannelID {
         let id = self.channels.id(named: name) ?? self.addChannel(name)
+        if let authorization, let record = self.channels[id], record.kind.needsAuthorization, record.machine.canBegin {
+            self.givenAuthorizations[id] = authorization
+        }
         self.beginSubscription(id, now: now, &effects)
+        self.sendBatches(&effects)
         return id
     }
 
@@ -27,31 +35,31 @@ extension PusherSession {
         case .send: self.send(PusherFrames.unsubscribe(name), &effects)
         case .cancel(let work): self.cancel(work, &effects)
         }
+        if case .reloading(let work) = record.decryption?.state {
+            self.authorizations.remove(record.id)
+            if let work { self.cancel(work, &effects) }
+        }
         self.subscriptionDeadlines.set(record.id, nil)
+        self.recoveryDeadlines?.set(record.id, nil)
+        self.clientEvents.remove(record.id)
+        _ = self.givenAuthorizations.take(record.id)
         self.publish(.subscription(channel: name, .unsubscribed), to: record.states, &effects)
         if !record.members.isEmpty { effects.deliver(.members(channel: name, .subscribed(PusherMembers())), on: record.memberLists) }
         let error = PusherError(.disconnected, "The channel \(name) was unsubscribed.", channel: name)
         for waiter in waiters { effects.resume(waiter, .failure(error)) }
-        let consumers =
-            record.events.consumers(in: effects.routes)
-            + [record.states, record.memberChanges, record.memberLists].flatMap { effects.routes[$0] }
+        let consumers = record.events.consumers(in: effects.routes) + record.updateRoutes.flatMap { effects.routes[$0] }
         effects.commands.append(.endConsumers(consumers, .ended))
         self.cachedRoute = nil
         // Not removed yet: the routes are used by the updates of this step.
         record.events.retire(in: &effects.routes)
-        effects.routes.retire(record.states)
-        effects.routes.retire(record.memberChanges)
-        effects.routes.retire(record.memberLists)
+        for route in record.updateRoutes { effects.routes.retire(route) }
         self.beginWaitingAuthorizations(now: now, &effects)
     }
 
     mutating func beginSubscription(_ id: ChannelID, now: Instant, _ effects: inout Effects<Self>) {
         guard let socketID, let record = self.channels[id], record.machine.canBegin else { return }
-        if record.kind == .encrypted {
-            let error = PusherError(
-                .unsupportedChannel, "Cannot subscribe to \(record.name): encrypted channels are not supported by this version.",
-                channel: record.name)
-            return self.reject(record, error, now: now, &effects)
+        if let authorization = self.givenAuthorizations.take(id) {
+            return self.beginSubscription(record, with: authorization, now: now, &effects)
         }
         var work: (id: WorkID, authorizer: PusherAuthorizer)?
         if record.kind.needsAuthorization {
@@ -61,19 +69,44 @@ extension PusherSession {
                     channel: record.name)
                 return self.reject(record, error, now: now, &effects)
             }
-            guard let id = self.authorizations.start(id) else { return }
+            guard let id = self.authorizations.start(id, isBatched: authorizer.isBatched) else { return }
             work = (id, authorizer)
         }
         if self.channels[id]?.machine.begin(authorizing: work?.id) == .subscribe {
             self.send(PusherFrames.subscribe(record.name), &effects)
         }
-        if let work {
+        if let work, !work.authorizer.isBatched {
             let request = PusherAuthorizationRequest(channel: record.name, socketID: socketID)
-            effects.commands.append(
-                .work(work.id, Work(request: request, authorizer: work.authorizer, configuration: self.configuration)))
+            effects.commands.append(.work(work.id, .channel(request, work.authorizer, self.configuration)))
         }
         self.subscriptionDeadlines.set(id, now.advanced(by: self.configuration.subscriptionTimeout))
         self.publishState(id, since: record.machine.publicState, &effects)
+    }
+
+    /// Subscribes with an authorization that was passed by the user.
+    private mutating func beginSubscription(
+        _ record: ChannelRecord, with authorization: PusherChannelAuthorization, now: Instant, _ effects: inout Effects<Self>
+    ) {
+        // The channel may have been waiting for its turn.
+        self.authorizations.remove(record.id)
+        let work = self.authorizations.makeWork()
+        _ = self.channels[record.id]?.machine.begin(authorizing: work)
+        self.subscriptionDeadlines.set(record.id, now.advanced(by: self.configuration.subscriptionTimeout))
+        self.publishState(record.id, since: record.machine.publicState, &effects)
+        self.authorized(record.id, work, authorization, now: now, &effects)
+    }
+
+    /// Requests the authorizations that were collected within this step.
+    mutating func sendBatches(_ effects: inout Effects<Self>) {
+        for batch in self.authorizations.takeBatches() {
+            guard let socketID, case .batchEndpoint(let endpoint)? = self.configuration.authorizer?.kind else { return }
+            let members = batch.members.compactMap { member in
+                self.channels[member.channel].map { record in
+                    BatchMember(work: member.work, request: PusherAuthorizationRequest(channel: record.name, socketID: socketID))
+                }
+            }
+            effects.commands.append(.work(batch.id, .batch(members, endpoint, self.configuration)))
+        }
     }
 
     /// Fails a subscription that cannot be sent to the server.
@@ -85,28 +118,66 @@ extension PusherSession {
 
     /// Starts waiting authorizations up to the limit.
     private mutating func beginWaitingAuthorizations(now: Instant, _ effects: inout Effects<Self>) {
-        while let id = self.authorizations.dequeue() { self.beginSubscription(id, now: now, &effects) }
+        while let id = self.authorizations.dequeue() {
+            self.beginSubscription(id, now: now, &effects)
+            self.reloadKey(id, now: now, &effects)
+        }
+        self.sendBatches(&effects)
     }
 
     mutating func workFinished(_ id: WorkID, _ result: WorkResult, now: Instant, _ effects: inout Effects<Self>) {
-        guard let channel = self.authorizations.finish(id) else { return }
         switch result {
-        case .failure(let error): self.subscriptionFailed(channel, error, now: now, &effects)
-        case .success(let authorization): self.authorized(channel, id, authorization, now: now, &effects)
+        case .user(let result): return self.userAuthenticated(id, result, now: now, &effects)
+        case .retryDelay(let delay): return self.delayDecided(id, delay, now: now, &effects)
+        case .channel(let result): self.authorizationFinished(id, result, now: now, &effects)
+        case .batch(let results):
+            for (work, result) in results { self.authorizationFinished(work, result, now: now, &effects) }
         }
         self.beginWaitingAuthorizations(now: now, &effects)
     }
 
-    private mutating func authorized(
+    private mutating func authorizationFinished(
+        _ id: WorkID, _ authorization: Result<PusherChannelAuthorization, PusherError>, now: Instant, _ effects: inout Effects<Self>
+    ) {
+        guard let channel = self.authorizations.finish(id) else { return }
+        switch authorization {
+        case _ where self.isReloading(channel, id): self.keyReloaded(channel, authorization, now: now, &effects)
+        case .failure(let error): self.subscriptionFailed(channel, error, now: now, &effects)
+        case .success(let authorization): self.authorized(channel, id, authorization, now: now, &effects)
+        }
+    }
+
+    mutating func authorized(
         _ id: ChannelID, _ work: WorkID, _ authorization: PusherChannelAuthorization, now: Instant, _ effects: inout Effects<Self>
     ) {
         guard let record = self.channels[id] else { return }
-        if record.kind == .presence {
-            guard let data = authorization.channelData, let user = try? PresenceUser(try JSONValue(parsing: data)) else {
-                let reason = "\"channel_data\" of a presence channel must be a JSON object with a \"user_id\"."
+        if record.kind.isPresence {
+            // The server takes a missing member from the sign-in.
+            if authorization.channelData == nil, self.user?.state.isPending == true {
+                self.user?.subscriptions.append(.init(channel: id, work: work, authorization: authorization))
+                return
+            }
+            if authorization.channelData == nil, case .failed(let error) = self.user?.state {
+                // The error that is stored has lost the cause that made it transient.
+                let isRetried = self.user?.deadline != nil
+                return self.subscriptionFailed(id, .userMissing(record.name, error, isRetried: isRetried), now: now, &effects)
+            }
+            if authorization.channelData == nil, case .signedIn(let user) = self.user?.state {
+                self.channels[id]?.userID = user.id
+            } else if let data = authorization.channelData, let user = try? PresenceUser(try JSONValue(parsing: data)) {
+                self.channels[id]?.userID = user.id
+            } else {
+                let reason =
+                    "\"channel_data\" of a presence channel must be a JSON object with a \"user_id\", unless the user is signed in."
                 return self.subscriptionFailed(id, .authorizationFailed(record.name, "", reason), now: now, &effects)
             }
-            self.channels[id]?.userID = user.id
+        }
+        if record.kind.isEncrypted {
+            do throws(PusherError) {
+                self.setKey(id, try Self.key(in: authorization, of: record.name), now: now, &effects)
+            } catch {
+                return self.subscriptionFailed(id, error, now: now, &effects)
+            }
         }
         guard self.channels[id]?.machine.authorized(work) == true else { return }
         self.send(PusherFrames.subscribe(record.name, auth: authorization.auth, channelData: authorization.channelData), &effects)
@@ -119,7 +190,7 @@ extension PusherSession {
         guard let record = self.channels[id] else { return }
         // An invalid list of members is reported, but must not withhold the events of the channel.
         var invalidMembers: PusherFrameError?
-        if record.kind == .presence {
+        if record.kind.isPresence {
             var members: [PusherMember] = []
             do throws(PusherFrameError) {
                 members = try PresenceUser.list(try frame.dataValue()).map { PusherMember(id: $0.id, info: $0.info) }
@@ -128,7 +199,12 @@ extension PusherSession {
             }
             let list = PusherMembers(members, myID: record.userID)
             self.setMembers(id, list, &effects)
-            self.publish(.members(channel: record.name, .subscribed(list)), to: record.memberChanges, &effects)
+            let changes = record.members.changes(to: list)
+            let change =
+                record.lostSince == nil
+                ? PusherMemberChange.subscribed(list)
+                : .resubscribed(list, joined: changes.joined, left: changes.left)
+            self.publish(.members(channel: record.name, change), to: record.memberChanges, &effects)
         }
         if self.channels[id]?.machine.succeeded() == true {
             self.subscriptionDeadlines.set(id, nil)
@@ -136,9 +212,18 @@ extension PusherSession {
             effects.log(.debug, "subscribed to \(record.name)")
             self.publishState(id, since: .pending, &effects)
             self.resumeWaiters(id, .success(.none), &effects)
-            for message in record.queuedMessages { effects.commands.append(.send(connection, message)) }
+            self.confirmPosition(id, frame, now: now, &effects)
             self.channels[id]?.queuedMessages = []
+            self.sendQueuedMessages(record.queuedMessages, from: id, on: connection, now: now, &effects)
+            // An event that arrived before the confirmation may wait for another key, which is only loaded for a subscribed channel.
+            self.reloadKey(id, now: now, &effects)
+            self.sendBatches(&effects)
+        } else if record.machine.state == .subscribed, let since = record.confirmedAt {
+            // The first confirmation was that of an earlier subscription, which the client has given up. Until this one, there was none.
+            self.interrupted(id, since: since)
+            self.confirmPosition(id, frame, now: now, &effects)
         }
+        self.channels[id]?.confirmedAt = now
         if let invalidMembers { throw invalidMembers }
     }
 
@@ -157,8 +242,19 @@ extension PusherSession {
         self.publishState(id, since: before, &effects)
         self.publish(.error(error), to: self.clientRoutes.errors, &effects)
         self.resumeWaiters(id, .failure(error), &effects)
-        self.channels[id]?.queuedMessages = []
-        self.setMembers(id, PusherMembers(), &effects)
+        self.dropClientEvents(id)
+        if case .subscribed = before { self.interrupted(id, since: now) }
+        self.recoveryLost(id)
+        if !error.isTransient { self.setMembers(id, PusherMembers(), &effects) }
+        self.cancelReload(id, &effects)
+        self.keyFailed(id, nil, now: now, &effects)
+        self.deliver(EventName.subscriptionError, on: id, &effects) {
+            // As Pusher's client for JavaScript describes it.
+            var data: JSONObject = ["type": .string(error.code == .authorizationFailed ? "AuthError" : "SubscriptionError")]
+            data["error"] = .string(error.message)
+            if let status = error.status { data["status"] = .number(JSONNumber(status)) }
+            return JSONValue.object(data).description
+        }
         self.beginWaitingAuthorizations(now: now, &effects)
     }
 
@@ -172,6 +268,12 @@ extension PusherSession {
     /// Handles the deadline of a subscription: retries a failed one, and fails one that was not confirmed in time.
     mutating func subscriptionTimeout(_ id: ChannelID, now: Instant, _ effects: inout Effects<Self>) {
         guard let record = self.channels[id] else { return }
+        if case .subscribed = record.machine.state {
+            self.cancelReload(id, &effects)
+            let message = "Loading a new key for \(record.name) timed out after \(self.configuration.subscriptionTimeout)."
+            self.keyFailed(id, PusherError(.timedOut, message, channel: record.name), now: now, &effects)
+            return self.beginWaitingAuthorizations(now: now, &effects)
+        }
         if case .failed = record.machine.state { return self.beginSubscription(id, now: now, &effects) }
         // Otherwise, a late confirmation would leave the client subscribed on the server only.
         if case .subscribing = record.machine.state { self.send(PusherFrames.unsubscribe(record.name), &effects) }
@@ -180,23 +282,62 @@ extension PusherSession {
         self.subscriptionFailed(id, error, now: now, &effects)
     }
 
-    mutating func subscriptionLost(_ id: ChannelID, _ effects: inout Effects<Self>) {
+    /// Handles the loss of the connection.
+    ///
+    /// - Parameters:
+    ///   - since: Since when events may be missing.
+    ///   - isFinal: Whether the client doesn't reconnect.
+    mutating func subscriptionLost(
+        _ id: ChannelID, since: Instant, isFinal: Bool, now: Instant, _ effects: inout Effects<Self>
+    ) {
         guard let before = self.channels[id]?.machine.publicState, let action = self.channels[id]?.machine.connectionLost() else { return }
+        if before == .subscribed { self.interrupted(id, since: since) }
+        self.recoveryLost(id)
+        self.channels[id]?.receivesUnconfirmed = false
         self.subscriptionDeadlines.set(id, nil)
         switch action {
         case .none: break
         case .publish: self.publishState(id, since: before, &effects)
         case .cancel(let work): self.cancel(work, &effects)
         }
+        // Events that wait for a key wait for the authorization of the next subscription instead, and the members stay until the new list
+        // arrives.
+        self.cancelReload(id, &effects)
+        guard isFinal else { return }
+        self.keyFailed(id, nil, now: now, &effects)
         self.setMembers(id, PusherMembers(), &effects)
     }
 
+    /// Reports that events may be missing, if the subscription was interrupted.
+    ///
+    /// - Parameter failure: Why they can't be recovered, if the client recovers events.
+    mutating func endInterruption(
+        _ id: ChannelID, failure: PusherRecoveryFailure? = nil, now: Instant, _ effects: inout Effects<Self>
+    ) {
+        guard let record = self.channels[id], let since = record.lostSince else { return }
+        self.channels[id]?.lostSince = nil
+        let gap = PusherGap(channel: record.name, duration: since.duration(to: now), recoveryFailure: failure)
+        self.publish(.gap(gap), to: record.notices.gaps, &effects)
+    }
+
+    /// Records since when events may be missing.
+    mutating func interrupted(_ id: ChannelID, since: Instant) {
+        self.cachedRoute = nil
+        if self.channels[id]?.lostSince == nil { self.channels[id]?.lostSince = since }
+    }
+
     private mutating func send(_ message: WebSocketMessage, _ effects: inout Effects<Self>) {
-        if let id = self.connection.connected { effects.commands.append(.send(id, message)) }
+        if let id = self.connection.connected { self.send(message, on: id, &effects) }
+    }
+
+    private mutating func cancelReload(_ id: ChannelID, _ effects: inout Effects<Self>) {
+        // Otherwise, a failed subscription would begin again when it is the channel's turn.
+        self.authorizations.remove(id)
+        if let work = self.channels[id]?.decryption?.stopLoading() { self.cancel(work, &effects) }
     }
 
     private mutating func cancel(_ work: WorkID, _ effects: inout Effects<Self>) {
-        if self.authorizations.finish(work) != nil { effects.commands.append(.cancel(work)) }
+        if let request = self.authorizations.cancel(work) { effects.commands.append(.cancel(request)) }
     }
 
     private mutating func publishState(_ id: ChannelID, since before: PusherSubscriptionState, _ effects: inout Effects<Self>) {
@@ -228,30 +369,6 @@ extension PusherSession {
     private func deliverMembers(_ record: ChannelRecord, _ effects: inout Effects<Self>) {
         guard !effects.routes.isEmpty(record.memberLists) else { return }
         effects.deliver(.members(channel: record.name, .subscribed(record.members)), on: record.memberLists)
-    }
-
-    // MARK: Client events
-
-    /// Returns the message to send, or queues it until the channel is subscribed.
-    ///
-    /// - Parameter id: The ID that the caller's handle has, which may be outdated.
-    mutating func trigger(
-        _ message: WebSocketMessage, channel name: String, id: ChannelID
-    ) throws(PusherError) -> (ConnectionID, WebSocketMessage)? {
-        guard let id = self.channels.id(id, named: name), let state = self.channels.state(of: id) else { throw .notSubscribed(name) }
-        switch state {
-        case .subscribed: return self.connection.connected.map { ($0, message) }
-        case .failed(let error): throw error
-        case .waiting, .authorizing, .subscribing:
-            let count = self.channels[id]?.queuedMessages.count ?? 0
-            guard count < self.configuration.clientEventQueueLimit else {
-                let hint = "Await subscribed(), or increase clientEventQueueLimit."
-                throw PusherError(
-                    .queueFull, "\(count) client events are already waiting for the subscription to \(name). \(hint)", channel: name)
-            }
-            self.channels[id]?.queuedMessages.append(message)
-            return nil
-        }
     }
 
     // MARK: Waiting calls

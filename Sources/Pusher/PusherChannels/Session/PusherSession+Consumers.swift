@@ -7,9 +7,15 @@ extension PusherSession {
         case states, retryDelays, errors
         /// All updates, and all frames if requested.
         case updates(frames: Bool)
+        /// All frames, received and sent, without secrets.
+        case redactedFrames
+        case userStates, watchlist
+        case userEvents(name: String?)
         /// Events of one channel, or of all channels; with one name, or with any name.
         case events(channel: String?, name: String?)
         case subscription(channel: String)
+        case gaps(channel: String)
+        case subscriptionCounts(channel: String)
         case members(channel: String)
         /// The complete list of a channel's members after each change, as `.members(channel:, .subscribed(list))`.
         case memberLists(channel: String)
@@ -24,6 +30,10 @@ extension PusherSession {
         var updates = EventRoutes.none
         /// The route of all frames.
         var frames = EventRoutes.none
+        /// The route of all frames, without the secrets in those that were received.
+        var redactedFrames = EventRoutes.none
+        /// Whether there ever were consumers of frames.
+        var hasFrameConsumers: Bool { self.frames != EventRoutes.none || self.redactedFrames != EventRoutes.none }
         /// The routes of the consumers of all channels, if there ever were any.
         @Boxed var events: ChannelRoutes?
 
@@ -48,6 +58,10 @@ extension PusherSession {
         case .states: effects.routes.add(id, to: &self.clientRoutes.states)
         case .retryDelays: effects.routes.add(id, to: &self.clientRoutes.retryDelays)
         case .errors: effects.routes.add(id, to: &self.clientRoutes.errors)
+        case .redactedFrames: effects.routes.add(id, to: &self.clientRoutes.redactedFrames)
+        case .userStates: self.addUserConsumer { effects.routes.add(id, to: &$0.states) }
+        case .watchlist: self.addUserConsumer { effects.routes.add(id, to: &$0.watchlist) }
+        case .userEvents(let name): self.addUserConsumer { $0.events.add(id, name, &effects.routes) }
         case .updates(let frames):
             effects.routes.add(id, to: &self.clientRoutes.updates)
             self.clientRoutes.addEventConsumer(id, nil, &effects.routes)
@@ -57,11 +71,21 @@ extension PusherSession {
             self.addConsumer(id, channel, &effects) { $0.events.add(id, name, &$1) }
         case .subscription(let channel):
             self.addConsumer(id, channel, &effects) { $1.add(id, to: &$0.states) }
+        case .gaps(let channel):
+            self.addConsumer(id, channel, &effects) { $1.add(id, to: &$0.notices.gaps) }
+        case .subscriptionCounts(let channel):
+            self.addConsumer(id, channel, &effects) { $1.add(id, to: &$0.notices.counts) }
         case .members(let channel):
             self.addConsumer(id, channel, &effects) { $1.add(id, to: &$0.memberChanges) }
         case .memberLists(let channel):
             self.addConsumer(id, channel, &effects) { $1.add(id, to: &$0.memberLists) }
         }
+    }
+
+    private mutating func addUserConsumer(_ add: (inout PusherUserSession) -> Void) {
+        var user = self.user ?? PusherUserSession()
+        add(&user)
+        self.user = user
     }
 
     private mutating func addConsumer(

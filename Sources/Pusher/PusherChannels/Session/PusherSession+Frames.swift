@@ -1,4 +1,5 @@
 import RealtimeJSON
+import RealtimeSystem
 import PusherWire
 import RealtimeCore
 
@@ -6,6 +7,7 @@ import RealtimeCore
 extension PusherSession {
     mutating func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, now: Instant, _ effects: inout Effects<Self>) {
         guard self.connection.received(id, now: now) else { return }
+        self.receivedAt = now
         var writer = EventWriter(atMost: batch.bytes.count)
         batch.bytes.withUnsafeBytes { bytes in
             for entry in batch.entries {
@@ -25,13 +27,16 @@ extension PusherSession {
     private mutating func received(
         _ text: UnsafeRawBufferPointer, on id: ConnectionID, now: Instant, _ writer: inout EventWriter, _ effects: inout Effects<Self>
     ) -> Bool {
-        if !effects.routes.isEmpty(self.clientRoutes.frames) {
-            effects.deliver(.frame(String(decoding: text, as: UTF8.self)), on: self.clientRoutes.frames)
-        }
+        if self.clientRoutes.hasFrameConsumers { self.traceReceived(text, &effects) }
         do throws(PusherFrameError) {
             let frame = try PusherFrame(scanning: text)
+            guard !self.recoversEvents else {
+                if frame.isReservedInVersion2 { return try self.received(reserved: frame, on: id, now: now, &writer, &effects) }
+                self.receivedRecoverable(frame, now: now, &writer, &effects)
+                return true
+            }
             guard frame.isReserved else {
-                self.deliver(frame, &writer, &effects)
+                self.deliver(frame, now: now, &writer, &effects)
                 return true
             }
             return try self.received(reserved: frame, on: id, now: now, &writer, &effects)
@@ -47,11 +52,19 @@ extension PusherSession {
     // MARK: Events
 
     /// Delivers an event to the consumers of its channel and of all channels. This is the path of most frames.
-    private mutating func deliver(_ frame: PusherFrame, _ writer: inout EventWriter, _ effects: inout Effects<Self>) {
+    mutating func deliver(
+        _ frame: PusherFrame, now: Instant, _ writer: inout EventWriter, _ effects: inout Effects<Self>
+    ) {
         if !self.isCached(frame), !self.cacheRoute(of: frame) {
-            if frame.channel.kind.isString {
+            if self.isUserChannel(frame) {
+                self.deliverToUser(frame, &writer, &effects)
+            } else if let id = frame.channelName.flatMap({ self.channels.id(named: $0) }) {
+                self.deliverUncached(id, frame, now: now, &writer, &effects)
+            } else if frame.channel.kind.isString {
                 // Valid: events may arrive after the client has unsubscribed.
                 effects.counters.messagesIgnored += 1
+            } else if self.watchlistEvent(frame, &effects) {
+                return
             } else if let routes = self.clientRoutes.events {
                 let name = frame.eventName
                 effects.deliver(.event(writer.event(EventNames(name, channel: nil), frame)), on: routes.route(name))
@@ -80,23 +93,69 @@ extension PusherSession {
 
     /// Caches the routes of an event.
     ///
-    /// - Returns: `false` if the client is not subscribed to the event's channel.
+    /// - Returns: `false` if the channel is not one of the client's, is encrypted, or its subscription isn't confirmed.
     private mutating func cacheRoute(of frame: PusherFrame) -> Bool {
-        guard let channel = frame.channelName, let id = self.channels.id(named: channel),
-            let names = self.channels[id]?.eventNames(of: frame), let route = self.channels[id]?.events.routeInPlace(names.event)
+        guard let channel = frame.channelName, let id = self.channels.id(named: channel), self.channels.kind(of: id)?.isEncrypted == false,
+            self.channels.state(of: id) == .subscribed, let names = self.channels[id]?.eventNames(of: frame),
+            let route = self.channels[id]?.events.routeInPlace(names.event)
         else { return false }
         let clientRoute = self.clientRoutes.events?.route(names.event) ?? EventRoutes.none
         self.cachedRoute = CachedRoute(names: names, route: route, clientRoute: clientRoute)
         return true
     }
 
+    /// Delivers an event whose routes can't be cached: that of an encrypted channel, or one before the confirmation of the subscription.
+    private mutating func deliverUncached(
+        _ id: ChannelID, _ frame: PusherFrame, now: Instant, _ writer: inout EventWriter, _ effects: inout Effects<Self>
+    ) {
+        if self.channels.state(of: id) != .subscribed, self.channels[id]?.receivesUnconfirmed == false {
+            // The event is one of a subscription that the client has given up. Others may be missing before it, and until the next
+            // confirmation.
+            self.channels[id]?.receivesUnconfirmed = true
+            self.endInterruption(id, now: now, &effects)
+            self.interrupted(id, since: now)
+        }
+        guard self.channels.kind(of: id)?.isEncrypted == false else {
+            return self.deliverEncrypted(id, frame, now: now, &writer, &effects)
+        }
+        guard let names = self.channels[id]?.eventNames(of: frame), let route = self.channels[id]?.events.routeInPlace(names.event) else {
+            return
+        }
+        let event = writer.event(names, frame)
+        for route in [route, self.clientRoutes.events?.route(names.event) ?? EventRoutes.none] { effects.deliver(.event(event), on: route) }
+    }
+
     // MARK: Events of the protocol
+
+    /// Delivers an event of the protocol to the consumers that ask for it by name.
+    func deliver(_ name: String, on id: ChannelID?, _ effects: inout Effects<Self>, data: () -> String?) {
+        let record = id.flatMap { self.channels[$0] }
+        let routes = [record?.events.reservedRoute(name), self.clientRoutes.events?.reservedRoute(name)].compactMap { $0 }
+        guard routes.contains(where: { !effects.routes.isEmpty($0) }) else { return }
+        let event = PusherEvent(name: name, channel: record?.name, data: data())
+        for route in routes { effects.deliver(.event(event), on: route) }
+    }
+
+    /// Delivers an event of the protocol to the consumers of all events.
+    private func deliverToAll(_ frame: PusherFrame, _ writer: inout EventWriter, _ effects: inout Effects<Self>) {
+        let name = frame.channelName
+        let record = name.flatMap { self.channels[$0] }
+        guard name == nil || record != nil else {
+            effects.counters.messagesIgnored += 1
+            return
+        }
+        let event = writer.event(EventNames(EventName.version7(frame.eventName), channel: name), frame)
+        for route in [record?.events.others, self.clientRoutes.events?.others].compactMap({ $0 }) {
+            effects.deliver(.event(event), on: route)
+        }
+    }
 
     /// - Returns: `false` if the connection was abandoned because of the frame.
     private mutating func received(
         reserved frame: PusherFrame, on id: ConnectionID, now: Instant, _ writer: inout EventWriter, _ effects: inout Effects<Self>
     ) throws(PusherFrameError) -> Bool {
-        switch frame.eventName {
+        let eventName = EventName.version7(frame.eventName)
+        switch eventName {
         case EventName.connectionEstablished:
             do throws(PusherFrameError) {
                 try self.established(id, try frame.dataValue(), now: now, &effects)
@@ -110,35 +169,62 @@ extension PusherSession {
                 return false
             }
         case EventName.ping:
-            effects.commands.append(.send(id, PusherFrames.pong))
+            self.send(PusherFrames.pong, on: id, &effects)
         case EventName.pong:
             if let pingedAt { effects.counters.lastRoundTrip = pingedAt.duration(to: now) }
             self.pingedAt = nil
         case EventName.error:
             self.receivedError(ServerError(frame), channel: frame.channelName, now: now, &effects)
+        case EventName.signInSucceeded:
+            try self.signedIn(try frame.dataValue(), now: now, &effects)
+        case EventName.watchlistEvents:
+            try self.watchlistEvents(try frame.dataValue(), &effects)
+        case EventName.subscriptionSucceeded where self.isUserChannel(frame): return true
         case EventName.subscriptionSucceeded:
-            guard let channel = try self.channel(frame, &effects) else { break }
+            // Also a confirmation that is ignored, because it begins another subscription.
+            if let id = frame.channelName.flatMap({ self.channels.id(named: $0) }) { self.channels[id]?.receivesUnconfirmed = false }
+            guard let channel = try self.channel(frame, &effects) else { return true }
             try self.subscriptionSucceeded(channel, frame, on: id, now: now, &effects)
         case EventName.subscriptionError, EventName.internalSubscriptionError:
-            guard let channel = try self.channel(frame, &effects) else { break }
+            guard let channel = try self.channel(frame, &effects) else { return true }
             let data = (try? frame.dataValue()) ?? .null
             let reason = self.redacted(data["error"]?.string ?? data["message"]?.string ?? "no reason was given")
             let error = PusherError.subscriptionRejected(
                 frame.channelName ?? "", reason, serverCode: data["code"]?.int, status: data["status"]?.int)
             self.subscriptionFailed(channel, error, now: now, &effects)
         case EventName.memberAdded:
-            guard let channel = try self.presenceChannel(frame, &effects) else { break }
+            guard let channel = try self.presenceChannel(frame, &effects) else { return true }
             let user = try PresenceUser(try frame.dataValue())
             self.memberAdded(channel, PusherMember(id: user.id, info: user.info), &effects)
         case EventName.memberRemoved:
-            guard let channel = try self.presenceChannel(frame, &effects) else { break }
+            guard let channel = try self.presenceChannel(frame, &effects) else { return true }
             self.memberRemoved(channel, userID: try PresenceUser(try frame.dataValue()).id, &effects)
-        case let name where name.hasPrefix("pusher:"):
+        case EventName.subscriptionCount:
+            guard let channel = try self.channel(frame, &effects) else { return true }
+            guard let count = try frame.dataValue()["subscription_count"]?.int else { throw .missing("subscription_count") }
+            self.channels[channel]?.subscriptionCount = count
+            if let record = self.channels[channel] {
+                self.publish(.subscriptionCount(channel: record.name, count), to: record.notices.counts, &effects)
+            }
+        case EventName.resumeSucceeded where self.recoversEvents:
+            try self.resumeSucceeded(try frame.dataValue(), now: now, &effects)
+        case EventName.resumeFailed where self.recoversEvents:
+            self.resumeFailed(frame.channelName, (try? frame.dataValue()) ?? .null, now: now, &effects)
+        case let name where EventName.publicName(of: name) != nil:
+            if name == EventName.cacheMiss, let id = frame.channelName.flatMap({ self.channels.id(named: $0) }) {
+                self.channels[id]?.recovery?.cacheMissed()
+            }
             // Other events of the server are for users, such as pusher:cache_miss.
-            self.deliver(frame, &writer, &effects)
+            self.deliverToAll(frame, &writer, &effects)
         default:
             effects.counters.messagesIgnored += 1
         }
+        let channel = frame.channelName
+        let channelID = channel.flatMap { self.channels.id(named: $0) }
+        // Events of channels that the client isn't subscribed to are ignored.
+        guard channel == nil || channelID != nil, let name = EventName.publicName(of: eventName) else { return true }
+        // A failed subscription is delivered with the reason that the client found.
+        if name != EventName.subscriptionError { self.deliver(name, on: channelID, &effects) { frame.dataText } }
         return true
     }
 
@@ -154,7 +240,7 @@ extension PusherSession {
     /// of members, which follows, includes them.
     private mutating func presenceChannel(_ frame: PusherFrame, _ effects: inout Effects<Self>) throws(PusherFrameError) -> ChannelID? {
         guard let id = try self.channel(frame, &effects) else { return nil }
-        if let record = self.channels[id], record.kind == .presence, record.machine.state == .subscribed { return id }
+        if let record = self.channels[id], record.kind.isPresence, record.machine.state == .subscribed { return id }
         effects.counters.messagesIgnored += 1
         return nil
     }
@@ -167,8 +253,23 @@ extension PusherSession {
             let error = PusherError.subscriptionRejected(record.name, server.message, serverCode: server.code)
             return self.subscriptionFailed(id, error, now: now, &effects)
         }
+        // Such an error has no code either, and isn't about the user.
+        let isDuplicate = server.text.hasPrefix("Existing subscription")
+        if self.user?.state == .signingIn, channel == nil, !isDuplicate, server.code == nil || server.code == 4009 {
+            let error = PusherError(
+                .authorizationFailed, "The server rejected the user: \(server.message)", serverCode: server.code)
+            return self.signInFailed(error, now: now, &effects)
+        }
+        if self.recoversEvents, server.text.containsText("recovery") || server.text.containsText("resume") {
+            self.resumeRejected(server, now: now, &effects)
+        }
+        if server.code == Int(PusherCloseCode.clientEventRejected.rawValue) {
+            let error = self.clientEventRejected(server, channel: channel)
+            effects.log(.warning, error.message)
+            return self.publish(.error(error), to: self.clientRoutes.errors, &effects)
+        }
         // It may be the reason why the server closes the connection next.
-        if !server.text.hasPrefix("Existing subscription") { self.lastServerError = (server, now) }
+        if !isDuplicate { self.lastServerError = (server, now) }
         // Before the connection is established, it is the reason why the attempt fails, and is reported with its end.
         if self.socketID == nil, let code = server.code, (4000...4299).contains(code) { return }
         let error = PusherError(.server, "The server reported an error: \(server.message)", channel: channel, serverCode: server.code)
@@ -189,6 +290,7 @@ extension PusherSession {
         // Not public channels, whose names may be ordinary words.
         let signed = pending.filter(\.kind.needsAuthorization)
         if let named = signed.first(where: { ChannelName.isNamed($0.name, in: error.text) }) { return named.id }
-        return signed.count == 1 && (error.code == nil || error.code == 4009) ? signed.first?.id : nil
+        // An error about the user, who is signing in, has the same codes.
+        return signed.count == 1 && self.user?.state != .signingIn && (error.code == nil || error.code == 4009) ? signed.first?.id : nil
     }
 }

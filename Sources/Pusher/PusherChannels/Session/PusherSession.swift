@@ -8,19 +8,46 @@ import RealtimeCore
 /// It performs no I/O and reads no clock. Extensions in other files contain the channels, the consumers, and the server's frames.
 struct PusherSession: ReconnectingSession {
     typealias Event = PusherUpdate
-    typealias WorkResult = Result<PusherChannelAuthorization, PusherError>
     typealias Failure = PusherError
 
     enum WaiterResult: Sendable {
         case none
         case connected(socketID: String)
+        case signedIn(PusherMember)
     }
 
-    /// An authorization to perform.
-    struct Work: Sendable {
+    /// An authorization of a subscription or an authentication of the user to perform.
+    enum Work: Sendable {
+        case channel(PusherAuthorizationRequest, PusherAuthorizer, PusherConfiguration)
+        /// Authorizations of several channels with one request.
+        case batch([BatchMember], PusherAuthorizationEndpoint, PusherConfiguration)
+        case user(socketID: String, PusherUserAuthenticator, PusherConfiguration)
+        /// A decision of the user's policy for reconnects.
+        case retryDelay(PusherRetryContext, @Sendable (PusherRetryContext) async -> Duration?)
+    }
+
+    struct BatchMember: Sendable {
+        var work: WorkID
         var request: PusherAuthorizationRequest
-        var authorizer: PusherAuthorizer
-        var configuration: PusherConfiguration
+    }
+
+    enum WorkResult: Sendable {
+        case channel(Result<PusherChannelAuthorization, PusherError>)
+        /// The results of the members that the batch had.
+        case batch([(work: WorkID, result: Result<PusherChannelAuthorization, PusherError>)])
+        case user(Result<PusherUserAuthentication, PusherError>)
+        case retryDelay(Duration?)
+    }
+
+    /// A series of attempts after a loss.
+    private struct Retries: Sendable {
+        var startedAt: Instant
+        /// The number of attempts that were decided about.
+        var count = 0
+        /// The shortest delay that the protocol allows.
+        var minimum = Duration.zero
+        /// The decision that the user's policy hasn't made yet, and the connection whose loss it is about.
+        var decision: (work: WorkID, connection: ConnectionID)?
     }
 
     // `@Boxed` is for the row "idle connection, plain" of `realtime bench idle`: together, the boxed properties, which are usually `nil`,
@@ -28,13 +55,27 @@ struct PusherSession: ReconnectingSession {
     // elements have no memory.
 
     var connection: ConnectionStateMachine
-    let configuration: PusherConfiguration
+    /// Whether the client recovers missed events. It is read for every frame.
+    var recoversEvents: Bool
+    /// The settings of the current connection or attempt and, if there is none, of the next one.
+    private(set) var configuration: PusherConfiguration
+    /// The settings that apply when the current connection or attempt has ended, if they were changed.
+    private var nextConfiguration: PusherConfiguration?
+    /// The settings that were replaced last. They may own objects of the application, which must not be released under the driver's lock, so
+    /// they stay until ``takeReplacedConfiguration()``.
+    private var replacedConfiguration: PusherConfiguration?
+    /// The connection that another server has replaced and whose close the old one hasn't confirmed.
+    @Boxed private var replaced: (id: ConnectionID, abandonAt: Instant)?
+    /// The attempts since the last loss, unless the delays are those of the backoff.
+    @Boxed private var retries: Retries?
     private(set) var state = PusherConnectionState.initialized
     /// When the state changes to `unavailable`.
     private var unavailableAt: Instant?
     /// The last error event of the connection, with its time: some servers send the reason in an error event before they close.
     @Boxed var lastServerError: (error: ServerError, at: Instant)?
     var pingedAt: Instant?
+    /// When the last message arrived on the connection.
+    var receivedAt: Instant?
     private var useTLS: Bool
     private var hasConnected = false
     /// The last loss or failed attempt, while there is no connection.
@@ -43,9 +84,19 @@ struct PusherSession: ReconnectingSession {
     var channels = ChannelTable()
     /// When a subscription times out, or when a failed one is retried.
     var subscriptionDeadlines = Deadlines<ChannelID, Void>()
+    /// When the client stops waiting for the missed events of a channel.
+    @Boxed var recoveryDeadlines: Deadlines<ChannelID, Void>?
     var authorizations = AuthorizationQueue()
+    /// The authorizations that were passed with a subscription, until its first attempt.
+    var givenAuthorizations: [ChannelID: PusherChannelAuthorization] = [:]
+    var clientEvents = ClientEventLimiter()
+    /// The channel that sent client events on the current connection: `none` before the first, and `several` if it wasn't only one.
+    var clientEventSender = ChannelID.none
     /// Draws the delays between attempts to subscribe.
     var generator: SplitMix64
+
+    /// The user, since the first call about one.
+    @Boxed var user: PusherUserSession?
 
     var clientRoutes = ClientRoutes()
     /// The route of the last event. It is cleared when a channel or a consumer is added, or a channel is removed.
@@ -58,6 +109,7 @@ struct PusherSession: ReconnectingSession {
         self.connection = ConnectionStateMachine(policy: configuration.connectionPolicy, generator: SplitMix64(seed: seed))
         self.generator = SplitMix64(seed: ~seed)
         self.configuration = configuration
+        self.recoversEvents = configuration.recovery != nil
         self.useTLS = configuration.useTLS
     }
 
@@ -68,6 +120,8 @@ struct PusherSession: ReconnectingSession {
                 "run()"
             } else if let channel {
                 "subscribed(within:) of \(channel)"
+            } else if self.user?.waiters.contains(waiter) == true {
+                "signedIn(within:)"
             } else {
                 "connected(within:)"
             }
@@ -85,6 +139,9 @@ struct PusherSession: ReconnectingSession {
             case .connecting, .unavailable:
                 "Timed out after \(limit)\(call) without a connection to \(self.endpoint.origin); the client is still "
                     + (self.lastLoss.map { "retrying. \($0.message)" } ?? "trying. Use a longer timeout.")
+            case .connected where self.user?.waiters.contains(waiter) == true:
+                "Timed out after \(limit): the user isn't signed in. "
+                    + (self.user?.state == .idle ? "Call signIn() first." : "Use a longer timeout or check the state of the user.")
             case .connected:
                 "Timed out after \(limit)\(call); the client is still subscribing. Use a longer timeout or check `state`."
             }
@@ -112,7 +169,11 @@ struct PusherSession: ReconnectingSession {
     }
 
     var nextDeadline: Instant? {
-        .earliest(.earliest(self.connection.nextDeadline, self.unavailableAt), self.subscriptionDeadlines.earliest)
+        .earliest(
+            .earliest(.earliest(self.connection.nextDeadline, self.replaced?.abandonAt), self.unavailableAt),
+            .earliest(
+                .earliest(self.subscriptionDeadlines.earliest, self.recoveryDeadlines?.earliest),
+                .earliest(self.clientEvents.nextDeadline, self.user?.deadline)))
     }
 
     private var endpoint: Endpoint { self.configuration.endpoint(useTLS: self.useTLS) }
@@ -127,16 +188,98 @@ struct PusherSession: ReconnectingSession {
 
     func ping(now: Instant) -> WebSocketMessage { PusherFrames.ping }
 
-    mutating func pinged(now: Instant) { self.pingedAt = now }
+    mutating func pinged(_ message: WebSocketMessage, now: Instant, _ effects: inout Effects<Self>) {
+        self.pingedAt = now
+        self.traceSent(message, &effects)
+    }
 
-    /// Reconnects if a retry is pending, and pings the server if the client is connected.
+    /// Reconnects if a retry or its decision is pending, and pings the server if the client is connected.
     mutating func checkConnection(now: Instant, _ effects: inout Effects<Self>) {
-        self.checkConnection(timeout: self.configuration.pongTimeout, now: now, &effects)
+        switch self.connection.state {
+        case .deciding:
+            self.start(now: now, &effects)
+            self.retries = nil
+        case .backingOff:
+            // The attempts that failed say nothing about the network that is available now.
+            self.retries = nil
+            self.checkConnection(timeout: self.configuration.pongTimeout, now: now, &effects)
+        default: self.checkConnection(timeout: self.configuration.pongTimeout, now: now, &effects)
+        }
+    }
+
+    /// When the next attempt to connect starts, if one is pending.
+    var nextAttempt: Instant? { if case .backingOff(let until) = self.connection.state { until } else { nil } }
+
+    // MARK: Changing the settings
+
+    /// The settings that were set last.
+    var latestConfiguration: PusherConfiguration { self.nextConfiguration ?? self.configuration }
+
+    /// Changes the settings. They apply now if there is neither a connection nor an attempt, and otherwise when it ends.
+    ///
+    /// - Returns: `false` if `old` are no longer the settings that were set last.
+    mutating func setConfiguration(_ new: PusherConfiguration, replacing old: PusherConfiguration) -> Bool {
+        guard self.latestConfiguration.isCopy(of: old) else { return false }
+        self.nextConfiguration = new
+        switch self.connection.state {
+        case .opening, .handshaking, .connected: break
+        case .idle, .backingOff, .deciding, .closing, .closed: self.applyConfiguration()
+        }
+        return true
+    }
+
+    /// Removes the settings that were replaced last, for the caller to release after the lock. Call it before each change.
+    mutating func takeReplacedConfiguration() -> PusherConfiguration? { self.replacedConfiguration.take() }
+
+    /// Applies the settings that were changed during the last connection or attempt.
+    private mutating func applyConfiguration() {
+        guard let new = self.nextConfiguration else { return }
+        // The requirement of one server isn't that of another.
+        if !new.hasServer(of: self.configuration) { self.useTLS = new.useTLS }
+        self.replacedConfiguration = self.configuration
+        self.configuration = new
+        self.recoveryChanged(isOn: new.recovery != nil)
+        self.connection.sharedPolicy = new.connectionPolicy
+        self.nextConfiguration = nil
+    }
+
+    /// Connects with the settings that were set last, instead of the current connection, attempt or delay. Does nothing else if the client
+    /// isn't to be connected.
+    ///
+    /// - Source: pusher-js (`switchCluster` in `pusher.ts`, `retryIn` in `connection_manager.ts`), which ends the connection and connects
+    ///   without a delay. Unlike this client, pusher-js also connects if it was disconnected.
+    mutating func switchServer(now: Instant, _ effects: inout Effects<Self>) {
+        self.applyConfiguration()
+        let new: ConnectionID
+        switch self.connection.restart(now: now) {
+        case .none: return
+        case .open(let id): new = id
+        case .replace(let old, let id, let sendsClose):
+            new = id
+            if sendsClose {
+                if let earlier = self.replaced { effects.commands.append(.abandon(earlier.id)) }
+                self.replaced = (old, now.advanced(by: self.connection.policy.closeTimeout))
+                effects.commands.append(.close(old, .normal, reason: ""))
+            } else {
+                effects.commands.append(.abandon(old))
+            }
+        }
+        self.endRetries(&effects)
+        self.lastLoss = nil
+        effects.log(.info, "switching to \(self.endpoint.origin)")
+        self.connectionEnded(since: now, isFinal: false, now: now, &effects)
+        self.opening(new, now: now, &effects)
+        self.begin(new, now: now, &effects)
+    }
+
+    mutating func additionalClosed(_ id: ConnectionID, _ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>) {
+        if self.replaced?.id == id { self.replaced = nil }
     }
 
     // MARK: Connecting
 
     mutating func opening(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        self.cancelDecision(&effects)
         effects.log(.debug, "connection \(id): connecting to \(self.request.endpoint)")
         if self.state != .unavailable { self.enterConnecting(now: now, &effects) }
         effects.deliver(.attempt(Int(id.rawValue)), on: self.clientRoutes.updates)
@@ -166,7 +309,9 @@ struct PusherSession: ReconnectingSession {
         for waiter in self.connectWaiters.takeAll() {
             effects.resume(waiter, .success(.connected(socketID: established.socketID)))
         }
+        self.beginSignIn(now: now, &effects)
         for id in self.channels.ids { self.beginSubscription(id, now: now, &effects) }
+        self.sendBatches(&effects)
     }
 
     private mutating func enterConnecting(now: Instant, _ effects: inout Effects<Self>) {
@@ -183,16 +328,26 @@ struct PusherSession: ReconnectingSession {
 
     mutating func timeout(now: Instant, _ effects: inout Effects<Self>) {
         if let deadline = self.connection.nextDeadline, deadline <= now { self.connectionTimeout(now: now, &effects) }
+        if let replaced, replaced.abandonAt <= now {
+            self.replaced = nil
+            effects.commands.append(.abandon(replaced.id))
+        }
         if let unavailableAt, unavailableAt <= now {
             self.unavailableAt = nil
             if self.state == .connecting { self.setState(.unavailable, &effects) }
         }
         while let due = self.subscriptionDeadlines.popDue(now) { self.subscriptionTimeout(due.key, now: now, &effects) }
+        self.recoveryTimeouts(now: now, &effects)
+        self.sendBatches(&effects)
+        self.signInTimeout(now: now, &effects)
+        self.sendWaitingClientEvents(now: now, &effects)
     }
 
     // MARK: Losing the connection
 
     mutating func decision(on reason: CloseReason, now: Instant) -> ReconnectDecision {
+        // Settings that were changed apply to the delay before the next attempt, and to the attempt.
+        self.connection.sharedPolicy = self.latestConfiguration.connectionPolicy
         switch self.effectiveReason(reason, now: now) {
         case .transport(let error) where error.code.isPermanent: return .never
         case .peer(let code, _):
@@ -202,9 +357,74 @@ struct PusherSession: ReconnectingSession {
                 self.useTLS = true
                 return .immediately
             case .fail: return .never
-            case .reconnect(let decision): return decision
+            case .reconnect(let decision): return self.decision(of: self.latestConfiguration.retry, instead: decision, now: now)
             }
-        default: return .afterBackoff()
+        default: return self.decision(of: self.latestConfiguration.retry, instead: .afterBackoff(), now: now)
+        }
+    }
+
+    /// Returns the decision of the user's policy.
+    ///
+    /// - Parameter decision: The decision of the protocol, whose minimum delay applies in any case.
+    private mutating func decision(
+        of policy: PusherRetryPolicy, instead decision: ReconnectDecision, now: Instant
+    ) -> ReconnectDecision {
+        if case .backoff = policy { return decision }
+        if case .connected(_, _, let since) = self.connection.state,
+            since.advanced(by: self.connection.policy.stableAfter) <= now
+        {
+            self.retries = nil
+        }
+        var retries = self.retries ?? Retries(startedAt: now)
+        retries.minimum = if case .afterBackoff(let minimum) = decision { minimum } else { .zero }
+        let count = retries.count
+        retries.count += 1
+        self.retries = retries
+        switch policy {
+        case .none: return .never
+        case .backoff: return decision
+        case .delays(let delays): return count < delays.count ? .after(max(retries.minimum, delays[count])) : .never
+        case .custom: return .ask
+        }
+    }
+
+    /// Asks the user's policy for the delay before the next attempt.
+    private mutating func askForDelay(after id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        guard case .custom(let delay) = self.configuration.retry, let retries, let loss = self.lastLoss else {
+            return self.decided(id, .afterBackoff(), now: now, &effects)
+        }
+        let work = self.authorizations.makeWork()
+        self.retries?.decision = (work, id)
+        let context = PusherRetryContext(
+            retryCount: retries.count - 1, elapsed: retries.startedAt.duration(to: now), reason: loss)
+        effects.commands.append(.work(work, .retryDelay(context, delay)))
+    }
+
+    /// Follows the decision of the user's policy, unless it is late.
+    mutating func delayDecided(_ work: WorkID, _ delay: Duration?, now: Instant, _ effects: inout Effects<Self>) {
+        guard let retries, let decision = retries.decision, decision.work == work else { return }
+        self.retries?.decision = nil
+        self.decided(decision.connection, delay.map { .after(max(retries.minimum, $0)) } ?? .never, now: now, &effects)
+    }
+
+    private mutating func cancelDecision(_ effects: inout Effects<Self>) {
+        guard let decision = self.retries?.decision else { return }
+        self.retries?.decision = nil
+        effects.commands.append(.cancel(decision.work))
+    }
+
+    private mutating func endRetries(_ effects: inout Effects<Self>) {
+        self.cancelDecision(&effects)
+        self.retries = nil
+    }
+
+    /// Whether the protocol allows another attempt.
+    private func allowsRetry(after reason: CloseReason) -> Bool {
+        switch reason {
+        case .requested: return false
+        case .transport(let error): return !error.code.isPermanent
+        case .peer(let code, _): if case .reconnect = PusherCloseCode.reaction(to: code) { return true } else { return false }
+        default: return true
         }
     }
 
@@ -222,38 +442,78 @@ struct PusherSession: ReconnectingSession {
     }
 
     mutating func lost(_ reason: CloseReason, then next: NextAttempt, now: Instant, _ effects: inout Effects<Self>) {
+        let interruptedAt = self.isOrderly(reason) ? now : self.receivedAt ?? now
         let reason = self.redacted(self.effectiveReason(reason, now: now))
         effects.log(reason == .requested ? .debug : .info, "connection lost: \(reason)")
-        let wasConnected = self.socketID != nil
-        self.pingedAt = nil
-        self.lastServerError = nil
-        self.authorizations.removeAllWaiting()
-        for id in self.channels.ids { self.subscriptionLost(id, &effects) }
+        // Before the settings change: the error names the server that was lost.
+        let endpoint = self.endpoint
+        let loss = PusherError.lost(reason, at: endpoint, wasConnected: self.socketID != nil)
+        self.applyConfiguration()
+        self.connectionEnded(since: interruptedAt, isFinal: next == .never, now: now, &effects)
         switch next {
         case .later(let until):
             if self.state != .unavailable { self.enterConnecting(now: now, &effects) }
-            self.publishLoss(reason, wasConnected: wasConnected, &effects)
-            self.publish(.connectingIn(now.duration(to: until)), to: self.clientRoutes.retryDelays, &effects)
-        case .reconnect, .undecided:
-            self.publishLoss(reason, wasConnected: wasConnected, &effects)
+            self.publishLoss(loss, &effects)
+            self.publishDelay(until: until, now: now, &effects)
+        case .reconnect: self.publishLoss(loss, &effects)
+        case .undecided(let id):
+            if self.state != .unavailable { self.enterConnecting(now: now, &effects) }
+            self.publishLoss(loss, &effects)
+            self.askForDelay(after: id, now: now, &effects)
         case .never:
-            self.finish(reason, .ended(reason, at: self.endpoint), &effects)
+            self.finish(reason, self.allowsRetry(after: reason) ? .gaveUp(loss) : .ended(reason, at: endpoint), &effects)
         }
     }
 
-    private mutating func publishLoss(_ reason: CloseReason, wasConnected: Bool, _ effects: inout Effects<Self>) {
-        let loss = PusherError.lost(reason, at: self.endpoint, wasConnected: wasConnected)
+    mutating func resolved(_ reason: CloseReason, then next: NextAttempt, now: Instant, _ effects: inout Effects<Self>) {
+        switch next {
+        case .later(let until): self.publishDelay(until: until, now: now, &effects)
+        case .reconnect, .undecided: break
+        case .never:
+            // The loss was reported already, but as one from which the client may recover.
+            for id in self.channels.ids { self.subscriptionLost(id, since: now, isFinal: true, now: now, &effects) }
+            let loss = self.lastLoss ?? PusherError(.connectionLost, "The connection was lost.")
+            self.finish(self.redacted(reason), .gaveUp(loss), &effects)
+        }
+    }
+
+    /// Ends everything that depended on the connection.
+    private mutating func connectionEnded(since: Instant, isFinal: Bool, now: Instant, _ effects: inout Effects<Self>) {
+        self.pingedAt = nil
+        self.lastServerError = nil
+        self.authorizations.removeAllWaiting()
+        self.clientEventsLost()
+        self.signInLost(&effects)
+        for id in self.channels.ids { self.subscriptionLost(id, since: since, isFinal: isFinal, now: now, &effects) }
+    }
+
+    /// Whether a connection ended with a close frame, before which all events have arrived. Otherwise, it may have been dead for a while.
+    private func isOrderly(_ reason: CloseReason) -> Bool {
+        switch reason {
+        case .peer, .requested: true
+        default: false
+        }
+    }
+
+    private mutating func publishLoss(_ loss: PusherError, _ effects: inout Effects<Self>) {
         self.lastLoss = loss
         self.publish(.error(loss), to: self.clientRoutes.errors, &effects)
+    }
+
+    private func publishDelay(until: Instant, now: Instant, _ effects: inout Effects<Self>) {
+        let delay = now.duration(to: until)
+        // The shortest delay of a timer stands for none.
+        self.publish(.connectingIn(delay > .nanoseconds(1) ? delay : .zero), to: self.clientRoutes.retryDelays, &effects)
     }
 
     /// Moves the client to a final state.
     private mutating func finish(_ reason: CloseReason, _ error: PusherError, _ effects: inout Effects<Self>) {
         self.unavailableAt = nil
         self.lastLoss = nil
+        self.endRetries(&effects)
         switch error.code {
         case .disconnected: self.setState(.disconnected(nil), &effects)
-        case .rejected: self.setState(.disconnected(error), &effects)
+        case .rejected, .connectionLost: self.setState(.disconnected(error), &effects)
         default: self.setState(.failed(error), &effects)
         }
         if error.code != .disconnected {
@@ -266,7 +526,7 @@ struct PusherSession: ReconnectingSession {
 
     /// Fails the calls that wait for the connection or for a subscription.
     private mutating func failConnectionWaiters(_ error: PusherError, _ effects: inout Effects<Self>) {
-        for waiter in self.connectWaiters.takeAll() { effects.resume(waiter, .failure(error)) }
+        for waiter in self.connectWaiters.takeAll() + (self.user?.waiters.takeAll() ?? []) { effects.resume(waiter, .failure(error)) }
         for id in self.channels.ids { self.resumeWaiters(id, .failure(error), &effects) }
     }
 
@@ -322,9 +582,47 @@ struct PusherSession: ReconnectingSession {
         self.connectWaiters.remove(waiter)
         self.endWaiters.remove(waiter)
         self.channels.removeWaiter(waiter)
+        self.user?.waiters.remove(waiter)
     }
 
-    var waiterCount: Int { self.connectWaiters.count + self.endWaiters.count + self.channels.waiterCount }
+    var waiterCount: Int {
+        self.connectWaiters.count + self.endWaiters.count + self.channels.waiterCount + (self.user?.waiters.count ?? 0)
+    }
+}
+
+extension PusherSession {
+    // MARK: Frames
+
+    /// Whether a message may have to be reported or to wait, for which the fast path of sending has no means.
+    var sendsWithEffects: Bool { self.configuration.clientEventLimit != nil || self.clientRoutes.hasFrameConsumers }
+
+    /// Sends a frame.
+    func send(_ message: WebSocketMessage, on id: ConnectionID, _ effects: inout Effects<Self>) {
+        effects.commands.append(.send(id, message))
+        self.traceSent(message, &effects)
+    }
+
+    /// Delivers a frame that is sent to the consumers of frames.
+    func traceSent(_ message: WebSocketMessage, _ effects: inout Effects<Self>) {
+        let routes = [self.clientRoutes.frames, self.clientRoutes.redactedFrames].filter { !effects.routes.isEmpty($0) }
+        guard !routes.isEmpty else { return }
+        let text = self.redactedText(message.kind, message.bytes[...])
+        for route in routes { effects.deliver(.sentFrame(text), on: route) }
+    }
+
+    /// Delivers a frame that was received to the consumers of frames.
+    func traceReceived(_ text: UnsafeRawBufferPointer, _ effects: inout Effects<Self>) {
+        if !effects.routes.isEmpty(self.clientRoutes.frames) {
+            effects.deliver(.frame(String(decoding: text, as: UTF8.self)), on: self.clientRoutes.frames)
+        }
+        if !effects.routes.isEmpty(self.clientRoutes.redactedFrames) {
+            effects.deliver(.frame(self.redactedText(.text, Array(text)[...])), on: self.clientRoutes.redactedFrames)
+        }
+    }
+
+    private func redactedText(_ kind: WebSocketMessage.Kind, _ bytes: ArraySlice<UInt8>) -> String {
+        FrameTrace(secrets: self.configuration.headers.secrets).text(kind, bytes)
+    }
 }
 
 extension Effects<PusherSession> {

@@ -1,0 +1,135 @@
+import PusherWire
+import RealtimeCore
+
+/// The work that a session asks for.
+extension PusherClient {
+    /// Authorizes a channel or authenticates the user, as a command of the session.
+    ///
+    /// - Returns: A closure that cancels the work, or `nil` if it has finished already.
+    static func perform(
+        _ work: PusherSession.Work, _ id: WorkID, for driver: SessionDriver<PusherSession>
+    ) -> (@Sendable () -> Void)? {
+        switch work {
+        case .channel(let request, let authorizer, let configuration):
+            switch authorizer.kind {
+            case .secret(let secret, let userID, let userInfo, let masterKey):
+                let user = PresenceUser(id: userID ?? request.socketID, info: userInfo)
+                let result = Result { () throws(PusherError) in
+                    try PusherChannelAuthorization(
+                        signing: request, user: user, key: configuration.key, secret: secret, masterKey: masterKey)
+                }
+                driver.workFinished(id, .channel(result))
+                return nil
+            case .endpoint(let endpoint):
+                return self.start(id, for: driver, PusherSession.WorkResult.channel) { () throws(PusherError) in
+                    try await endpoint.authorize(request, over: configuration.transports.http)
+                }
+            case .batchEndpoint(let endpoint):
+                return self.start(id, for: driver, PusherSession.WorkResult.channel) { () throws(PusherError) in
+                    try await endpoint.authorize(batch: [request], over: configuration.transports.http)[0].get()
+                }
+            case .request(let makeRequest):
+                return self.start(id, for: driver, PusherSession.WorkResult.channel) { () throws(PusherError) in
+                    let post: HTTPRequest
+                    do {
+                        post = try await makeRequest(request)
+                    } catch {
+                        throw AuthorizationFailure(error, thrownBy: "the closure for the request").error(for: request.channel, at: nil)
+                    }
+                    do throws(AuthorizationFailure) {
+                        return try await post.authorization(of: request, over: configuration.transports.http)
+                    } catch {
+                        throw error.error(for: request.channel, at: post.endpoint)
+                    }
+                }
+            case .completion(let authorize):
+                // In a task, because this may be the thread that reads from the connection. The driver ignores all answers but the first.
+                Task { [weak driver] in
+                    authorize(request) { [weak driver] result in
+                        driver?.workFinished(id, .channel(result.mapError { Self.callbackFailed(request, $0) }))
+                    }
+                }
+                return nil
+            case .callback(let authorize):
+                return self.start(id, for: driver, PusherSession.WorkResult.channel) { () throws(PusherError) in
+                    do {
+                        return try await authorize(request)
+                    } catch {
+                        throw Self.callbackFailed(request, error)
+                    }
+                }
+            }
+        case .batch(let members, let endpoint, let configuration):
+            // An unstructured task, since the driver has none. The session cancels it when its results are no longer needed.
+            let task = Task {
+                let results = await endpoint.authorize(batch: members.map(\.request), over: configuration.transports.http)
+                driver.workFinished(id, .batch(zip(members, results).map { ($0.work, $1) }))
+            }
+            return { task.cancel() }
+        case .retryDelay(let context, let delay):
+            // An unstructured task, since the driver has none. The session cancels it when the decision is no longer needed.
+            let task = Task { driver.workFinished(id, .retryDelay(await delay(context))) }
+            return { task.cancel() }
+        case .user(let socketID, let authenticator, let configuration):
+            switch authenticator.kind {
+            case .secret(let secret, let user, let watchlist):
+                let result = Result { () throws(PusherError) in
+                    try PusherUserAuthentication(
+                        signing: user, watchlist: watchlist, socketID: socketID, key: configuration.key, secret: secret)
+                }
+                driver.workFinished(id, .user(result))
+                return nil
+            case .endpoint(let endpoint):
+                return self.start(id, for: driver, PusherSession.WorkResult.user) { () throws(PusherError) in
+                    try await endpoint.authenticate(socketID: socketID, over: configuration.transports.http)
+                }
+            case .callback(let authenticate):
+                return self.start(id, for: driver, PusherSession.WorkResult.user) { () throws(PusherError) in
+                    do {
+                        return try await authenticate(socketID)
+                    } catch {
+                        throw AuthorizationFailure(error, thrownBy: "the callback").userError(at: nil)
+                    }
+                }
+            }
+        }
+    }
+
+    private static func callbackFailed(_ request: PusherAuthorizationRequest, _ error: any Error) -> PusherError {
+        AuthorizationFailure(error, thrownBy: "the callback").error(for: request.channel, at: nil)
+    }
+
+    /// Performs work in a task, and reports its result.
+    private static func start<Value: Sendable>(
+        _ id: WorkID, for driver: SessionDriver<PusherSession>,
+        _ result: @escaping @Sendable (Result<Value, PusherError>) -> PusherSession.WorkResult,
+        _ work: @escaping @Sendable () async throws(PusherError) -> Value
+    ) -> @Sendable () -> Void {
+        // An unstructured task, since the driver has none. The session cancels it when its result is no longer needed.
+        let task = Task {
+            do throws(PusherError) {
+                driver.workFinished(id, result(.success(try await work())))
+            } catch {
+                driver.workFinished(id, result(.failure(error)))
+            }
+        }
+        return { task.cancel() }
+    }
+}
+
+extension PusherChannelAuthorization {
+    /// Signs a subscription the way an application server does.
+    ///
+    /// - Parameter masterKey: The key for encrypted channels in Base64.
+    init(
+        signing request: PusherAuthorizationRequest, user: PresenceUser, key: String, secret: String, masterKey: String?
+    ) throws(PusherError) {
+        let signed = ChannelSignature.authorize(
+            socketID: request.socketID, channel: request.channel, user: user, key: key, secret: secret)
+        var sharedSecret: String?
+        if ChannelName.kind(of: request.channel).isEncrypted {
+            sharedSecret = try PusherError.encryptionKey(masterKey, for: request.channel).sharedSecret(of: request.channel).base64
+        }
+        self.init(auth: signed.auth, channelData: signed.channelData, sharedSecret: sharedSecret)
+    }
+}
