@@ -8,7 +8,9 @@ import Testing
 
 /// The client and the server against other implementations of the protocol: the server sockudo, the client pusher-js and the service's HTTP
 /// library. Each runs in its own process.
-@Suite(.usesSockets, .enabled(if: Peer.command != nil, Comment(rawValue: Peer.skipReason)), .timeLimit(.minutes(10)))
+@Suite(
+    .usesSockets, .enabled(if: Peer.starts("sockudo", "pusher-client", "pusher-rest"), Comment(rawValue: Peer.skipReason)),
+    .timeLimit(.minutes(10)))
 struct PusherPeerTests {
     /// Returns a client of this package for a server that runs as a peer.
     private func client(_ server: JSONValue, user: String? = nil) throws -> PusherClient {
@@ -154,6 +156,111 @@ struct PusherPeerTests {
         }
         client.disconnect()
         browser.stop()
+        await embedded.stop()
+    }
+
+    // MARK: Features of the embedded server
+
+    private static let masterKey = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+
+    /// Connects pusher-js as a user to a server of this package.
+    private func connect(_ address: ListenerAddress, _ app: PusherApp, user: JSONObject) async throws -> Peer {
+        let browser = try Peer("pusher-client")
+        try await browser.perform([
+            "do": "connect", "key": .string(app.key), "options": ["wsHost": "127.0.0.1", "wsPort": .number(JSONNumber(address.port))],
+            "auth": [
+                "app": .string(app.id), "secret": .string(app.secret), "user": .object(user), "master": .string(Self.masterKey),
+            ],
+        ])
+        return browser
+    }
+
+    private func message(_ browser: Peer, _ channel: String, _ name: String) async throws -> JSONValue? {
+        try await browser.line {
+            $0["event"]?.string == "message" && $0["channel"]?.string == channel && $0["name"]?.string == name
+        }["data"]
+    }
+
+    @Test func `pusher JS uses encrypted channels, cache channels and subscription counts of the server`() async throws {
+        var app = PusherApp(id: "app1", key: "key1", secret: "secret1")
+        app.sendsSubscriptionCounts = true
+        let embedded = PusherServer(app: app, log: .none)
+        let address = try await embedded.start(on: SocketListener())
+        let anna = try await self.connect(address, app, user: ["id": "anna"])
+
+        let rest = try Peer(
+            "pusher-rest",
+            ["--app", app.id, "--key", app.key, "--secret", app.secret, "--port", "\(address.port)", "--master", Self.masterKey])
+        for channel in ["private-encrypted-room", "private-encrypted-cache-room"] {
+            try await anna.perform(["do": "subscribe", "channel": .string(channel)])
+            try await rest.perform(["do": "trigger", "channel": .string(channel), "event": "tick", "data": ["value": 7]])
+            #expect(try await self.message(anna, channel, "tick")?["value"]?.int == 7)
+        }
+
+        for channel in ["cache-a", "private-cache-a", "presence-cache-a"] {
+            try await anna.perform(["do": "subscribe", "channel": .string(channel)])
+            _ = try await self.message(anna, channel, "pusher:cache_miss")
+            embedded.publish("tick", to: channel, data: #"{"value":8}"#)
+            #expect(try await self.message(anna, channel, "tick")?["value"]?.int == 8)
+        }
+        let bert = try await self.connect(address, app, user: ["id": "bert"])
+        for channel in ["cache-a", "private-cache-a", "presence-cache-a", "private-encrypted-cache-room"] {
+            try await bert.perform(["do": "subscribe", "channel": .string(channel)])
+            #expect(try await self.message(bert, channel, "tick")?["value"]?.int == (channel.hasSuffix("room") ? 7 : 8))
+        }
+        #expect(try await self.message(bert, "cache-a", "pusher:subscription_count")?["subscription_count"]?.int == 2)
+        anna.stop()
+        bert.stop()
+        await embedded.stop()
+    }
+
+    @Test func `pusher JS signs in and receives events for its user until the server terminates it`() async throws {
+        let app = PusherApp(id: "app1", key: "key1", secret: "secret1")
+        let embedded = PusherServer(app: app, log: .none)
+        let events = embedded.events
+        let address = try await embedded.start(on: SocketListener())
+        func change(_ browser: Peer, _ name: String) async throws -> JSONValue? {
+            try await browser.line { $0["event"]?.string == "watchlist" && $0["name"]?.string == name }["data"]?["user_ids"]
+        }
+        let anna = try await self.connect(address, app, user: ["id": "anna", "watchlist": ["bert", "carl"]])
+        try await anna.perform(["do": "watch"])
+        try await anna.perform(["do": "user", "name": "notify"])
+        #expect(try await anna.perform(["do": "signin"])["user"]?["id"] == "anna")
+        #expect(try await change(anna, "offline") == ["bert", "carl"])
+        let bert = try await self.connect(address, app, user: ["id": "bert"])
+        try await bert.perform(["do": "signin"])
+        #expect(try await change(anna, "online") == ["bert"])
+
+        _ = await events.first { if case .subscribed(_, "#server-to-user-anna", _) = $0 { true } else { false } }
+        try embedded.publish("notify", toUser: "anna", data: ["value": 9])
+        #expect(try await anna.line { $0["event"]?.string == "user message" }["data"]?["value"]?.int == 9)
+
+        embedded.terminateConnections(ofUser: "bert")
+        _ = try await bert.line { $0["event"]?.string == "state_change" && $0["current"]?.string == "disconnected" }
+        #expect(try await change(anna, "offline") == ["bert"])
+        #expect(embedded.socketIDs(ofUser: "anna").count == 1 && embedded.socketIDs(ofUser: "bert").isEmpty)
+        anna.stop()
+        bert.stop()
+        await embedded.stop()
+    }
+
+    @Test(arguments: [PusherServerProfile.soketi, .reverb, .slanger, .sockudo])
+    func `pusher JS understands every profile of the server`(profile: PusherServerProfile) async throws {
+        var app = PusherApp(id: "app1", key: "key1", secret: "secret1")
+        app.profile = profile
+        let embedded = PusherServer(app: app, log: .none)
+        let address = try await embedded.start(on: SocketListener())
+        let anna = try await self.connect(address, app, user: ["id": "anna", "user_info": ["name": "A"]])
+        let bert = try await self.connect(address, app, user: ["id": "bert", "user_info": ["name": "B"]])
+        for browser in [anna, bert] { try await browser.perform(["do": "subscribe", "channel": "presence-room"]) }
+        #expect(try await self.message(anna, "presence-room", "pusher:member_added")?["id"] == "bert")
+        try await bert.perform(["do": "trigger", "channel": "presence-room", "name": "client-typing", "data": ["on": true]])
+        #expect(try await self.message(anna, "presence-room", "client-typing")?["on"] == true)
+        embedded.publish("tick", to: "presence-room", data: #"{"value":1}"#)
+        #expect(try await self.message(anna, "presence-room", "tick")?["value"]?.int == 1)
+        bert.stop()
+        #expect(try await self.message(anna, "presence-room", "pusher:member_removed")?["id"] == "bert")
+        anna.stop()
         await embedded.stop()
     }
 }

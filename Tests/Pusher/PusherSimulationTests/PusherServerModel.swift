@@ -19,7 +19,12 @@ final class PusherServerModel: SimulatedServer, @unchecked Sendable {
 
     init(_ simulation: Simulation) {
         self.simulation = simulation
-        self.server = PusherServer(app: Self.app, time: simulation, log: .none, seed: simulation.seed &+ 1)
+        var app = Self.app
+        app.profile = simulation.choose([.pusher, .soketi, .reverb, .slanger, .sockudo])
+        // A server that keeps few events often has those no longer that a client has missed.
+        app.recoveryLimit = simulation.choose([2, 100])
+        app.recoveryLifetime = simulation.choose([.seconds(10), .seconds(120)])
+        self.server = PusherServer(app: app, time: simulation, log: .none, seed: simulation.seed &+ 1)
     }
 
     func accept(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> UpgradeResult {
@@ -40,7 +45,7 @@ final class PusherServerModel: SimulatedServer, @unchecked Sendable {
     }
 
     static func authorization(for request: PusherAuthorizationRequest) -> PusherChannelAuthorization {
-        let channelData = ChannelName.kind(of: request.channel) == .presence ? #"{"user_id":"me"}"# : nil
+        let channelData = ChannelName.kind(of: request.channel).isPresence ? #"{"user_id":"me"}"# : nil
         let token = ChannelSignature.token(
             key: Self.app.key, secret: Self.app.secret, socketID: request.socketID, channel: request.channel, channelData: channelData)
         return PusherChannelAuthorization(auth: token, channelData: channelData)

@@ -1,5 +1,6 @@
 @testable import PusherChannels
 import RealtimeCore
+import RealtimeJSON
 import SimulationSupport
 
 /// The invariants of the Pusher protocol, in addition to those of every protocol.
@@ -10,13 +11,13 @@ extension PusherSimulation {
             guard self.simulation.cause == .arrival else { return }
             self.immediateInARow += 1
             self.simulation.require(self.immediateInARow <= 3, "\(self.immediateInARow) immediate reconnects in a row")
-        case .work(let id, let work):
-            self.authorizations[id] = work.request
+        case .work(let id, .channel(let request, _, _)): self.authorizations[id] = request
+        case .work: break
         case .cancel(let id):
             // The result of an authorization that was cancelled too late.
             guard let request = self.authorizations.removeValue(forKey: id) else { return }
             self.simulation.schedule(in: 0...40_000) { [client = self.client] in
-                client.finishLate(id, .success(PusherServerModel.authorization(for: request)))
+                client.finishLate(id, .channel(.success(PusherServerModel.authorization(for: request))))
             }
         case .endConsumers(let ids, _):
             for id in ids { self.consumers[id] = nil }
@@ -25,7 +26,13 @@ extension PusherSimulation {
             guard reason != .requested else { return }
             // After a rejection, the user connects again some time later.
             self.simulation.schedule(in: 0...60_000) { [self] in self.user { self.client.start() } }
-        case .send, .close, .abandon, .resume, .log: break
+        case .send(_, let message):
+            guard let frame = try? JSONValue(parsing: message.bytes), frame["event"] == "pusher:resume",
+                let channel = frame["data"]?["channel_positions"]?.object?.first?.key
+            else { return }
+            self.resumeCount += 1
+            self.resumes.insert(channel)
+        case .close, .abandon, .resume, .log: break
         }
     }
 
@@ -40,15 +47,23 @@ extension PusherSimulation {
                 self.connectedSince = nil
             }
         case .event(let event): self.check(event, for: consumers)
+        case .gap(let gap):
+            self.gaps.insert(gap.channel)
+            self.resumes.remove(gap.channel)
+            self.gapCount += 1
+            self.simulation.require(gap.duration >= .zero, "a gap of \(gap.duration)")
         case .error(let error):
             self.simulation.require(!error.message.contains("Existing subscription"), "the same channel was subscribed twice")
             self.simulation.require(error.code != .invalidFrame, "the client reported a frame of the server as invalid: \(error)")
             self.simulation.require(error.serverCode != 4009, "a signature for another connection was used")
-        case .connectingIn, .subscription, .members, .attempt, .frame: break
+        case .connectingIn, .subscription, .members, .subscriptionCount, .user, .watchlist, .attempt, .frame, .sentFrame: break
         }
     }
 
     private func check(_ event: PusherEvent, for consumers: [ConsumerID]) {
+        if event.name == "client-a" {
+            return self.simulation.require(self.recoversEvents, "the client received its own event, which only version 2 sends")
+        }
         guard let name = event.channel, let number = event.data.flatMap(Int.init), number <= self.published else {
             return self.simulation.fail("an event that was never published")
         }
@@ -56,6 +71,11 @@ extension PusherSimulation {
             consumers.allSatisfy { self.consumers[$0] == name }, "an event of \(name) was delivered to a consumer of another channel")
         self.simulation.require(
             number > self.lastSeen[name, default: 0], "event \(number) of \(name) was delivered twice or out of order")
+        let isMissing = self.followed.contains(name) && number > self.lastSeen[name, default: 0] + 1
+        self.simulation.require(!isMissing || self.gaps.contains(name), "events of \(name) before \(number) are missing without notice")
+        if self.resumes.remove(name) != nil { self.recoveryCount += 1 }
+        self.gaps.remove(name)
+        self.followed.insert(name)
         self.lastSeen[name] = number
         self.lastEvent[name] = self.simulation.now
     }

@@ -30,8 +30,21 @@ final class PusherSimulation: @unchecked Sendable {
     var connectedSince: Instant?
     var immediateInARow = 0
     var published = 0
+    var gapCount = 0
+    /// Whether the client recovers missed events, with version 2 of the protocol.
+    let recoversEvents: Bool
+    /// The number of requests for missed events.
+    var resumeCount = 0
     var lastSeen: [String: Int] = [:]
     var lastEvent: [String: Instant] = [:]
+    /// The channels of which the current consumer has received events.
+    var followed: Set<String> = []
+    /// The channels of which a gap was reported since their last event.
+    var gaps: Set<String> = []
+    /// The requests for missed events of the current connection that no gap has followed.
+    var resumes: Set<String> = []
+    /// The number of requests that were followed by the next event without a gap.
+    var recoveryCount = 0
     /// The ID of each channel's first subscription, which its handles keep.
     private var handles: [String: ChannelID] = [:]
 
@@ -43,17 +56,27 @@ final class PusherSimulation: @unchecked Sendable {
         self.network = network
         self.server = PusherServerModel(simulation)
         network.setServer(self.server, host: "simulated", port: 80)
+        network.setServer(self.server, host: "other", port: 80)
         network.setServer(self.server, host: "application", port: 80)
         var configuration = PusherConfiguration(key: "key", host: "simulated", port: 80, useTLS: false)
         configuration.authorizer = .endpoint(
             PusherAuthorizationEndpoint(PusherServerModel.authorizationEndpoint, timeout: .seconds(60)))
-        self.client = SimulatedClient(PusherSession(configuration, seed: simulation.seed), on: network) { work, id, driver in
-            guard case .endpoint(let endpoint) = work.authorizer.kind else { return nil }
+        if simulation.chance(50) {
+            let excess: PusherClientEventLimit.Excess = simulation.chance(50) ? .wait : .fail
+            configuration.clientEventLimit = PusherClientEventLimit(perSecond: 1, excess: excess)
+        }
+        self.recoversEvents = simulation.chance(50)
+        if self.recoversEvents { configuration.recovery = .sockudo }
+        var rules = ClientRules()
+        // The connection to the old server may still be closing.
+        rules.connectionLimit = 2
+        self.client = SimulatedClient(PusherSession(configuration, seed: simulation.seed), on: network, rules: rules) { work, id, driver in
+            guard case .channel(let request, let authorizer, _) = work, case .endpoint(let endpoint) = authorizer.kind else { return nil }
             let task = simulation.task {
                 do throws(PusherError) {
-                    driver.workFinished(id, .success(try await endpoint.authorize(work.request, over: network.http)))
+                    driver.workFinished(id, .channel(.success(try await endpoint.authorize(request, over: network.http))))
                 } catch {
-                    driver.workFinished(id, .failure(error))
+                    driver.workFinished(id, .channel(.failure(error)))
                 }
             }
             return { task.cancel() }
@@ -91,7 +114,8 @@ final class PusherSimulation: @unchecked Sendable {
             self.network.checkCounts()
         }
         return [
-            "attempts": self.client.totals.attempts, "connects": self.connects, "events": self.client.totals.events,
+            "attempts": self.client.totals.attempts, "connects": self.connects, "gaps": self.gapCount,
+            "resumes": self.resumeCount, "recoveries": self.recoveryCount, "events": self.client.totals.events,
             "late events": self.network.totals.lateEvents, "waits": self.client.totals.waits,
             "authorizations": self.client.totals.works, "immediate": self.client.totals.immediate, "pauses": self.network.totals.pauses,
             "dropped": self.client.totals.dropped, "faults": self.network.totals.faults, "steps": self.simulation.steps,
@@ -146,7 +170,7 @@ final class PusherSimulation: @unchecked Sendable {
         guard !self.server.isReliable else { return }
         self.simulation.schedule(in: 0...60_000) { [self] in self.callRandomMethod() }
         let name = self.simulation.choose(Self.names)
-        switch self.simulation.random(in: 0...13) {
+        switch self.simulation.random(in: 0...14) {
         case 0: self.user { self.client.stop() }
         case 1, 2, 3: self.user { self.client.start() }
         case 4: self.user { self.client.step("unsubscribe \(name)") { $0.unsubscribe(name, now: $1, &$2) } }
@@ -158,7 +182,24 @@ final class PusherSimulation: @unchecked Sendable {
             guard let wait = self.client.pendingWaits.first else { return }
             self.user { self.client.cancelWait(wait) }
         case 12: self.user { self.client.step("check the connection") { $0.checkConnection(now: $1, &$2) } }
+        case 13: self.switchServer()
         default: self.trigger(on: name)
+        }
+    }
+
+    /// Switches to the other name of the server, now or with the next attempt.
+    private func switchServer() {
+        let isImmediate = self.simulation.chance(70)
+        self.user {
+            // Also if a retry is pending: failures of the old server don't count.
+            if isImmediate { self.immediateInARow = 0 }
+            self.client.step(isImmediate ? "switch the server" : "change the settings") { session, now, effects in
+                let old = session.latestConfiguration
+                var new = old
+                new.host = old.host == "simulated" ? "other" : "simulated"
+                _ = session.setConfiguration(new, replacing: old)
+                if isImmediate { session.switchServer(now: now, &effects) }
+            }
         }
     }
 
@@ -173,11 +214,10 @@ final class PusherSimulation: @unchecked Sendable {
     private func trigger(on name: String) {
         let handle = self.handles[name] ?? .none
         self.user {
-            self.client.step("trigger on \(name)") { session, _, effects in
+            self.client.step("trigger on \(name)") { session, now, effects in
                 // Throws if the channel is not subscribed or too many messages are queued, as it should.
                 let message = PusherFrames.clientEvent("client-a", channel: name, data: Array("1".utf8))
-                let sent = try? session.trigger(message, channel: name, id: handle)
-                if let (id, message) = sent { effects.commands.append(.send(id, message)) }
+                try? session.trigger(message, channel: name, id: handle, now: now, &effects)
             }
         }
     }
@@ -187,6 +227,7 @@ final class PusherSimulation: @unchecked Sendable {
         self.user { self.client.step("subscribe \(name)") { id = $0.subscribe(name, now: $1, &$2) } }
         if self.handles[name] == nil { self.handles[name] = id }
         guard !self.consumers.values.contains(name) else { return }
+        self.followGaps(of: name)
         let simulation = self.simulation
         let limit = Int(simulation.random(in: 1...3))
         // A slow consumer drops events, or pauses the connection.
@@ -196,13 +237,25 @@ final class PusherSimulation: @unchecked Sendable {
             for update in updates { if case .event(let event) = update { output.append(event) } }
         } register: { session, id, effects in
             self.consumers[id] = name
+            self.followed.remove(name)
             session.addConsumer(id, to: .events(channel: name, name: nil), &effects)
         } body: { event in
             guard let event else { return }
             simulation.require(event.channel == name, "a consumer of \(name) received an event of \(event.channel ?? "no channel")")
+            guard event.name == "tick" else { return }
             let number = event.data.flatMap(Int.init) ?? 0
             simulation.require(number > last.number, "a consumer of \(name) received \(number) after \(last.number)")
             last.number = number
+        }
+    }
+
+    /// Follows the gaps of a channel.
+    private func followGaps(of name: String) {
+        self.client.consume(.standard) { updates, output in
+            for update in updates { if case .gap(let gap) = update { output.append(gap) } }
+        } register: { session, id, effects in
+            session.addConsumer(id, to: .gaps(channel: name), &effects)
+        } body: { _ in
         }
     }
 

@@ -5,13 +5,14 @@ import Testing
 struct PusherSimulationTests {
     /// Runs many seeds, or only the chosen one with a trace.
     @Test(arguments: [0, 1])
-    func `client and server recover from random faults`(part: Int) async {
-        let report = await simulate(seeds(1_000, part: part, of: 2)) { PusherSimulation($0).run() }
+    func `client and server recover from random faults`(part: Int) async throws {
+        let report = try await simulate(seeds(1_000, part: part, of: 2)) { PusherSimulation($0).run() }
         for failure in report.failures { Issue.record("\(failure)") }
         // The runs must exercise what they check.
         guard report.runs > 10, report.failures.isEmpty else { return }
         #expect(report.average("connects") > 4 && report.average("events") > 20 && report.average("late events") > 1)
         #expect(report.average("waits") > 4 && report.average("authorizations") > 4 && report.average("immediate") > 0.25)
         #expect(report.average("pauses") > 0.1 && report.average("dropped") > 0.1 && report.average("faults") > 4)
+        #expect(report.average("gaps") > 2 && report.average("resumes") > 1 && report.average("recoveries") > 0.5)
     }
 }

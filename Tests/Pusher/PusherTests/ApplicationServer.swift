@@ -16,6 +16,16 @@ extension InMemoryPusher {
     }
 }
 
+extension InMemoryPusher {
+    /// Creates a publisher for the server, or for the server at another address.
+    func publisher(at address: ListenerAddress? = nil) -> PusherPublisher {
+        let address = address ?? self.address
+        return PusherPublisher(
+            appID: "1", key: "key", secret: "secret", endpoint: Endpoint(scheme: "http", host: address.host, port: address.port),
+            http: self.network.transports().http)
+    }
+}
+
 /// An application's server that passes all requests to a closure.
 final class ApplicationServer: ListenerHandler {
     private let respond: @Sendable (HTTPRequestHead, [UInt8]) -> HTTPResponse

@@ -1,7 +1,9 @@
 import PusherChannels
 import PusherServer
 import PusherTesting
+import PusherWire
 import RealtimeCore
+import RealtimeJSON
 import RealtimeTesting
 import TestSupport
 import Testing
@@ -113,13 +115,16 @@ import Testing
         ("POST", "socket_id=1.2.3&channel_name=private-a", 400, "Invalid socket_id"),
         ("POST", "socket_id=1.2&channel_name=private-a:b", 400, "invalid character"),
         ("POST", "socket_id=1.2&channel_name=prices", 400, "prices is a public channel"),
-        ("POST", "socket_id=1.2&channel_name=private-encrypted-a", 501, "not supported"),
+        ("POST", "socket_id=1.2&channel_name=private-encrypted-a", 501, "set the encryptionMasterKey"),
+        ("POST", "socket_id=1.2" + String(repeating: "&channel_name[]=private-a", count: 101), 400, "101 instead of at most 100"),
     ])
     func `an invalid request receives a response that says why`(
         row: (method: String, body: String, status: Int, message: String)
     ) async throws {
+        var app = self.pusher.server.app
+        app.encryptionMasterKey = nil
         try await self.start(
-            PusherAuthorizationHandler(app: self.pusher.server.app) { _ in
+            PusherAuthorizationHandler(app: app) { _ in
                 Issue.record("the closure should not be called")
                 return .accept()
             })
@@ -129,6 +134,42 @@ import Testing
         #expect(response.head.headers["Allow"] == (row.status == 405 ? "POST" : nil))
     }
 
+    @Test func `the channels of one request have a status each`() async throws {
+        let attempts = EventRecorder<String>()
+        try await self.start(
+            PusherAuthorizationHandler(app: self.pusher.server.app) { attempt in
+                attempts.record("\(attempt.channel) \(attempt.parameters["session"] ?? "")")
+                return attempt.channel == "private-b" ? .reject(message: "Not private-b.") : .accept(userID: "anna")
+            })
+        let channels = ["private-a", "private-b", "prices", "presence-a", "private-encrypted-a"]
+        let form = channels.enumerated().map { "channel_name%5B\($0.offset)%5D=\($0.element)" }.joined(separator: "&")
+        let response = try await self.send("POST", form + "&socket_id=1.2&session=x")
+        let json = try JSONValue(parsing: response.body)
+        #expect(response.head.status == 200)
+        #expect(channels.map { json[$0]?["status"]?.int } == [200, 403, 400, 200, 200])
+        #expect(json["private-b"]?["error"] == "Not private-b." && json["private-b"]?["data"] == nil)
+        #expect(json["presence-a"]?["data"]?["channel_data"] == #"{"user_id":"anna"}"#)
+        #expect(json["private-encrypted-a"]?["data"]?["shared_secret"]?.string?.isEmpty == false)
+        #expect(attempts.all.sorted() == ["presence-a x", "private-a x", "private-b x", "private-encrypted-a x"])
+    }
+
+    @Test func `a client authorizes its channels with one request`() async throws {
+        let requests = EventRecorder<HTTPRequestHead>()
+        try await self.start(
+            PusherAuthorizationHandler(app: self.pusher.server.app) { attempt in
+                requests.record(attempt.request)
+                return attempt.channel == "private-3" ? .reject() : .accept()
+            })
+        let endpoint = PusherAuthorizationEndpoint(try Endpoint("http://app/pusher/auth"))
+        let client = self.pusher.client { $0.authorizer = .batchEndpoint(endpoint) }
+        let channels = try (1...5).map { try client.subscribe("private-\($0)") }
+        client.connect()
+        for (index, channel) in channels.enumerated() where index != 2 { try await channel.subscribed() }
+        let error = await #expect(throws: PusherError.self) { try await channels[2].subscribed() }
+        #expect(error?.code == .authorizationFailed && error?.message.contains("403") == true)
+        #expect(requests.all.count == 5 && Set(requests.all.map { $0.headers["Content-Length"] }).count == 1)
+    }
+
     @Test func `a WebSocket is rejected`() async throws {
         let handler = PusherAuthorizationHandler(app: self.pusher.server.app)
         guard case .reject(let response) = handler.upgrade(HTTPRequestHead(method: "GET", target: "/app/key")) else {
@@ -136,6 +177,37 @@ import Testing
             return
         }
         #expect(response.head.status == 404)
+    }
+
+    // MARK: Users
+
+    @Test func `a closure decides about users who sign in`() async throws {
+        let handler = PusherAuthorizationHandler(app: self.pusher.server.app) { _ in
+            .accept()
+        } authenticateUser: { attempt in
+            guard let user = attempt.parameters["user"] else { return .reject() }
+            return .accept(userID: user, userInfo: ["socket": .string(attempt.socketID)], watchlist: ["bert"])
+        }
+        try await self.start(handler)
+        let endpoint = PusherAuthorizationEndpoint(try Endpoint("http://app/pusher/user-auth"), parameters: ["user": "anna"])
+        let client = self.pusher.client { $0.userAuthenticator = .endpoint(endpoint) }
+        client.connect()
+        client.user.signIn()
+        #expect(try await client.user.signedIn().id == "anna")
+        #expect(self.pusher.server.socketIDs(ofUser: "anna").count == 1)
+        let accepted = try await self.send("POST", "socket_id=1.2&user=anna")
+        let userData = #"{"id":"anna","user_info":{"socket":"1.2"},"watchlist":["bert"]}"#
+        let json = try JSONValue(parsing: accepted.body)
+        #expect(accepted.head.status == 200 && json["user_data"]?.string == userData)
+        #expect(json["auth"]?.string == UserSignature.token(key: "key", secret: "secret", socketID: "1.2", userData: userData))
+        let rejected = try await self.send("POST", "socket_id=1.2")
+        #expect(rejected.head.status == 403 && rejected.body == Array("The user is not authenticated.\n".utf8))
+        // The ID of the user is a part of the name of a channel.
+        #expect(try await self.send("POST", "socket_id=1.2&user=a+b").head.status == 403)
+        // Of another text, the signature could be valid for something else.
+        #expect(try await self.send("POST", "socket_id=1.2::user&user=anna").head.status == 400)
+        // Channels are authorized as without the closure.
+        #expect(try await self.send("POST", "socket_id=1.2&channel_name=prices").head.status == 400)
     }
 
     // MARK: Web pages

@@ -50,6 +50,8 @@ import Testing
         frame("pusher_internal:member_removed", #""channel":"presence-room","data":"{""#),
         frame("pusher_internal:member_removed", #""channel":"presence-room","data":7"#),
         frame("pusher_internal:member_removed", #""channel":"presence-room""#),
+        frame("pusher_internal:subscription_count", #""channel":"one","data":"{}""#),
+        frame("pusher_internal:subscription_count", #""data":1"#),
         frame("pusher:connection_established", #""data":"nope""#),
         frame("pusher:connection_established", #""data":{}"#),
         #"{"event":"pusher:connection_established"}"#,
@@ -57,7 +59,7 @@ import Testing
 
     private static let unrelated = [
         frame("pusher_internal:unknown", #""channel":"one","data":"{}""#), #"{"event":"pusher_internal:"}"#,
-        frame("pusher_internal:subscription_count", #""channel":"one","data":"{\"subscription_count\":12}""#),
+        frame("pusher_internal:subscription_count", #""channel":"another","data":"{\"subscription_count\":12}""#),
         frame("a", #""channel":"another","data":"{}""#), frame("a", #""channel":"","data":"{}""#),
         frame("pusher:cache_miss", #""channel":"another""#),
         frame("pusher_internal:subscription_succeeded", #""channel":"another","data":"{}""#),
@@ -276,12 +278,12 @@ import Testing
 
     @Test(
         arguments: [
-            (#"{"code":4301,"message":"text"}"#, 4301, "text"), (#""{\"code\":4301,\"message\":\"text\"}""#, 4301, "text"),
+            (#"{"code":4302,"message":"text"}"#, 4302, "text"), (#""{\"code\":4302,\"message\":\"text\"}""#, 4302, "text"),
             (#"{"code":null,"message":"text"}"#, nil, "text"), (#"{"message":"text"}"#, nil, "text"),
             (#"{"error":"text"}"#, nil, "text"),
-            (#"{"code":"4301","message":"text"}"#, nil, "text"), (#""text""#, nil, "text"), (#""\"text\"""#, nil, "text"),
+            (#"{"code":"4302","message":"text"}"#, nil, "text"), (#""text""#, nil, "text"), (#""\"text\"""#, nil, "text"),
             (#"{"code":99999999999999999999,"message":"text"}"#, nil, "text"), (#"{"code":-1,"message":"text"}"#, -1, "text"),
-            (#"{"code":4301}"#, 4301, "without a message"), ("{}", nil, "without a message"), ("[]", nil, "without a message"),
+            (#"{"code":4302}"#, 4302, "without a message"), ("{}", nil, "without a message"), ("[]", nil, "without a message"),
             ("null", nil, "without a message"),
             (#"{"message":{"a":1}}"#, nil, "without a message"), ("5", nil, "without a message"),
         ] as [(String, Int?, String)])

@@ -338,6 +338,7 @@ import Testing
         InvalidValue("unavailableTimeout") { $0.unavailableTimeout = .seconds(-1) },
         InvalidValue("backoff") { $0.backoff = Backoff(base: .seconds(-1), cap: .seconds(1)) },
         InvalidValue("messageLimit") { $0.messageLimit = 0 }, InvalidValue("clientEventQueueLimit") { $0.clientEventQueueLimit = -1 },
+        InvalidValue("clientEventLimit") { $0.clientEventLimit = PusherClientEventLimit(perSecond: 0) },
         InvalidValue("port") { $0.port = 70_000 }, InvalidValue("port") { $0.port = 0 },
         InvalidValue("host") { $0.host = "ws://example.org" },
         InvalidValue("host") { $0.host = "anna:secret@example.org" }, InvalidValue("path") { $0.path = "app" },
@@ -425,20 +426,29 @@ import Testing
         let lines = await updates.pending().map { update in
             switch update {
             case .event(let event): "\(event.name) \(event.data ?? "")"
-            case .frame(let text): text
+            case .frame(let text), .sentFrame(let text): text
             case .attempt: "attempt"
             case .state(let state): state.name
             case .connectingIn: "retry"
             case .error(let error): "\(error.code)"
             case .subscription(let channel, let state): "\(channel) \(state)"
             case .members(let channel, .subscribed(let members)): "\(channel) has \(members.map(\.id))"
+            case .members(let channel, .resubscribed(let members, _, _)): "\(channel) has \(members.map(\.id)) again"
             case .members(let channel, let change): "\(channel) \(change)"
+            case .user(let state): "\(state)"
+            case .watchlist(let change): "\(change)"
+            case .gap(let gap): "\(gap.channel) gap"
+            case .subscriptionCount(let channel, let count): "\(channel) \(count)"
             }
         }
         let arrival = ["attempt", "connected", "prices subscribed", "presence-room has [\"anna\"]", "presence-room subscribed"]
+        let secondArrival = [
+            "attempt", "connected", "prices subscribed", "prices gap", "presence-room has [\"anna\"] again", "presence-room subscribed",
+            "presence-room gap",
+        ]
         let loss = ["prices pending", "presence-room pending", "connecting", "connectionLost", "retry"]
         #expect(
-            lines == ["connecting"] + arrival + ["price 1"] + loss + arrival
+            lines == ["connecting"] + arrival + ["price 1"] + loss + secondArrival
                 + ["price 2", "presence-room unsubscribed", "prices pending", "disconnected"])
         #expect(updates.endReason == nil && prices.state == .pending)
     }
@@ -471,17 +481,19 @@ import Testing
         let lines = await updates.pending().map { update in
             switch update {
             case .frame(let text): String(text.prefix(while: { $0 != "," }))
+            case .sentFrame(let text): "sends \(text)"
             case .state(let state): state.name
             case .event(let event): event.name
             case .error(let error): "\(error.code)"
             case .subscription(_, let state): "\(state)"
             case .attempt: "attempt"
-            case .connectingIn, .members: ""
+            case .connectingIn, .members, .gap, .subscriptionCount, .user, .watchlist: ""
             }
         }
         #expect(
             lines == [
                 "connecting", "attempt", #"{"event":"pusher:connection_established""#, "connected",
+                #"sends {"event":"pusher:subscribe","data":{"channel":"prices"}}"#,
                 #"{"event":"pusher_internal:subscription_succeeded""#, "subscribed", #"{"event":"price""#, "price",
                 #"{"event":"price""#, "not JSON", "invalidFrame",
             ])

@@ -73,6 +73,15 @@ import Testing
         #expect(error?.code == .authorizationFailed)
     }
 
+    @Test func `the authorization endpoint authenticates users`() async throws {
+        let pusher = try await InMemoryPusher()
+        let endpoint = try await pusher.startAuthorizationEndpoint(authenticateUser: { _ in .accept(userID: "anna") })
+        let client = pusher.client { $0.userAuthenticator = .endpoint(endpoint) }
+        client.connect()
+        client.user.signIn()
+        #expect(try await client.user.signedIn().id == "anna")
+    }
+
     @Test func `the authorization endpoint accepts everything by default`() async throws {
         let pusher = try await InMemoryPusher()
         let endpoint = try await pusher.startAuthorizationEndpoint()

@@ -62,6 +62,42 @@ import Testing
         }
     }
 
+    @Test func `many connections subscribe to a channel with a count`() async throws {
+        try await expectLinearCost { count in
+            {
+                var server = ServerUnderTest(isRecording: false) { $0.sendsSubscriptionCounts = true }
+                for number in 1...count {
+                    server.connect(number)
+                    server.subscribe(number, "one")
+                }
+            }
+        }
+    }
+
+    @Test func `many connections sign in as one user and end`() async throws {
+        try await expectLinearCost { count in
+            {
+                var server = ServerUnderTest(isRecording: false)
+                for number in 1...count {
+                    server.connect(number)
+                    server.signIn(number, as: "x", #","watchlist":["y","z"]"#)
+                }
+                for number in (1...count).reversed() { server.closed(number) }
+                #expect(server.machine.users.isEmpty)
+            }
+        }
+    }
+
+    @Test func `many events are published on a cache channel`() async throws {
+        try await expectLinearCost { count in
+            {
+                var server = ServerUnderTest(isRecording: false)
+                for _ in 0..<count { server.publish("a", to: "cache-a") }
+                #expect(server.machine.cachedEvents.count == 1)
+            }
+        }
+    }
+
     // MARK: Client
 
     /// An application may read the members after each change, which must not copy all of them with the next change.

@@ -84,7 +84,7 @@ private actor Chat {
         try room.trigger("client-typing", ["on": true])
         for await change in room.memberChanges {
             switch change {
-            case .subscribed(let members): self.present = members.map(\.id)
+            case .subscribed(let members), .resubscribed(let members, _, _): self.present = members.map(\.id)
             case .joined(let member): self.present.append(member.id)
             case .left(let member): self.present.removeAll { $0 == member.id }
             }

@@ -25,15 +25,6 @@ private final class SilentServer: ListenerHandler {
     }
 }
 
-extension InMemoryPusher {
-    fileprivate func publisher(at address: ListenerAddress? = nil) -> PusherPublisher {
-        let address = address ?? self.address
-        return PusherPublisher(
-            appID: "1", key: "key", secret: "secret", endpoint: Endpoint(scheme: "http", host: address.host, port: address.port),
-            http: self.network.transports().http)
-    }
-}
-
 /// Publishing over the HTTP API and in the process of the server.
 @Suite struct PublisherTests {
     // MARK: The data of events
@@ -192,7 +183,7 @@ extension InMemoryPusher {
             ("1.2:private-b", "private-a", .invalidSocketID),
             ("1.2\n", "private-a", .invalidSocketID), ("١.٢", "private-a", .invalidSocketID), ("-1.2", "private-a", .invalidSocketID),
             ("1.2", "", .invalidChannelName), ("1.2", "prices", .invalidChannelName), ("1.2", "private-a:b", .invalidChannelName),
-            ("1.2", "private-encrypted-a", .unsupportedChannel), ("1.2", "presence-a", .invalidUser),
+            ("1.2", "private-encrypted-a", .invalidConfiguration), ("1.2", "presence-a", .invalidUser),
         ] as [(String, String, PusherError.Code)])
     func `what a client must not have signed is rejected`(socketID: String, channel: String, code: PusherError.Code) async throws {
         let publisher = try await InMemoryPusher().publisher()

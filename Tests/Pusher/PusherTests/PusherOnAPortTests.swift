@@ -9,8 +9,13 @@ import Testing
 /// Behavior that differs between sockets and the in-memory network.
 @Suite(.usesSockets, .timeLimit(.minutes(10)))
 struct PusherOnAPortTests {
-    private func withServer(_ body: (PusherServer, (_ key: String, PusherAuthorizer?) -> PusherClient) async throws -> Void) async throws {
-        let server = PusherServer(app: PusherApp(id: "1", key: "key", secret: "secret"), log: .none)
+    private func withServer(
+        _ profile: PusherServerProfile = .pusher,
+        _ body: (PusherServer, (_ key: String, PusherAuthorizer?) -> PusherClient) async throws -> Void
+    ) async throws {
+        var app = PusherApp(id: "1", key: "key", secret: "secret")
+        app.profile = profile
+        let server = PusherServer(app: app, log: .none)
         let address = try await server.start(on: SocketListener())
         do {
             try await body(server) { key, authorizer in
@@ -26,8 +31,10 @@ struct PusherOnAPortTests {
         await server.stop()
     }
 
-    @Test func `a wrong key is rejected with its close code`() async throws {
-        try await self.withServer { _, makeClient in
+    /// Reverb's error event is the only place of the code: the close frame has none.
+    @Test(arguments: [PusherServerProfile.pusher, .reverb])
+    func `a wrong key is rejected with its close code`(profile: PusherServerProfile) async throws {
+        try await self.withServer(profile) { _, makeClient in
             let client = makeClient("another", nil)
             client.connect()
             let error = await #expect(throws: PusherError.self) { try await client.connected() }

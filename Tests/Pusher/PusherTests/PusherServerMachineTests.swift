@@ -181,6 +181,17 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         #expect(server.takeEvents() == [.error(socketID: nil, code: Int(code), message: message)])
     }
 
+    @Test(arguments: [
+        ("/app/key?protocol=7", 4003, "Application is disabled"), ("/app/other?protocol=7", 4001, "Application does not exist"),
+    ])
+    func `a disabled app rejects connections with its key`(target: String, code: UInt16, message: String) {
+        var server = ServerUnderTest { $0.isEnabled = false }
+        #expect(
+            server.accepted(1, target) == [
+                .send(1, PusherFrames.error(Int(code), message)), .close(1, CloseCode(rawValue: code), message),
+            ])
+    }
+
     @Test func `the connection limit counts every connection that is not rejected`() {
         var server = ServerUnderTest { $0.connectionLimit = 2 }
         server.connect(1)
@@ -272,7 +283,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
 
     @Test(
         arguments: [
-            ("one", .none, nil, nil), ("one", .wrongSecret, nil, nil), ("cache-one", .none, nil, nil),
+            ("one", .none, nil, nil), ("one", .wrongSecret, nil, nil), ("cache", .none, nil, nil),
             ("one", .none, #"{"user_id":"1"}"#, nil),
             ("private-one", .valid, nil, nil), ("private-one", .none, nil, 4009), ("private-one", .wrongSecret, nil, 4009),
             ("private-one", .otherChannel, nil, 4009), ("private-one", .otherSocket, nil, 4009),
@@ -308,7 +319,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         #expect(isSubscribed == (error == nil))
         let events = server.takeEvents().dropFirst()
         if error == nil {
-            let userID = ChannelName.kind(of: channel) == .presence ? "1" : nil
+            let userID = ChannelName.kind(of: channel).isPresence ? "1" : nil
             #expect(events == [.subscribed(socketID: socketID, channel: channel, userID: userID)])
         } else {
             guard case .subscriptionRejected(socketID, channel, _)? = events.first, events.count == 1 else {

@@ -38,11 +38,12 @@ import Testing
     private static let member = PusherMember(id: "me", info: ["name": "Anna"])
 
     private static let authorizationEndpoint = PusherAuthorizationEndpoint(
-        endpoint, headers: headers, parameters: ["session": text], freshHeaders: { headers })
+        endpoint, headers: headers, parameters: ["session": text], freshHeaders: { headers }, freshParameters: { ["session": text] })
 
     private static let authorizers: [PusherAuthorizer] = [
         .secret(text, userID: "me", userInfo: .string(text)), .endpoint(authorizationEndpoint),
-        .callback { _ in PusherChannelAuthorization(auth: text) },
+        .callback { _ in PusherChannelAuthorization(auth: text) }, .batchEndpoint(authorizationEndpoint),
+        .request { _ in HTTPRequest("POST", endpoint) }, .completion { _, complete in complete(.failure(MarkerError())) },
     ]
 
     private static func tls() -> TLSConfiguration {
@@ -52,20 +53,27 @@ import Testing
         return configuration
     }
 
+    private static var webhooks: PusherServerWebhooks {
+        var webhooks = PusherServerWebhooks([Self.endpoint])
+        webhooks.headers = Self.headers
+        return webhooks
+    }
+
     private static func configuration(_ authorizer: PusherAuthorizer) -> PusherConfiguration {
         var configuration = PusherConfiguration(key: "key", endpoint: Self.endpoint)
         configuration.authorizer = authorizer
+        configuration.userAuthenticator = .secret(Self.text, user: Self.member)
         configuration.headers = Self.headers
         configuration.transports = Transports(
             webSocket: SocketWebSocketTransport(tls: Self.tls()), http: SocketHTTPTransport(tls: Self.tls()), time: ManualClock().time)
         return configuration
     }
 
-    private static func authorizationAttempt() throws -> PusherAuthorizationAttempt {
+    private static func authorizationForm() throws -> PusherAuthorizationForm {
         var request = Self.request
         request.method = "POST"
         let body = "socket_id=1.2&channel_name=private-one&session=\(Self.text)"
-        return try PusherAuthorizationAttempt(request, body: Array(body.utf8), channelNameLimit: 200)
+        return try PusherAuthorizationForm(request, body: Array(body.utf8))
     }
 
     /// Values that contain the marker wherever they can contain a secret, by the names of their types.
@@ -84,10 +92,18 @@ import Testing
             "MessageBatch": [MessageBatch([Self.message])],
             "PEM": [PEM.text(Self.text)],
             "PusherApp": [app],
-            "PusherAuthorizationAttempt": [try Self.authorizationAttempt()],
+            "PusherAuthorizationAttempt": [
+                try PusherAuthorizationAttempt(Self.authorizationForm(), channel: "private-a", channelNameLimit: 200)
+            ],
             "PusherAuthorizationEndpoint": [Self.authorizationEndpoint],
             "PusherAuthorizationHandler": [PusherAuthorizationHandler(app: app)],
             "PusherAuthorizer": Self.authorizers,
+            "PusherUserAuthenticator": [
+                PusherUserAuthenticator.endpoint(Self.authorizationEndpoint),
+                PusherUserAuthenticator.callback { _ in throw CancellationError() },
+                PusherUserAuthenticator.secret(Self.text, user: PusherMember(id: "me", info: .string(Self.text))),
+            ],
+            "PusherUser": clients.map(\.user),
             "PusherChannel": try clients.map { try $0.subscribe("private-one") },
             "PusherChannelAuthorization": [
                 PusherChannelAuthorization(auth: Self.text, channelData: Self.text, sharedSecret: Self.text)
@@ -96,12 +112,18 @@ import Testing
             "PusherConfiguration": Self.authorizers.map(Self.configuration),
             "PusherConnectionAttempt": [PusherConnectionAttempt(socketID: "1.2", request: Self.request)],
             "PusherConnectionState": [PusherConnectionState.failed(Self.error), PusherConnectionState.disconnected(Self.error)],
+            "PusherEcho": clients.map { PusherEcho($0) },
+            "PusherEchoChannel": try clients.map { try PusherEcho($0).private("one") },
             "PusherError": [Self.error, PusherError(.failed, "Failed.", cause: Self.error)],
             "PusherPublisher": [PusherPublisher(appID: "1", key: "key", secret: Self.text, endpoint: Self.endpoint)],
+            "PusherRetryContext": [PusherRetryContext(retryCount: 1, elapsed: .zero, reason: Self.error)],
             "PusherServer": [PusherServer(app: app)],
             "PusherServerEvent": [PusherServerEvent.received(socketID: "1.2", frame: String(decoding: Self.message.bytes, as: UTF8.self))],
+            "PusherServerWebhooks": [Self.webhooks],
             "PusherStateChange": [PusherStateChange<PusherConnectionState>(old: .connecting, new: .failed(Self.error))],
             "PusherSubscriptionState": [PusherSubscriptionState.failed(Self.error)],
+            "PusherUserAuthenticationAttempt": [PusherUserAuthenticationAttempt(try Self.authorizationForm())],
+            "PusherUserAuthentication": [PusherUserAuthentication(auth: Self.text, userData: Self.text)],
             "PusherUpdate": [PusherUpdate.error(Self.error), PusherUpdate.state(.failed(Self.error))],
             "SocketHTTPTransport": [SocketHTTPTransport(tls: Self.tls())],
             "SocketListener": [SocketListener(tls: TLSServerConfiguration(Self.identity))],
@@ -182,25 +204,68 @@ import Testing
             "ManualClock": [ManualClock()],
             "ManualClock.Instant": [ManualClock().now],
             "MessageBatch.Entry": [MessageBatch.Entry(.text, 0..<1)],
+            "MessagePackDecoder": [MessagePackDecoder()],
+            "MessagePackDecoder.KeyStrategy": [MessagePackDecoder.KeyStrategy.ignoreCase],
+            "MessagePackEncoder": [MessagePackEncoder()],
+            "MessagePackEncoder.KeyStrategy": [MessagePackEncoder.KeyStrategy.convertToPascalCase],
+            "MessagePackError": [MessagePackError(.unexpectedEnd, at: 1)],
+            "MessagePackError.Code": [MessagePackError.Code.unexpectedEnd],
+            "MessagePackTimestamp": [MessagePackTimestamp(seconds: 1)],
+            "MessagePackValue": [["a": 1] as MessagePackValue],
+            "MessagePackValue.Member": [MessagePackValue.Member("a", 1)],
             "NetworkPathMonitor": [NetworkPathMonitor()],
             "PusherAuthorizationDecision": [PusherAuthorizationDecision.accept(), PusherAuthorizationDecision.reject()],
+            "PusherUserAuthenticationDecision": [
+                PusherUserAuthenticationDecision.accept(userID: "a"), PusherUserAuthenticationDecision.reject(),
+            ],
+            "PusherAuthorizationRefusal": [PusherAuthorizationRefusal()],
             "PusherAuthorizationRequest": [PusherAuthorizationRequest(channel: "private-one", socketID: "1.2")],
+            "PusherBatchEvent": [try PusherBatchEvent("a", on: "one", data: 1)],
+            "PusherChannelAttribute": [PusherChannelAttribute.userCount],
+            "PusherChannelInfo": [PusherChannelInfo(userCount: 1)],
+            "PusherChannelInfo.CachedEvent": [PusherChannelInfo.CachedEvent(data: "1")],
             "PusherChannelKind": [PusherChannelKind.private],
+            "PusherChannelUser": [PusherChannelUser(id: "me")],
             "PusherClientEventAttempt": [
                 PusherClientEventAttempt(socketID: "1.2", channel: "private-one", name: "client-a", data: "1")
             ],
+            "PusherClientEventLimit": [PusherClientEventLimit()],
+            "PusherClientEventLimit.Excess": [PusherClientEventLimit.Excess.wait],
+            "PusherDecryptionFailure": [PusherDecryptionFailure(event: PusherEvent(name: "a", data: Self.marker), reason: .wrongKey)],
+            "PusherDecryptionFailure.Reason": [PusherDecryptionFailure.Reason.wrongKey],
             "PusherDecodedEvents": [channel.events("a", as: Int.self)],
             "PusherDecodedEvents.AsyncIterator": [channel.events("a", as: Int.self).makeAsyncIterator()],
+            "PusherCallbackExecutor": [PusherCallbackExecutor.tasks],
+            "PusherFrameTrace": [PusherFrameTrace(.sent, "{}")],
+            "PusherFrameTrace.Direction": [PusherFrameTrace.Direction.received],
+            "PusherObservation": [client.on(on: .tasks) { _ in }],
+            "PusherRetryPolicy": [PusherRetryPolicy.delays([.seconds(1)]), PusherRetryPolicy.custom { _ in nil }],
             "PusherError.Code": [PusherError.Code.failed],
             "PusherEvent": await events.pending(),
+            "PusherGap": [PusherGap(channel: "one", duration: .seconds(1))],
+            "PusherRecovery": [PusherRecovery.sockudo],
+            "PusherRecoveryFailure": [PusherRecoveryFailure.streamReset, PusherRecoveryFailure.other("no")],
             "PusherMember": [Self.member],
-            "PusherMemberChange": [PusherMemberChange.joined(Self.member), PusherMemberChange.subscribed(members)],
+            "PusherMemberChange": [
+                PusherMemberChange.joined(Self.member), PusherMemberChange.subscribed(members),
+                PusherMemberChange.resubscribed(members, joined: [Self.member], left: []),
+            ],
             "PusherMembers": [members],
             "PusherMembers.Iterator": [members.makeIterator()],
+            "PusherDataForm": [PusherDataForm.json],
             "PusherServerDecision": [PusherServerDecision.accept],
             "PusherServerFaults": [PusherServerFaults()],
             "PusherServerHooks": [PusherServerHooks()],
+            "PusherServerRouter": [PusherServerRouter([pusher.server])],
+            "PusherServerProfile": [PusherServerProfile.pusher, PusherServerProfile.slanger],
+            "PusherServerProfile.Pings": [PusherServerProfile.Pings.events],
+            "PusherServerProfile.SubscriptionErrors": [PusherServerProfile.SubscriptionErrors.error],
+            "PusherServerProfile.WatchlistEvents": [PusherServerProfile.WatchlistEvents.grouped],
+            "PusherSignInState": [PusherSignInState.pending, PusherSignInState.signedIn(Self.member)],
+            "PusherWatchlistChange": [PusherWatchlistChange.online(["anna"])],
             "PusherSubscriptionAttempt": [PusherSubscriptionAttempt(socketID: "1.2", channel: "presence-one", userID: "me")],
+            "PusherWebhook": [PusherWebhook(key: "key", unixMilliseconds: 1, events: [])],
+            "PusherWebhookEvent": [PusherWebhookEvent.channelOccupied(channel: "one")],
             "TLSConfiguration.Verification": [TLSConfiguration.Verification.full],
             "TLSVersion": [TLSVersion.tls12],
             "TransportError.Code": [TransportError.Code.closed],
@@ -214,8 +279,8 @@ import Testing
     @Test func `the text of a value contains no secret`() async throws {
         for (name, values) in try Self.secretValues() {
             for value in values {
-                #expect(Self.typeName(of: value) == name)
-                let leak = Self.texts(of: value).first { $0.contains(Self.marker) }
+                #expect(PrintedText.typeName(of: value) == name)
+                let leak = PrintedText.texts(of: value).first { $0.contains(Self.marker) }
                 #expect(leak == nil, "\(name)")
             }
         }
@@ -223,9 +288,9 @@ import Testing
 
     @Test func `every public type is in the lists of this test`() async throws {
         let others = try await Self.otherValues()
-        for (name, values) in others { for value in values { #expect(Self.typeName(of: value) == name) } }
+        for (name, values) in others { for value in values { #expect(PrintedText.typeName(of: value) == name) } }
         let listed = Set(try Self.secretValues().keys).union(others.keys)
-        let declared = try PublicDeclarations.types(in: "Sources")
+        let declared = try PublicDeclarations.types(in: "Sources").subtracting(try PublicDeclarations.types(in: "Sources/SignalR"))
         #expect(declared.count > 80)
         #expect(declared.subtracting(listed).sorted() == [], "add a value of each new type to one of the lists")
         #expect(listed.subtracting(declared).sorted() == [], "remove the types that no longer exist")
@@ -236,7 +301,9 @@ import Testing
             "\(Self.headers)"
                 == "[Authorization: <redacted>, Cookie: <redacted>, X-Token: <redacted>, Content-Type: text/plain]")
         #expect("\(PusherApp(id: "1", key: "key", secret: Self.text))".hasPrefix(#"PusherApp(id: "1", key: "key", secret: <redacted>, "#))
-        #expect("\(Self.authorizers[0])" == #"PusherAuthorizer(secret: <redacted>, userID: "me", userInfo: <redacted>)"#)
+        #expect(
+            "\(Self.authorizers[0])"
+                == #"PusherAuthorizer(secret: <redacted>, userID: "me", userInfo: <redacted>, encryptionMasterKey: nil)"#)
         let authorization = PusherChannelAuthorization(auth: Self.text, channelData: Self.text)
         #expect("\(authorization)" == "PusherChannelAuthorization(auth: <redacted>, channelData: <redacted>, sharedSecret: nil)")
         #expect(
@@ -246,83 +313,9 @@ import Testing
         #expect("\(Self.request)".hasPrefix(#"HTTPRequestHead(method: "GET", target: "/app?<redacted>", headers: ["#))
         #expect("\(WebSocketMessage.text("abc"))" == "WebSocketMessage(kind: text, bytes: <3 bytes>)")
         #expect("\(Self.configuration(Self.authorizers[0]))".contains("authorizer: PusherAuthorizer(secret: <redacted>, "))
+        #expect("\(Self.configuration(Self.authorizers[0]))".contains("userAuthenticator: PusherUserAuthenticator(secret: <redacted>, "))
         var dumped = ""
         dump(Self.authorizers[0], to: &dumped)
         #expect(dumped.contains("secret: <redacted>"))
-    }
-
-    // MARK: The text of a value
-
-    /// The name of a value's type without its module and generic arguments.
-    private static func typeName(of value: Any) -> String {
-        var name = ""
-        var depth = 0
-        for character in String(reflecting: type(of: value)) {
-            if character == "<" { depth += 1 }
-            if depth == 0 { name.append(character) }
-            if character == ">" { depth -= 1 }
-        }
-        return name.split(separator: ".").dropFirst().joined(separator: ".")
-    }
-
-    private static func texts(of value: Any) -> [String] {
-        var texts = ["\(value)", String(describing: value), String(reflecting: value), "\([value])", "\(["key": value])"]
-        var dumped = ""
-        dump(value, to: &dumped)
-        texts.append(dumped)
-        if let error = value as? any Error { texts += ["\(error)", error.localizedDescription] }
-        var visited: Set<ObjectIdentifier> = []
-        Self.walk(value, depth: 0, &visited, &texts)
-        // Numbers may be the bytes of a text.
-        return texts + texts.map(Self.decodedNumbers)
-    }
-
-    private static func walk(_ value: Any, depth: Int, _ visited: inout Set<ObjectIdentifier>, _ texts: inout [String]) {
-        let mirror = Mirror(reflecting: value)
-        if mirror.displayStyle == .class, !visited.insert(ObjectIdentifier(value as AnyObject)).inserted || depth > 20 { return }
-        var current: Mirror? = mirror
-        while let mirror = current {
-            for child in mirror.children {
-                texts += [child.label ?? "", "\(child.value)", String(reflecting: child.value)]
-                Self.walk(child.value, depth: depth + 1, &visited, &texts)
-            }
-            current = mirror.superclassMirror
-        }
-    }
-
-    /// The text that the decimal numbers in a text encode.
-    private static func decodedNumbers(in text: String) -> String {
-        String(decoding: text.utf8.split { !(0x30...0x39).contains($0) }.compactMap { UInt8(String($0) ?? "") }, as: UTF8.self)
-    }
-}
-
-/// The public declarations in the sources, which are formatted by `swift format`: the indentation shows the nesting.
-private enum PublicDeclarations {
-    /// Returns the public structures, enumerations, classes and actors, with the names of the types that contain them.
-    static func types(in folder: String) throws -> Set<String> {
-        let root = #filePath.split(separator: "/", omittingEmptySubsequences: false).dropLast(4).joined(separator: "/")
-        let files = try #require(FileManager.default.enumerator(atPath: "\(root)/\(folder)"))
-        var names: Set<String> = []
-        for case let file as String in files where file.hasSuffix(".swift") {
-            names.formUnion(self.types(declaredIn: try String(contentsOfFile: "\(root)/\(folder)/\(file)", encoding: .utf8)))
-        }
-        return names
-    }
-
-    private static func types(declaredIn source: String) -> [String] {
-        let declaration = /^(?<indent> *)(?<modifiers>(?:[@\w()]+ )*)(?<kind>struct|enum|class|actor|extension|protocol) (?<name>[\w.]+)/
-        var names: [String] = []
-        var enclosing: [(indent: Int, name: String)] = []
-        for line in source.split(separator: "\n") {
-            guard let match = line.firstMatch(of: declaration) else { continue }
-            enclosing.removeAll { $0.indent >= match.indent.count }
-            enclosing.append((match.indent.count, String(match.name)))
-            let isType = match.kind != "extension" && match.kind != "protocol"
-            let modifiers = match.modifiers.split(separator: " ")
-            if isType, modifiers.contains("public"), !modifiers.contains("import") {
-                names.append(enclosing.map(\.name).joined(separator: "."))
-            }
-        }
-        return names
     }
 }

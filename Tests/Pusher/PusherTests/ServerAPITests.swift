@@ -1,3 +1,4 @@
+import PusherChannels
 import PusherTesting
 import Foundation
 @testable import PusherServer
@@ -76,10 +77,14 @@ private final class ResponseRecorder: HTTPResponder {
     @Test func `a request whose body, path or method was changed is rejected`() {
         #expect(self.send(Self.signed, Self.body + " ").head.status == 401)
         #expect(self.send(Self.signed, "").head.status == 401)
-        #expect(self.send(Self.signed, Self.body, method: "GET").head.status == 405)
+        let get = self.send(Self.signed, Self.body, method: "GET")
+        #expect(get.head.status == 405 && get.head.headers["Allow"] == "POST")
         #expect(self.send("/apps/3//events?" + Self.signed.split(separator: "?")[1], Self.body).head.status == 401)
         #expect(self.send("/apps/4/events?" + Self.signed.split(separator: "?")[1], Self.body).head.status == 404)
-        for path in ["/", "/apps", "/apps/3", "/apps/3/batch_events", "/apps/3/events/more", "/app/3/events"] {
+        for path in [
+            "/", "/apps", "/apps/3", "/apps/3/batches", "/apps/3/events/more", "/app/3/events", "/apps/3/channels/a/users/more",
+            "/apps/3/users/a", "/apps/3/channels/%zz", "/apps/%zz/events",
+        ] {
             #expect(self.send(path, Self.body).head.status == 404, "\(path)")
         }
         #expect(self.send("/up", "", method: "GET").head.status == 200)
@@ -163,6 +168,94 @@ private final class ResponseRecorder: HTTPResponder {
         #expect(first.takeEvents() == ["a"] && second.takeEvents() == ["a"])
         #expect(publish("") == 200)
         #expect(first.takeEvents() == ["a"])
+    }
+
+    // MARK: The other endpoints
+
+    @Test(arguments: [
+        ("GET", "events", 405), ("GET", "batch_events", 405), ("POST", "channels", 405), ("POST", "channels/a", 405),
+        ("POST", "channels/presence-a/users", 405), ("GET", "users/7/terminate_connections", 405), ("GET", "channels", 200),
+        ("GET", "channels/a", 200), ("GET", "channels/presence-a/users", 200), ("POST", "users/7/terminate_connections", 200),
+        ("GET", "channels/a%20b", 400), ("GET", "channels/a/users", 400), ("GET", "channels/a%20b/users", 400),
+        ("POST", "users/a%20b/terminate_connections", 400),
+    ])
+    func `each endpoint has its method, and checks names`(method: String, path: String, status: Int) {
+        #expect(self.signed(method, path).status == status)
+    }
+
+    @Test(arguments: [
+        ("channels", "user_count", 400), ("channels", "subscription_count", 400), ("channels", "nonsense", 400), ("channels", "", 200),
+        ("channels/a", "user_count", 400), ("channels/a", "subscription_count", 200), ("channels/a", "subscription_count,", 200),
+        ("channels/presence-a", "user_count", 200), ("channels/presence-a", "user_count,subscription_count", 400),
+        ("channels/a", "nonsense", 400),
+    ])
+    func `an attribute that is not available is rejected`(path: String, info: String, status: Int) {
+        #expect(self.signed("GET", path, query: [("info", info)]).status == status)
+    }
+
+    @Test func `the number of users is listed for a prefix of presence channels only`() {
+        for (prefix, status) in [("presence-", 200), ("presence-a", 200), ("presence", 400), ("private-", 400), ("", 400)] {
+            #expect(self.signed("GET", "channels", query: [("info", "user_count"), ("filter_by_prefix", prefix)]).status == status)
+        }
+    }
+
+    @Test(arguments: [
+        (#"{"batch":[\#(event)]}"#, 200), (#"{"batch":[\#(events(10))]}"#, 200), (#"{"batch":[\#(events(11))]}"#, 400),
+        (#"{"batch":[]}"#, 400), (#"{"batch":{}}"#, 400), ("{}", 400), (#"{"batch":[1]}"#, 400), (#"{"batch":[\#(event),{}]}"#, 400),
+        (#"{"batch":[{"name":"a","data":"x","channels":["one"]}]}"#, 400),
+        (#"{"batch":[{"name":"a","data":"x","channel":"one","channels":["two","three"]}]}"#, 400),
+        (#"{"batch":[{"name":"a","data":"\#(String(repeating: "x", count: 10_241))","channel":"one"}]}"#, 413),
+        (#"{"batch":[{"name":"a","data":"x","channel":"one","info":"nonsense"}]}"#, 400),
+    ])
+    func `a batch is published as a whole or not at all`(body: String, status: Int) async {
+        let events = self.server.events
+        #expect(self.signed("POST", "batch_events", body).status == status)
+        let published = await events.pending().filter { if case .published = $0 { true } else { false } }
+        #expect(published.isEmpty == (status != 200))
+    }
+
+    private static let event = #"{"name":"a","data":"x","channel":"one"}"#
+    private static func events(_ count: Int) -> String { Array(repeating: Self.event, count: count).joined(separator: ",") }
+
+    @Test func `an event is published in the deprecated form`() async {
+        let events = self.server.events
+        #expect(self.signed("POST", "channels/one/events", "text", query: [("name", "a"), ("socket_id", "1.2")]).status == 200)
+        #expect(self.signed("POST", "channels/one/events", "text").status == 400)
+        #expect(await events.pending().first == .published(channel: "one", name: "a", subscribers: 0))
+        #expect(self.signed("GET", "channels/one/stats").body == #"{"occupied":false}"#)
+    }
+
+    @Test func `events for a user are accepted, with a valid ID`() {
+        func status(_ channel: String) -> Int { self.publish(##"{"name":"a","data":"x","channel":"\##(channel)"}"##).head.status }
+        #expect(status("#server-to-user-7") == 200)
+        for channel in ["#server-to-user-", "#server-to-user-a b", "#other", "#server-to-user-\(String(repeating: "x", count: 129))"] {
+            #expect(status(channel) == 400)
+        }
+        // The response doesn't repeat a long ID.
+        let body = ##"{"name":"a","data":"x","channel":"#server-to-user-\##(String(repeating: "é", count: 10_000))"}"##
+        #expect(self.publish(body).body.count < 1_000)
+    }
+
+    @Test func `a disabled app accepts neither requests nor connections`() async throws {
+        let pusher = try await InMemoryPusher { $0.isEnabled = false }
+        let publisher = pusher.publisher()
+        let error = await #expect(throws: PusherError.self) { try await publisher.publish("a", to: "b", data: 1) }
+        #expect(error?.status == 403 && error?.message.contains("The app is disabled.") == true)
+        let client = pusher.client()
+        client.connect()
+        let rejection = await #expect(throws: PusherError.self) { try await client.connected() }
+        #expect(rejection?.serverCode == 4003)
+    }
+
+    /// Sends a request that is signed with the app's secret.
+    private func signed(
+        _ method: String, _ path: String, _ body: String = "", query: [(name: String, value: String)] = []
+    ) -> (status: Int, body: String) {
+        let target = RequestSignature.sign(
+            method: method, path: "/apps/3/\(path)", query: query, body: Array(body.utf8), key: self.server.app.key,
+            secret: self.server.app.secret, unixTime: Self.time)
+        let response = self.send(target, body, method: method)
+        return (response.head.status, String(decoding: response.body, as: UTF8.self))
     }
 
     @Test func `attempts for tests of hooks can be created`() {

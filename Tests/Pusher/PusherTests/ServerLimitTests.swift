@@ -85,6 +85,19 @@ import Testing
         }
     }
 
+    @Test func `an app can have no limits of names and data`() {
+        var server = ServerUnderTest {
+            $0.channelNameLimit = .max
+            $0.eventNameLimit = .max
+            $0.eventDataLimit = .max
+        }
+        for number in 1...2 {
+            server.connect(number)
+            server.subscribe(number, "private-a")
+        }
+        #expect(server.clientEvent(1, "client-a", on: "private-a").map(\.summary) == ["client-a"])
+    }
+
     @Test func `names over the limit are rejected and logged`() {
         var server = ServerUnderTest(logLevel: .info)
         server.connect(1)

@@ -24,7 +24,10 @@ enum ServerCommand: Equatable {
         case .send(_, let text):
             guard let frame = try? JSONValue(parsing: text), let event = frame["event"]?.string else { return "raw" }
             let name = event.split(separator: ":").last ?? ""
-            return event == EventName.error ? "error \(frame["data"]?["code"]?.int.map { "\($0)" } ?? "null")" : String(name)
+            guard event == EventName.error else { return String(name) }
+            // The data is JSON or a string that contains it.
+            let data = frame["data"]?.string.flatMap { try? JSONValue(parsing: $0) } ?? frame["data"]
+            return "error \(data?["code"]?.int.map { "\($0)" } ?? "null")"
         case .close(_, let code, _): return "close \(code)"
         case .abandon: return "abandon"
         case .run(_, let what): return "run \(what)"
@@ -169,6 +172,28 @@ struct ServerUnderTest {
     @discardableResult
     mutating func subscribe(_ number: Int, _ channel: String, user: String? = nil) -> [ServerCommand] {
         self.received(number, self.subscription(number, channel, user: user))
+    }
+
+    /// A request to sign in with a valid signature.
+    ///
+    /// - Parameter rest: Members of the user's data after the ID, as JSON that starts with a comma.
+    func signInRequest(_ number: Int, as userID: String, _ rest: String = "") -> WebSocketMessage {
+        self.signInRequest(number, userData: #"{"id":"\#(userID)"\#(rest)}"#)
+    }
+
+    func signInRequest(_ number: Int, userData: String) -> WebSocketMessage {
+        let auth = UserSignature.token(key: "key", secret: "secret", socketID: self.socketID(number), userData: userData)
+        return PusherFrames.signIn(auth: auth, userData: userData)
+    }
+
+    @discardableResult
+    mutating func signIn(_ number: Int, as userID: String, _ rest: String = "") -> [ServerCommand] {
+        self.received(number, self.signInRequest(number, as: userID, rest))
+    }
+
+    @discardableResult
+    mutating func unsubscribe(_ number: Int, _ channel: String) -> [ServerCommand] {
+        self.received(number, PusherFrames.unsubscribe(channel))
     }
 
     @discardableResult

@@ -115,15 +115,20 @@ import Testing
     // MARK: Names
 
     @Test(arguments: [
-        ("news", PusherChannelKind.public), ("cache-news", .public), ("private", .public), ("privateX", .public), ("Private-x", .public),
-        ("presence", .public),
-        ("private-x", .private), ("private-", .private), ("private-cache-x", .private), ("private-encrypted", .private),
-        ("private-encrypted-x", .encrypted),
-        ("private-encrypted-cache-x", .encrypted), ("presence-x", .presence), ("presence-cache-x", .presence), ("x-private-y", .public),
+        ("news", PusherChannelKind.public), ("private", .public), ("privateX", .public), ("Private-x", .public), ("presence", .public),
+        ("cache", .public), ("x-private-y", .public), ("x-cache-y", .public), ("cache-x", .cache), ("cache-private-x", .cache),
+        ("private-x", .private), ("private-", .private), ("private-encrypted", .private), ("private-cache", .private),
+        ("private-cache-x", .privateCache), ("private-cache-encrypted-x", .privateCache), ("private-encrypted-x", .encrypted),
+        ("private-encrypted-cache", .encrypted), ("private-encrypted-cache-x", .encryptedCache), ("presence-x", .presence),
+        ("presence-cache", .presence), ("presence-cache-x", .presenceCache), ("presence-encrypted-x", .presence),
     ])
     func `the prefix of a channel name determines its kind`(name: String, kind: PusherChannelKind) {
         #expect(ChannelName.kind(of: name) == kind)
-        #expect(kind.needsAuthorization == (kind != .public) && kind.allowsClientEvents == (kind == .private || kind == .presence))
+        #expect(kind.needsAuthorization == ![.public, .cache].contains(kind))
+        #expect(kind.allowsClientEvents == [.private, .presence, .privateCache, .presenceCache].contains(kind))
+        #expect(kind.isPresence == [.presence, .presenceCache].contains(kind))
+        #expect(kind.isEncrypted == [.encrypted, .encryptedCache].contains(kind))
+        #expect(kind.isCache == [.cache, .privateCache, .presenceCache, .encryptedCache].contains(kind))
     }
 
     @Test(arguments: [
