@@ -1,0 +1,2 @@
+// The typed API: `HubClient` and what belongs to it.
+@_exported public import SignalRCore

@@ -1,0 +1,24 @@
+// Re-exports the types that programs need to name when they use a client.
+@_exported public import struct RealtimeCore.Backoff
+@_exported public import enum RealtimeCore.BufferPolicy
+@_exported public import struct RealtimeCore.CloseCode
+@_exported public import enum RealtimeCore.CloseReason
+@_exported public import struct RealtimeCore.Counters
+@_exported public import enum RealtimeCore.EndReason
+@_exported public import struct RealtimeCore.Endpoint
+@_exported public import struct RealtimeCore.EventSequence
+@_exported public import struct RealtimeCore.HTTPHeaders
+@_exported public import struct RealtimeCore.LogSink
+@_exported public import class RealtimeCore.NetworkPathMonitor
+@_exported public import struct RealtimeCore.TransportError
+@_exported public import struct RealtimeCore.Transports
+@_exported public import struct RealtimeJSON.JSONNumber
+@_exported public import struct RealtimeJSON.JSONObject
+@_exported public import enum RealtimeJSON.JSONValue
+@_exported public import struct RealtimeJSON.JSONValueDecoder
+@_exported public import struct RealtimeJSON.JSONValueEncoder
+@_exported public import struct RealtimeJSON.MessagePackDecoder
+@_exported public import struct RealtimeJSON.MessagePackEncoder
+@_exported public import enum RealtimeJSON.MessagePackValue
+// For `Transports.standard`.
+@_exported public import RealtimeTransports

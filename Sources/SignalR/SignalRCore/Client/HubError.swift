@@ -1,0 +1,135 @@
+public import RealtimeCore
+import SignalRWire
+
+/// An error of a client, a call or a handler.
+///
+/// The message describes what failed and, where possible, what to do. It contains no token and no arguments, and of errors that the
+/// application threw, only their types.
+public struct HubError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// The kind of an error. Future versions may add codes, so a `switch` over codes needs a `default` case.
+    public struct Code: Hashable, Sendable, CustomStringConvertible {
+        private enum Value: String, Sendable {
+            case notConnected, alreadyStarted, stopped, connectionLost, closedByServer, serverTimeout,
+                negotiationFailed, unauthorized, tokenFailed, handshakeFailed, timedOut, cancelled,
+                invocationFailed, authenticationRefreshFailed, invalidMessage, encodingFailed, decodingFailed, handlerFailed,
+                bufferOverflow, invalidConfiguration
+        }
+
+        private let value: Value
+
+        private init(_ value: Value) {
+            self.value = value
+        }
+
+        /// The client isn't connected, so that the call can't be sent.
+        public static let notConnected = Code(.notConnected)
+        /// The client has been started already.
+        public static let alreadyStarted = Code(.alreadyStarted)
+        /// The client was stopped or released during the call.
+        public static let stopped = Code(.stopped)
+        /// The connection was lost, or it could not be established.
+        public static let connectionLost = Code(.connectionLost)
+        /// The server ended the connection and gave a reason.
+        public static let closedByServer = Code(.closedByServer)
+        /// The server sent nothing for longer than the server timeout.
+        public static let serverTimeout = Code(.serverTimeout)
+        /// The negotiation failed.
+        public static let negotiationFailed = Code(.negotiationFailed)
+        /// The server rejected the access token, or there is none.
+        public static let unauthorized = Code(.unauthorized)
+        /// The closure that provides access tokens threw an error.
+        public static let tokenFailed = Code(.tokenFailed)
+        /// The server rejected the handshake, or its response was invalid or late.
+        public static let handshakeFailed = Code(.handshakeFailed)
+        /// A time limit was exceeded.
+        public static let timedOut = Code(.timedOut)
+        /// The task of the call was cancelled.
+        public static let cancelled = Code(.cancelled)
+        /// The server completed the call with an error.
+        public static let invocationFailed = Code(.invocationFailed)
+        /// The server refused to refresh the authentication, or didn't answer. The connection remains.
+        public static let authenticationRefreshFailed = Code(.authenticationRefreshFailed)
+        /// The server sent an invalid message.
+        public static let invalidMessage = Code(.invalidMessage)
+        /// A value can't be encoded.
+        public static let encodingFailed = Code(.encodingFailed)
+        /// A result, an item of a stream or an argument can't be decoded as the requested type.
+        public static let decodingFailed = Code(.decodingFailed)
+        /// A handler of the application threw an error, or the handlers of a method returned several results.
+        public static let handlerFailed = Code(.handlerFailed)
+        /// The application didn't read a stream, or its handlers were too slow, while another call waited for the server, so that the client
+        /// couldn't stop reading.
+        public static let bufferOverflow = Code(.bufferOverflow)
+        /// The configuration is invalid, or a connection is impossible on this system.
+        public static let invalidConfiguration = Code(.invalidConfiguration)
+
+        /// The name of the code, such as `timedOut`.
+        public var description: String { self.value.rawValue }
+    }
+
+    /// The kind of the error.
+    public let code: Code
+    /// A description of what failed and, where possible, what to do.
+    public let message: String
+    /// The text that the server sent, if the error is the server's.
+    public let serverMessage: String?
+    /// The code that the server sent when it refused to refresh the authentication, such as `invalid_token`.
+    public let serverCode: String?
+    /// The failure of the transport, if any, with the HTTP status of a rejected request.
+    public let cause: TransportError?
+
+    /// Creates an error, for example for a preview or a test of your code.
+    ///
+    /// - Parameters:
+    ///   - code: The kind of the error.
+    ///   - message: A description of what failed. It must not contain secrets.
+    ///   - serverMessage: The text that the server sent, if the error is the server's.
+    ///   - serverCode: The code that the server sent when it refused to refresh the authentication.
+    ///   - cause: The failure of the transport, if any.
+    public init(
+        _ code: Code, _ message: String, serverMessage: String? = nil, serverCode: String? = nil, cause: TransportError? = nil
+    ) {
+        self.code = code
+        self.message = message
+        self.serverMessage = serverMessage
+        self.serverCode = serverCode
+        self.cause = cause
+    }
+
+    /// The message.
+    public var description: String { self.message }
+}
+
+extension HubError {
+    static let stopped = HubError(.stopped, "The client was stopped. Call start() to connect again.")
+    /// Returns what the server is told about an error of the application, whose own text may contain secrets.
+    ///
+    /// - Parameter source: What threw the error, at the start of a sentence.
+    static func text(forServer error: any Error, from source: String) -> String {
+        switch error {
+        case let error as HubError: error.message
+        case let error as HubValueError: error.problem
+        default: "\(source) threw an error of type \(type(of: error))."
+        }
+    }
+
+    static let cancelled = HubError(.cancelled, "The call was cancelled with its task.")
+
+    /// The error for the end of a connection, or of an attempt.
+    static func lost(_ reason: CloseReason, at endpoint: Endpoint, wasConnected: Bool, serverTimeout: Duration) -> HubError {
+        switch reason {
+        case .requested: return .stopped
+        case .heartbeatTimeout:
+            let hint = "Check the network, and that the server timeout is at least twice the server's keep-alive interval."
+            return HubError(.serverTimeout, "The server \(endpoint) sent nothing for \(serverTimeout). \(hint)")
+        case .transport(let error) where error.status == 401:
+            return HubError(.unauthorized, "\(error.message) Check the access token.", cause: error)
+        case .transport(let error):
+            let isImpossible = error.code.isPermanent
+            return HubError(isImpossible ? .invalidConfiguration : .connectionLost, error.message, cause: error)
+        case .openTimeout, .peer:
+            let what = wasConnected ? "The connection to \(endpoint) was lost" : "Couldn't connect to \(endpoint)"
+            return HubError(wasConnected ? .connectionLost : reason == .openTimeout ? .timedOut : .connectionLost, "\(what): \(reason).")
+        }
+    }
+}

@@ -1,0 +1,14 @@
+// The types of the core that users of a server name. Nothing else of these modules enters the importing file's namespace.
+@_exported public import enum RealtimeCore.BufferPolicy
+@_exported public import struct RealtimeCore.CloseCode
+@_exported public import enum RealtimeCore.CloseReason
+@_exported public import enum RealtimeCore.EndReason
+@_exported public import struct RealtimeCore.EventSequence
+@_exported public import class RealtimeCore.InMemoryListener
+@_exported public import class RealtimeCore.InMemoryNetwork
+@_exported public import struct RealtimeCore.ListenerAddress
+@_exported public import protocol RealtimeCore.ListenerHandler
+@_exported public import class RealtimeCore.ListenerRouter
+@_exported public import struct RealtimeCore.LogSink
+@_exported public import struct RealtimeCore.TransportError
+@_exported public import struct RealtimeCore.WebSocketMessage

@@ -1,0 +1,35 @@
+public import RealtimeCore
+
+/// An event that occurred on a server, for tests and logs.
+public enum SignalRServerEvent: Sendable, Hashable {
+    /// A client negotiated a connection.
+    case negotiated(hub: String, connectionID: String)
+    /// The server rejected a negotiation, a WebSocket or a refresh of the authentication with an HTTP status.
+    case rejected(hub: String, status: Int)
+    /// A client completed the handshake.
+    case connected(hub: String, connectionID: String, userID: String?)
+    /// A client refreshed the authentication of its connection.
+    case refreshed(hub: String, connectionID: String, userID: String?)
+    /// A connection ended after its handshake.
+    case disconnected(hub: String, connectionID: String, CloseReason)
+    /// The server received a WebSocket message. Messages on a silent connection aren't reported. A message longer than
+    /// ``SignalRServerConfiguration/messageLimit`` is cut.
+    case received(connectionID: String, WebSocketMessage)
+    /// A method was called.
+    case invoked(connectionID: String, method: String)
+    /// A method returned, or its stream ended; or it failed with an error, which the client received if it expected a response.
+    case completed(connectionID: String, method: String, error: String?)
+    /// The server couldn't process a message, or ended a connection because of an error.
+    case error(connectionID: String, message: String)
+
+    /// The limit of the events that a consumer hasn't read.
+    static let byteLimit = ByteLimit<SignalRServerEvent>(8 << 20) { event in
+        switch event {
+        case .received(_, let message): message.bytes.count
+        case .invoked(_, let method): method.utf8.count
+        case .completed(_, let method, let error): method.utf8.count + (error?.utf8.count ?? 0)
+        case .error(_, let message): message.utf8.count
+        case .negotiated, .rejected, .connected, .refreshed, .disconnected: 0
+        }
+    }
+}
