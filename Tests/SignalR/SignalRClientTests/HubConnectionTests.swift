@@ -1,0 +1,262 @@
+import RealtimeTesting
+import SignalRTesting
+import TestSupport
+import Testing
+
+/// Starting, stopping and losing a connection.
+@Suite(.timeLimit(.minutes(10))) struct HubConnectionTests {
+    /// Records what the handlers of a connection's states receive.
+    private static func record(_ connection: HubConnection) -> EventRecorder<String> {
+        let recorder = EventRecorder<String>()
+        connection.onClosed { error in recorder.record("closed \(error.map { "\($0)" } ?? "without an error")") }
+        connection.onReconnecting { error in recorder.record(error == nil ? "reconnecting" : "reconnecting because of an error") }
+        connection.onReconnected { recorder.record("reconnected") }
+        return recorder
+    }
+
+    @Test(
+        arguments: [
+            (nil, .webSockets, false, SignalRError.invalidUrl("There is no URL. Call withUrl(url:) before build().")),
+            (
+                "http://localhost/hub", .longPolling, false,
+                .unsupportedTransport("Only WebSockets are available in this version, and the options don't allow them. Use .webSockets.")
+            ),
+            (
+                "http://localhost/hub", HttpTransportType.none, false,
+                .unsupportedTransport("The options allow no transport. Use .webSockets.")
+            ),
+            (
+                "http://localhost/hub", nil, true,
+                .invalidOperation("The negotiation can only be skipped if the transport is exactly .webSockets.")
+            ),
+        ] as [(String?, HttpTransportType?, Bool, SignalRError)])
+    func `an invalid configuration is an error of the start`(
+        url: String?, transport: HttpTransportType?, skipsNegotiation: Bool, expected: SignalRError
+    ) async throws {
+        var options = HttpConnectionOptions()
+        options.transport = transport
+        options.skipNegotiation = skipsNegotiation
+        let builder = HubConnectionBuilder()
+        let connection = (url.map { builder.withUrl(url: $0, options: options) } ?? builder).build()
+        let states = Self.record(connection)
+        await #expect(throws: expected) { try await connection.start() }
+        #expect(await connection.state() == .Stopped)
+        await connection.stop()
+        #expect(states.all.isEmpty)
+    }
+
+    @Test(arguments: ["", "localhost/hub", "ftp://localhost/hub", "http://", "http://a b/"])
+    func `an invalid URL is an error of the start`(url: String) async throws {
+        await #expect {
+            try await HubConnectionBuilder().withUrl(url: url).build().start()
+        } throws: { error in
+            guard case SignalRError.invalidUrl(let text) = error else { return false }
+            return !text.isEmpty
+        }
+    }
+
+    @Test func `a connection is started once and can be started again`() async throws {
+        let signalR = try await InMemorySignalR()
+        signalR.server.hub("/chat").on("Add") { (caller, a: Int, b: Int) in a + b }
+        let connection = signalR.connectionBuilder("/chat").build()
+        let states = Self.record(connection)
+        for round in 1...3 {
+            try await connection.start()
+            #expect(connection.connectionId != nil)
+            await #expect(throws: SignalRError.self) { try await connection.start() }
+            let sum: Int = try await connection.invoke(method: "Add", arguments: round, 1)
+            #expect(sum == round + 1)
+            await connection.stop()
+            #expect(await connection.state() == .Stopped)
+            #expect(connection.connectionId == nil)
+            #expect(states.all.count == round)
+        }
+        #expect(Set(states.all) == ["closed without an error"])
+        await #expect(throws: SignalRError.self) { try await connection.send(method: "Add") }
+    }
+
+    @Test func `the negotiation can be skipped`() async throws {
+        let signalR = try await InMemorySignalR()
+        signalR.server.hub("/chat").on("Add") { (caller, a: Int, b: Int) in a + b }
+        let connection = HubConnection(signalR.client("/chat") { $0.skipsNegotiation = true })
+        try await connection.start()
+        #expect(connection.connectionId == nil)
+        let sum: Int = try await connection.invoke(method: "Add", arguments: 1, 2)
+        #expect(sum == 3)
+    }
+
+    @Test func `a failed start throws its reason and isn't a closed connection`() async throws {
+        let signalR = try await InMemorySignalR()
+        signalR.server.hub("/chat").onConnected { _ in throw HubException("go away") }
+        signalR.server.faults.negotiationError = "no more connections"
+        let connection = signalR.connectionBuilder("/chat").build()
+        let states = Self.record(connection)
+        await #expect(throws: SignalRError.negotiationError("The server rejected the negotiation: no more connections")) {
+            try await connection.start()
+        }
+        #expect(await connection.state() == .Stopped)
+        await connection.stop()
+        #expect(states.all.isEmpty)
+    }
+
+    @Test func `a loss is reported once, and the reconnect too`() async throws {
+        let signalR = try await InMemorySignalR()
+        signalR.server.hub("/chat").on("Add") { (caller, a: Int, b: Int) in a + b }
+        let connection = signalR.connectionBuilder("/chat").withAutomaticReconnect([0, 2, 10]).build()
+        let states = Self.record(connection)
+        let updates = EventRecorder<HubUpdate>()
+        let token = connection.client.observe { updates.record($0) }
+        try await connection.start()
+        let first = connection.connectionId
+        signalR.server.faults.negotiationStatus = 503
+        signalR.server.drop(try #require(first))
+        // A delay of zero is the shortest delay.
+        signalR.clock.advance(by: .nanoseconds(1))
+        try await eventually { updates.all.contains(.retrying(in: .seconds(2))) }
+        #expect(await connection.state() == .Reconnecting)
+        await #expect(throws: SignalRError.self) { try await connection.invoke(method: "Add", arguments: 1, 2) }
+        signalR.server.faults.negotiationStatus = nil
+        signalR.clock.advance(by: .seconds(2))
+        try await eventually { states.all.count == 2 }
+        #expect(states.all == ["reconnecting because of an error", "reconnected"])
+        #expect(connection.connectionId != first)
+        let sum: Int = try await connection.invoke(method: "Add", arguments: 1, 2)
+        #expect(sum == 3)
+        withExtendedLifetime(token) {}
+    }
+
+    @Test func `a connection is closed when all attempts have failed`() async throws {
+        let signalR = try await InMemorySignalR()
+        _ = signalR.server.hub("/chat")
+        let connection = signalR.connectionBuilder("/chat").withAutomaticReconnect([0]).build()
+        let states = Self.record(connection)
+        try await connection.start()
+        signalR.server.faults.negotiationError = "no more connections"
+        signalR.server.drop(try #require(connection.connectionId))
+        signalR.clock.advance(by: .nanoseconds(1))
+        try await eventually { states.all.count == 2 }
+        #expect(states.all.first == "reconnecting because of an error")
+        #expect(states.all.last?.contains("no more connections") == true)
+        #expect(await connection.state() == .Stopped)
+    }
+
+    @Test func `without automatic reconnects, a loss closes the connection`() async throws {
+        let signalR = try await InMemorySignalR()
+        _ = signalR.server.hub("/chat")
+        let connection = signalR.connectionBuilder("/chat").build()
+        let states = Self.record(connection)
+        try await connection.start()
+        signalR.server.close(try #require(connection.connectionId), error: "the hub is being closed", allowReconnect: true)
+        try await eventually { states.all.count == 1 }
+        #expect(states.all[0].contains("the hub is being closed"), "\(states.all)")
+    }
+
+    @Test func `a policy decides with the count, the time and the reason`() async throws {
+        struct Policy: RetryPolicy {
+            let contexts = EventRecorder<RetryContext>()
+
+            func nextRetryInterval(retryContext: RetryContext) -> Double? {
+                self.contexts.record(retryContext)
+                return retryContext.retryCount < 2 ? 5 : nil
+            }
+        }
+        let policy = Policy()
+        let signalR = try await InMemorySignalR()
+        _ = signalR.server.hub("/chat")
+        let connection = signalR.connectionBuilder("/chat").withAutomaticReconnect(policy).build()
+        let states = Self.record(connection)
+        try await connection.start()
+        signalR.server.faults.negotiationError = "no"
+        signalR.server.drop(try #require(connection.connectionId))
+        for count in 1...3 {
+            try await eventually { policy.contexts.all.count == count }
+            if count < 3 {
+                try await eventually { signalR.clock.untilNextDeadline == .seconds(5) }
+                signalR.clock.advance(by: .seconds(5))
+            }
+        }
+        try await eventually { states.all.count == 2 }
+        #expect(policy.contexts.all.map(\.retryCount) == [0, 1, 2])
+        #expect(policy.contexts.all.map(\.elapsed) == [0, 5, 10])
+        #expect(policy.contexts.all.allSatisfy { $0.retryReason != nil })
+    }
+
+    // MARK: Stopping
+
+    @Test func `stop waits for the handlers of the closed connection`() async throws {
+        let signalR = try await InMemorySignalR()
+        _ = signalR.server.hub("/chat")
+        let connection = signalR.connectionBuilder("/chat").build()
+        let done = EventRecorder<Int>()
+        connection.onClosed { [clock = signalR.clock] _ in
+            try? await clock.sleep(for: .seconds(1))
+            done.record(1)
+        }
+        connection.onClosed { _ in done.record(2) }
+        try await connection.start()
+        let stopping = Task {
+            await connection.stop()
+            done.record(3)
+        }
+        try await eventually { signalR.clock.sleepingTaskCount == 1 }
+        #expect(done.all.isEmpty)
+        signalR.clock.advance(by: .seconds(1))
+        await stopping.value
+        #expect(done.all == [1, 2, 3])
+    }
+
+    @Test func `a stop whose task is cancelled returns`() async throws {
+        let signalR = try await InMemorySignalR()
+        _ = signalR.server.hub("/chat")
+        let connection = signalR.connectionBuilder("/chat").build()
+        connection.onClosed { [clock = signalR.clock] _ in try? await clock.sleep(for: .seconds(1)) }
+        try await connection.start()
+        let stopping = Task { await connection.stop() }
+        try await eventually { signalR.clock.sleepingTaskCount == 1 }
+        stopping.cancel()
+        await stopping.value
+        #expect(await connection.state() == .Stopped)
+    }
+
+    @Test func `a handler can stop and start the connection`() async throws {
+        let signalR = try await InMemorySignalR()
+        let hub = signalR.server.hub("/chat")
+        let connection = signalR.connectionBuilder("/chat").withAutomaticReconnect([60]).build()
+        let events = EventRecorder<String>()
+        connection.onReconnecting { [weak connection] _ in
+            await connection?.stop()
+            events.record("stopped")
+        }
+        connection.onClosed { [weak connection] _ in
+            try? await connection?.start()
+            events.record("started")
+        }
+        await connection.on("Stop") { [weak connection] in
+            await connection?.stop()
+            events.record("stopped by the server's call")
+        }
+        try await connection.start()
+        signalR.server.drop(try #require(connection.connectionId))
+        try await eventually { events.all.count == 2 }
+        #expect(events.all == ["stopped", "started"])
+        try await hub.clients.all.send("Stop")
+        try await eventually { events.all.count == 4 }
+        #expect(events.all.suffix(2) == ["started", "stopped by the server's call"])
+    }
+
+    @Test func `releasing the connection closes it`() async throws {
+        let signalR = try await InMemorySignalR()
+        let hub = signalR.server.hub("/chat")
+        var connection: HubConnection? = signalR.connectionBuilder("/chat").build()
+        weak let weakConnection = connection
+        weak let weakClient = connection?.client
+        connection?.onClosed { _ in }
+        await connection?.on("Call") { (text: String) in text }
+        try await connection?.start()
+        #expect(hub.connectionIDs.count == 1)
+        connection = nil
+        #expect(weakConnection == nil)
+        #expect(weakClient == nil)
+        try await eventually { hub.connectionIDs.isEmpty }
+    }
+}

@@ -1,0 +1,328 @@
+import RealtimeCore
+import RealtimeJSON
+import RealtimeTesting
+import TestSupport
+import SignalRCore
+import SignalRWire
+import Testing
+
+/// The calls of the server, and the handlers of the application.
+@Suite(.timeLimit(.minutes(10))) struct HubHandlerTests {
+    private static func call(_ target: String, _ arguments: String = "[]", id: String? = nil) -> String {
+        #"{"type":1,\#(id.map { #""invocationId":"\#($0)","# } ?? "")"target":"\#(target)","arguments":\#(arguments)}"#
+    }
+
+    @Test func `several handlers of a method are called in the order of their registration`() async throws {
+        let hub = try await HubFixture.connected()
+        let calls = EventRecorder<String>()
+        hub.client.on("say") { (a: String) in calls.record("first \(a)") }
+        hub.client.on("say") { (a: String) in calls.record("second \(a)") }
+        hub.client.on("other") { calls.record("other") }
+        hub.server.send(Self.call("say", #"["a"]"#), Self.call("other"), Self.call("say", #"["b"]"#))
+        try await eventually { calls.all.count == 5 }
+        #expect(calls.all == ["first a", "second a", "other", "first b", "second b"])
+    }
+
+    @Test func `handlers remain across connections`() async throws {
+        let hub = try await HubFixture.connected { $0.retry = .delays([.seconds(1)]) }
+        let calls = EventRecorder<Int>()
+        hub.client.on("count") { (a: Int) in calls.record(a) }
+        hub.server.send(Self.call("count", "[1]"))
+        hub.network.cut()
+        hub.clock.advance(by: .seconds(1))
+        hub.server.send(Self.call("count", "[2]"))
+        hub.client.stop()
+        try await hub.client.start()
+        hub.server.send(Self.call("count", "[3]"))
+        try await eventually { calls.all == [1, 2, 3] }
+    }
+
+    @Test func `a handler may call the server and wait for the result`() async throws {
+        var script = ScriptedHub.Script()
+        script.answer = { message in
+            guard message["target"] == "double", let id = message["invocationId"]?.string else { return [] }
+            return [#"{"type":3,"invocationId":"\#(id)","result":\#(2 * (message["arguments"]?[0]?.int ?? 0))}"#]
+        }
+        let hub = try await HubFixture.connected(script)
+        let results = EventRecorder<Int>()
+        hub.client.on("start") { [weak client = hub.client] (a: Int) in
+            if let client { results.record(try await client.invoke("double", a, as: Int.self)) }
+        }
+        hub.server.send(Self.call("start", "[1]"), Self.call("start", "[2]"))
+        try await eventually { results.all == [2, 4] }
+    }
+
+    @Test func `a slow handler delays neither answers nor the server timeout`() async throws {
+        let hub = try await HubFixture.connected()
+        let gate = Waiter<Void>()
+        let calls = EventRecorder<Int>()
+        hub.client.on("slow") { (a: Int) in
+            calls.record(a)
+            await gate.value()
+        }
+        hub.server.send(Self.call("slow", "[1]"))
+        try await eventually { calls.all.count == 1 }
+        let call = try await hub.begin { try await $0.invoke("save", as: Int.self) }
+        hub.clock.advance(by: .seconds(20))
+        hub.server.send(#"{"type":3,"invocationId":"1","result":5}"#)
+        #expect(try await call.value == 5)
+        hub.clock.advance(by: .seconds(20))
+        #expect(hub.isConnected)
+        gate.fulfill(())?.resume()
+    }
+
+    @Test func `a full queue of handlers pauses reading, but not while a call waits`() async throws {
+        let hub = try await HubFixture.connected { $0.handlerBuffer = HubBufferLimit(count: 4) }
+        let gate = Waiter<Void>()
+        let calls = EventRecorder<Int>()
+        hub.client.on("slow") { (a: Int) in
+            calls.record(a)
+            if a == 0 { await gate.value() }
+        }
+        hub.server.send(Self.call("slow", "[0]"))
+        try await eventually { calls.all.count == 1 }
+        for number in 1...20 { hub.server.send(Self.call("slow", "[\(number)]")) }
+        let bytes = hub.client.counters.bytesReceived
+        for number in 21...40 { hub.server.send(Self.call("slow", "[\(number)]")) }
+        #expect(hub.client.counters.bytesReceived == bytes)
+        // The result is behind the calls that the handler hasn't handled.
+        let call = try await hub.begin { try await $0.invoke("save", as: Int.self) }
+        hub.server.send(#"{"type":3,"invocationId":"1","result":5}"#)
+        #expect(try await call.value == 5)
+        gate.fulfill(())?.resume()
+        try await eventually { calls.all == Array(0...40) }
+    }
+
+    @Test func `the queue of handlers is limited by bytes as well`() async throws {
+        let hub = try await HubFixture.connected { $0.handlerBuffer = HubBufferLimit(bytes: 1000) }
+        let gate = Waiter<Void>()
+        let calls = EventRecorder<Int>()
+        hub.client.on("slow") { (a: String) in
+            calls.record(a.utf8.count)
+            await gate.value()
+        }
+        hub.server.send(Self.call("slow", #"["x"]"#))
+        try await eventually { calls.all.count == 1 }
+        let text = String(repeating: "x", count: 600)
+        for _ in 1...10 { hub.server.send(Self.call("slow", #"["\#(text)"]"#)) }
+        #expect(hub.client.counters.messagesReceived == 4)
+        gate.fulfill(())?.resume()
+    }
+
+    @Test func `a removed handler isn't called`() async throws {
+        let hub = try await HubFixture.connected()
+        let calls = EventRecorder<String>()
+        let first = hub.client.on("say") { calls.record("first") }
+        hub.client.on("say") { calls.record("second") }
+        first.cancel()
+        first.cancel()
+        hub.server.send(Self.call("say"))
+        try await eventually { calls.all == ["second"] }
+        hub.client.off("say")
+        hub.client.on("end") { calls.record("end") }
+        hub.server.send(Self.call("say"), Self.call("end"))
+        try await eventually { calls.all == ["second", "end"] }
+    }
+
+    @Test func `names of methods are compared by bytes`() async throws {
+        let hub = try await HubFixture.connected()
+        let calls = EventRecorder<String>()
+        hub.client.on("caf\u{E9}") { calls.record("one") }
+        hub.client.on("cafe\u{301}") { calls.record("two") }
+        hub.server.send(Self.call("cafe\u{301}"), Self.call("caf\u{E9}"))
+        try await eventually { calls.all == ["two", "one"] }
+    }
+
+    @Test func `a sequence of invocations receives them beside the handlers`() async throws {
+        let hub = try await HubFixture.connected()
+        let sequence = hub.client.invocations(of: "count")
+        hub.server.send(Self.call("count", "[1]"), Self.call("other", "[9]"), Self.call("count", "[2]"))
+        var values: [Int] = []
+        for await call in sequence {
+            values.append(try call.decode(Int.self))
+            if values.count == 2 { break }
+        }
+        #expect(values == [1, 2])
+        // The one without a handler or a sequence.
+        try await eventually { hub.client.counters.messagesIgnored == 1 }
+        #expect(hub.log.all.contains { $0.contains("other") })
+    }
+
+    // MARK: Results
+
+    /// Sends an invocation with an ID, and returns the answer.
+    private func answer(_ hub: HubFixture, _ target: String, _ arguments: String = "[]") async throws -> JSONValue {
+        let count = hub.server.received.all.count
+        hub.server.send(Self.call(target, arguments, id: "s1"))
+        return try await hub.server.received(count + 1)[count]
+    }
+
+    @Test(arguments: [true, false])
+    func `the case of names only matters by default`(ignoresCase: Bool) async throws {
+        let hub = try await HubFixture.connected { $0.ignoresCaseOfMethods = ignoresCase }
+        let calls = EventRecorder<String>()
+        hub.client.on("Say") { (text: String) in calls.record("handler \(text)") }
+        let sequence = hub.client.invocations(of: "SAY")
+        hub.server.send(Self.call("say", #"["a"]"#), Self.call("Say", #"["b"]"#))
+        try await eventually { calls.all == (ignoresCase ? ["handler a", "handler b"] : ["handler b"]) }
+        if ignoresCase {
+            let call = await sequence.first { _ in true }
+            #expect(call?.target == "SAY")
+        }
+        hub.client.off("sAY")
+        hub.server.send(Self.call("Say", #"["c"]"#), Self.call("say", #"["d"]"#))
+        hub.client.on("end") { calls.record("end") }
+        hub.server.send(Self.call("end"))
+        try await eventually { calls.all.last == "end" }
+        #expect(calls.all == (ignoresCase ? ["handler a", "handler b", "end"] : ["handler b", "handler c", "end"]))
+    }
+
+    @Test func `two calls of the server with the same ID are both answered`() async throws {
+        let hub = try await HubFixture.connected()
+        hub.client.on("next") { (a: Int) in a + 1 }
+        hub.server.send(Self.call("next", "[1]", id: "s1"), Self.call("next", "[2]", id: "s1"))
+        let answers = try await hub.server.received(2)
+        #expect(answers.map { $0["result"] } == [2, 3] && answers.allSatisfy { $0["invocationId"] == "s1" })
+    }
+
+    @Test func `the result of a handler is the answer`() async throws {
+        let hub = try await HubFixture.connected()
+        hub.client.on("add") { (a: Int, b: Int) in a + b }
+        #expect(try await self.answer(hub, "add", "[2,3]") == ["type": 3, "invocationId": "s1", "result": 5])
+        // Without an ID, the server expects no answer.
+        hub.server.send(Self.call("add", "[2,3]"))
+        #expect(try await self.answer(hub, "add", "[4,3]") == ["type": 3, "invocationId": "s1", "result": 7])
+        #expect(hub.server.received.all.count == 2)
+    }
+
+    @Test func `a handler without a result answers null`() async throws {
+        let hub = try await HubFixture.connected()
+        hub.client.on("save") {}
+        #expect(try await self.answer(hub, "save") == ["type": 3, "invocationId": "s1", "result": nil])
+        hub.client.on("save") { 7 }
+        #expect(try await self.answer(hub, "save") == ["type": 3, "invocationId": "s1", "result": 7])
+    }
+
+    @Test func `without a handler, the answer is an error`() async throws {
+        let hub = try await HubFixture.connected()
+        let expected: JSONValue = ["type": 3, "invocationId": "s1", "error": "Client didn't provide a result."]
+        #expect(try await self.answer(hub, "missing", #"[1,{"a":2}]"#) == expected)
+        let sequence = hub.client.invocations(of: "missing")
+        #expect(try await self.answer(hub, "missing") == expected)
+        _ = sequence
+    }
+
+    @Test func `two results are answered with an error`() async throws {
+        let hub = try await HubFixture.connected()
+        hub.client.on("which") { 1 }
+        hub.client.on("which") { 2 }
+        let answer = try await self.answer(hub, "which")
+        #expect(answer == ["type": 3, "invocationId": "s1", "error": "Client provided multiple results."])
+    }
+
+    @Test func `a handler that throws is logged and answered, and the next one is called`() async throws {
+        struct Failed: Error {}
+        let hub = try await HubFixture.connected()
+        let calls = EventRecorder<Int>()
+        hub.client.on("fail") { throw Failed() }
+        hub.client.on("fail") { calls.record(1) }
+        let error: JSONValue = "The handler threw an error of type Failed."
+        #expect(try await self.answer(hub, "fail") == ["type": 3, "invocationId": "s1", "error": error])
+        #expect(calls.all == [1])
+        #expect(hub.log.all.contains { $0.contains("fail") && $0.contains("Failed") })
+        #expect(hub.events.contains { if case .error(let error) = $0 { error.code == .handlerFailed } else { false } })
+    }
+
+    @Test func `arguments of another type or number are reported with method, position and type, and answered`() async throws {
+        let hub = try await HubFixture.connected()
+        let calls = EventRecorder<Int>()
+        hub.client.on("add") { (a: Int, b: Int) in
+            calls.record(a)
+            return a + b
+        }
+        for (arguments, position) in [(#"[1,"two"]"#, "Argument 2"), ("[1]", "argument 2 of type Int"), (#"{"a":1}"#, "")] {
+            let answer = try await self.answer(hub, "add", arguments)
+            #expect(answer["error"]?.string?.contains(position) == true)
+        }
+        let reports = hub.events.compactMap { if case .error(let error) = $0 { error } else { nil } }
+        #expect(reports.map(\.code).prefix(2) == [.decodingFailed, .decodingFailed])
+        #expect(reports[0].message.contains("add") && reports[0].message.contains("Argument 2") && reports[0].message.contains("Int"))
+        #expect(hub.client.counters.decodingFailures >= 2)
+        // The others aren't affected.
+        #expect(calls.all.isEmpty)
+        #expect(try await self.answer(hub, "add", "[1,2,3]")["result"] == 3)
+    }
+
+    @Test func `an invocation that no handler expects doesn't affect the messages in the same frame`() async throws {
+        let hub = try await HubFixture.connected()
+        let calls = EventRecorder<Int>()
+        hub.client.on("count") { (a: Int) in calls.record(a) }
+        hub.server.send(Self.call("count", "[1]"), Self.call("missing", "[1]", id: "s1"), Self.call("count", "[2]"))
+        try await eventually { calls.all == [1, 2] }
+        #expect(try await hub.server.received(1)[0]["error"] == "Client didn't provide a result.")
+    }
+
+    @Test func `a stream invocation by the server is answered with an error`() async throws {
+        let hub = try await HubFixture.connected()
+        hub.server.send(#"{"type":4,"invocationId":"s1","target":"x","arguments":[]}"#)
+        #expect(try await hub.server.received(1)[0]["error"]?.string != nil)
+    }
+
+    @Test func `the result of a handler isn't sent on another connection`() async throws {
+        let hub = try await HubFixture.connected { $0.retry = .delays([.seconds(1)]) }
+        let gate = Waiter<Void>()
+        let calls = EventRecorder<Int>()
+        hub.client.on("slow") {
+            calls.record(1)
+            await gate.value()
+            return 1
+        }
+        hub.client.on("end") { 2 }
+        hub.server.send(Self.call("slow", id: "s1"))
+        try await eventually { calls.all.count == 1 }
+        hub.network.cut()
+        hub.clock.advance(by: .seconds(1))
+        gate.fulfill(())?.resume()
+        #expect(try await self.answer(hub, "end") == ["type": 3, "invocationId": "s1", "result": 2])
+        #expect(hub.server.received.all.count == 1)
+    }
+
+    @Test func `a handler may stop and start the client`() async throws {
+        let hub = try await HubFixture.connected()
+        let calls = EventRecorder<Int>()
+        hub.client.on("restart") { [weak client = hub.client] in
+            client?.stop()
+            try await client?.start()
+            calls.record(1)
+        }
+        hub.server.send(Self.call("restart"))
+        try await eventually { calls.all.count == 1 }
+        #expect(hub.isConnected && hub.server.upgrades.all.count == 2)
+    }
+
+    @Test func `no handler is called after the client was released`() async throws {
+        let network = InMemoryNetwork(clock: ManualClock())
+        let server = ScriptedHub()
+        let address = try await network.listener().start(server)
+        var options = HubConfiguration(
+            Endpoint(scheme: "http", host: address.host, port: address.port), transports: network.transports())
+        (options.log, options.skipsNegotiation) = (.none, true)
+        let gate = Waiter<Void>()
+        let calls = EventRecorder<Int>()
+        let driver: SessionDriver<HubSession>
+        do {
+            let client = HubClient(options)
+            driver = client.driver
+            client.on("slow") { (a: Int) in
+                calls.record(a)
+                await gate.value()
+            }
+            try await client.start()
+            server.send(Self.call("slow", "[1]"), Self.call("slow", "[2]"))
+            try await eventually { calls.all.count == 1 }
+        }
+        gate.fulfill(())?.resume()
+        for _ in 1...100 { await Task.yield() }
+        #expect(calls.all == [1] && driver.consumerCount == 0)
+    }
+}

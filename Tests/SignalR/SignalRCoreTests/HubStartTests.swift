@@ -1,0 +1,416 @@
+import RealtimeCore
+import RealtimeTesting
+import TestSupport
+import SignalRCore
+import SignalRWire
+import Testing
+
+/// The access token, the negotiation, the upgrade and the handshake.
+@Suite(.timeLimit(.minutes(10))) struct HubStartTests {
+    // MARK: Negotiation
+
+    @Test func `a client negotiates, and connects with the token of the connection`() async throws {
+        let hub = try await HubFixture(negotiates: true) {
+            $0.headers = ["X-App": "one"]
+            $0.accessToken = { "access-1" }
+        }
+        #expect(try await hub.client.start() == "id-1")
+        #expect(hub.client.connectionID == "id-1")
+        let request = try #require(hub.server.negotiations.all.first)
+        #expect(request.method == "POST")
+        #expect(request.target == "/chat/negotiate?room=1&negotiateVersion=1")
+        let upgrade = try #require(hub.server.upgrades.all.first)
+        #expect(upgrade.target == "/chat?room=1&id=secret-token-1")
+        for head in [request, upgrade] {
+            #expect(head.headers["Authorization"] == "Bearer access-1")
+            #expect(head.headers["X-Requested-With"] == "XMLHttpRequest")
+            #expect(head.headers["User-Agent"] != nil)
+            #expect(head.headers["X-App"] == "one")
+        }
+        #expect(hub.server.handshakes.all == [#"{"protocol":"json","version":1}"#])
+        #expect(hub.states == [.connecting, .connected(connectionID: "id-1")])
+        #expect(hub.events == [])
+    }
+
+    @Test func `header fields of the application replace those of the client`() async throws {
+        let hub = try await HubFixture.connected(negotiates: true) {
+            $0.headers = ["authorization": "Basic x", "User-Agent": "mine"]
+            $0.accessToken = { "access-1" }
+        }
+        let request = try #require(hub.server.negotiations.all.first)
+        #expect(request.headers.values("Authorization") == ["Basic x"])
+        #expect(request.headers.values("User-Agent") == ["mine"])
+    }
+
+    @Test func `cookies of a negotiation are sent with the upgrade`() async throws {
+        var script = ScriptedHub.Script()
+        script.negotiate = { _, number in
+            var response = ScriptedHub.response(number)
+            response.head.headers.add("Set-Cookie", "affinity=a=b; Path=/; HttpOnly, other=2; Expires=Wed, 21 Oct 2015 07:28:00 GMT")
+            response.head.headers.add("set-cookie", "theme=dark; path=/chat")
+            response.head.headers.add("Set-Cookie", "elsewhere=1; Path=/chats")
+            response.head.headers.add("Set-Cookie", "encrypted=1; Secure; Path=/")
+            response.head.headers.add("Set-Cookie", "gone=1; Path=/; Max-Age=0")
+            response.head.headers.add("Set-Cookie", "broken")
+            response.head.headers.add("Set-Cookie", "below=1")
+            return response
+        }
+        let hub = try await HubFixture.connected(negotiates: true, script) { $0.headers = ["Cookie": "theme=light; mine=1"] }
+        let (request, upgrade) = (try #require(hub.server.negotiations.all.first), try #require(hub.server.upgrades.all.first))
+        #expect(request.headers.values("Cookie") == ["theme=light; mine=1"])
+        #expect(upgrade.headers.values("Cookie") == ["theme=light; mine=1; affinity=a=b; other=2; below=1"])
+    }
+
+    @Test func `cookies are sent to the host that set them, and belong to one attempt`() async throws {
+        var script = ScriptedHub.Script()
+        script.negotiate = { request, number in
+            var response = number == 1 ? ScriptedHub.json(#"{"url":"/other"}"#) : ScriptedHub.response(number)
+            if number == 1 { response.head.headers.add("Set-Cookie", "first=1; Path=/; Domain=elsewhere.example") }
+            return response
+        }
+        let hub = try await HubFixture.connected(negotiates: true, script) { $0.retry = .delays([.zero]) }
+        #expect(hub.server.negotiations.all.map { $0.headers["Cookie"] } == [nil, "first=1"])
+        #expect(hub.server.upgrades.all.map { $0.headers["Cookie"] } == ["first=1"])
+        hub.network.cut()
+        hub.clock.advance(by: .seconds(1))
+        try await eventually { hub.server.upgrades.all.count == 2 }
+        #expect(hub.server.upgrades.all.last?.headers["Cookie"] == nil)
+    }
+
+    @Test func `version 0 of the negotiation uses the connection ID as the token`() async throws {
+        var script = ScriptedHub.Script()
+        script.negotiate = { _, _ in
+            ScriptedHub.json(#"{"connectionId":"a b","availableTransports":[{"transport":"WebSockets","transferFormats":["Text"]}]}"#)
+        }
+        let hub = try await HubFixture.connected(negotiates: true, script)
+        #expect(hub.client.connectionID == "a b")
+        #expect(hub.server.upgrades.all.first?.target == "/chat?room=1&id=a%20b")
+    }
+
+    @Test func `without a negotiation, the client connects to the URL of the hub and has no connection ID`() async throws {
+        let hub = try await HubFixture.connected()
+        #expect(hub.client.connectionID == nil)
+        #expect(hub.server.negotiations.all.isEmpty)
+        #expect(hub.server.upgrades.all.first?.target == "/chat?room=1")
+        #expect(hub.client.state == .connected(connectionID: nil))
+    }
+
+    @Test func `every attempt begins at the URL of the application, and with its token`() async throws {
+        var script = ScriptedHub.Script()
+        script.negotiate = { head, number in
+            if head.target.contains("moved") { return ScriptedHub.response(number) }
+            return ScriptedHub.json(#"{"url":"/moved/?hub=chat","accessToken":"of-the-service"}"#)
+        }
+        let hub = try await HubFixture.connected(negotiates: true, script) {
+            $0.accessToken = { "of-the-app" }
+            $0.retry = .delays([.seconds(1)])
+        }
+        hub.network.cut()
+        hub.clock.advance(by: .seconds(1))
+        try await eventually { hub.isConnected }
+        let expected = ["/chat/negotiate?room=1&negotiateVersion=1", "/moved/negotiate?hub=chat&negotiateVersion=1"]
+        #expect(hub.server.negotiations.all.map(\.target) == expected + expected)
+        let tokens = hub.server.negotiations.all.map { $0.headers["Authorization"] }
+        #expect(tokens == ["Bearer of-the-app", "Bearer of-the-service", "Bearer of-the-app", "Bearer of-the-service"])
+        #expect(hub.server.upgrades.all.map { $0.headers["Authorization"] } == ["Bearer of-the-service", "Bearer of-the-service"])
+        #expect(hub.server.upgrades.all.map(\.target) == ["/moved/?hub=chat&id=secret-token-2", "/moved/?hub=chat&id=secret-token-4"])
+    }
+
+    @Test func `a client follows 100 redirects and no more`() async throws {
+        for (redirects, isAccepted) in [(100, true), (101, false)] {
+            var script = ScriptedHub.Script()
+            script.negotiate = { _, number in number <= redirects ? ScriptedHub.json(#"{"url":"/next"}"#) : ScriptedHub.response(number) }
+            let hub = try await HubFixture(negotiates: true, script)
+            let error = await hubError { try await hub.client.start() }
+            #expect((error == nil) == isAccepted)
+            #expect(hub.server.negotiations.all.count == 101)
+            if !isAccepted { #expect(error?.code == .negotiationFailed && hub.isStopped) }
+        }
+    }
+
+    static let badNegotiations: [(String, Int, String)] = [
+        (#"{"error":"no room"}"#, 200, "no room"),
+        ("", 404, "404"),
+        ("", 500, "500"),
+        ("not JSON", 200, "JSON"),
+        ("[]", 200, "object"),
+        ("{}", 200, "connectionId"),
+        (#"{"connectionId":7}"#, 200, "connectionId"),
+        (#"{"connectionId":"1","negotiateVersion":1,"availableTransports":[]}"#, 200, "connectionToken"),
+        (#"{"connectionId":"1","availableTransports":[]}"#, 200, "no WebSockets"),
+        (#"{"connectionId":"1","availableTransports":[{"transport":"LongPolling","transferFormats":["Text"]}]}"#, 200, "LongPolling"),
+        (#"{"connectionId":"1","availableTransports":[{"transport":"WebSockets","transferFormats":["Binary"]}]}"#, 200, "Text"),
+        (
+            #"{"connectionId":"1","useStatefulReconnect":true,"availableTransports":[{"transport":"WebSockets","transferFormats":["Text"]}]}"#,
+            200, "stateful"
+        ),
+        (#"{"Url":"/signalr","ProtocolVersion":"1.5"}"#, 200, "ASP.NET"), (#"{"url":"/signalr","protocolVersion":"1.5"}"#, 200, "ASP.NET"),
+        (#"{"url":"ftp://elsewhere/"}"#, 200, "redirected"),
+    ]
+
+    @Test(arguments: Self.badNegotiations)
+    func `a failed negotiation is an error of start`(body: String, status: Int, text: String) async throws {
+        var script = ScriptedHub.Script()
+        script.negotiate = { _, _ in ScriptedHub.json(body, status: status) }
+        let hub = try await HubFixture(negotiates: true, script) { $0.retry = .standard }
+        let error = try #require(await hubError { try await hub.client.start() })
+        #expect(error.code == .negotiationFailed)
+        #expect(error.message.contains(text))
+        #expect(hub.client.state == .stopped(error))
+        // A start that failed was never connected.
+        #expect(hub.events == [])
+        #expect(hub.server.upgrades.all.isEmpty)
+    }
+
+    @Test func `a refused connection is an error of start`() async throws {
+        let hub = try await HubFixture(negotiates: true)
+        hub.network.condition = .down
+        let error = try #require(await hubError { try await hub.client.start() })
+        #expect(error.code == .connectionLost && error.cause?.code == .unreachable)
+    }
+
+    // MARK: Access tokens
+
+    @Test func `the application is asked for a token in each attempt`() async throws {
+        let count = EventRecorder<Int>()
+        let hub = try await HubFixture.connected(negotiates: true) {
+            $0.accessToken = {
+                count.record(1)
+                return "token-\(count.all.count)"
+            }
+            $0.retry = .delays([.zero])
+        }
+        hub.network.cut()
+        hub.clock.advance(by: .milliseconds(1))
+        try await eventually { hub.isConnected }
+        #expect(hub.server.upgrades.all.map { $0.headers["Authorization"] } == ["Bearer token-1", "Bearer token-2"])
+    }
+
+    @Test(arguments: [1, 2])
+    func `a negotiation that is answered with 401 is retried once with a new token`(rejections: Int) async throws {
+        let count = EventRecorder<Int>()
+        var script = ScriptedHub.Script()
+        script.negotiate = { _, number in number <= rejections ? HTTPResponse(status: 401) : ScriptedHub.response(number) }
+        let hub = try await HubFixture(negotiates: true, script) {
+            $0.accessToken = {
+                count.record(1)
+                return "token-\(count.all.count)"
+            }
+        }
+        let error = await hubError { try await hub.client.start() }
+        #expect(error?.code == (rejections == 1 ? nil : .unauthorized))
+        #expect(hub.server.negotiations.all.map { $0.headers["Authorization"] } == ["Bearer token-1", "Bearer token-2"])
+    }
+
+    @Test func `a token of a redirect that is rejected leads back to the URL of the application`() async throws {
+        var script = ScriptedHub.Script()
+        script.negotiate = { head, number in
+            if !head.target.contains("moved") { return ScriptedHub.json(#"{"url":"/moved/","accessToken":"of-the-service"}"#) }
+            return number == 2 ? HTTPResponse(status: 401) : ScriptedHub.response(number)
+        }
+        let hub = try await HubFixture.connected(negotiates: true, script) { $0.accessToken = { "of-the-app" } }
+        #expect(hub.isConnected)
+        #expect(hub.server.negotiations.all.map(\.path) == ["/chat/negotiate", "/moved/negotiate", "/chat/negotiate", "/moved/negotiate"])
+        let tokens = hub.server.negotiations.all.map { $0.headers["Authorization"] }
+        #expect(tokens == ["Bearer of-the-app", "Bearer of-the-service", "Bearer of-the-app", "Bearer of-the-service"])
+    }
+
+    @Test(arguments: [1, 2], [true, false])
+    func `an upgrade that is answered with 401 is retried once with a new token`(rejections: Int, negotiates: Bool) async throws {
+        let count = EventRecorder<Int>()
+        var script = ScriptedHub.Script()
+        script.upgrade = { _, number in number <= rejections ? .reject(HTTPResponse(status: 401)) : .accept(subprotocol: nil) }
+        let hub = try await HubFixture(negotiates: negotiates, script) {
+            $0.accessToken = {
+                count.record(1)
+                return "token-\(count.all.count)"
+            }
+        }
+        let error = await hubError { try await hub.client.start() }
+        #expect(error?.code == (rejections == 1 ? nil : .unauthorized))
+        #expect(hub.server.upgrades.all.map { $0.headers["Authorization"] } == ["Bearer token-1", "Bearer token-2"])
+    }
+
+    @Test func `without a provider of tokens, 401 isn't retried`() async throws {
+        var script = ScriptedHub.Script()
+        script.negotiate = { _, _ in HTTPResponse(status: 401) }
+        let hub = try await HubFixture(negotiates: true, script)
+        let error = await hubError { try await hub.client.start() }
+        #expect(error?.code == .unauthorized)
+        #expect(hub.server.negotiations.all.count == 1)
+        #expect(hub.server.negotiations.all[0].headers["Authorization"] == nil)
+    }
+
+    @Test func `a provider of tokens that throws fails the start`() async throws {
+        struct Refused: Error { var secret = "hidden-password" }
+        let hub = try await HubFixture(negotiates: true) { $0.accessToken = { throw Refused() } }
+        let error = try #require(await hubError { try await hub.client.start() })
+        #expect(error.code == .tokenFailed && error.message.contains("Refused"))
+        #expect(!error.message.contains("hidden") && !hub.log.all.joined().contains("hidden"))
+        #expect(hub.server.negotiations.all.isEmpty)
+    }
+
+    @Test func `a token with a line break is refused`() async throws {
+        let hub = try await HubFixture(negotiates: true) { $0.accessToken = { "a\r\nX: y" } }
+        let error = await hubError { try await hub.client.start() }
+        #expect(error?.code == .tokenFailed)
+    }
+
+    @Test func `no token appears in a log message or an error`() async throws {
+        var script = ScriptedHub.Script()
+        script.handshake = { $0 == 1 ? "{}\u{1E}" : #"{"error":"bad access-secret and secret-token-2"}"# + "\u{1E}" }
+        let hub = try await HubFixture.connected(negotiates: true, script) {
+            $0.accessToken = { "access-secret" }
+            $0.headers = ["X-Key": "header-secret"]
+            $0.retry = .delays([.seconds(1)])
+        }
+        hub.server.send(#"{"type":7,"error":"access-secret header-secret","allowReconnect":true}"#)
+        hub.clock.advance(by: .seconds(1))
+        try await eventually { hub.isStopped }
+        let text = (hub.log.all + hub.updates.all.map { "\($0)" } + ["\(hub.client.configuration)"]).joined(separator: "\n")
+        #expect(text.contains("rejected the handshake"))
+        for secret in ["access-secret", "header-secret", "secret-token"] { #expect(!text.contains(secret)) }
+    }
+
+    // MARK: Handshake
+
+    @Test(arguments: [
+        #"{"error":"unknown protocol"}"# + "\u{1E}", "nonsense\u{1E}", "[]\u{1E}", #"{"type":6}"# + "\u{1E}",
+        String(repeating: "x", count: 100_000),
+    ])
+    func `a handshake that fails is an error of start`(response: String) async throws {
+        var script = ScriptedHub.Script()
+        script.handshake = { _ in response }
+        let hub = try await HubFixture(script)
+        let error = await hubError { try await hub.client.start() }
+        #expect(error?.code == .handshakeFailed)
+        #expect(hub.isStopped && hub.events == [])
+        try await eventually { hub.server.connectionCount == 0 }
+    }
+
+    @Test func `an endless answer to the handshake is an error that says so, and is not kept`() async throws {
+        var script = ScriptedHub.Script()
+        script.handshake = { _ in nil }
+        let hub = try await HubFixture(script)
+        let start = Task { await hubError { try await hub.client.start() } }
+        try await eventually { hub.server.handshakes.all.count == 1 }
+        for _ in 1...20 { hub.server.send(raw: String(repeating: " ", count: 1000)) }
+        let error = await start.value
+        #expect(error?.code == .handshakeFailed && error?.message.contains("no end of the handshake within 16384 bytes") == true)
+        #expect(hub.isStopped)
+    }
+
+    @Test func `a handshake without an answer times out`() async throws {
+        var script = ScriptedHub.Script()
+        script.handshake = { _ in nil }
+        let hub = try await HubFixture(script)
+        let start = Task { await hubError { try await hub.client.start() } }
+        try await eventually { hub.server.handshakes.all.count == 1 }
+        hub.clock.advance(by: .seconds(14))
+        #expect(hub.client.state == .connecting)
+        hub.clock.advance(by: .seconds(1))
+        #expect(await start.value?.code == .handshakeFailed)
+        #expect(hub.isStopped && hub.server.connectionCount == 0)
+        #expect(hub.client.driver.nextDeadline == nil)
+    }
+
+    @Test func `a negotiation without an answer times out with the attempt`() async throws {
+        var script = ScriptedHub.Script()
+        script.negotiate = { _, _ in nil }
+        let hub = try await HubFixture(negotiates: true, script) { $0.connectTimeout = .seconds(20) }
+        let start = Task { await hubError { try await hub.client.start() } }
+        try await eventually { hub.server.silent.all.count == 1 }
+        hub.clock.advance(by: .seconds(20))
+        #expect(await start.value?.code == .timedOut)
+        // A late response has no effect.
+        hub.server.silent.all[0].respond(ScriptedHub.response(1))
+        #expect(hub.isStopped && hub.server.upgrades.all.isEmpty)
+    }
+
+    @Test func `the answer to the handshake may be divided, and messages may follow in the same frame`() async throws {
+        var script = ScriptedHub.Script()
+        script.handshake = { _ in nil }
+        let hub = try await HubFixture(script)
+        let calls = EventRecorder<Int>()
+        hub.client.on("count") { (a: Int) in calls.record(a) }
+        let start = Task { try await hub.client.start() }
+        try await eventually { hub.server.handshakes.all.count == 1 }
+        hub.server.send(frames: ["{", "}\u{1E}" + #"{"type":1,"target":"count","arguments":[1]}"# + "\u{1E}" + #"{"type":1,"targ"#])
+        hub.server.send(raw: #"et":"count","arguments":[2]}"# + "\u{1E}")
+        _ = try await start.value
+        try await eventually { calls.all == [1, 2] }
+    }
+
+    // MARK: Starting
+
+    @Test func `a client can be started only once`() async throws {
+        let hub = try await HubFixture.connected()
+        #expect(await hubError { try await hub.client.start() }?.code == .alreadyStarted)
+        #expect(hub.isConnected)
+        hub.client.stop()
+        try await hub.client.start()
+        #expect(hub.isConnected && hub.server.upgrades.all.count == 2)
+    }
+
+    @Test func `cancelling the task of start stops the client`() async throws {
+        var script = ScriptedHub.Script()
+        script.negotiate = { _, _ in nil }
+        let hub = try await HubFixture(negotiates: true, script)
+        let start = Task { await hubError { try await hub.client.start() } }
+        try await eventually { hub.server.silent.all.count == 1 }
+        start.cancel()
+        #expect(await start.value?.code == .cancelled)
+        #expect(hub.client.state == .stopped(nil))
+    }
+
+    @Test func `a start with a time limit stops when it is exceeded`() async throws {
+        var script = ScriptedHub.Script()
+        script.negotiate = { _, _ in HTTPResponse(status: 503) }
+        let hub = try await HubFixture(negotiates: true, script) {
+            $0.retriesFirstStart = true
+            $0.retry = .backoff(Backoff(base: .seconds(1), cap: .seconds(2)))
+        }
+        let start = Task { await hubError { try await hub.client.start(within: .seconds(10)) } }
+        for _ in 1...10 {
+            hub.clock.advance(by: .seconds(1))
+            await Task.yield()
+        }
+        try await eventually {
+            hub.clock.advance(by: .seconds(1))
+            return hub.isStopped
+        }
+        #expect(await start.value?.code == .timedOut)
+    }
+
+    @Test func `the first start is retried if the options say so`() async throws {
+        var script = ScriptedHub.Script()
+        script.negotiate = { _, number in number < 3 ? HTTPResponse(status: 503) : ScriptedHub.response(number) }
+        let hub = try await HubFixture(negotiates: true, script) {
+            $0.retriesFirstStart = true
+            $0.retry = .delays([.seconds(1), .seconds(5)])
+        }
+        let start = Task { try await hub.client.start() }
+        for delay in [Duration.seconds(1), .seconds(5)] {
+            try await eventually { hub.events.last == .retrying(in: delay) }
+            #expect(hub.client.state == .connecting)
+            hub.clock.advance(by: delay)
+        }
+        #expect(try await start.value == "id-3")
+        // Nothing was lost, so nothing is reported as reconnected.
+        #expect(!hub.events.contains { $0.isReconnecting || $0.isReconnected || $0.isClosed })
+    }
+
+    @Test func `a first start whose retries are exhausted throws the last error`() async throws {
+        var script = ScriptedHub.Script()
+        script.negotiate = { _, _ in HTTPResponse(status: 503) }
+        let hub = try await HubFixture(negotiates: true, script) {
+            $0.retriesFirstStart = true
+            $0.retry = .delays([.seconds(1)])
+        }
+        let start = Task { await hubError { try await hub.client.start() } }
+        try await eventually { hub.events.last == .retrying(in: .seconds(1)) }
+        hub.clock.advance(by: .seconds(1))
+        #expect(await start.value?.code == .negotiationFailed)
+        #expect(hub.isStopped && !hub.events.contains { $0.isClosed })
+    }
+}

@@ -1,0 +1,1 @@
+../SignalRReadmeTests/IsolationTests.swift

@@ -1,0 +1,1 @@
+../SignalRReadmeTests/ReadmeHub.swift

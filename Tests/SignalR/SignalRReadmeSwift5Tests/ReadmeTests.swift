@@ -1,0 +1,1 @@
+../SignalRReadmeTests/ReadmeTests.swift

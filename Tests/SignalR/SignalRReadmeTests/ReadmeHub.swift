@@ -1,0 +1,132 @@
+import PeerSupport
+import RealtimeCore
+import RealtimeJSON
+import RealtimeSockets
+import RealtimeTransports
+import SignalRClient
+import SignalRServer
+import Testing
+
+/// The servers with which the snippets run.
+enum ReadmeServer: CaseIterable {
+    /// The server of this package, in the process of the tests.
+    case embedded
+    /// ASP.NET Core, in its own process.
+    case aspnet
+
+    /// ASP.NET Core only where `REALTIME_PEERS` is set.
+    static var available: [ReadmeServer] { Peer.starts("aspnet") ? Self.allCases : [.embedded] }
+
+    /// Starts a server with a hub.
+    ///
+    /// - Parameter isShared: Whether other tests may use the same process. Must be `false` if negotiations are rejected.
+    func start(isShared: Bool = true) async throws -> any ReadmeHub {
+        switch self {
+        case .embedded: try await EmbeddedHub.start()
+        case .aspnet: try await ASPNETHub.start(isShared: isShared)
+        }
+    }
+}
+
+/// A hub with the methods that the README of signalr-client-swift presumes, and what the tests do to its server.
+protocol ReadmeHub: Sendable {
+    var url: String { get }
+
+    /// Returns the name that a method of the README has on this hub, or by which this hub calls a method of the client.
+    func name(_ readmeName: String) -> String
+    /// Drops the connection of a client, without a close message.
+    func drop(_ connection: HubConnection) async throws
+    /// Sets whether the server rejects the negotiations of all clients.
+    func setRejectsNegotiations(_ rejects: Bool) async throws
+    /// Stops the server, unless it is shared.
+    func stop() async throws
+}
+
+/// A server of this package with one hub, on a port.
+final class EmbeddedHub: ReadmeHub {
+    let server: SignalRServer
+    let hub: Hub
+    let url: String
+
+    private init(_ server: SignalRServer, _ hub: Hub, _ url: String) {
+        (self.server, self.hub, self.url) = (server, hub, url)
+    }
+
+    static func start() async throws -> EmbeddedHub {
+        var configuration = SignalRServerConfiguration()
+        // Other tests use the processor.
+        configuration.connectTimeout = .seconds(600)
+        configuration.handshakeTimeout = .seconds(600)
+        let server = SignalRServer(configuration: configuration, log: .none)
+        let hub = server.hub("/chat")
+        hub.on("SendMessage") { (caller, user: String, message: String) in
+            try await caller.clients.all.send("ReceiveMessage", user, message)
+        }
+        hub.on("TriggerClientResult") { (caller, method: String, question: String) async throws -> String in
+            try await caller.clients.caller.invoke(method, question)
+        }
+        hub.on("Rename") { (caller, person: [String: String], name: String) in person.mapValues { _ in name } }
+        hub.on("Fail") { (caller, message: String) async throws -> Void in throw HubException(message) }
+        hub.on("Count") { (caller, offset: Int, numbers: HubStream<Int>) async throws -> Int in try await numbers.reduce(offset, +) }
+        hub.stream("StreamMethod") { (caller) in
+            AsyncStream<String> { continuation in
+                for item in ["a", "b", "c"] { continuation.yield(item) }
+                continuation.finish()
+            }
+        }
+        let address = try await server.start(on: SocketListener())
+        return EmbeddedHub(server, hub, "http://\(address.host):\(address.port)/chat")
+    }
+
+    func name(_ readmeName: String) -> String { readmeName }
+
+    func drop(_ connection: HubConnection) throws { self.server.drop(try #require(connection.connectionId)) }
+
+    func setRejectsNegotiations(_ rejects: Bool) { self.server.faults.negotiationStatus = rejects ? 503 : nil }
+
+    func stop() async { await self.server.stop() }
+}
+
+/// A server of ASP.NET Core, whose hub has methods with the same parameters and results, but other names.
+final class ASPNETHub: ReadmeHub {
+    private static let names = [
+        "SendMessage": "Echo", "ReceiveMessage": "EchoBack", "TriggerClientResult": "AskClient", "Fail": "Boom", "Count": "AddNumbers",
+        "StreamMethod": "Stream",
+    ]
+
+    /// The server for all tests that don't change it. It ends with the process of the tests.
+    private static let shared = Task { try await ASPNETHub.startServer() }
+
+    private let peer: Peer
+    private let port: Int
+    private let isShared: Bool
+
+    private init(_ peer: Peer, _ port: Int, isShared: Bool) {
+        (self.peer, self.port, self.isShared) = (peer, port, isShared)
+    }
+
+    static func start(isShared: Bool) async throws -> ASPNETHub {
+        let (peer, port) = isShared ? try await self.shared.value : try await self.startServer()
+        return ASPNETHub(peer, port, isShared: isShared)
+    }
+
+    private static func startServer() async throws -> (Peer, port: Int) {
+        let peer = try Peer("aspnet")
+        return (peer, try #require(try await peer.ready()["port"]?.int))
+    }
+
+    var url: String { "http://127.0.0.1:\(self.port)/test" }
+
+    func name(_ readmeName: String) -> String { Self.names[readmeName] ?? readmeName }
+
+    func drop(_ connection: HubConnection) async throws { try await connection.send(method: "CutMe") }
+
+    func setRejectsNegotiations(_ rejects: Bool) async throws {
+        try #require(!self.isShared)
+        let target = "/control/refuse?times=\(rejects ? Int(Int32.max) : 0)&status=503"
+        let request = HTTPRequest("POST", Endpoint(scheme: "http", host: "127.0.0.1", port: self.port, target: target))
+        try #require(try await Transports.standard.http.send(request).head.status == 200)
+    }
+
+    func stop() async throws { if !self.isShared { try await self.peer.stopped() } }
+}

@@ -1,0 +1,72 @@
+import RealtimeCore
+import RealtimeJSON
+import RealtimeSystem
+import RealtimeTesting
+import TestSupport
+import Testing
+
+@testable import SignalRServer
+
+/// Many messages, and input that no client sends.
+@Suite(.timeLimit(.minutes(10))) struct HubFloodTests {
+    @Test func `a flood of invocations is answered in order`() async throws {
+        let test = try await HubUnderTest { $0.pendingInvocationLimit = 50 }
+        test.hub.on("Echo") { (caller, value: Int) in value }
+        let client = try await test.connect()
+        let count = scaled(2_000)
+        for value in 0..<count {
+            client.send(#"{"type":1,"invocationId":"\#(value)","target":"Echo","arguments":[\#(value)]}"#)
+        }
+        for value in 0..<count { #expect(try await client.next()["result"]?.int == value) }
+    }
+
+    @Test func `a flood of items reaches a method that reads slowly`() async throws {
+        let test = try await HubUnderTest { $0.streamBufferLimit = 2_000 }
+        test.hub.on("Sum") { (caller, items: HubStream<Int>) in
+            var sum = 0
+            for try await item in items {
+                sum += item
+                // Other tests run meanwhile, so not after each item.
+                if item % 100 == 0 { await Task.yield() }
+            }
+            return sum
+        }
+        let client = try await test.connect()
+        client.send(#"{"type":1,"invocationId":"1","target":"Sum","arguments":[],"streamIds":["2"]}"#)
+        let count = scaled(2_000)
+        for value in 0..<count { client.send(#"{"type":2,"invocationId":"2","item":\#(value)}"#) }
+        client.send(#"{"type":3,"invocationId":"2"}"#)
+        #expect(try await client.next()["result"]?.int == count * (count - 1) / 2)
+    }
+
+    @Test func `one client's flood doesn't disturb another`() async throws {
+        let test = try await HubUnderTest { $0.pendingInvocationLimit = 10 }
+        let blocked = Signal()
+        test.hub.on("Block") { caller in await blocked.wait() }
+        test.hub.on("Echo") { (caller, value: Int) in value }
+        let (hostile, client) = (try await test.connect(), try await test.connect())
+        for _ in 0..<1_000 { hostile.send(#"{"type":1,"target":"Block","arguments":[]}"#) }
+        #expect(try await client.invoke("Echo", "1")["result"] == 1)
+        hostile.close()
+        try await eventually { test.hub.connectionIDs.count == 1 }
+        #expect(try await client.invoke("Echo", "2")["result"] == 2)
+    }
+
+    @Test(arguments: seeds(20))
+    func `random bytes end at most their own connection`(seed: UInt64) async throws {
+        let test = try await HubUnderTest()
+        test.hub.on("Echo") { (caller, value: Int) in value }
+        let (hostile, client) = (try await test.connect(), try await test.connect())
+        var random = SplitMix64(seed: seed)
+        let pieces = [
+            "{", "}", "[", "]", "\"type\":", "1", "2", "3", "4", "5", "6", "\"target\":", "\"Echo\"", "\"arguments\":", ",",
+            "\"invocationId\":",
+            "\"1\"", "\"streamIds\":", "\u{1E}", "\u{1E}", "null", "\\", "é",
+        ]
+        for _ in 0..<200 {
+            let text = (0..<Int.random(in: 0..<20, using: &random)).map { _ in pieces.randomElement(using: &random) ?? "" }.joined()
+            hostile.send(Bool.random(using: &random) ? .text(text) : .binary(Array(text.utf8)))
+        }
+        #expect(try await client.invoke("Echo", "1")["result"] == 1)
+    }
+}

@@ -1,0 +1,221 @@
+import RealtimeCore
+import RealtimeSystem
+import SignalRWire
+import Testing
+
+@testable import SignalRServer
+
+/// A command of the machine in comparable form.
+enum HubCommand: Equatable {
+    /// A text without its separator. Several messages are several commands.
+    case send(Int, String)
+    case close(Int, CloseCode)
+    case abandon(Int)
+    /// The user's code for a method, or `connected` or `disconnected`.
+    case start(String)
+    case cancel([String])
+    case updateReading(Int)
+    case resume(Int, String)
+}
+
+/// The machine without a driver: every input returns the commands that it caused. The user's code ends when the test says so.
+struct HubMachineUnderTest {
+    private(set) var machine: SignalRServerMachine
+    private var effects: Effects<SignalRServerMachine>
+    private(set) var now = Instant(nanoseconds: 0)
+    private(set) var events: [SignalRServerEvent] = []
+    private(set) var logged: [String] = []
+    /// The calls that were started and haven't ended, oldest first.
+    private(set) var calls: [HubCall] = []
+    private let hub: HubID
+
+    init(_ change: (inout SignalRServerConfiguration) -> Void = { _ in }) {
+        var configuration = SignalRServerConfiguration()
+        change(&configuration)
+        self.effects = Effects(logLevel: .info)
+        self.machine = SignalRServerMachine(configuration, seed: 7)
+        self.hub = self.machine.addHub("/hub")
+        self.effects.routes.add(ConsumerID(rawValue: 1), to: &self.machine.eventRoute)
+    }
+
+    @discardableResult
+    mutating func step(
+        _ input: (inout SignalRServerMachine, Instant, inout Effects<SignalRServerMachine>) -> Void
+    ) -> [HubCommand] {
+        input(&self.machine, self.now, &self.effects)
+        var commands: [HubCommand] = []
+        for command in self.effects.commands {
+            switch command {
+            case .send(let id, let message):
+                let texts = message.bytes.split(separator: 0x1E, omittingEmptySubsequences: true)
+                commands += texts.map { .send(Int(id.rawValue), String(decoding: $0, as: UTF8.self)) }
+            case .close(let id, let code, _): commands.append(.close(Int(id.rawValue), code))
+            case .abandon(let id): commands.append(.abandon(Int(id.rawValue)))
+            case .work(_, .start(let call)):
+                self.calls.append(call)
+                commands.append(.start(Self.name(call)))
+            case .work(_, .cancel(let calls)): commands.append(.cancel(calls.map(Self.name)))
+            case .work(_, .updateReading(let id)): commands.append(.updateReading(Int(id.rawValue)))
+            case .resume(let waiter, let result): commands.append(.resume(Int(waiter.rawValue), Self.text(result)))
+            case .log(_, let message): self.logged.append(message)
+            case .open, .cancel, .endConsumers, .finish: Issue.record("unexpected command \(command)")
+            }
+        }
+        self.events += self.effects.deliveries
+        self.effects.removeAll()
+        return commands
+    }
+
+    static func name(_ call: HubCall) -> String {
+        switch call.operation {
+        case .connected: "connected"
+        case .disconnected(let error): "disconnected\(error.map { ": \($0)" } ?? "")"
+        case .invocation(let invocation, _): invocation.target
+        }
+    }
+
+    private static func text(_ result: Result<SignalRServerMachine.WaiterResult, SignalRServerMachine.Failure>) -> String {
+        switch result {
+        case .success(.items(let items, let end)):
+            (items.map { String(decoding: $0.bytes, as: UTF8.self) } + (end.map { ["\($0)"] } ?? [])).joined(separator: " ")
+        case .success(.result(let payload)): payload.map { String(decoding: $0.bytes, as: UTF8.self) } ?? "void"
+        case .success(.writable): "writable"
+        case .failure(let failure): "\(failure)"
+        }
+    }
+
+    // MARK: Inputs
+
+    @discardableResult
+    mutating func accept(_ number: Int, userID: String? = nil, target: String = "/hub") -> Bool {
+        let request = HTTPRequestHead(method: "GET", target: target)
+        var isAccepted = false
+        let hub = self.hub
+        self.step { machine, now, _ in
+            guard machine.admit(request, to: hub, token: nil, userID: userID, now: now) == nil else { return }
+            isAccepted = machine.accepted(ConnectionID(rawValue: UInt64(number)), request, now: now)
+        }
+        return isAccepted
+    }
+
+    /// Accepts a connection and completes its handshake and its first call.
+    mutating func connect(_ number: Int, userID: String? = nil) {
+        self.accept(number, userID: userID)
+        self.receive(number, #"{"protocol":"json","version":1}"#)
+        self.end("connected")
+    }
+
+    /// Receives messages, each in a WebSocket message of its own.
+    @discardableResult
+    mutating func receive(_ number: Int, _ texts: String...) -> [HubCommand] {
+        self.receiveRaw(number, texts.map { $0 + "\u{1E}" })
+    }
+
+    @discardableResult
+    mutating func receiveRaw(_ number: Int, _ texts: [String]) -> [HubCommand] {
+        self.step { machine, now, effects in
+            machine.received(ConnectionID(rawValue: UInt64(number)), MessageBatch(texts.map { .text($0) }), now: now, &effects)
+        }
+    }
+
+    /// The user's code of the oldest call with this name returns.
+    @discardableResult
+    mutating func end(_ name: String, _ completion: HubCompletion = .void) -> [HubCommand] {
+        guard let index = self.calls.firstIndex(where: { Self.name($0) == name }) else {
+            Issue.record("no call \(name) is running")
+            return []
+        }
+        let call = self.calls.remove(at: index)
+        return self.step { machine, now, effects in machine.ended(call, completion, now: now, &effects) }
+    }
+
+    @discardableResult
+    mutating func closed(_ number: Int, _ reason: CloseReason = .peer(.normal, "")) -> [HubCommand] {
+        self.step { machine, now, effects in machine.closed(ConnectionID(rawValue: UInt64(number)), reason, now: now, &effects) }
+    }
+
+    /// Moves time and runs the timeouts that are due, as the driver does.
+    @discardableResult
+    mutating func advance(_ duration: Duration) -> [HubCommand] {
+        let end = self.now.advanced(by: duration)
+        var commands: [HubCommand] = []
+        while let next = self.machine.nextDeadline, next <= end {
+            self.now = max(self.now, next)
+            commands += self.step { $0.timeout(now: $1, &$2) }
+            #expect(self.machine.nextDeadline.map { $0 > self.now } ?? true, "the driver would call timeout forever")
+        }
+        self.now = end
+        return commands
+    }
+
+    func connectionID(_ number: Int) -> String {
+        self.machine.connections[ConnectionID(rawValue: UInt64(number))]?.connectionID ?? "none"
+    }
+
+    // MARK: Callers
+
+    /// A method waits for items of a stream.
+    @discardableResult
+    mutating func read(_ stream: String, of number: Int, waiter: Int) -> [HubCommand] {
+        self.step { machine, now, effects in
+            machine.readItems(
+                of: ByteString(stream), ConnectionID(rawValue: UInt64(number)), WaiterID(rawValue: UInt64(waiter)), now: now, &effects)
+        }
+    }
+
+    /// A method of a client is called.
+    @discardableResult
+    mutating func invoke(_ method: String, on number: Int, waiter: Int) -> [HubCommand] {
+        let (hub, id) = (self.hub, self.connectionID(number))
+        return self.step { machine, now, effects in
+            machine.invoke(
+                method, HubPayload(.json, Array("[]".utf8)), on: id, of: hub, WaiterID(rawValue: UInt64(waiter)), now: now, &effects)
+        }
+    }
+
+    @discardableResult
+    mutating func cancelWait(_ waiter: Int) -> [HubCommand] {
+        self.step { $0.cancelled(WaiterID(rawValue: UInt64(waiter)), now: $1, &$2) }
+    }
+
+    mutating func join(_ number: Int, _ group: String) {
+        let (hub, id) = (self.hub, self.connectionID(number))
+        self.step { machine, _, _ in machine.add(id, to: group, of: hub) }
+    }
+
+    /// - Returns: The numbers of the connections that receive a message.
+    mutating func recipients(_ target: HubTarget) -> [Int] {
+        let hub = self.hub
+        let commands = self.step { machine, now, effects in
+            machine.send([.json: .text("x\u{1E}")], to: target, of: hub, now: now, &effects)
+        }
+        return commands.compactMap { if case .send(let number, "x") = $0 { number } else { nil } }
+    }
+
+    // MARK: Negotiations
+
+    mutating func negotiate(usesToken: Bool = true) -> (id: String, token: String?)? {
+        var result: (id: String, token: String?)?
+        let hub = self.hub
+        self.step { machine, now, effects in
+            if case .connection(let id, let token) = machine.negotiate(hub, usesToken: usesToken, now: now, &effects) {
+                result = (id, token)
+            }
+        }
+        return result
+    }
+
+    /// - Returns: The status of the rejection; `nil` if the connection is accepted.
+    mutating func upgrade(_ number: Int, token: String) -> Int? {
+        let request = HTTPRequestHead(method: "GET", target: "/hub?id=\(token)")
+        let hub = self.hub
+        var status: Int?
+        self.step { machine, now, _ in
+            status = machine.admit(request, to: hub, token: token, userID: nil, now: now)
+            guard status == nil else { return }
+            let isAccepted = machine.accepted(ConnectionID(rawValue: UInt64(number)), request, now: now)
+            #expect(isAccepted)
+        }
+        return status
+    }
+}

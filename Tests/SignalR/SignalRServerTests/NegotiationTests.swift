@@ -1,0 +1,238 @@
+import RealtimeCore
+import RealtimeJSON
+import RealtimeTesting
+import TestSupport
+import Testing
+
+@testable import SignalRServer
+
+/// Negotiation, authentication, faults and the event log, with requests in memory.
+@Suite(.timeLimit(.minutes(10))) struct NegotiationTests {
+    @Test func `a negotiation offers WebSockets and its token opens a connection once`() async throws {
+        let test = try await HubUnderTest()
+        let body = try await test.negotiate()
+        #expect(body["negotiateVersion"] == 1)
+        #expect(body["availableTransports"] == [["transport": "WebSockets", "transferFormats": ["Text", "Binary"]]])
+        let token = try #require(body["connectionToken"]?.string)
+        let client = try await test.connect("/hub?id=\(token)")
+        #expect(test.hub.connectionIDs == [body["connectionId"]?.string ?? ""])
+        #expect(try await self.status(test, "/hub?id=\(token)") == 409)
+        #expect(try await self.status(test, "/hub?id=\(body["connectionId"]?.string ?? "")") == 404)
+        client.close()
+        #expect(try await self.status(test, "/hub?id=\(token)") == 404)
+    }
+
+    /// The status with which a WebSocket is rejected.
+    private func status(_ test: HubUnderTest, _ target: String, headers: HTTPHeaders = [:]) async throws -> Int? {
+        let client = RawHubClient(test.network, test.address, target, headers: headers)
+        guard case .transport(let error)? = try await client.ending() else { return nil }
+        return error.response?.head.status
+    }
+
+    @Test(arguments: ["", "?negotiateVersion=0", "?other=1"])
+    func `version 0 has no token`(query: String) async throws {
+        let test = try await HubUnderTest()
+        let body = try await test.negotiate("/hub/negotiate\(query)")
+        #expect(body["connectionToken"] == nil && body["negotiateVersion"] == 0)
+        _ = try await test.connect("/hub?id=\(body["connectionId"]?.string ?? "")")
+    }
+
+    @Test(arguments: ["x", "-1", "1.5"])
+    func `an invalid version is an error in the response`(version: String) async throws {
+        let test = try await HubUnderTest()
+        #expect(try await test.negotiate("/hub/negotiate?negotiateVersion=\(version)")["error"]?.string?.isEmpty == false)
+    }
+
+    @Test(arguments: [
+        ("GET", "/hub/negotiate", 405), ("POST", "/other/negotiate", 404), ("POST", "/negotiate", 404), ("GET", "/", 404),
+        ("GET", "/hub", 400), ("POST", "/hub", 400), ("DELETE", "/hub", 400), ("PUT", "/hub", 405), ("GET", "/hub?id=x", 404),
+        ("POST", "/hub?id=x", 404), ("DELETE", "/hub?id=x", 404), ("POST", "/hub/NEGOTIATE", 200), ("POST", "/HUB/negotiate/", 200),
+        ("POST", "/hub/?id=", 400), ("POST", "/hub/negotiate?%", 200), ("GET", "/hub/other", 404),
+    ])
+    func `requests get the status of the real server`(method: String, target: String, status: Int) async throws {
+        let test = try await HubUnderTest()
+        #expect(try await test.request(method, target).head.status == status)
+    }
+
+    @Test func `other transports aren't available for a negotiated connection`() async throws {
+        let test = try await HubUnderTest()
+        let token = try await test.negotiate()["connectionToken"]?.string ?? ""
+        #expect(try await test.request("GET", "/hub?id=\(token)", headers: ["Accept": "text/event-stream"]).head.status == 404)
+        #expect(try await test.request("POST", "/hub?id=\(token)").head.status == 405)
+        #expect(try await test.request("DELETE", "/hub?id=\(token)").head.status == 400)
+    }
+
+    @Test func `a WebSocket on an unknown path is rejected`() async throws {
+        let test = try await HubUnderTest()
+        #expect(try await self.status(test, "/none") == 404)
+        #expect(try await self.status(test, "/hub/negotiate") == 405)
+    }
+
+    @Test func `the letter case of paths and of the names in queries is ignored`() async throws {
+        var hooks = SignalRServerHooks()
+        hooks.authenticate = { $0.token == "anna" ? .accept(userID: "anna") : .reject(status: 401) }
+        let test = try await HubUnderTest(hooks: hooks)
+        #expect(test.server.hub("/HUB") === test.hub)
+        let token = try await test.negotiate("/Hub/Negotiate?NegotiateVersion=1&ACCESS_TOKEN=anna")["connectionToken"]?.string ?? ""
+        let client = try await test.connect("/HUB?ID=\(token)&Access_Token=anna")
+        #expect(try await self.status(test, "/hub?iD=\(token)&access_token=anna") == 409)
+        client.close()
+    }
+
+    @Test func `a negotiation can be redirected`() async throws {
+        let test = try await HubUnderTest()
+        test.hub.redirect(to: "http://other/hub", accessToken: "t")
+        #expect(try await test.negotiate() == ["url": "http://other/hub", "accessToken": "t"])
+        test.hub.redirect(to: nil)
+        #expect(try await test.negotiate()["connectionId"] != nil)
+    }
+
+    // MARK: Authentication
+
+    @Test func `the hook decides about negotiations and WebSockets`() async throws {
+        var hooks = SignalRServerHooks()
+        hooks.authenticate = { request in
+            await Task.yield()
+            switch request.token {
+            case "anna": return .accept(userID: "anna")
+            case "guest": return request.isNegotiation ? .accept(userID: nil) : .reject(status: 403)
+            default: return .reject(status: 401)
+            }
+        }
+        let test = try await HubUnderTest(hooks: hooks)
+        let response = try await test.request("POST", "/hub/negotiate")
+        #expect(response.head.status == 401 && response.head.headers["WWW-Authenticate"] == "Bearer")
+        #expect(try await self.status(test, "/hub") == 401)
+        #expect(try await self.status(test, "/hub?access_token=guest") == 403)
+        #expect(try await test.negotiate("/hub/negotiate?access_token=guest")["connectionId"] != nil)
+        let events = test.server.events
+        let client = try await test.connect("/hub", headers: ["authorization": "bearer anna"])
+        let connected = await events.first { if case .connected = $0 { true } else { false } }
+        let id = try #require(test.hub.connectionIDs.first)
+        #expect(connected == .connected(hub: "/hub", connectionID: id, userID: "anna"))
+        client.close()
+    }
+
+    @Test func `a hook that doesn't decide is cancelled in time`() async throws {
+        var hooks = SignalRServerHooks()
+        let (asked, cancelled) = (Signal(), Signal())
+        hooks.authenticate = { _ in
+            asked.send()
+            await withTaskCancellationHandler {
+                await Signal().wait()
+            } onCancel: {
+                cancelled.send()
+            }
+            return .accept(userID: nil)
+        }
+        let test = try await HubUnderTest(hooks: hooks) { $0.authenticationTimeout = .seconds(3) }
+        async let response = test.request("POST", "/hub/negotiate")
+        await asked.wait()
+        test.clock.advance(by: .seconds(3))
+        #expect(try await response.head.status == 503)
+        await cancelled.wait()
+    }
+
+    // MARK: Faults
+
+    @Test func `a number of requests is unauthorized`() async throws {
+        let test = try await HubUnderTest()
+        test.server.faults.unauthorizedRequests = 2
+        #expect(try await test.request("POST", "/hub/negotiate").head.status == 401)
+        #expect(try await self.status(test, "/hub") == 401)
+        #expect(try await test.request("POST", "/hub/negotiate").head.status == 200)
+        #expect(test.server.faults.unauthorizedRequests == 0)
+    }
+
+    @Test func `an expired token is unauthorized`() async throws {
+        let test = try await HubUnderTest()
+        test.server.faults.expiredTokens = ["old"]
+        #expect(try await test.request("POST", "/hub/negotiate", headers: ["Authorization": "Bearer old"]).head.status == 401)
+        #expect(try await test.request("POST", "/hub/negotiate?access_token=old").head.status == 401)
+        #expect(try await test.request("POST", "/hub/negotiate", headers: ["Authorization": "Bearer new"]).head.status == 200)
+    }
+
+    @Test func `negotiations fail as the test says`() async throws {
+        let test = try await HubUnderTest()
+        test.server.faults.negotiationStatus = 500
+        #expect(try await test.request("POST", "/hub/negotiate").head.status == 500)
+        test.server.faults = SignalRServerFaults()
+        test.server.faults.negotiationError = "busy"
+        #expect(try await test.negotiate() == ["error": "busy"])
+    }
+
+    @Test func `messages are delayed and silence suspends the timeouts`() async throws {
+        let test = try await HubUnderTest()
+        let client = try await test.connect()
+        test.server.faults.delay = .seconds(1)
+        try await test.hub.clients.all.send("A")
+        #expect(client.take() == [])
+        test.clock.advance(by: .seconds(1))
+        #expect(client.take().map { $0["target"] } == ["A"])
+        test.server.faults = SignalRServerFaults()
+        test.server.silence(test.hub.connectionIDs[0])
+        test.clock.advance(by: .seconds(100))
+        #expect(client.take() == [] && client.endings.all == [])
+        test.server.send("garbage", to: test.hub.connectionIDs[0])
+        #expect(client.take() == [.null])
+    }
+
+    @Test func `a connection is closed with and without a message`() async throws {
+        let test = try await HubUnderTest()
+        let first = try await test.connect()
+        test.server.close(test.hub.connectionIDs[0], error: "bye", allowReconnect: true)
+        #expect(try await first.next() == ["type": 7, "error": "bye", "allowReconnect": true])
+        #expect(try await first.ending() == .peer(.normal, ""))
+        let second = try await test.connect()
+        test.server.drop(test.hub.connectionIDs[0])
+        guard case .transport(let error)? = try await second.ending() else {
+            Issue.record("the connection should have been reset")
+            return
+        }
+        #expect(error.code == .reset && second.take() == [] && test.hub.connectionIDs == [])
+    }
+
+    // MARK: Events
+
+    @Test func `the event log names what happens`() async throws {
+        let test = try await HubUnderTest()
+        test.hub.on("Fail") { caller in throw HubException("no") }
+        let events = test.server.events
+        let client = try await test.connect()
+        _ = try await client.invoke("Fail")
+        client.send("nonsense")
+        client.close()
+        let id = { (events: [SignalRServerEvent]) -> [SignalRServerEvent] in
+            events.filter { if case .received = $0 { false } else { true } }
+        }
+        var recorded: [SignalRServerEvent] = []
+        for await event in events {
+            recorded.append(event)
+            if case .disconnected = event { break }
+        }
+        guard case .connected("/hub", let connectionID, nil)? = id(recorded).first else {
+            Issue.record("the connection should have been logged")
+            return
+        }
+        let error = "An unexpected error occurred invoking 'Fail' on the server. HubException: no"
+        #expect(
+            id(recorded).dropFirst().prefix(2) == [
+                .invoked(connectionID: connectionID, method: "Fail"),
+                .completed(connectionID: connectionID, method: "Fail", error: error),
+            ])
+        #expect(id(recorded).last == .disconnected(hub: "/hub", connectionID: connectionID, .peer(.normal, "")))
+        #expect(id(recorded).count == 5)
+    }
+
+    @Test func `texts contain no tokens`() async throws {
+        var faults = SignalRServerFaults()
+        faults.expiredTokens = ["hunter2"]
+        let request = SignalRAuthenticationRequest(
+            hub: "/hub", token: "hunter2", isNegotiation: true,
+            request: HTTPRequestHead(method: "GET", target: "/hub?id=hunter2", headers: ["Authorization": "Bearer hunter2"]))
+        let event = SignalRServerEvent.received(connectionID: "1", .text("hunter2"))
+        var text = "\(faults) \(request) \(event)"
+        for value: Any in [faults, request, event] { dump(value, to: &text) }
+        #expect(!text.contains("hunter2"))
+    }
+}

@@ -1,0 +1,217 @@
+import PeerSupport
+import RealtimeJSON
+import RealtimeSockets
+import RealtimeTesting
+import TestSupport
+import Testing
+
+@testable import SignalRServer
+
+/// The methods that the clients call.
+private enum PeerHub {
+    private struct Person: Codable, Sendable {
+        var name: String
+        var age: Int
+    }
+
+    static func makeServer(_ disconnected: EventRecorder<String>) -> SignalRServer {
+        var hooks = SignalRServerHooks()
+        hooks.authenticate = { request in
+            request.token == "secret" ? .accept(userID: "anna") : request.token == nil ? .accept(userID: nil) : .reject(status: 401)
+        }
+        // Other tests use the processor.
+        var configuration = SignalRServerConfiguration()
+        configuration.authenticationTimeout = .seconds(600)
+        configuration.connectTimeout = .seconds(600)
+        configuration.handshakeTimeout = .seconds(600)
+        configuration.clientResultTimeout = .seconds(600)
+        let server = SignalRServer(configuration: configuration, hooks: hooks, log: .none)
+        let hub = server.hub("/test")
+        hub.on("Add") { (caller, a: Int, b: Int) in a + b }
+        hub.on("Grow") { (caller, person: Person) in Person(name: person.name, age: person.age + 1) }
+        hub.on("Who") { caller in caller.userID ?? "a guest" }
+        hub.on("Broadcast") { (caller, text: String, number: Double) in
+            try await caller.clients.all.send("Receive", text, number)
+        }
+        hub.on("Fail") { caller in throw HubException("on purpose") }
+        hub.on("Ask") { (caller, question: String) in
+            let answer: String = try await caller.clients.caller.invoke("Answer", question)
+            return "\(question) \(answer)"
+        }
+        hub.on("Sum") { (caller, start: Int, items: HubStream<Int>) in try await items.reduce(start, +) }
+        hub.stream("Count") { (caller, count: Int) in
+            AsyncStream<Int> { continuation in
+                for number in 0..<count { continuation.yield(number) }
+                continuation.finish()
+            }
+        }
+        hub.stream("Forever") { caller in
+            let produced = EventRecorder<Void>()
+            return AsyncStream<Int> {
+                produced.record(())
+                return produced.all.count
+            }
+        }
+        hub.stream("Double") { (caller, items: HubStream<Int>) in items.map { 2 * $0 } }
+        hub.on("Collect") { (caller, items: HubStream<Int>) in
+            let sum = try await items.reduce(0, +)
+            try await caller.clients.caller.send("Receive", "sum", Double(sum))
+        }
+        hub.stream("FailAfter") { (caller, count: Int) in
+            AsyncThrowingStream<Int, any Error> { continuation in
+                for number in 0..<count { continuation.yield(number) }
+                continuation.finish(throwing: HubException("on purpose"))
+            }
+        }
+        hub.on("Join") { (caller, group: String) in caller.groups.add(caller.connectionID, to: group) }
+        hub.on("Leave") { (caller, group: String) in caller.groups.remove(caller.connectionID, from: group) }
+        hub.on("ToGroup") { (caller, group: String, text: String) in
+            try await caller.clients.group(group).send("Receive", text, 1.5)
+        }
+        hub.onDisconnected { caller, error in disconnected.record(error?.message ?? "left") }
+        return server
+    }
+}
+
+/// The server with Microsoft's clients, each in its own process: the one for TypeScript, and the one for .NET, which doesn't negotiate.
+@Suite(
+    .usesSockets, .enabled(if: Peer.starts("signalr-client", "dotnet-client"), Comment(rawValue: Peer.skipReason)), .timeLimit(.minutes(10))
+)
+struct SignalRServerPeerTests {
+
+    @Test(arguments: ["signalr-client", "dotnet-client"], ["json", "msgpack"])
+    func `a client calls every kind of method`(name: String, format: String) async throws {
+        let disconnected = EventRecorder<String>()
+        let server = PeerHub.makeServer(disconnected)
+        let address = try await server.start(on: SocketListener())
+        let peer = try Peer(name)
+        let url = JSONValue.string("http://127.0.0.1:\(address.port)/test")
+        try await peer.perform(["do": "connect", "url": url, "transport": "ws", "protocol": .string(format), "token": "secret"])
+        @discardableResult
+        func invoke(_ method: String, _ arguments: JSONValue = []) async throws -> JSONValue {
+            try await peer.perform(["do": "invoke", "method": .string(method), "args": arguments])
+        }
+        #expect(try await invoke("Add", [2, 3]) == 5)
+        // In MessagePack, .NET's names of properties begin with upper case.
+        let grown: JSONValue = format == "json" ? ["name": "Bért", "age": 8] : ["Name": "Bért", "Age": 8]
+        #expect(try await invoke("Grow", [["name": "Bért", "age": 7]]) == grown)
+        #expect(try await invoke("Who") == "anna")
+        await #expect(throws: Peer.Failure.self) { try await invoke("Fail") }
+        await #expect(throws: Peer.Failure.self) { try await invoke("Missing") }
+        await #expect(throws: Peer.Failure.self) { try await invoke("Add", [1]) }
+        await #expect(throws: Peer.Failure.self) { try await invoke("Add", ["a", "b"]) }
+
+        try await peer.perform(["do": "on", "method": "Receive", "count": 2])
+        try await peer.perform(["do": "send", "method": "Broadcast", "args": ["ü", 1.5]])
+        let call = try await peer.line { $0["event"] == "called" && $0["method"] == "Receive" }
+        #expect(call["args"] == ["ü", 1.5])
+
+        try await peer.perform(["do": "on", "method": "Answer", "count": 1, "returns": "because"])
+        #expect(try await invoke("Ask", ["why"]) == "why because")
+
+        let counted = try await peer.perform(["do": "stream", "method": "Count", "args": [3]])
+        #expect(counted["items"] == [0, 1, 2])
+        let taken = try await peer.perform(["do": "stream", "method": "Forever", "args": [], "take": 3])
+        #expect(taken["items"]?.array?.prefix(3) == [1, 2, 3])
+        #expect(try await peer.perform(["do": "upload", "method": "Sum", "args": [10], "items": [1, 2, 3]]) == 16)
+        if name == "signalr-client" {
+            let doubled = try await peer.perform(["do": "upload", "method": "Double", "args": [], "items": [1, 2], "mode": "stream"])
+            #expect(doubled["items"] == [2, 4])
+        }
+        await #expect(throws: Peer.Failure.self) { try await peer.perform(["do": "stream", "method": "FailAfter", "args": [2]]) }
+
+        try await invoke("Join", ["a"])
+        try await invoke("ToGroup", ["a", "in"])
+        _ = try await peer.line { $0["event"] == "called" && $0["args"] == ["in", 1.5] }
+        try await invoke("Leave", ["a"])
+        try await invoke("ToGroup", ["a", "out"])
+        try await invoke("Broadcast", ["last", 2.5])
+        let next = try await peer.line { $0["event"] == "called" && $0["method"] == "Receive" }
+        #expect(next["args"] == ["last", 2.5])
+        try await peer.perform(["do": "stop"])
+        try await eventually { disconnected.all == ["left"] }
+        await server.stop()
+    }
+
+    @Test(arguments: ["json", "msgpack"])
+    func `the TypeScript client reconnects only if a close message allows it`(format: String) async throws {
+        let server = PeerHub.makeServer(EventRecorder())
+        let address = try await server.start(on: SocketListener())
+        let peer = try Peer("signalr-client")
+        let url = JSONValue.string("http://127.0.0.1:\(address.port)/test")
+        try await peer.perform(["do": "connect", "url": url, "transport": "ws", "protocol": .string(format), "retry": [0, 100, 500]])
+        let hub = server.hub("/test")
+        server.close(try #require(hub.connectionIDs.first), allowReconnect: true)
+        _ = try await peer.line { $0["event"] == "reconnected" }
+        server.drop(try #require(hub.connectionIDs.first))
+        _ = try await peer.line { $0["event"] == "reconnected" }
+        server.close(try #require(hub.connectionIDs.first), error: "enough")
+        let closed = try await peer.line { $0["event"] == "closed" }
+        #expect(closed["error"]?.string?.contains("enough") == true)
+        await server.stop()
+    }
+
+    @Test(arguments: ["json", "msgpack"])
+    func `the TypeScript client follows a redirect and reports a rejection`(format: String) async throws {
+        let server = PeerHub.makeServer(EventRecorder())
+        let address = try await server.start(on: SocketListener())
+        let base = "http://127.0.0.1:\(address.port)"
+        server.hub("/old").redirect(to: "\(base)/test", accessToken: "secret")
+        let peer = try Peer("signalr-client")
+        try await peer.perform(["do": "connect", "url": .string("\(base)/old"), "protocol": .string(format)])
+        #expect(try await peer.perform(["do": "invoke", "method": "Who", "args": []]) == "anna")
+        try await peer.perform(["do": "stop"])
+        await #expect(throws: Peer.Failure.self) {
+            try await peer.perform(["do": "connect", "url": .string("\(base)/test"), "token": "wrong"])
+        }
+        await server.stop()
+    }
+}
+
+/// The server with clients from PyPI, each in its own process.
+@Suite(.usesSockets, .enabled(if: Peer.pythonCommand != nil, Comment(rawValue: Peer.pythonSkipReason)), .timeLimit(.minutes(10)))
+struct PythonPeerTests {
+    @Test(arguments: ["pysignalr", "aiosignalr"], ["json", "msgpack"])
+    func `a client for Python calls every kind of method that it knows`(name: String, format: String) async throws {
+        let disconnected = EventRecorder<String>()
+        let server = PeerHub.makeServer(disconnected)
+        let address = try await server.start(on: SocketListener())
+        let peer = try Peer(name, command: Peer.pythonCommand)
+        let url = JSONValue.string("http://127.0.0.1:\(address.port)/test")
+        try await peer.perform(["do": "connect", "url": url, "protocol": .string(format), "token": "secret"])
+        func invoke(_ method: String, _ arguments: JSONValue = []) async throws -> JSONValue {
+            try await peer.perform(["do": "invoke", "method": .string(method), "args": arguments])
+        }
+        #expect(try await invoke("Add", [2, 3]) == 5)
+        #expect(try await invoke("Who") == "anna")
+        await #expect(throws: Peer.Failure.self) { try await invoke("Fail") }
+        await #expect(throws: Peer.Failure.self) { try await invoke("Missing") }
+
+        try await peer.perform(["do": "on", "method": "Receive"])
+        try await peer.perform(["do": "send", "method": "Broadcast", "args": ["ü", 1.5]])
+        _ = try await peer.line { $0["event"] == "called" && $0["args"] == ["ü", 1.5] }
+        try await peer.perform(["do": "on", "method": "Answer", "returns": "because"])
+        #expect(try await invoke("Ask", ["why"]) == "why because")
+
+        #expect(try await peer.perform(["do": "stream", "method": "Count", "args": [3]]) == [0, 1, 2])
+        await #expect(throws: Peer.Failure.self) { try await peer.perform(["do": "stream", "method": "FailAfter", "args": [2]]) }
+        if name == "aiosignalr" {
+            #expect(try await peer.perform(["do": "upload", "method": "Sum", "args": [10], "items": [1, 2, 3]]) == 16)
+        }
+        try await peer.perform(["do": "upload", "method": "Collect", "items": [1, 2, 3]])
+        _ = try await peer.line { $0["event"] == "called" && $0["args"] == ["sum", 6] }
+        try await peer.perform(["do": "stop"])
+        try await eventually { disconnected.all == ["left"] }
+        await server.stop()
+    }
+
+    @Test(arguments: ["pysignalr", "aiosignalr"])
+    func `a client for Python is rejected`(name: String) async throws {
+        let server = PeerHub.makeServer(EventRecorder())
+        let address = try await server.start(on: SocketListener())
+        let peer = try Peer(name, command: Peer.pythonCommand)
+        let url = JSONValue.string("http://127.0.0.1:\(address.port)/test")
+        await #expect(throws: Peer.Failure.self) { try await peer.perform(["do": "connect", "url": url, "token": "wrong"]) }
+        await server.stop()
+    }
+}
