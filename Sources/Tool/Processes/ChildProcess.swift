@@ -20,7 +20,8 @@ package final class ChildProcess: Sendable {
         case captured
     }
 
-    private let id: Int32
+    /// The process ID. Do not use it after ``waitForEnd()``: the system may have reused it.
+    package let id: Int32
     private let input: PipeEnd
     private let output: PipeEnd
     private let errors: PipeEnd?

@@ -11,9 +11,13 @@ enum Realtime {
         groups: [
             GroupSpec(path: ["serve"], summary: "Run a server for development and tests"),
             GroupSpec(path: ["pusher"], summary: "Act as a Pusher Channels client or publisher"),
+            GroupSpec(path: ["signalr"], summary: "Call and listen to the hubs of a SignalR server"),
         ],
         commands: [
-            DemoCommand.self, ServePusherCommand.self, PusherSubscribeCommand.self, PusherPublishCommand.self,
+            DemoCommand.self, ServePusherCommand.self, ServeSignalRCommand.self, PusherSubscribeCommand.self, PusherTriggerCommand.self,
+            PusherPublishCommand.self, PusherChannelsCommand.self, PusherUsersCommand.self, PusherTerminateCommand.self,
+            PusherSignCommand.self,
+            SignalRInvokeCommand.self, SignalRSendCommand.self, SignalRStreamCommand.self, SignalRListenCommand.self,
         ] + BenchmarkCommands.all)
 
     static func main() { self.tool.main() }

@@ -18,6 +18,7 @@ import Testing
             .value("event", "NAME", "An event.", isRepeatable: true),
             .value("count", "N", "The count.", as: .integer(1...10)),
             .value("timeout", "SECONDS", "The timeout.", as: .duration(.milliseconds(100) ... .seconds(60))),
+            .values("range", ["FIRST", "LAST"], "A range."),
         ])
 
     private func parse(_ line: String) throws -> Arguments {
@@ -40,6 +41,14 @@ import Testing
 
     @Test func `values of a repeatable option keep their order`() throws {
         #expect(try self.parse("file a --key k --event x --event=y").strings("event") == ["x", "y"])
+    }
+
+    @Test func `an option can have several values`() throws {
+        for line in ["file --range x y a --key k", "file a --key k --range=x y"] {
+            let arguments = try self.parse(line)
+            #expect(arguments.strings("range") == ["x", "y"])
+            #expect(arguments.positionals("NAME") == ["a"])
+        }
     }
 
     @Test func `an option replaces the positional that requires its absence`() throws {
@@ -74,6 +83,9 @@ import Testing
         ("a b -key k", "Unknown option '-key'; put '--' before arguments that start with a dash. Did you mean '--key'?"),
         ("a b --key", "Missing value for '--key KEY'"),
         ("a b --key --json", "Missing value for '--key KEY'; use '--key=VALUE' if the value starts with dashes"),
+        ("a b --key k --range x", "Missing value for '--range FIRST LAST'"),
+        ("a b --range x --key k", "Missing value for '--range FIRST LAST'"),
+        ("a b --key k --range x y --range x y", "Option '--range' is specified more than once"),
         ("a b --key=", "Invalid value '' for '--key': must not be empty"),
         ("a b --key k --key l", "Option '--key' is specified more than once"),
         ("a b --json=yes --key k", "Option '--json' does not take a value"),

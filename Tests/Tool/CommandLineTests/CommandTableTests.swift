@@ -2,6 +2,7 @@ import PusherChannels
 import PusherServer
 import RealtimeCore
 import RealtimeJSON
+import RealtimeSockets
 import Testing
 
 @testable import CommandLineSupport
@@ -38,7 +39,10 @@ import Testing
             (["zzzzz"], [], "Unknown command 'zzzzz'"),
             (["help", "dmeo"], [], "Unknown command 'dmeo'. Did you mean 'demo'?"),
             (["help", "pusher", "zzzzz"], ["pusher"], "Unknown command 'pusher zzzzz'"),
-            (["pusher"], ["pusher"], "Missing command after 'pusher': expected subscribe or publish"),
+            (
+                ["pusher"], ["pusher"],
+                "Missing command after 'pusher': expected subscribe, trigger, publish, channels, users, terminate or sign"
+            ),
             (["--json"], [], "Unexpected option '--json' before the command"),
             (["pusher", "--version"], ["pusher"], "Unexpected option '--version' before the command"),
         ] as [([String], [String], String)])
@@ -47,8 +51,12 @@ import Testing
     }
 
     @Test func `hidden commands are not listed`() {
-        #expect(self.table.entries(under: []).map(\.name) == ["serve", "pusher", "demo", "bench"])
-        #expect(self.table.entries(under: ["pusher"]).map(\.name) == ["subscribe", "publish"])
+        #expect(self.table.entries(under: []).map(\.name) == ["serve", "pusher", "signalr", "demo", "bench"])
+        #expect(
+            self.table.entries(under: ["pusher"]).map(\.name) == [
+                "subscribe", "trigger", "publish", "channels", "users", "terminate", "sign",
+            ])
+        #expect(self.table.entries(under: ["signalr"]).map(\.name) == ["invoke", "send", "stream", "listen"])
     }
 
     @Test(arguments: Self.specs)
@@ -133,13 +141,13 @@ import Testing
         let byURL = try self.parse(
             PusherSubscribeCommand.spec, ["wss://host/x", "--key", "k", "a", "b", "--event", "e", "--count", "2", "--timeout", "0.5"],
             PusherSubscribeCommand.init)
-        #expect(byURL.service == .endpoint(try .init("wss://host/x")))
+        #expect(byURL.connection.service == .endpoint(try .init("wss://host/x")))
         #expect(byURL.channels == ["a", "b"])
         #expect(byURL.events == ["e"])
         #expect(byURL.count == 2)
         #expect(byURL.timeout == .milliseconds(500))
         let byCluster = try self.parse(PusherSubscribeCommand.spec, ["--cluster", "eu", "--key", "k", "a"], PusherSubscribeCommand.init)
-        #expect(byCluster.service == .cluster("eu"))
+        #expect(byCluster.connection.service == .cluster("eu"))
         #expect(byCluster.channels == ["a"])
     }
 
@@ -214,21 +222,21 @@ import Testing
     }
 
     @Test func `a secret in the environment authorizes, unless an option does`() throws {
-        func authorization(_ options: [String]) throws -> PusherSubscribeCommand.Authorization? {
+        func authorization(_ options: [String]) throws -> PusherAuthorizationOptions? {
             let arguments = ["ws://host", "presence-a", "--key", "k"] + options
-            return try self.parse(PusherSubscribeCommand.spec, arguments, environment: [PusherSecret.variable: "env"]) {
-                try PusherSubscribeCommand($0).authorization
+            return try self.parse(PusherSubscribeCommand.spec, arguments, environment: [Secret.pusherVariable: "env"]) {
+                try PusherSubscribeCommand($0).connection.authorization
             }
         }
         guard
-            case .secret(.environment("env"), userID: "anna", userInfo: .object(["name": "A"]))? = try authorization(
+            case .secret(.environment("env"), userID: "anna", userInfo: .object(["name": "A"]), encryptionKey: nil)? = try authorization(
                 ["--user-id", "anna", "--user-info", #"{"name":"A"}"#])
         else {
             Issue.record("the environment is ignored")
             return
         }
-        guard case .secret(.option("s"), userID: nil, userInfo: nil)? = try authorization(["--secret", "s"]),
-            case .secret(.file("f"), userID: nil, userInfo: nil)? = try authorization(["--secret-file", "f"]),
+        guard case .secret(.option("s"), userID: nil, userInfo: nil, encryptionKey: nil)? = try authorization(["--secret", "s"]),
+            case .secret(.file("f", "secret"), userID: nil, userInfo: nil, encryptionKey: nil)? = try authorization(["--secret-file", "f"]),
             case .endpoint? = try authorization(["--auth-endpoint", "http://x/auth"])
         else {
             Issue.record("an option is ignored")
@@ -270,10 +278,69 @@ import Testing
         _ arguments: [String], _ environment: [String: String], _ end: String
     ) throws {
         let command = try self.parse(ServePusherCommand.spec, arguments, environment: environment, ServePusherCommand.init)
-        let line = command.ready(ListenerAddress(host: "127.0.0.1", port: 8080, isSecure: false), PusherApp(id: "a", key: "k", secret: "s"))
+        let line = command.ready(
+            ListenerAddress(host: "127.0.0.1", port: 8080, isSecure: false), [PusherApp(id: "a", key: "k", secret: "s")])
         let expected = #"{"ready":true,"url":"ws://127.0.0.1:8080","port":8080,"app":"a","key":"k""# + "\(end)}\n"
         #expect(String(decoding: line.json, as: UTF8.self) == expected)
         #expect(String(decoding: line.text(isColored: false), as: UTF8.self).contains("secret: s") == !end.isEmpty)
+    }
+
+    @Test func `the first line of serve has the schemes of TLS`() throws {
+        let arguments = ["--tls", "certificate.pem", "key.pem", "--auth-endpoint", "/auth"]
+        let command = try self.parse(ServePusherCommand.spec, arguments, ServePusherCommand.init)
+        #expect(
+            command.tls
+                == TLSServerConfiguration(TLSIdentity(certificateChain: .file("certificate.pem"), privateKey: .file("key.pem"))))
+        let line = command.ready(
+            ListenerAddress(host: "127.0.0.1", port: 8443, isSecure: true), [PusherApp(id: "a", key: "k", secret: "s")])
+        let json = String(decoding: line.json, as: UTF8.self)
+        #expect(json.contains(#""url":"wss://127.0.0.1:8443""#) && json.contains(#""auth_endpoint":"https://127.0.0.1:8443/auth""#))
+    }
+
+    @Test(
+        arguments: [
+            (["--app", "1:k"], "Invalid value for '--app': must be an ID, a key and a secret, such as 1:key:secret"),
+            (["--app", "1::s"], "Invalid value for '--app': must be an ID, a key and a secret, such as 1:key:secret"),
+            (["--app", "1:k:s", "--key", "k"], "Specify either '--key' or '--app', not both"),
+            (["--app", "1:k:s", "--app", "1:l:s"], "Two apps have the ID '1' or the key 'l'; use different ones"),
+            (
+                ["--app", "1:k:s", "--app", "2:l:s", "--auth-endpoint", "/auth"],
+                "'--auth-endpoint' requires a single app, because requests don't name the app"
+            ),
+            (["--webhook", "ws://host"], "Invalid value 'ws://host' for '--webhook': must be an http:// or https:// URL"),
+        ] as [([String], String)])
+    func `serve rejects apps and webhooks that contradict each other`(_ arguments: [String], _ message: String) {
+        #expect(throws: UsageError(["serve", "pusher"], message)) {
+            try self.parse(ServePusherCommand.spec, arguments, ServePusherCommand.init)
+        }
+    }
+
+    @Test func `serve lists its apps without their secrets`() throws {
+        let command = try self.parse(
+            ServePusherCommand.spec, ["--app", "1:k:hunter2:x", "--app", "2:l:hunter2", "--webhook", "https://host/hook"],
+            ServePusherCommand.init)
+        #expect(command.apps.map(\.secret) == ["hunter2:x", "hunter2"] && command.webhooks.map(\.host) == ["host"])
+        let line = command.ready(ListenerAddress(host: "127.0.0.1", port: 8080, isSecure: false), command.apps)
+        let apps = #"[{"app":"1","key":"k"},{"app":"2","key":"l"}]"#
+        #expect(
+            String(decoding: line.json, as: UTF8.self)
+                == #"{"ready":true,"url":"ws://127.0.0.1:8080","port":8080,"apps":\#(apps)}"# + "\n")
+        #expect(!String(decoding: line.text(isColored: false), as: UTF8.self).contains("hunter2"))
+    }
+
+    @Test(
+        arguments: [
+            (["channels", "http://h", "--prefix", "p", "c"], "Specify either CHANNEL or '--prefix', not both"),
+            (["sign", "1.2", "private-a", "--watch", "w"], "Specify either CHANNEL or '--watch', not both"),
+            (["sign", "1.2"], "Missing argument '--user-id ID'"), (["sign", "1.2", "presence-a"], "Missing argument '--user-id ID'"),
+        ] as [([String], String)])
+    func `commands for the HTTP API reject conflicting arguments`(_ arguments: [String], _ message: String) {
+        let credentials = ["--key", "k", "--secret", "s"] + (arguments[0] == "sign" ? [] : ["--app-id", "1"])
+        let error = #expect(throws: UsageError.self) {
+            guard case .run(let arguments) = try Realtime.tool.table.parse(["pusher"] + arguments + credentials) else { return }
+            _ = try Realtime.tool.command(arguments)
+        }
+        #expect(error?.message == message)
     }
 
     @Test(arguments: [

@@ -263,7 +263,7 @@ struct ToolProcessTests {
         let address = try await server.start(on: SocketListener())
         let publish = "exec \"$0\" pusher publish http://127.0.0.1:\(address.port) --app-id 1 --key k --secret s prices price -"
         let subscriber = try Tool(
-            ["pusher", "subscribe", "ws://127.0.0.1:\(address.port)", "--key", "k", "--count", "2", "--timeout", "60", "prices"])
+            ["pusher", "subscribe", "ws://127.0.0.1:\(address.port)", "--key", "k", "--count", "2", "--timeout", "600", "prices"])
         for _ in 0..<3 { _ = await subscriber.nextLine() }
         #expect(try await Tool.run(shell: "printf 'a\\nü\\n' | \(publish)").status == 0)
         #expect(try await Tool.run(shell: "\(publish) </dev/null").status == 0)
@@ -316,10 +316,58 @@ struct ToolProcessTests {
         await server.stop()
     }
 
+    @Test func `a server with TLS serves wss and https on one port`() async throws {
+        func file(_ name: String) -> String { Vectors.path("certificates/\(name)") }
+        let server = try Tool(
+            [
+                "serve", "pusher", "--tls", file("server.pem"), file("server-key.pem"), "--app-id", "1", "--key", "k", "--secret", "s",
+                "--auth-endpoint", "/auth",
+            ])
+        let first = await server.nextLine()
+        if first.isEmpty {
+            let end = await server.end()
+            #expect(end.errors.contains("TLS is not available"), "\(end.errors)")
+            return
+        }
+        let ready = try Self.object(first)
+        let (url, port) = (try #require(ready["url"] as? String), try #require(ready["port"] as? Int))
+        #expect(url == "wss://127.0.0.1:\(port)" && ready["auth_endpoint"] as? String == "https://127.0.0.1:\(port)/auth")
+        let trust = ["--ca", file("root.pem")]
+        let subscriber = try Tool(
+            ["pusher", "subscribe", url, "--key", "k", "--auth-endpoint", "https://127.0.0.1:\(port)/auth", "--count", "1", "private-a"]
+                + trust)
+        for _ in 0..<3 { _ = await subscriber.nextLine() }
+        let published = try await Tool.run(
+            ["pusher", "publish", "https://127.0.0.1:\(port)", "--app-id", "1", "--key", "k", "--secret", "s", "private-a", "b", "c"]
+                + trust)
+        #expect(published.status == 0, "\(published.errors)")
+        let received = await subscriber.end()
+        #expect(received.status == 0 && received.output.contains(#""event":"b""#), "\(received.output) \(received.errors)")
+        server.process.signal(SIGTERM)
+        #expect(await server.end().status == 0)
+    }
+
+    @Test(
+        arguments: [
+            ("missing.pem", "server-key.pem", ["certificate", "missing.pem cannot be read", "No such file or directory"]),
+            ("server.pem", "missing.pem", ["private key", "missing.pem cannot be read", "No such file or directory"]),
+            ("server-key.pem", "server-key.pem", ["server-key.pem contains no certificate"]),
+            ("server.pem", "server.pem", ["server.pem contains no private key"]),
+            ("server.pem", "client-key.pem", ["client-key.pem contains a private key that does not match the certificate"]),
+            ("server.pem", "server-key-encrypted.pem", ["server-key-encrypted.pem", "encrypted"]),
+        ])
+    func `a server with TLS says which file cannot be used`(_ certificate: String, _ key: String, _ expected: [String]) async throws {
+        let files = [certificate, key].map { Vectors.path("certificates/\($0)") }
+        let result = try await Tool.run(["serve", "pusher", "--tls"] + files)
+        #expect(result.status == 1)
+        if result.errors.contains("TLS is not available") { return }
+        for text in expected { #expect(result.errors.contains(text), "\(result.errors)") }
+    }
+
     @Test func `the commands that the demo ends with work in a shell`() async throws {
         let demo = try await Tool.runAtTerminal(["demo"], in: FileManager.default.temporaryDirectory.path)
         let lines = demo.output.split(whereSeparator: \.isNewline).filter { $0.hasPrefix("  ") }.map(String.init)
-        guard lines.count == 3 else {
+        guard lines.count == 4 else {
             Issue.record("the demo printed \(lines.count) commands")
             return
         }
@@ -334,6 +382,10 @@ struct ToolProcessTests {
         #expect(result.output.contains(#"{"type":"event","channel":"prices","event":"price","data":"{\"value\":12.5}"}"#))
         server.process.signal(SIGTERM)
         #expect(await server.end().status == 0)
+        let hubs = try Tool(shell: "exec " + lines[3])
+        #expect(await hubs.nextLine().hasPrefix(#"{"ready":true,"url":"http://"#))
+        hubs.process.signal(SIGTERM)
+        #expect(await hubs.end().status == 0)
     }
 
     @Test func `a timeout is a failure that names the service and the reason`() async throws {

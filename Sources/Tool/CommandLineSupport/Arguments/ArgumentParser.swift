@@ -67,20 +67,21 @@ struct ArgumentParser {
             self.arguments.add(.text(""), option: name)
             return
         }
-        let value: String
-        if parts.count == 2 {
-            value = String(parts[1])
-        } else if let next = remaining.first, !next.hasPrefix("--") {
-            value = next
+        var values = parts.dropFirst().map(String.init)
+        while values.count < option.valueCount {
+            guard let next = remaining.first, !next.hasPrefix("--") else {
+                let remedy = remaining.isEmpty || !values.isEmpty ? "" : "; use '--\(name)=VALUE' if the value starts with dashes"
+                throw self.error("Missing value for '\(option.usage)'\(remedy)")
+            }
+            values.append(next)
             remaining.removeFirst()
-        } else {
-            let remedy = remaining.isEmpty ? "" : "; use '--\(name)=VALUE' if the value starts with dashes"
-            throw self.error("Missing value for '\(option.usage)'\(remedy)")
         }
-        guard let parsed = option.kind.parse(value) else {
-            throw self.error("Invalid value '\(value)' for '--\(name)': \(option.kind.requirement)")
+        for value in values {
+            guard let parsed = option.kind.parse(value) else {
+                throw self.error("Invalid value '\(value)' for '--\(name)': \(option.kind.requirement)")
+            }
+            self.arguments.add(parsed, option: name)
         }
-        self.arguments.add(parsed, option: name)
     }
 
     /// Binds the positional arguments, and returns descriptions of those that are missing.

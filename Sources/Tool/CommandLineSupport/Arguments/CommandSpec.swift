@@ -85,7 +85,8 @@ package struct PositionalSpec: Sendable {
     }
 }
 
-/// The declaration of an argument that is identified by its name: a flag, or an option with a value (`--name value` or `--name=value`).
+/// The declaration of an argument that is identified by its name: a flag, an option with a value (`--name value` or `--name=value`), or one
+/// with several values (`--name value value`).
 package struct OptionSpec: Sendable {
     package enum Presence: Sendable, Equatable {
         case optional
@@ -96,8 +97,10 @@ package struct OptionSpec: Sendable {
 
     /// Without the dashes.
     let name: String
-    /// The name of the value in help; `nil` for a flag.
+    /// The name of the value in help, or the names of its values; `nil` for a flag.
     let placeholder: String?
+    /// The number of arguments after the name.
+    let valueCount: Int
     let kind: ValueKind
     let help: String
     let presence: Presence
@@ -112,7 +115,8 @@ package struct OptionSpec: Sendable {
     ///   - help: What it means, in sentences.
     package static func flag(_ name: String, _ help: String) -> OptionSpec {
         OptionSpec(
-            name: name, placeholder: nil, kind: .text, help: help, presence: .optional, isRepeatable: false, environmentVariable: nil)
+            name: name, placeholder: nil, valueCount: 0, kind: .text, help: help, presence: .optional, isRepeatable: false,
+            environmentVariable: nil)
     }
 
     /// Declares an option with a value.
@@ -130,8 +134,20 @@ package struct OptionSpec: Sendable {
         isRepeatable: Bool = false, environmentVariable: String? = nil
     ) -> OptionSpec {
         OptionSpec(
-            name: name, placeholder: placeholder, kind: kind, help: help, presence: presence, isRepeatable: isRepeatable,
+            name: name, placeholder: placeholder, valueCount: 1, kind: kind, help: help, presence: presence, isRepeatable: isRepeatable,
             environmentVariable: environmentVariable)
+    }
+
+    /// Declares an option with several values, such as `--tls CERTIFICATE KEY`. ``Arguments/strings(_:)`` returns them in order.
+    ///
+    /// - Parameters:
+    ///   - name: The name, without dashes.
+    ///   - placeholders: The names of the values in help.
+    ///   - help: What they mean, in sentences.
+    package static func values(_ name: String, _ placeholders: [String], _ help: String) -> OptionSpec {
+        OptionSpec(
+            name: name, placeholder: placeholders.joined(separator: " "), valueCount: placeholders.count, kind: .text, help: help,
+            presence: .optional, isRepeatable: false, environmentVariable: nil)
     }
 
     static let help = OptionSpec.flag("help", "Show help information.")

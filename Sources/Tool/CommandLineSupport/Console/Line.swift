@@ -61,6 +61,17 @@ package struct Line: Sendable, Equatable {
         self.init(spans, members)
         self.members.insert(contentsOf: first, at: 0)
     }
+
+    /// Returns the line with another member, whose value also precedes the text.
+    ///
+    /// - Parameters:
+    ///   - name: The name of the member.
+    ///   - value: The value of the member.
+    package func labeled(_ name: String, _ value: String) -> Line {
+        var line = Line([Span("\(value): ", .name)] + self.spans, [:])
+        line.members = self.members + [Member(name: name, value: .string(value))]
+        return line
+    }
 }
 
 extension Line {

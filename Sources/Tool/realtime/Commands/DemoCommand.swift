@@ -11,7 +11,8 @@ struct DemoCommand: Command {
         summary: "Show a server and two clients in action",
         description: """
             Starts a Pusher Channels server on a free local port, connects two clients to it and prints what they receive. Shows \
-            subscribing, publishing, client events, and recovery from a lost connection. Needs no network and exits on its own.
+            subscribing, publishing, client events, and recovery from a lost connection. Then does the same with a SignalR server, and \
+            shows calls and a stream. Needs no network and exits on its own.
             """,
         options: [.json],
         examples: ["demo"])
@@ -22,8 +23,9 @@ struct DemoCommand: Command {
 
     func run(_ console: Console) async throws(ToolFailure) {
         let server = PusherServer(app: .random(), log: .none)
+        let signalR = SignalRDemo(console)
         let failure = await withTaskGroup(of: ToolFailure?.self) { group in
-            group.addTask { await self.failure(server, console) }
+            group.addTask { await self.failure(server, signalR, console) }
             group.addTask {
                 try? await Task.sleep(for: .seconds(Self.timeLimit))
                 return ToolFailure("The demo did not finish within \(Self.timeLimit) seconds. Is the machine overloaded?")
@@ -33,16 +35,22 @@ struct DemoCommand: Command {
             return first
         }
         await server.stop()
+        await signalR.stop()
         if let failure { throw failure }
-        console.print(Line([.init("Done.", .success), " To try it yourself, run these commands in three terminals:"], ["type": "done"]))
+        console.print(Line([.init("Done.", .success), " To try it yourself, run these commands in one terminal each:"], ["type": "done"]))
         let executable = Self.executable(CommandLine.arguments[0], workingDirectory: Console.workingDirectory)
-        let (serve, subscribe) = (ServePusherCommand.spec.examples[1], PusherSubscribeCommand.spec.examples[0])
-        for example in [serve, subscribe, PusherPublishCommand.spec.examples[0]] { console.printNote(.init("  \(executable) \(example)")) }
+        let examples = [
+            ServePusherCommand.spec.examples[1], PusherSubscribeCommand.spec.examples[0], PusherPublishCommand.spec.examples[0],
+            // It prints what to run next.
+            ServeSignalRCommand.spec.examples[0],
+        ]
+        for example in examples { console.printNote(.init("  \(executable) \(example)")) }
     }
 
-    private func failure(_ server: PusherServer, _ console: Console) async -> ToolFailure? {
+    private func failure(_ server: PusherServer, _ signalR: SignalRDemo, _ console: Console) async -> ToolFailure? {
         do {
             try await self.show(server, console)
+            try await signalR.show()
             return nil
         } catch {
             return error as? ToolFailure ?? ToolFailure("The demo failed: \(error)")
@@ -52,7 +60,7 @@ struct DemoCommand: Command {
     private func show(_ server: PusherServer, _ console: Console) async throws {
         let address = try await server.start(on: SocketListener())
         let url = "ws://\(address.host):\(address.port)"
-        console.print(Line(["Server listening at ", .init(url, .name)], ["type": "serving", "url": .string(url)]))
+        console.print(Line(["Pusher server listening at ", .init(url, .name)], ["type": "serving", "url": .string(url)]))
 
         let anna = try self.client("anna", server.app, address)
         let bert = try self.client("bert", server.app, address)
@@ -122,7 +130,7 @@ struct DemoCommand: Command {
             case .subscription(let channel, .subscribed): console.print(.subscribed(channel))
             case .event(let event): console.print(.event(event))
             case .members(let channel, let change): console.print(.members(channel, change))
-            case .subscription, .connectingIn, .error, .attempt, .frame: break
+            case .subscription, .connectingIn, .error, .attempt, .frame, .sentFrame, .gap, .subscriptionCount, .user, .watchlist: break
             }
             if isLast(update) { return }
             if case .state(let state) = update, state.isFinal { break }
@@ -137,12 +145,6 @@ struct DemoCommand: Command {
     ///   - workingDirectory: The working directory, which is the folder of the package for `swift run`.
     static func executable(_ path: String, workingDirectory: String?) -> String {
         if let workingDirectory, path.hasPrefix(workingDirectory + "/.build") { return "swift run realtime" }
-        let needsQuotes = !path.utf8.allSatisfy {
-            switch $0 {
-            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "-")...UInt8(ascii: "9"): true
-            default: $0 == UInt8(ascii: "_") || $0 == UInt8(ascii: "+") || $0 == UInt8(ascii: ":") || $0 == UInt8(ascii: "@")
-            }
-        }
-        return needsQuotes ? "'" + path.split(separator: "'", omittingEmptySubsequences: false).joined(separator: "'\\''") + "'" : path
+        return shellQuoted(path)
     }
 }

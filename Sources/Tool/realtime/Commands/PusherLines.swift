@@ -21,7 +21,7 @@ extension Line {
     /// A change of the members of a presence channel.
     static func members(_ channel: String, _ change: PusherMemberChange) -> Line {
         switch change {
-        case .subscribed(let members):
+        case .subscribed(let members), .resubscribed(let members, _, _):
             Line(
                 [
                     Span(channel, .name), Span(": \(members.count) member\(members.count == 1 ? "" : "s"): "),
@@ -34,6 +34,36 @@ extension Line {
         case .joined(let member): .member(member, "joined", channel, .success)
         case .left(let member): .member(member, "left", channel, .warning)
         }
+    }
+
+    /// A notice that events of a channel may be missing.
+    static func gap(_ gap: PusherGap) -> Line {
+        Line(
+            [Span(gap.channel, .name), Span(": events of the last \(gap.duration.inSeconds) may be missing", .warning)],
+            ["type": "gap", "channel": .string(gap.channel), "seconds": .number(Double(gap.duration.nanoseconds) / 1e9)])
+    }
+
+    /// A user who is signed in.
+    static func signedIn(_ userID: String) -> Line {
+        Line(["signed in as ", Span(userID, .name)], ["type": "signed_in", "user_id": .string(userID)])
+    }
+
+    /// Users of the watchlist who came online or went offline.
+    static func watchlist(_ change: PusherWatchlistChange) -> Line {
+        let (type, ids, style): (String, [String], Style) =
+            switch change {
+            case .online(let ids): ("online", ids, .success)
+            case .offline(let ids): ("offline", ids, .warning)
+            }
+        return Line(
+            [Span(ids.joined(separator: ", "), .name), " ", Span(type, style)], ["type": .string(type), "user_ids": .strings(ids)])
+    }
+
+    /// The number of connections that are subscribed to a channel.
+    static func subscriptionCount(_ channel: String, _ count: Int) -> Line {
+        Line(
+            [Span(channel, .name), Span(": \(count) connection\(count == 1 ? "" : "s")")],
+            ["type": "subscription_count", "channel": .string(channel), "count": .integer(count)])
     }
 
     private static func member(_ member: PusherMember, _ change: String, _ channel: String, _ style: Style) -> Line {

@@ -1,7 +1,8 @@
 import CommandLineSupport
 import PusherChannels
+import RealtimeCore
 import RealtimeSockets
-import RealtimeSystem
+import RealtimeTransports
 
 /// The options that several Pusher commands have. Their help lists them in the order in which they are declared here.
 extension OptionSpec {
@@ -13,69 +14,91 @@ extension OptionSpec {
 
     /// - Parameter help: What the secret is for. The option's help continues with the alternatives.
     static func secret(_ help: String, _ presence: Presence = .optional) -> OptionSpec {
-        .value(
-            "secret", "SECRET", "\(help) Other users of this machine can see it; use --secret-file or \(PusherSecret.variable) to hide it.",
-            presence: presence, environmentVariable: PusherSecret.variable)
+        .hideable("secret", help, presence, environmentVariable: Secret.pusherVariable)
     }
 
     static let secretFile = OptionSpec.value("secret-file", "FILE", "A file that contains only the secret.")
+
+    /// - Parameter help: What the key is for. The option's help continues with the alternatives.
+    static func encryptionKey(_ help: String) -> OptionSpec {
+        .hideable("encryption-key", "\(help): 32 bytes in Base64.", environmentVariable: Secret.encryptionVariable)
+    }
+
+    static let encryptionKeyFile = OptionSpec.value("encryption-key-file", "FILE", "A file that contains only the encryption key.")
+    static let userInfo = OptionSpec.value(
+        "user-info", "JSON", "Information about the user for the other members of presence channels.")
     static let cluster = OptionSpec.value("cluster", "NAME", "A cluster of Pusher's own service, such as eu, instead of URL.")
-    static let certificates = OptionSpec.value(
-        "ca", "FILE", "A PEM file with the certificates to trust, instead of those of the system.")
 }
 
-/// The secret of an app, or where to find it.
-enum PusherSecret: Sendable {
-    case option(String)
-    case file(String)
-    case environment(String)
+extension Arguments {
+    /// Returns the value of `--user-info`, or `nil` if it was not specified.
+    func userInfo() throws(UsageError) -> JSONValue? {
+        guard let text = self.string("user-info") else { return nil }
+        guard let info = try? JSONValue(parsing: text) else {
+            throw self.usageError("Invalid value '\(text)' for '--user-info': must be JSON, such as {\"name\":\"Anna\"}")
+        }
+        return info
+    }
 
-    /// The environment variable that replaces `--secret` and `--secret-file`.
-    static let variable = "REALTIME_PUSHER_SECRET"
+    /// Returns the secret of a command that declares it as required.
+    func requiredSecret() throws(UsageError) -> Secret {
+        guard let secret = try Secret(self) else { preconditionFailure("--secret is not declared as required") }
+        return secret
+    }
+}
 
-    /// Creates the secret from the options or, without them, from the environment.
+/// The arguments that all commands for the HTTP API have.
+struct PusherAPIOptions: Sendable {
+    static let url = PositionalSpec(
+        "URL", "The URL of the service: http://HOST:PORT or https://HOST.", .requiredWithout(option: "cluster"))
+
+    /// Returns the options of a command.
     ///
-    /// - Returns: The secret, or `nil` if neither provides one.
-    /// - Throws: `UsageError` when both options are specified.
-    init?(_ arguments: Arguments) throws(UsageError) {
-        switch (arguments.string("secret"), arguments.string("secret-file")) {
-        case (_?, _?): throw arguments.usageError("Specify either '--secret' or '--secret-file', not both")
-        case (let text?, nil): self = .option(text)
-        case (nil, let path?): self = .file(path)
-        case (nil, nil):
-            guard let text = arguments.environment("secret") else { return nil }
-            self = .environment(text)
-        }
+    /// - Parameter own: The options that only this command has.
+    static func options(_ own: [OptionSpec] = []) -> [OptionSpec] {
+        [
+            .appID("The ID of the app.", .required), .key("The key of the app.", .required),
+            .secret("The secret of the app, which signs the request.", .requiredWithout(option: "secret-file")), .secretFile, .cluster,
+            .certificates,
+        ] + own + [.json, .verbose("Also print the request and the response, without the signature.")]
     }
 
-    /// Whether the user specified it in a way that hides it from others, so that no output may contain it.
-    var isHidden: Bool { if case .option = self { false } else { true } }
+    let service: PusherService
+    private let appID: String
+    private let key: String
+    private let secret: Secret
+    private let encryptionKey: Secret?
+    private let certificates: String?
+    private let isVerbose: Bool
 
-    /// Returns the secret, and reads the file that contains it.
-    func load() async throws(ToolFailure) -> String {
-        switch self {
-        case .option(let text), .environment(let text): return text
-        case .file(let path):
-            let text = try await Input.file(path)
-            guard !text.isEmpty, !text.contains(where: \.isNewline) else {
-                throw ToolFailure("The file '\(path)' must contain the secret, in one line.")
-            }
-            return text
-        }
+    /// - Parameters:
+    ///   - next: The positional that follows `URL`.
+    ///   - encrypts: Whether the command has the options for the encryption key.
+    init(_ arguments: Arguments, next: String, encrypts: Bool = false) throws(UsageError) {
+        self.service = try PusherService(arguments, next: next)
+        self.appID = arguments.required(option: "app-id")
+        self.key = arguments.required(option: "key")
+        self.secret = try arguments.requiredSecret()
+        self.encryptionKey = encrypts ? try Secret(arguments, "encryption-key") : nil
+        self.certificates = arguments.string("ca")
+        self.isVerbose = arguments.has("verbose")
     }
-}
 
-extension TLSConfiguration {
-    /// Returns the configuration that trusts the certificates of a PEM file, the value of `--ca`; `nil` for the default configuration.
-    static func trusting(_ file: String?) async throws(ToolFailure) -> TLSConfiguration? {
-        guard let file else { return nil }
-        // Read and checked here, because a client would retry with an invalid configuration.
-        let text = try await Input.file(file)
-        guard text.containsText("-----BEGIN CERTIFICATE-----") else {
-            throw ToolFailure("The file '\(file)' contains no certificate (\"-----BEGIN CERTIFICATE-----\").")
+    func publisher(_ console: Console) async throws(ToolFailure) -> PusherPublisher {
+        let secret = try await self.secret.load()
+        let encryptionKey = try await self.encryptionKey?.loadEncryptionKey()
+        let tls = try await TLSConfiguration.trusting(self.certificates)
+        var http = tls.map { SocketHTTPTransport(tls: $0) as any HTTPTransport } ?? Transports.standard.http
+        if self.isVerbose {
+            http = TracingHTTPTransport(http: http, redact: TracingHTTPTransport.redactSignature) { console.print($0) }
         }
-        var configuration = TLSConfiguration()
-        configuration.trustRoots = .only([.text(text)])
-        return configuration
+        return switch self.service {
+        case .cluster(let cluster):
+            PusherPublisher(
+                appID: self.appID, key: self.key, secret: secret, cluster: cluster, encryptionMasterKey: encryptionKey, http: http)
+        case .endpoint(let endpoint):
+            PusherPublisher(
+                appID: self.appID, key: self.key, secret: secret, endpoint: endpoint, encryptionMasterKey: encryptionKey, http: http)
+        }
     }
 }

@@ -2,7 +2,6 @@ import CommandLineSupport
 import PusherChannels
 import PusherWire
 import RealtimeCore
-import RealtimeSockets
 
 /// `realtime pusher subscribe`
 struct PusherSubscribeCommand: Command {
@@ -12,32 +11,24 @@ struct PusherSubscribeCommand: Command {
         description: """
             Connects to a Pusher Channels service, subscribes to channels and prints their events, the members of presence channels and \
             the states of the connection until Control-C. Reconnects and resubscribes when the connection is lost. Private and presence \
-            channels require a secret or --auth-endpoint. Events of the protocol, whose names start with pusher:, are only printed with \
+            channels require a secret or --auth-endpoint. With --sign-in, events for the user are printed as well. Events of the protocol, whose names start with pusher:, are only printed with \
             --verbose, and only count if --event names them as well.
             """,
         positionals: [
-            PositionalSpec("URL", "The URL of the service: ws://HOST:PORT or wss://HOST.", .requiredWithout(option: "cluster")),
+            PusherConnectionOptions.url,
             PositionalSpec("CHANNEL", "The channels to subscribe to.", .repeated(atLeast: 1)),
         ],
-        options: [
-            .key("The key of the app.", .required),
-            .secret("The secret of the app, which authorizes private and presence channels locally."),
-            .secretFile,
-            .cluster,
-            .certificates,
-            .value("auth-endpoint", "URL", "The http:// or https:// URL that authorizes private and presence channels."),
-            .value("user-id", "ID", "The ID of the user on presence channels, which requires a secret. The default is the socket ID."),
-            .value("user-info", "JSON", "Information about the user for the other members of presence channels."),
+        options: PusherConnectionOptions.options + [
+            .flag("sign-in", "Sign the user of --user-id in, which requires a secret."),
+            .value("watch", "ID", "The ID of a user whom the user who signs in watches. Can be repeated.", isRepeatable: true),
             .value("event", "NAME", "Print only events with this name. Can be repeated.", isRepeatable: true),
-            .value("count", "N", "Exit after N events of the channels.", as: .integer(1...Int.max)),
-            .value(
-                "timeout", "SECONDS", "Exit with status 1 if subscribing or, with --count, receiving all events takes longer.",
-                as: .duration(.milliseconds(1) ... .seconds(1_000_000))),
+            .count("Exit after N events of the channels."),
+            .timeout("Exit with status 1 if subscribing or, with --count, receiving all events takes longer."),
             .json,
             .verbose(
                 "Also print attempts to connect, events of the protocol, and every frame that is sent or received, without signatures."),
         ],
-        missing: Authorization.missing,
+        missing: PusherAuthorizationOptions.missing,
         examples: [
             "pusher subscribe ws://127.0.0.1:8080 --key key prices",
             "pusher subscribe ws://127.0.0.1:8080 --key key --secret secret --user-id anna presence-room",
@@ -45,78 +36,32 @@ struct PusherSubscribeCommand: Command {
             "pusher subscribe --cluster eu --key key --event trade --count 10 prices orders",
         ])
 
-    let service: PusherService
-    let key: String
+    let connection: PusherConnectionOptions
     let channels: [String]
-    let authorization: Authorization?
-    let certificates: String?
+    /// Whether the user signs in.
+    let signsIn: Bool
     /// The names of the events to print; empty for all.
     let events: [String]
     let count: Int?
     let timeout: Duration?
-    let isVerbose: Bool
 
-    /// How private and presence channels are authorized.
-    enum Authorization: Sendable {
-        case secret(PusherSecret, userID: String?, userInfo: JSONValue?)
-        case endpoint(Endpoint)
-    }
+    private var service: PusherService { self.connection.service }
+    private var isVerbose: Bool { self.connection.isVerbose }
 
     init(_ arguments: Arguments) throws(UsageError) {
-        self.service = try PusherService(arguments, next: "CHANNEL")
-        self.key = arguments.required(option: "key")
+        self.connection = try PusherConnectionOptions(arguments)
         self.channels = arguments.positionals("CHANNEL")
-        self.authorization = try Authorization(arguments)
-        self.certificates = arguments.string("ca")
+        self.signsIn = arguments.has("sign-in")
+        if self.signsIn, !self.connection.signsUsers {
+            throw arguments.usageError("'--sign-in' requires '--user-id ID' and '--secret SECRET' (or '--secret-file FILE')")
+        }
+        if !self.signsIn, arguments.has("watch") { throw arguments.usageError("'--watch' requires '--sign-in'") }
         self.events = arguments.strings("event")
         self.count = arguments.integer("count")
         self.timeout = arguments.duration("timeout")
-        self.isVerbose = arguments.has("verbose")
         if !self.isVerbose, let event = self.events.first(where: EventName.isReserved) {
             throw arguments.usageError("'\(event)' is an event of the protocol; specify '--verbose' to print it")
         }
-    }
-}
-
-extension PusherSubscribeCommand.Authorization {
-    private static let userOptions = ["user-id", "user-info"]
-
-    /// Returns the options that a private channel or another option requires and that are missing.
-    static func missing(_ arguments: Arguments) -> [String] {
-        if ["secret", "secret-file", "auth-endpoint"].contains(where: arguments.has) || arguments.environment("secret") != nil {
-            return []
-        }
-        if let option = self.userOptions.first(where: arguments.has) {
-            return ["'--secret SECRET' (or '--secret-file FILE') for '--\(option)'"]
-        }
-        guard
-            let channel = arguments.positionals("CHANNEL").first(where: { $0.hasPrefix("private-") || $0.hasPrefix("presence-") })
-        else { return [] }
-        return ["'--secret SECRET' (or '--secret-file FILE', or '--auth-endpoint URL') for '\(channel)'"]
-    }
-
-    /// Creates the authorization that the options specify, or `nil` if they specify none.
-    init?(_ arguments: Arguments) throws(UsageError) {
-        guard let url = arguments.string("auth-endpoint") else {
-            guard let secret = try PusherSecret(arguments) else { return nil }
-            self = .secret(secret, userID: arguments.string("user-id"), userInfo: try Self.userInfo(arguments))
-            return
-        }
-        for option in ["secret", "secret-file"] + Self.userOptions where arguments.has(option) {
-            throw arguments.usageError("Specify either '--\(option)' or '--auth-endpoint', not both")
-        }
-        guard let endpoint = try? Endpoint(url), ["http", "https"].contains(endpoint.scheme) else {
-            throw arguments.usageError("Invalid value '\(url)' for '--auth-endpoint': must be an http:// or https:// URL")
-        }
-        self = .endpoint(endpoint)
-    }
-
-    private static func userInfo(_ arguments: Arguments) throws(UsageError) -> JSONValue? {
-        guard let text = arguments.string("user-info") else { return nil }
-        guard let info = try? JSONValue(parsing: text) else {
-            throw arguments.usageError("Invalid value '\(text)' for '--user-info': must be JSON, such as {\"name\":\"Anna\"}")
-        }
-        return info
     }
 }
 
@@ -151,7 +96,7 @@ extension PusherSubscribeCommand {
 
     func run(_ console: Console) async throws(ToolFailure) {
         let printer = LinePrinter(console)
-        let client = PusherClient(try await self.configuration(printer))
+        let client = PusherClient(try await self.connection.configuration(printer))
         // One sequence for everything keeps the output in order, and no update is dropped: reading from the connection pauses instead.
         let updates = client.updates(buffer: .pauseReading(1024))
         do throws(PusherError) {
@@ -159,6 +104,7 @@ extension PusherSubscribeCommand {
         } catch {
             throw ToolFailure(error)
         }
+        if self.signsIn { client.user.signIn() }
         client.connect()
         let (ending, progress) = await self.printUntilEnd(updates, of: client, printer)
         switch client.state {
@@ -178,32 +124,6 @@ extension PusherSubscribeCommand {
         case .timedOut: throw self.incomplete(progress, console)
         case .interrupted: if self.count != nil { throw self.incomplete(progress, console) }
         }
-    }
-
-    private func configuration(_ printer: LinePrinter) async throws(ToolFailure) -> PusherConfiguration {
-        var configuration =
-            switch self.service {
-            case .cluster(let cluster): PusherConfiguration(key: self.key, cluster: cluster)
-            case .endpoint(let endpoint): PusherConfiguration(key: self.key, endpoint: endpoint)
-            }
-        switch self.authorization {
-        case .secret(let secret, let userID, let userInfo):
-            configuration.authorizer = .secret(try await secret.load(), userID: userID, userInfo: userInfo)
-        case .endpoint(let endpoint): configuration.authorizer = .endpoint(PusherAuthorizationEndpoint(endpoint))
-        case nil: break
-        }
-        if let tls = try await TLSConfiguration.trusting(self.certificates) {
-            configuration.transports.webSocket = SocketWebSocketTransport(tls: tls)
-            configuration.transports.http = SocketHTTPTransport(tls: tls)
-        }
-        // The command prints all updates, which the messages of other levels would repeat.
-        configuration.log = .none
-        if self.isVerbose {
-            configuration.log = LogSink(minimumLevel: .trace) { level, _, message in
-                if level == .trace { printer.enqueue(.log(level, message)) }
-            }
-        }
-        return configuration
     }
 
     private func printUntilEnd(
@@ -264,6 +184,12 @@ extension PusherSubscribeCommand {
                     return .printed(.failed(ToolFailure(error)), progress)
                 }
             case .members(let channel, let change): await printer.print(.members(channel, change))
+            case .user(.signedIn(let member)): await printer.print(.signedIn(member.id))
+            case .user(.failed(let error)) where !error.isTransient: return .printed(.failed(ToolFailure(error)), progress)
+            case .user: break
+            case .watchlist(let change): await printer.print(.watchlist(change))
+            case .gap(let gap): await printer.print(.gap(gap))
+            case .subscriptionCount(let channel, let count): await printer.print(.subscriptionCount(channel, count))
             case .error(let error) where error.announcesEnd: progress.announcement = error
             case .error(let error):
                 // The same reason of each attempt is printed once.
@@ -278,7 +204,7 @@ extension PusherSubscribeCommand {
                             [.init("attempt \(number): connecting to \(self.service)", .faint)],
                             ["type": "attempt", "number": .integer(number)]))
                 }
-            case .subscription, .frame: continue
+            case .subscription, .frame, .sentFrame: continue
             }
         }
         return .printed(.interrupted, progress)
@@ -286,7 +212,7 @@ extension PusherSubscribeCommand {
 
     /// Returns whether an event is printed.
     private func isRequested(_ event: PusherEvent) -> Bool {
-        guard let channel = event.channel, self.channels.contains(channel) else { return false }
+        guard let channel = event.channel, self.channels.contains(channel) || UserID.user(ofChannel: channel) != nil else { return false }
         if EventName.isReserved(event.name), !self.isVerbose { return false }
         return self.events.isEmpty || self.events.contains(event.name)
     }
@@ -351,13 +277,5 @@ extension PusherUpdate {
         case .state(.failed), .state(.disconnected(.some)), .state(.connecting), .subscription(_, .pending): true
         default: false
         }
-    }
-}
-
-extension Duration {
-    /// The duration in seconds, with one decimal.
-    fileprivate var inSeconds: String {
-        let tenths = Int((self / .milliseconds(100)).rounded())
-        return "\(tenths / 10).\(tenths % 10) s"
     }
 }

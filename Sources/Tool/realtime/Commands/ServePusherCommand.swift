@@ -10,25 +10,38 @@ struct ServePusherCommand: Command {
         path: ["serve", "pusher"],
         summary: "Run a Pusher Channels server",
         description: """
-            Runs a Pusher Channels server with one app until Control-C: WebSockets for clients, and the HTTP API for publishing. Prints \
-            connections, subscriptions, client events, publications and errors. Values that are not specified are chosen at random and \
-            printed. Unless the output is a terminal, its first line is \
+            Runs a Pusher Channels server with one or several apps until Control-C: WebSockets for clients, the HTTP API, and webhooks. \
+            Prints connections, subscriptions, client events, publications and errors. Values that are not specified are chosen at random \
+            and printed. Unless the output is a terminal, its first line is \
             {"ready":true,"url":…,"port":…,"app":…,"key":…,"secret":…,"auth_endpoint":…}, printed when the server accepts connections. It \
-            contains the secret unless a file or the environment provides it, and the authorization endpoint if there is one.
+            contains the secret unless a file or the environment provides it, and the authorization endpoint if there is one. With --app, \
+            it contains "apps", a list of objects with "app" and "key", and each line about an app contains "app".
             """,
         options: [
-            .value("host", "HOST", "The address to listen on. The default is 127.0.0.1, which is reachable only locally."),
-            .value("port", "PORT", "The port to listen on. The default is 0, which selects a free port.", as: .integer(0...65535)),
+            .host,
+            .port,
+            .serverTLS,
             .appID("The ID of the app, for the HTTP API."),
             .key("The key of the app, for clients."),
             .secret("The secret of the app, for signatures."),
             .secretFile,
+            .encryptionKey("The key of the app for encrypted channels"),
+            .encryptionKeyFile,
+            .value(
+                "app", "ID:KEY:SECRET",
+                "An app, instead of the options above. Can be repeated, for several apps. Other users of this machine can see the secret.",
+                isRepeatable: true),
+            .value(
+                "webhook", "URL", "A URL to which the server sends webhooks, with one event each. Can be repeated.", isRepeatable: true),
             .value(
                 "auth-endpoint", "PATH",
                 """
-                A path, such as /pusher/auth, at which the server authorizes all private and presence channels, for apps and for web \
-                pages of all origins. The form fields user_id and user_info become the user of a presence channel.
+                A path, such as /pusher/auth, at which the server authorizes all channels and signs users in, for apps and for web pages \
+                of all origins. The form fields user_id and user_info become the user.
                 """),
+            .value(
+                "profile", "NAME", "The server to imitate, in the form of its frames: pusher (default), soketi, reverb, slanger or sockudo."
+            ),
             .json,
             .verbose("Also print every frame that is received or sent, without signatures."),
         ],
@@ -36,22 +49,38 @@ struct ServePusherCommand: Command {
             "serve pusher",
             "serve pusher --port 8080 --app-id app --key key --secret secret",
             "serve pusher --port 8080 --key key --auth-endpoint /pusher/auth",
+            "serve pusher --port 8443 --tls certificate.pem key.pem",
+            "serve pusher --app 1:key1:secret1 --app 2:key2:secret2 --webhook http://127.0.0.1:3000/hooks",
         ])
 
     let host: String
     let port: Int
+    let tls: TLSServerConfiguration?
     let appID: String?
     let key: String?
-    let secret: PusherSecret?
+    let secret: Secret?
+    let encryptionKey: Secret?
+    /// The apps of `--app`; empty without the option.
+    let apps: [PusherApp]
+    let webhooks: [Endpoint]
     let authEndpoint: String?
+    let profile: PusherServerProfile
     let isVerbose: Bool
+
+    private static let profiles: [String: PusherServerProfile] = [
+        "pusher": .pusher, "soketi": .soketi, "reverb": .reverb, "slanger": .slanger, "sockudo": .sockudo,
+    ]
 
     init(_ arguments: Arguments) throws(UsageError) {
         self.host = arguments.string("host") ?? "127.0.0.1"
         self.port = arguments.integer("port") ?? 0
+        self.tls = TLSServerConfiguration(arguments)
         self.appID = arguments.string("app-id")
         self.key = arguments.string("key")
-        self.secret = try PusherSecret(arguments)
+        self.secret = try Secret(arguments)
+        self.encryptionKey = try Secret(arguments, "encryption-key")
+        self.apps = try Self.apps(arguments)
+        self.webhooks = try Self.webhooks(arguments)
         self.authEndpoint = arguments.string("auth-endpoint")
         if let path = self.authEndpoint {
             let parts = path.split(separator: "/")
@@ -62,59 +91,104 @@ struct ServePusherCommand: Command {
                     "Invalid value '\(path)' for '--auth-endpoint': must be a path such as /pusher/auth, and not below /app or /apps")
             }
         }
+        let name = arguments.string("profile") ?? "pusher"
+        guard let profile = Self.profiles[name] else {
+            throw arguments.usageError("Invalid value '\(name)' for '--profile': must be pusher, soketi, reverb, slanger or sockudo")
+        }
+        self.profile = profile
         self.isVerbose = arguments.has("verbose")
     }
 
+    private static func apps(_ arguments: Arguments) throws(UsageError) -> [PusherApp] {
+        var apps: [PusherApp] = []
+        for text in arguments.strings("app") {
+            let parts = text.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false).map(String.init)
+            // The message doesn't repeat the value, which contains a secret.
+            guard parts.count == 3, !parts.contains("") else {
+                throw arguments.usageError("Invalid value for '--app': must be an ID, a key and a secret, such as 1:key:secret")
+            }
+            guard !apps.contains(where: { $0.id == parts[0] || $0.key == parts[1] }) else {
+                throw arguments.usageError("Two apps have the ID '\(parts[0])' or the key '\(parts[1])'; use different ones")
+            }
+            apps.append(PusherApp(id: parts[0], key: parts[1], secret: parts[2]))
+        }
+        let others = ["app-id", "key", "secret", "secret-file", "encryption-key", "encryption-key-file"]
+        for option in others where !apps.isEmpty && arguments.has(option) {
+            throw arguments.usageError("Specify either '--\(option)' or '--app', not both")
+        }
+        if apps.count > 1, arguments.has("auth-endpoint") {
+            throw arguments.usageError("'--auth-endpoint' requires a single app, because requests don't name the app")
+        }
+        return apps
+    }
+
+    private static func webhooks(_ arguments: Arguments) throws(UsageError) -> [Endpoint] {
+        var endpoints: [Endpoint] = []
+        for url in arguments.strings("webhook") {
+            guard let endpoint = try? Endpoint(url), ["http", "https"].contains(endpoint.scheme) else {
+                throw arguments.usageError("Invalid value '\(url)' for '--webhook': must be an http:// or https:// URL")
+            }
+            endpoints.append(endpoint)
+        }
+        return endpoints
+    }
+
     func run(_ console: Console) async throws(ToolFailure) {
-        let random = PusherApp.random()
-        let app = PusherApp(
-            id: self.appID ?? random.id, key: self.key ?? random.key, secret: try await self.secret?.load() ?? random.secret)
+        var apps = self.apps.isEmpty ? [try await self.singleApp()] : self.apps
+        for index in apps.indices { apps[index].profile = self.profile }
         let printer = LinePrinter(console)
-        let server = PusherServer(app: app, log: LogSink(minimumLevel: .warning) { printer.enqueue(.error($2)) })
-        let events = server.events
+        let log = LogSink(minimumLevel: .warning) { printer.enqueue(.error($2)) }
+        let webhooks = self.webhooks.isEmpty ? nil : PusherServerWebhooks(self.webhooks)
+        let servers = apps.map { PusherServer(app: $0, webhooks: webhooks, log: log) }
+        let listener = self.listener(apps[0], printer)
+        let sources = servers.map { server in (events: server.events, line: self.lines(of: server.app)) }
         let address: ListenerAddress
         do throws(TransportError) {
-            address = try await server.start(on: self.listener(app, printer))
+            address = try await listener.start(self.handler(servers, printer))
         } catch {
             throw ToolFailure(error)
         }
         // Not by the printer: it is the first line, also if a client has connected already.
-        console.print(self.ready(address, app))
-        await withTaskGroup(of: Void.self) { group in
-            group.addTask { await printer.printQueue() }
-            await self.print(events, printer)
-            group.cancelAll()
-        }
-        await server.stop()
+        console.print(self.ready(address, apps))
+        await printer.print(sources)
+        // Asks the clients to reconnect, before the listener closes their connections.
+        for server in servers { await server.stop() }
+        await listener.stop()
         await printer.flush()
     }
 
-    /// Prints events until the task is cancelled.
-    private func print(_ events: EventSequence<PusherServerEvent>, _ printer: LinePrinter) async {
-        var dropped = 0
-        for await event in events {
-            if let line = Self.line(event) { await printer.print(line) }
-            let total = events.dropped
-            if total > dropped {
-                await printer.print(.error("\(total - dropped) events are missing here, because the output is read too slowly."))
-                dropped = total
-            }
-        }
+    /// Returns the app of the options other than `--app`.
+    private func singleApp() async throws(ToolFailure) -> PusherApp {
+        let random = PusherApp.random()
+        var app = PusherApp(
+            id: self.appID ?? random.id, key: self.key ?? random.key, secret: try await self.secret?.load() ?? random.secret)
+        app.encryptionMasterKey = try await self.encryptionKey?.loadEncryptionKey()
+        return app
     }
 
     private func listener(_ app: PusherApp, _ printer: LinePrinter) -> any Listener {
         var limits = ListenerLimits()
         // The server rejects larger messages; the listener doesn't read them. Some room between the two lets the server explain.
         limits.messageBytes = 2 * app.messageLimit
-        var listener: any Listener = SocketListener(host: self.host, port: self.port, limits: limits)
-        if self.isVerbose { listener = TracingListener(listener: listener) { printer.enqueue($0) } }
-        guard let path = self.authEndpoint else { return listener }
-        let authorization = PusherAuthorizationHandler(app: app, origins: ["*"]) { attempt in
+        let listener = SocketListener(host: self.host, port: self.port, tls: self.tls, limits: limits)
+        guard self.isVerbose else { return listener }
+        let frames = PusherFrameTrace { printer.enqueue($0) }
+        return TracingListener(listener) { frames.trace($0, $1) }
+    }
+
+    private func handler(_ servers: [PusherServer], _ printer: LinePrinter) -> any ListenerHandler {
+        let router = PusherServerRouter(servers)
+        guard let path = self.authEndpoint else { return router }
+        let authorization = PusherAuthorizationHandler(app: servers[0].app, origins: ["*"]) { attempt in
+            let decision = Self.decision(about: attempt)
+            printer.enqueue(Self.line(attempt, decision))
+            return decision
+        } authenticateUser: { attempt in
             let decision = Self.decision(about: attempt)
             printer.enqueue(Self.line(attempt, decision))
             return decision
         }
-        return AuthorizingListener(listener: listener, path: path, authorization: authorization)
+        return ListenerRouter([.path(path, authorization), .path("/", router)])
     }
 
     /// Authorizes every channel, with the user that the form names.
@@ -123,37 +197,47 @@ struct ServePusherCommand: Command {
         guard let info = try? JSONValue(parsing: text) else { return .reject(message: "The field user_info must be JSON.") }
         return .accept(userID: attempt.parameters["user_id"], userInfo: info)
     }
-}
 
-/// A listener whose handler shares it with an authorization endpoint.
-private struct AuthorizingListener: Listener {
-    let listener: any Listener
-    let path: String
-    let authorization: any ListenerHandler
-
-    func start(_ handler: any ListenerHandler) async throws(TransportError) -> ListenerAddress {
-        try await self.listener.start(ListenerRouter([.path(self.path, self.authorization), .path("/", handler)]))
+    /// Signs every user in whom the form names.
+    private static func decision(about attempt: PusherUserAuthenticationAttempt) -> PusherUserAuthenticationDecision {
+        guard let userID = attempt.parameters["user_id"] else {
+            return .reject(message: "Add the field user_id to the form, with the ID of the user.")
+        }
+        guard let text = attempt.parameters["user_info"] else { return .accept(userID: userID) }
+        guard let info = try? JSONValue(parsing: text) else { return .reject(message: "The field user_info must be JSON.") }
+        return .accept(userID: userID, userInfo: info)
     }
-
-    func stop() async { await self.listener.stop() }
 }
 
 // MARK: - Output
 
 extension ServePusherCommand {
     /// The first line, which programs wait for.
-    func ready(_ address: ListenerAddress, _ app: PusherApp) -> Line {
-        let url = Endpoint(scheme: "ws", host: address.host, port: address.port).origin
-        let authEndpoint = self.authEndpoint.map { Endpoint(scheme: "http", host: address.host, port: address.port).origin + $0 }
-        let secret = self.secret?.isHidden == true ? nil : app.secret
-        let credentials = "app ID: \(app.id), key: \(app.key)" + (secret.map { ", secret: \($0)" } ?? "")
+    func ready(_ address: ListenerAddress, _ apps: [PusherApp]) -> Line {
+        let url = Endpoint(scheme: address.isSecure ? "wss" : "ws", host: address.host, port: address.port).origin
+        let authEndpoint = self.authEndpoint.map {
+            Endpoint(scheme: address.isSecure ? "https" : "http", host: address.host, port: address.port).origin + $0
+        }
+        let isHidden = self.secret?.isHidden == true
+        let credentials = apps.map { app in
+            "app ID: \(app.id), key: \(app.key)" + (isHidden || !self.apps.isEmpty ? "" : ", secret: \(app.secret)")
+        }
+        let single = self.apps.isEmpty ? apps.first : nil
+        let list = self.apps.map { JSONValue.object(["app": .string($0.id), "key": .string($0.key)]) }
         return Line(
-            ["Server listening at ", Line.Span(url, .name), Line.Span(" (\(credentials))", .faint)]
+            ["Server listening at ", Line.Span(url, .name), Line.Span(" (\(credentials.joined(separator: "; ")))", .faint)]
                 + (authEndpoint.map { [", authorizing at ", Line.Span($0, .name)] } ?? []),
             [
-                "ready": true, "url": .string(url), "port": .integer(address.port), "app": .string(app.id), "key": .string(app.key),
-                "secret": secret.map(Line.Value.string), "auth_endpoint": authEndpoint.map(Line.Value.string),
+                "ready": true, "url": .string(url), "port": .integer(address.port), "app": (single?.id).map(Line.Value.string),
+                "key": (single?.key).map(Line.Value.string), "secret": isHidden ? nil : (single?.secret).map(Line.Value.string),
+                "apps": single == nil ? .json(.array(list)) : nil, "auth_endpoint": authEndpoint.map(Line.Value.string),
             ])
+    }
+
+    /// Returns what makes lines of an app's events, which name the app if `--app` is used.
+    private func lines(of app: PusherApp) -> @Sendable (PusherServerEvent) -> Line? {
+        guard !self.apps.isEmpty else { return Self.line }
+        return { Self.line($0)?.labeled("app", app.id) }
     }
 
     /// Returns the line of an event, or `nil` for a frame, which is printed as it is received.
@@ -162,9 +246,11 @@ extension ServePusherCommand {
         case .connected(let socketID): Self.line("connected", socketID, " connected", [:])
         case .disconnected(let socketID, let reason):
             Self.line(
-                "disconnected", socketID, " disconnected: \(Self.text(reason))",
-                ["code": Self.code(reason).map { .integer(Int($0.rawValue)) }, "reason": .string(Self.text(reason))])
+                "disconnected", socketID, " disconnected: \(reason.textOfServer)",
+                ["code": reason.peerCode.map { .integer(Int($0.rawValue)) }, "reason": .string(reason.textOfServer)])
         case .received: nil
+        case .signedIn(let socketID, let userID):
+            Self.line("signed_in", socketID, " signed in as \(userID)", ["user_id": .string(userID)])
         case .subscribed(let socketID, let channel, let userID):
             Self.line(
                 "subscribed", socketID, " subscribed to \(channel)\(userID.map { " as \($0)" } ?? "")",
@@ -175,6 +261,12 @@ extension ServePusherCommand {
                 ["channel": .string(channel), "message": .string(message)], .warning)
         case .unsubscribed(let socketID, let channel):
             Self.line("unsubscribed", socketID, " unsubscribed from \(channel)", ["channel": .string(channel)])
+        case .cacheMiss(let socketID, let channel):
+            Self.line("cache_miss", socketID, " found no cached event on \(channel)", ["channel": .string(channel)])
+        case .subscriptionCount(let channel, let count):
+            Self.line(
+                "subscription_count", nil, "\(channel) has \(count) subscriber\(count == 1 ? "" : "s")",
+                ["channel": .string(channel), "count": .integer(count)])
         case .clientEvent(let socketID, let channel, let name, let data):
             Self.line(
                 "client_event", socketID, " triggered \(name) on \(channel): \(data)",
@@ -190,14 +282,6 @@ extension ServePusherCommand {
         }
     }
 
-    /// The description of a reason from the side of the server.
-    private static func text(_ reason: CloseReason) -> String {
-        guard case .peer(let code, let text) = reason else { return "\(reason)" }
-        return "the client closed the connection with code \(code)\(text.isEmpty ? "" : ": \(text)")"
-    }
-
-    private static func code(_ reason: CloseReason) -> CloseCode? { if case .peer(let code, _) = reason { code } else { nil } }
-
     private static func line(_ attempt: PusherAuthorizationAttempt, _ decision: PusherAuthorizationDecision) -> Line {
         let channel = attempt.channel
         switch decision {
@@ -209,6 +293,16 @@ extension ServePusherCommand {
             return Self.line(
                 "authorization_rejected", attempt.socketID, " not authorized for \(channel): \(message)",
                 ["channel": .string(channel), "message": .string(message)], .warning)
+        }
+    }
+
+    private static func line(_ attempt: PusherUserAuthenticationAttempt, _ decision: PusherUserAuthenticationDecision) -> Line {
+        switch decision {
+        case .accept(let userID, _, _):
+            Self.line("authenticated", attempt.socketID, " authenticated as \(userID)", ["user_id": .string(userID)])
+        case .reject(let message):
+            Self.line(
+                "authentication_rejected", attempt.socketID, " not authenticated: \(message)", ["message": .string(message)], .warning)
         }
     }
 

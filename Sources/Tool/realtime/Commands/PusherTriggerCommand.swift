@@ -1,0 +1,83 @@
+import CommandLineSupport
+import PusherChannels
+import PusherWire
+import RealtimeCore
+
+/// `realtime pusher trigger`
+struct PusherTriggerCommand: Command {
+    static let spec = CommandSpec(
+        path: ["pusher", "trigger"],
+        summary: "Send a client event to the other subscribers of a channel",
+        description: """
+            Connects to a Pusher Channels service, subscribes to a private or presence channel, and sends a client event to the other \
+            subscribers. Fails if the service responds with an error, for example because the app doesn't allow client events. To publish \
+            an event to all subscribers, use pusher publish.
+            """,
+        positionals: [
+            PusherConnectionOptions.url,
+            PositionalSpec("CHANNEL", "The private or presence channel."),
+            PositionalSpec("EVENT", "The name of the event, which starts with client-."),
+            PositionalSpec("DATA", "The data of the event: JSON or text. With -, it is read from standard input."),
+        ],
+        options: PusherConnectionOptions.options + [
+            .timeout("Exit with status 1 if subscribing takes longer. The default is 30 seconds."),
+            .json,
+            .verbose("Also print every frame that is sent or received, without signatures."),
+        ],
+        missing: PusherAuthorizationOptions.missing,
+        examples: [
+            #"pusher trigger ws://127.0.0.1:8080 --key key --secret secret private-room client-typing '{"on":true}'"#
+        ])
+
+    let connection: PusherConnectionOptions
+    let channel: String
+    let event: String
+    let data: String
+    let timeout: Duration
+
+    init(_ arguments: Arguments) throws(UsageError) {
+        self.connection = try PusherConnectionOptions(arguments)
+        self.channel = arguments.required(positional: "CHANNEL")
+        self.event = arguments.required(positional: "EVENT")
+        self.data = arguments.required(positional: "DATA")
+        self.timeout = arguments.duration("timeout") ?? .seconds(30)
+    }
+
+    func run(_ console: Console) async throws(ToolFailure) {
+        let text = try await Input.data(self.data)
+        let data = (try? JSONValue(parsing: text)) ?? .string(text)
+        let printer = LinePrinter(console)
+        let client = PusherClient(try await self.connection.configuration(printer))
+        do throws(PusherError) {
+            try await self.trigger(data, with: client)
+            client.disconnect()
+            await printer.flush()
+        } catch {
+            client.disconnect()
+            await printer.flush()
+            throw ToolFailure(error)
+        }
+        console.print(
+            Line(
+                [.init("triggered", .success), " ", .init(self.event, .success), " on ", .init(self.channel, .name)],
+                ["type": "triggered", "channel": .string(self.channel), "event": .string(self.event)]))
+    }
+
+    private func trigger(_ data: JSONValue, with client: PusherClient) async throws(PusherError) {
+        let channel = try client.subscribe(self.channel)
+        client.connect()
+        try await channel.subscribed(within: self.timeout)
+        let updates = client.updates(includingFrames: true)
+        try channel.trigger(self.event, data)
+        // The server responds to a ping after it has handled the event, and so after an error about it.
+        client.checkConnection()
+        for await update in updates {
+            switch update {
+            case .error(let error): throw error
+            case .frame(let text) where (try? JSONValue(parsing: text))?["event"]?.string == EventName.pong: return
+            default: continue
+            }
+        }
+        throw PusherError(.disconnected, "The client was disconnected before the server confirmed the event.")
+    }
+}

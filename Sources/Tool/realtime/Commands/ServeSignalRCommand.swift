@@ -1,0 +1,111 @@
+import CommandLineSupport
+import RealtimeCore
+import RealtimeSockets
+import SignalRServer
+import SignalRWire
+
+/// `realtime serve signalr`
+struct ServeSignalRCommand: Command {
+    static let spec = CommandSpec(
+        path: ["serve", "signalr"],
+        summary: "Run a SignalR server with hubs to try",
+        description: """
+            Runs a SignalR server with three hubs until Control-C. Clients connect with WebSockets and either hub protocol. \
+            /chat has the method Send(user, text), which calls Receive(user, text) on all clients. \
+            /clock has Now() and the stream Ticks(seconds). \
+            /echo has Echo(value), Add(a, b), Fail(message), and the streams Count(last) and EchoStream(stream). \
+            Prints connections, calls and errors. Unless the output is a terminal, its first line is \
+            {"ready":true,"url":…,"port":…,"hubs":[…]}, printed when the server accepts connections.
+            """,
+        options: [
+            .host, .port, .token("Accept only clients with this access token."), .tokenFile, .json,
+            .verbose("Also print every message that is received or sent."),
+        ],
+        examples: ["serve signalr", "serve signalr --port 8080", "serve signalr --port 8080 --token token"])
+
+    let host: String
+    let port: Int
+    let token: Secret?
+    let isVerbose: Bool
+
+    init(_ arguments: Arguments) throws(UsageError) {
+        self.host = arguments.string("host") ?? "127.0.0.1"
+        self.port = arguments.integer("port") ?? 0
+        self.token = try Secret(arguments, "token")
+        self.isVerbose = arguments.has("verbose")
+    }
+
+    func run(_ console: Console) async throws(ToolFailure) {
+        let printer = LinePrinter(console)
+        var hooks = SignalRServerHooks()
+        if let token = try await self.token?.load() {
+            hooks.authenticate = { $0.token == token ? .accept(userID: nil) : .reject(status: 401) }
+        }
+        var configuration = SignalRServerConfiguration()
+        // A message of a developer who tries something is rarely meant to be too large.
+        configuration.messageLimit = 1 << 20
+        configuration.sendsDetailedErrors = true
+        let server = SignalRServer(
+            configuration: configuration, hooks: hooks, log: LogSink(minimumLevel: .error) { printer.enqueue(.error($2)) })
+        DemoHubs.add(to: server)
+        let events = server.events
+        let address: ListenerAddress
+        do throws(TransportError) {
+            address = try await server.start(on: self.listener(configuration, printer))
+        } catch {
+            throw ToolFailure(error)
+        }
+        // Not by the printer: it is the first line, also if a client has connected already.
+        console.print(Self.ready(address))
+        console.printNote("Try one of these commands in another terminal:")
+        for command in self.commands(address) { console.printNote(.init("  \(command)")) }
+        await printer.print(events, Line.event)
+        await server.stop()
+        await printer.flush()
+    }
+
+    private func listener(_ configuration: SignalRServerConfiguration, _ printer: LinePrinter) -> any Listener {
+        var limits = ListenerLimits()
+        // The server rejects larger messages; the listener doesn't read them. Some room between the two lets the server explain.
+        limits.messageBytes = 2 * configuration.messageLimit
+        let listener = SocketListener(host: self.host, port: self.port, limits: limits)
+        guard self.isVerbose else { return listener }
+        return TracingListener(listener) { id, action in
+            switch action {
+            case .sent(let kind, let payload): printer.enqueue(.message(id, HubMessageTrace.text(kind, payload), from: .server))
+            case .received(let kind, let payload): printer.enqueue(.message(id, HubMessageTrace.text(kind, payload), from: .client))
+            case .opened, .sentClose, .receivedClose, .abandoned, .ended: break
+            }
+        }
+    }
+
+    // MARK: Output
+
+    /// The first line, which programs wait for.
+    static func ready(_ address: ListenerAddress) -> Line {
+        let url = Self.url(address)
+        return Line(
+            ["Server listening at ", Line.Span(url, .name), Line.Span(" (hubs: \(DemoHubs.paths.joined(separator: ", ")))", .faint)],
+            ["ready": true, "url": .string(url), "port": .integer(address.port), "hubs": .strings(DemoHubs.paths)])
+    }
+
+    /// Commands to try, as a shell in the same folder accepts them.
+    func commands(_ address: ListenerAddress) -> [String] {
+        let tool = DemoCommand.executable(CommandLine.arguments[0], workingDirectory: Console.workingDirectory)
+        let url = Self.url(address)
+        let option =
+            switch self.token {
+            case .option(let token): " --token \(shellQuoted(token))"
+            case .file(let path, _): " --token-file \(shellQuoted(path))"
+            case .environment, nil: ""
+            }
+        return [
+            "signalr listen \(url)/chat Receive", #"signalr send \#(url)/chat Send '"anna"' '"hello"'"#,
+            "signalr stream \(url)/clock Ticks 1", "signalr invoke \(url)/echo Add 20 22",
+        ].map { "\(tool) \($0)\(option)" }
+    }
+
+    private static func url(_ address: ListenerAddress) -> String {
+        Endpoint(scheme: "http", host: address.host, port: address.port).origin
+    }
+}

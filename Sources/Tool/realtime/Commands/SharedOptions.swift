@@ -1,0 +1,119 @@
+import CommandLineSupport
+import PusherWire
+import RealtimeSockets
+import RealtimeSystem
+
+// The options that commands of several protocols have.
+
+extension OptionSpec {
+    /// An option with a secret, which can also be in a file or in the environment.
+    ///
+    /// - Parameters:
+    ///   - name: The name, without dashes.
+    ///   - help: What the secret is for. The option's help continues with the alternatives.
+    static func hideable(
+        _ name: String, _ help: String, _ presence: Presence = .optional, environmentVariable: String
+    ) -> OptionSpec {
+        .value(
+            name, name.uppercased(),
+            "\(help) Other users of this machine can see it; use --\(name)-file or \(environmentVariable) to hide it.",
+            presence: presence, environmentVariable: environmentVariable)
+    }
+
+    static let certificates = OptionSpec.value(
+        "ca", "FILE", "A PEM file with the certificates to trust, instead of those of the system.")
+
+    /// - Parameter help: When the command exits because of the count.
+    static func count(_ help: String) -> OptionSpec { .value("count", "N", help, as: .integer(1...Int.max)) }
+
+    /// - Parameter help: When the command exits because of the time limit.
+    static func timeout(_ help: String) -> OptionSpec {
+        .value("timeout", "SECONDS", help, as: .duration(.milliseconds(1) ... .seconds(1_000_000)))
+    }
+}
+
+/// A secret, or where to find it: the secret of an app, or an access token.
+enum Secret: Sendable {
+    case option(String)
+    /// - Parameters:
+    ///   - path: The path of the file.
+    ///   - name: The name of the option, for errors.
+    case file(_ path: String, _ name: String)
+    case environment(String)
+
+    /// The environment variable that replaces `--secret` and `--secret-file`.
+    static let pusherVariable = "REALTIME_PUSHER_SECRET"
+    /// The environment variable that replaces `--encryption-key` and `--encryption-key-file`.
+    static let encryptionVariable = "REALTIME_PUSHER_ENCRYPTION_KEY"
+    /// The environment variable that replaces `--token` and `--token-file`.
+    static let signalRVariable = "REALTIME_SIGNALR_TOKEN"
+
+    /// Creates the secret from the options or, without them, from the environment.
+    ///
+    /// - Parameters:
+    ///   - arguments: The command's arguments.
+    ///   - option: The name of the option with the secret itself. The one with a file has the suffix `-file`.
+    /// - Returns: The secret, or `nil` if neither provides one.
+    /// - Throws: `UsageError` when both options are specified.
+    init?(_ arguments: Arguments, _ option: String = "secret") throws(UsageError) {
+        switch (arguments.string(option), arguments.string("\(option)-file")) {
+        case (_?, _?): throw arguments.usageError("Specify either '--\(option)' or '--\(option)-file', not both")
+        case (let text?, nil): self = .option(text)
+        case (nil, let path?): self = .file(path, option)
+        case (nil, nil):
+            guard let text = arguments.environment(option) else { return nil }
+            self = .environment(text)
+        }
+    }
+
+    /// Whether the user specified it in a way that hides it from others, so that no output may contain it.
+    var isHidden: Bool { if case .option = self { false } else { true } }
+
+    /// Returns the secret, and reads the file that contains it.
+    func load() async throws(ToolFailure) -> String {
+        switch self {
+        case .option(let text), .environment(let text): return text
+        case .file(let path, let name):
+            let text = try await Input.file(path)
+            guard !text.isEmpty, !text.contains(where: \.isNewline) else {
+                throw ToolFailure("The file '\(path)' must contain the \(name.replacingText("-", with: " ")), in one line.")
+            }
+            return text
+        }
+    }
+}
+
+extension Secret {
+    /// Returns the key for encrypted channels, which is checked here: a client would report it only for a channel.
+    func loadEncryptionKey() async throws(ToolFailure) -> String {
+        let text = try await self.load()
+        guard (try? EncryptionKey(base64: text)) != nil else {
+            // The message doesn't repeat the value, which is a secret.
+            throw ToolFailure("Invalid encryption key: it must be 32 bytes in Base64, as 'openssl rand -base64 32' prints them.")
+        }
+        return text
+    }
+}
+
+extension TLSConfiguration {
+    /// Returns the configuration that trusts the certificates of a PEM file, the value of `--ca`; `nil` for the default configuration.
+    static func trusting(_ file: String?) async throws(ToolFailure) -> TLSConfiguration? {
+        guard let file else { return nil }
+        // Read and checked here, because a client would retry with an invalid configuration.
+        let text = try await Input.file(file)
+        guard text.containsText("-----BEGIN CERTIFICATE-----") else {
+            throw ToolFailure("The file '\(file)' contains no certificate (\"-----BEGIN CERTIFICATE-----\").")
+        }
+        var configuration = TLSConfiguration()
+        configuration.trustRoots = .only([.text(text)])
+        return configuration
+    }
+}
+
+extension Duration {
+    /// The duration in seconds, with one decimal.
+    var inSeconds: String {
+        let tenths = Int((self / .milliseconds(100)).rounded())
+        return "\(tenths / 10).\(tenths % 10) s"
+    }
+}

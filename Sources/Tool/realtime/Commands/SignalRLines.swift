@@ -1,0 +1,111 @@
+import CommandLineSupport
+import RealtimeCore
+import RealtimeJSON
+import SignalRCore
+import SignalRServer
+import SignalRWire
+
+extension Line {
+    /// A state of a client's connection. The error of the final state isn't part of it: it is the failure of the command.
+    static func state(_ state: HubState) -> Line {
+        switch state {
+        case .connecting: .hubState("connecting")
+        case .connected(let connectionID): .hubState("connected", connectionID: connectionID, style: .success)
+        case .reconnecting(let error): .hubState("reconnecting", detail: error.message, style: .warning)
+        case .stopped(nil): .hubState("disconnected")
+        case .stopped(.some): .hubState("disconnected", style: .error)
+        }
+    }
+
+    private static func hubState(_ name: String, connectionID: String? = nil, detail: String? = nil, style: Style = .faint) -> Line {
+        let suffix = connectionID.map { "connection ID \($0)" } ?? detail
+        return Line(
+            [Span(name, style)] + (suffix.map { [Span(": " + $0, .faint)] } ?? []),
+            [
+                "type": "state", "state": .string(name), "connection_id": connectionID.map(Value.string),
+                "detail": detail.map(Value.string),
+            ])
+    }
+
+    /// The result of a method; `null` if it has none.
+    static func result(_ value: JSONValue) -> Line { Line([Span(value.description)], ["type": "result", "value": .json(value)]) }
+
+    /// An item of a stream.
+    static func item(_ value: JSONValue) -> Line { Line([Span(value.description)], ["type": "item", "value": .json(value)]) }
+
+    /// A call that was sent, and that has no result.
+    static func sent(_ target: String) -> Line {
+        Line([Span("sent", .success), " ", Span(target, .name)], ["type": "sent", "target": .string(target)])
+    }
+
+    /// A call by the server.
+    static func invocation(_ target: String, _ arguments: [JSONValue]) -> Line {
+        Line(
+            [Span(target, .name)] + arguments.map { Span(" " + $0.description) },
+            ["type": "invocation", "target": .string(target), "arguments": .json(.array(arguments))])
+    }
+
+    /// A message on a connection of a server.
+    static func message(_ id: ConnectionID, _ text: String, from sender: FrameSender) -> Line {
+        let verb = sender == .client ? "received" : "sent"
+        return Line(
+            [Span("\(id) \(verb) \(text)", .faint)],
+            ["type": "frame", "connection": .string("\(id)"), "from": .string(sender.rawValue), "data": .string(text)])
+    }
+
+    /// Returns the line of an event, or `nil` for a message, which is printed as it is received, and for a negotiation.
+    static func event(_ event: SignalRServerEvent) -> Line? {
+        switch event {
+        case .negotiated, .received: return nil
+        case .rejected(let hub, let status):
+            return Line(
+                [Span("a client of \(hub) was rejected with the status \(status)", .warning)],
+                ["type": "rejected", "hub": .string(hub), "status": .integer(status)])
+        case .connected(let hub, let id, let userID):
+            return Line(
+                [Span("\(id) connected to \(hub)\(userID.map { " as \($0)" } ?? "")", .faint)],
+                ["type": "connected", "connection_id": .string(id), "hub": .string(hub), "user_id": userID.map(Value.string)])
+        case .refreshed(let hub, let id, let userID):
+            return Line(
+                [Span("\(id) refreshed its authentication", .faint)],
+                ["type": "refreshed", "connection_id": .string(id), "hub": .string(hub), "user_id": userID.map(Value.string)])
+        case .disconnected(let hub, let id, let reason):
+            return Line(
+                [Span("\(id) disconnected from \(hub): \(reason.textOfServer)", .faint)],
+                [
+                    "type": "disconnected", "connection_id": .string(id), "hub": .string(hub),
+                    "code": reason.peerCode.map { .integer(Int($0.rawValue)) }, "reason": .string(reason.textOfServer),
+                ])
+        case .invoked(let id, let method):
+            return Line(
+                [Span("\(id) called \(method)", .faint)],
+                ["type": "invoked", "connection_id": .string(id), "method": .string(method)])
+        case .completed(let id, let method, let error):
+            return Line(
+                [Span("\(id) completed \(method)\(error.map { ": \($0)" } ?? "")", error == nil ? .faint : .warning)],
+                [
+                    "type": "completed", "connection_id": .string(id), "method": .string(method), "error": error.map(Value.string),
+                ])
+        case .error(let id, let message):
+            return Line(
+                [Span("\(id): error: \(message)", .warning)],
+                ["type": "error", "connection_id": .string(id), "message": .string(message)])
+        }
+    }
+}
+
+extension HubPayload {
+    /// The value as JSON, with all digits of its numbers.
+    ///
+    /// - Throws: `ToolFailure` when the value exceeds the limits for decoding.
+    func json() throws(ToolFailure) -> JSONValue {
+        do {
+            switch self.format {
+            case .json: return try JSONValue(parsing: self.bytes)
+            case .messagePack: return JSONValue(showing: try MessagePackValue(parsing: self.bytes))
+            }
+        } catch {
+            throw ToolFailure("A value of the server can't be shown: \(error)")
+        }
+    }
+}

@@ -1,0 +1,144 @@
+import CommandLineSupport
+import RealtimeCore
+import RealtimeJSON
+import SignalRCore
+import SignalRWire
+
+/// `realtime signalr listen`
+struct SignalRListenCommand: Command {
+    static let spec = CommandSpec(
+        path: ["signalr", "listen"],
+        summary: "Print the calls of a hub to its clients",
+        description: """
+            Connects to a hub, and prints the calls of these client methods with their arguments as JSON, and the states of the connection, \
+            until Control-C. Reconnects when the connection is lost, until the server closes it for good. A server that waits for a result \
+            receives an error.
+            """,
+        positionals: [
+            SignalRConnection.url,
+            PositionalSpec("METHOD", "The names of the client methods, which are case-sensitive.", .repeated(atLeast: 1)),
+        ],
+        options: SignalRConnection.firstOptions + [
+            .count("Exit after N calls."),
+            .timeout("Exit with status 1 if connecting or, with --count, receiving all calls takes longer."),
+        ] + SignalRConnection.lastOptions,
+        examples: [
+            "signalr listen http://127.0.0.1:8080/chat Receive",
+            "signalr listen http://127.0.0.1:8080/chat Receive --count 1 --protocol messagePack",
+        ])
+
+    let connection: SignalRConnection
+    let methods: [String]
+    let count: Int?
+    let timeout: Duration?
+
+    init(_ arguments: Arguments) throws(UsageError) {
+        self.connection = try SignalRConnection(arguments)
+        self.methods = arguments.positionals("METHOD")
+        self.count = arguments.integer("count")
+        self.timeout = arguments.duration("timeout")
+    }
+
+    /// What has been received when printing ends.
+    private struct Progress: Sendable {
+        var calls = 0
+        var hasConnected = false
+        /// The last error since the client was connected.
+        var lastError: String?
+        /// Whether the client has stopped by itself.
+        var hasStopped = false
+        /// The reason why the client can't connect or reconnect.
+        var failure: ToolFailure?
+    }
+
+    func run(_ console: Console) async throws(ToolFailure) {
+        let (printer, limit) = (LinePrinter(console), TimeLimit(self.timeout))
+        try await self.connection.run(printer, retry: .backoff(Backoff()), printsStates: false) { client throws(ToolFailure) in
+            let events = client.events(withCallsOf: self.methods)
+            let (progress, isLate) = await (self.count == nil ? TimeLimit(nil) : limit).run {
+                await self.listen(client, events, limit, printer)
+            }
+            // A client that wasn't started, because the limit had passed before, reports nothing.
+            if !progress.hasStopped, client.lastUpdateNumber > 0 {
+                client.stop()
+                for await case .update(.state(let state), _) in events {
+                    await printer.print(.state(state))
+                    if case .stopped = state { break }
+                }
+            }
+            if let failure = progress.failure { throw failure }
+            guard let count, progress.calls < count else { return }
+            throw self.incomplete(progress, count, isLate ? limit : TimeLimit(nil))
+        }
+    }
+
+    /// Connects, and prints what happens until enough calls have arrived, the client gives up, or the task is cancelled.
+    private func listen(
+        _ client: HubClient, _ events: EventSequence<HubEvent>, _ limit: TimeLimit, _ printer: LinePrinter
+    ) async -> Progress {
+        async let start = self.start(client, limit)
+        var progress = await self.print(events, printer)
+        if progress.calls == self.count, self.count != nil { return progress }
+        // The reason why the first attempt failed. If there was one that succeeded, the client's last state says why it has ended.
+        if !progress.hasConnected, let failure = await start, !Task.isCancelled { progress.failure = failure }
+        return progress
+    }
+
+    private func start(_ client: HubClient, _ limit: TimeLimit) async -> ToolFailure? {
+        do throws(ToolFailure) {
+            // With `--count`, the limit is that of the whole command.
+            try await self.connection.start(client, self.count == nil ? limit : TimeLimit(nil))
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    private func print(_ events: EventSequence<HubEvent>, _ printer: LinePrinter) async -> Progress {
+        var progress = Progress()
+        for await event in events {
+            switch event {
+            case .update(.state(let state), _):
+                await printer.print(.state(state))
+                switch state {
+                case .connected: (progress.hasConnected, progress.lastError) = (true, nil)
+                case .reconnecting(let error): progress.lastError = error.message
+                case .connecting: break
+                case .stopped(let error):
+                    progress.hasStopped = true
+                    // A cancellation while the client connects also stops it.
+                    if Task.isCancelled { return progress }
+                    let reason = error?.message ?? "The server \(self.connection.endpoint) closed the connection."
+                    progress.failure = ToolFailure(reason)
+                    return progress
+                }
+            case .update(.error(let error), _):
+                // The same reason of each attempt is printed once.
+                if error.message != progress.lastError { await printer.print(.error(error.message)) }
+                progress.lastError = error.message
+            case .update(.retrying(let delay), _): await printer.printNote(.init("retrying in \(delay.inSeconds)", .faint))
+            case .invocation(let callback):
+                let invocation = callback.invocation
+                do throws(ToolFailure) {
+                    await printer.print(.invocation(invocation.target, try invocation.arguments.json().array ?? []))
+                } catch {
+                    await printer.print(.error(error.message))
+                }
+                progress.calls += 1
+                if progress.calls == self.count { return progress }
+            case .update, .item, .streamEnd: continue
+            }
+        }
+        return progress
+    }
+
+    /// The failure of a command that ended before all calls had arrived.
+    private func incomplete(_ progress: Progress, _ count: Int, _ limit: TimeLimit) -> ToolFailure {
+        let endpoint = self.connection.endpoint
+        let summary =
+            progress.hasConnected
+            ? "Received \(progress.calls) of \(count) calls from \(endpoint)" : "Cannot connect to \(endpoint)"
+        if let reason = progress.lastError { return ToolFailure("\(summary): \(reason)") }
+        return limit.duration == nil ? ToolFailure("\(summary).") : limit.exceeded(summary)
+    }
+}

@@ -1,0 +1,215 @@
+import RealtimeCore
+import RealtimeJSON
+import SignalRCore
+import SignalRServer
+import SignalRWire
+import Testing
+
+@testable import CommandLineSupport
+@testable import realtime
+
+@Suite struct SignalRArgumentsTests {
+    private func parse<Value>(
+        _ arguments: [String], environment: [String: String] = [:], _ make: (Arguments) throws -> Value
+    ) throws -> Value {
+        guard case .run(let arguments) = try Realtime.tool.table.parse(["signalr"] + arguments, environment: { environment[$0] }) else {
+            throw UsageError([], "unexpected request for help")
+        }
+        return try make(arguments)
+    }
+
+    @Test func `a call has a URL, a method and JSON values`() throws {
+        let call = try self.parse(
+            ["invoke", "https://host/hub", "Add", "-1", #""two""#, "[3]", "--protocol", "MessagePack", "--timeout", "0.5"], SignalRCall.init
+        )
+        #expect(call.connection.endpoint == (try Endpoint("https://host/hub")))
+        #expect(call.connection.format == .messagePack)
+        #expect(call.method == "Add")
+        #expect(call.values == [-1, "two", [3]])
+        #expect(call.timeout == .milliseconds(500))
+    }
+
+    @Test func `a command listens to several methods`() throws {
+        let command = try self.parse(["listen", "http://host/hub", "A", "B", "--count", "2"], SignalRListenCommand.init)
+        #expect(command.methods == ["A", "B"])
+        #expect(command.count == 2)
+        #expect(command.connection.format == .json)
+    }
+
+    @Test(
+        arguments: [
+            (["hello"], #"Invalid argument 'hello': must be JSON. If it is a string, specify '"hello"'"#),
+            (["it's"], #"Invalid argument 'it's': must be JSON. If it is a string, specify '"it'\''s"'"#),
+            (["1", "{"], #"Invalid argument '{': must be JSON. If it is a string, specify '"{"'"#),
+            (["1 2"], #"Invalid argument '1 2': must be JSON. If it is a string, specify '"1 2"'"#),
+            (["--transport", "longPolling"], "Invalid value 'longPolling' for '--transport': not available yet; use webSockets"),
+            (["--transport", "serverSentEvents"], "Invalid value 'serverSentEvents' for '--transport': not available yet; use webSockets"),
+            (["--transport", "tcp"], "Invalid value 'tcp' for '--transport': unknown transport; use webSockets"),
+            (["--protocol", "xml"], "Invalid value 'xml' for '--protocol': must be json or messagePack"),
+            (["--header", "secret"], "Invalid value for '--header': must be a field such as 'X-Tenant: 7'"),
+            (["--header", ": secret"], "Invalid value for '--header': must be a field such as 'X-Tenant: 7'"),
+            (["--header", "X-A: a\r\nX-B: b"], "Invalid value for '--header': must be a field such as 'X-Tenant: 7'"),
+            (["--token", "t", "--token-file", "f"], "Specify either '--token' or '--token-file', not both"),
+            (
+                ["--protocol", "messagePack", #"[{"a":1.2345678901234567890123}]"#],
+                "Invalid argument '1.2345678901234567890123': MessagePack has no number with so many digits. "
+                    + #"Specify the string '"1.2345678901234567890123"'"#
+            ),
+        ] as [([String], String)])
+    func `a call rejects invalid arguments`(_ arguments: [String], _ message: String) {
+        #expect(throws: UsageError(["signalr", "invoke"], message)) {
+            try self.parse(["invoke", "http://host/hub", "M"] + arguments, SignalRCall.init)
+        }
+    }
+
+    @Test func `an invalid URL is a usage error`() {
+        #expect(throws: UsageError.self) { try self.parse(["invoke", "host", "M"], SignalRCall.init) }
+        #expect(throws: UsageError(["signalr", "listen"], "Missing argument 'METHOD'")) {
+            try self.parse(["listen", "http://host/hub"], SignalRListenCommand.init)
+        }
+    }
+
+    @Test func `the transport can be named in any case`() throws {
+        for name in ["webSockets", "WebSockets", "websockets"] {
+            #expect(throws: Never.self) { try self.parse(["send", "ws://host/hub", "M", "--transport", name], SignalRCall.init) }
+        }
+    }
+
+    @Test func `header fields keep colons in their values`() throws {
+        let call = try self.parse(
+            ["send", "ws://host/hub", "M", "--header", "Cookie: a=b:c", "--header", "X-Empty:", "--header", "Cookie: d"], SignalRCall.init)
+        #expect(call.connection.headers == ["Cookie": "a=b:c", "X-Empty": "", "Cookie": "d"])
+    }
+
+    @Test func `the token comes from an option, a file or the environment`() throws {
+        func token(_ options: [String]) throws -> Secret? {
+            try self.parse(["send", "http://host/hub", "M"] + options, environment: [Secret.signalRVariable: "env"], SignalRCall.init)
+                .connection.token
+        }
+        guard case .environment("env")? = try token([]), case .option("t")? = try token(["--token", "t"]),
+            case .file("f", "token")? = try token(["--token-file", "f"])
+        else {
+            Issue.record("the token comes from another place")
+            return
+        }
+    }
+}
+
+@Suite struct SignalRLinesTests {
+    private func json(_ line: Line?) -> String { line.map { String(decoding: $0.json.dropLast(), as: UTF8.self) } ?? "" }
+    private func text(_ line: Line?) -> String { line.map { String(decoding: $0.text(isColored: false).dropLast(), as: UTF8.self) } ?? "" }
+
+    @Test(
+        arguments: [
+            (.connecting, #"{"type":"state","state":"connecting"}"#, "connecting"),
+            (
+                .connected(connectionID: "a"), #"{"type":"state","state":"connected","connection_id":"a"}"#, "connected: connection ID a"
+            ),
+            (.connected(connectionID: nil), #"{"type":"state","state":"connected"}"#, "connected"),
+            (
+                .reconnecting(HubError(.connectionLost, "Lost.")), #"{"type":"state","state":"reconnecting","detail":"Lost."}"#,
+                "reconnecting: Lost."
+            ),
+            (.stopped(nil), #"{"type":"state","state":"disconnected"}"#, "disconnected"),
+            (.stopped(HubError(.connectionLost, "Lost.")), #"{"type":"state","state":"disconnected"}"#, "disconnected"),
+        ] as [(HubState, String, String)])
+    func `each state is a line`(_ state: HubState, _ json: String, _ text: String) {
+        #expect(self.json(.state(state)) == json)
+        #expect(self.text(.state(state)) == text)
+    }
+
+    @Test func `values are lines with all digits of their numbers`() throws {
+        let text = #"{"a":[9223372036854775807,-0.10000000000000000001]}"#
+        let value = try JSONValue(parsing: text)
+        #expect(self.json(.result(value)) == #"{"type":"result","value":\#(text)}"#)
+        #expect(self.text(.result(.null)) == "null")
+        #expect(self.json(.item(value)) == #"{"type":"item","value":\#(text)}"#)
+        #expect(self.text(.item(value)) == text)
+        let invocation = Line.invocation("Receive", ["anna", value])
+        #expect(self.json(invocation) == #"{"type":"invocation","target":"Receive","arguments":["anna",\#(text)]}"#)
+        #expect(self.text(invocation) == #"Receive "anna" \#(text)"#)
+        #expect(self.json(.sent("Send")) == #"{"type":"sent","target":"Send"}"#)
+    }
+
+    @Test func `a payload is shown as JSON in both formats`() throws {
+        #expect(try HubPayload(.json, Array("[1.10, 2]".utf8)).json() == [1.1, 2])
+        #expect(try HubPayload(.messagePack, MessagePackValue.array([.int(1), .binary([1, 2])]).bytes).json() == [1, "AQI="])
+        #expect(throws: ToolFailure.self) { try HubPayload(.messagePack, [0xC1]).json() }
+    }
+
+    @Test func `a message names its connection and the side that sent it`() {
+        let line = Line.message(ConnectionID(rawValue: 3), "{}", from: .client)
+        #expect(self.json(line) == ##"{"type":"frame","connection":"#3","from":"client","data":"{}"}"##)
+        #expect(self.text(line) == "#3 received {}")
+        #expect(self.text(.message(ConnectionID(rawValue: 3), "{}", from: .server)) == "#3 sent {}")
+    }
+
+    @Test(
+        arguments: [
+            (
+                .rejected(hub: "/chat", status: 401), #"{"type":"rejected","hub":"/chat","status":401}"#,
+                "a client of /chat was rejected with the status 401"
+            ),
+            (
+                .connected(hub: "/chat", connectionID: "a", userID: "anna"),
+                #"{"type":"connected","connection_id":"a","hub":"/chat","user_id":"anna"}"#, "a connected to /chat as anna"
+            ),
+            (
+                .refreshed(hub: "/chat", connectionID: "a", userID: nil),
+                #"{"type":"refreshed","connection_id":"a","hub":"/chat"}"#, "a refreshed its authentication"
+            ),
+            (
+                .disconnected(hub: "/chat", connectionID: "a", .peer(.normal, "")),
+                #"{"type":"disconnected","connection_id":"a","hub":"/chat","code":1000,"reason":"the client closed the connection with code 1000"}"#,
+                "a disconnected from /chat: the client closed the connection with code 1000"
+            ),
+            (
+                .invoked(connectionID: "a", method: "Send"), #"{"type":"invoked","connection_id":"a","method":"Send"}"#, "a called Send"
+            ),
+            (
+                .completed(connectionID: "a", method: "Send", error: nil), #"{"type":"completed","connection_id":"a","method":"Send"}"#,
+                "a completed Send"
+            ),
+            (
+                .completed(connectionID: "a", method: "Send", error: "no"),
+                #"{"type":"completed","connection_id":"a","method":"Send","error":"no"}"#, "a completed Send: no"
+            ),
+            (
+                .error(connectionID: "a", message: "no"), #"{"type":"error","connection_id":"a","message":"no"}"#, "a: error: no"
+            ),
+        ] as [(SignalRServerEvent, String, String)])
+    func `each event of a server is a line`(_ event: SignalRServerEvent, _ json: String, _ text: String) {
+        #expect(self.json(.event(event)) == json)
+        #expect(self.text(.event(event)) == text)
+    }
+
+    @Test func `a negotiation and a message aren't lines of their own`() {
+        #expect(Line.event(.negotiated(hub: "/chat", connectionID: "a")) == nil)
+        #expect(Line.event(.received(connectionID: "a", .text("{}"))) == nil)
+    }
+
+    @Test func `a server names the commands to try, with its address and token`() throws {
+        func commands(_ options: [String]) throws -> [[String]] {
+            guard case .run(let arguments) = try ArgumentParser.parse(options, for: ServeSignalRCommand.spec, environment: { _ in nil })
+            else { return [] }
+            let command = try ServeSignalRCommand(arguments)
+            let address = ListenerAddress(host: "127.0.0.1", port: 8080)
+            #expect(
+                self.json(ServeSignalRCommand.ready(address))
+                    == #"{"ready":true,"url":"http://127.0.0.1:8080","port":8080,"hubs":["/chat","/clock","/echo"]}"#)
+            return command.commands(address).map { $0.split(separator: " ").map { $0.filter { $0 != "'" } } }
+        }
+        let (plain, secured) = (try commands([]), try commands(["--token", "t t"]))
+        #expect(plain.count == 4)
+        for words in plain {
+            let start = try #require(words.firstIndex(of: "signalr"))
+            guard case .run(let arguments) = try Realtime.tool.table.parse(Array(words[start...])) else {
+                Issue.record("\(words) does not run a command")
+                return
+            }
+            #expect(throws: Never.self) { try Realtime.tool.command(arguments) }
+            #expect(words[start + 2].hasPrefix("http://127.0.0.1:8080/"))
+        }
+        #expect(secured.allSatisfy { $0.suffix(3) == ["--token", "t", "t"] })
+    }
+}

@@ -1,0 +1,271 @@
+import Foundation
+import Processes
+import RealtimeCore
+import RealtimeSockets
+import RealtimeSystem
+import SignalRServer
+import TestSupport
+import Testing
+
+@testable import realtime
+
+/// The commands for SignalR as processes, with servers in the process of the tests.
+@Suite(.usesSockets, .enabled(if: Tool.path != nil, "the tool is not in the folder of the tests"), .timeLimit(.minutes(10)))
+struct SignalRProcessTests {
+    /// A server with the hubs of `serve signalr`.
+    private struct Server {
+        let server: SignalRServer
+        let url: String
+
+        init(_ hooks: SignalRServerHooks = SignalRServerHooks()) async throws {
+            // Other tests use the processor.
+            var configuration = SignalRServerConfiguration()
+            configuration.authenticationTimeout = .seconds(600)
+            configuration.connectTimeout = .seconds(600)
+            configuration.handshakeTimeout = .seconds(600)
+            configuration.clientResultTimeout = .seconds(600)
+            self.server = SignalRServer(configuration: configuration, hooks: hooks, log: .none)
+            DemoHubs.add(to: self.server)
+            self.url = "http://127.0.0.1:\(try await self.server.start(on: SocketListener()).port)"
+        }
+
+        func signalR(
+            _ command: String, _ hub: String, _ arguments: [String]
+        ) async throws -> (
+            status: Int32, output: [String], errors: String
+        ) {
+            let result = try await Tool.run(["signalr", command, self.url + hub] + arguments)
+            return (result.status, result.output.split(separator: "\n").map(String.init), result.errors)
+        }
+    }
+
+    private static let formats = [[], ["--protocol", "messagePack"]]
+
+    @Test(arguments: Self.formats)
+    func `a call prints its result with all digits`(_ options: [String]) async throws {
+        let server = try await Server()
+        let sum = try await server.signalR("invoke", "/echo", ["Add", "20", "22"] + options)
+        #expect(sum == (0, [#"{"type":"result","value":42}"#], ""))
+        let value = #"{"text":"ü\n","numbers":[9223372036854775807,18446744073709551615,-5,0.1],"none":null}"#
+        let echo = try await server.signalR("invoke", "/echo", ["Echo", value] + options)
+        #expect(echo == (0, [#"{"type":"result","value":\#(value)}"#], ""))
+        let none = try await server.signalR("invoke", "/chat", ["Send", #""anna""#, #""hello""#] + options)
+        #expect(none == (0, [#"{"type":"result","value":null}"#], ""))
+        await server.server.stop()
+    }
+
+    @Test func `a decimal keeps its digits`() async throws {
+        let server = try await Server()
+        let result = try await server.signalR("invoke", "/echo", ["Echo", "1234567890.123456789012345678"])
+        #expect(result.output == [#"{"type":"result","value":1234567890.123456789012345678}"#])
+        await server.server.stop()
+    }
+
+    @Test(arguments: Self.formats)
+    func `an error of the hub is a failure with its text on standard error`(_ options: [String]) async throws {
+        let server = try await Server()
+        for (command, hub, arguments, text) in [
+            ("invoke", "/echo", ["Fail", #""no such order""#], "no such order"), ("invoke", "/echo", ["Nope"], "Nope"),
+            ("stream", "/clock", ["Ticks", "0"], "The interval must be"), ("invoke", "/clock", ["Ticks", "1"], "streaming"),
+        ] {
+            let result = try await server.signalR(command, hub, arguments + options)
+            #expect(result.status == 1)
+            #expect(result.errors.hasPrefix("realtime: ") && result.errors.contains(text), "\(result.errors)")
+            #expect(result.errors.split(separator: "\n").count == 1)
+            #expect(result.output.count == 1 && result.output[0].hasPrefix(#"{"type":"error","message":"#))
+        }
+        await server.server.stop()
+    }
+
+    @Test func `a connection that fails is a failure`() async throws {
+        let server = try await Server()
+        for command in ["invoke", "send", "stream", "listen"] {
+            let missing = try await server.signalR(command, "/nope", ["M"])
+            #expect(missing.status == 1 && missing.errors.contains("404"), "\(command): \(missing.errors)")
+        }
+        server.server.faults.negotiationError = "closed for today"
+        for command in ["invoke", "send", "stream", "listen"] {
+            let rejected = try await server.signalR(command, "/echo", ["M"])
+            #expect(rejected.status == 1 && rejected.errors.contains("closed for today"), "\(command): \(rejected.errors)")
+        }
+        await server.server.stop()
+        for command in ["invoke", "send", "stream", "listen"] {
+            let refused = try await server.signalR(command, "/echo", ["M"])
+            #expect(refused.status == 1 && refused.errors.contains("refused"), "\(command): \(refused.errors)")
+            #expect(refused.errors.split(separator: "\n").count == 1)
+        }
+    }
+
+    @Test(arguments: Self.formats)
+    func `a call that is only sent arrives before the tool exits`(_ options: [String]) async throws {
+        let server = try await Server()
+        let events = server.server.events
+        let result = try await server.signalR("send", "/chat", ["Send", #""anna""#, #""hello""#] + options)
+        #expect(result == (0, [#"{"type":"sent","target":"Send"}"#], ""))
+        #expect(await events.first { if case .completed(_, "Send", nil) = $0 { true } else { false } } != nil)
+        await server.server.stop()
+    }
+
+    @Test(arguments: Self.formats)
+    func `a stream prints its items until its end`(_ options: [String]) async throws {
+        let server = try await Server()
+        let result = try await server.signalR("stream", "/echo", ["Count", "3"] + options)
+        #expect(result == (0, (1...3).map { #"{"type":"item","value":\#($0)}"# }, ""))
+        await server.server.stop()
+    }
+
+    @Test(arguments: [["--count", "2"], []])
+    func `a stream is cancelled at the server by a count and by a signal`(_ options: [String]) async throws {
+        let server = try await Server()
+        let events = server.server.events
+        let tool = try Tool(["signalr", "stream", server.url + "/clock", "Ticks", "0.01"] + options)
+        for _ in 0..<2 { #expect(await tool.nextLine().hasPrefix(#"{"type":"item","value":"2"#)) }
+        if options.isEmpty { tool.process.signal(SIGINT) }
+        let end = await tool.end()
+        #expect(end.status == 0 && end.errors.isEmpty)
+        if !options.isEmpty { #expect(end.output.isEmpty) }
+        let cancellation = await events.first {
+            if case .received(_, let message) = $0 { String(decoding: message.bytes, as: UTF8.self).contains(#""type":5"#) } else { false }
+        }
+        #expect(cancellation != nil)
+        await server.server.stop()
+    }
+
+    @Test func `a stream that is interrupted before its count is a failure`() async throws {
+        let server = try await Server()
+        let late = try await server.signalR("stream", "/clock", ["Ticks", "3600", "--count", "2", "--timeout", "0.5"])
+        #expect(late.status == 1)
+        // If connecting was slow, not even the first one has arrived.
+        #expect(late.errors.contains(/(?:Received [01] of 2 items of Ticks from|Cannot connect to) .* within 0.5 s\./), "\(late.errors)")
+        let lost = try Tool(["signalr", "stream", server.url + "/clock", "Ticks", "3600"])
+        _ = await lost.nextLine()
+        for id in server.server.hub("/clock").connectionIDs { server.server.drop(id) }
+        #expect(await lost.end().status == 1)
+        await server.server.stop()
+    }
+
+    @Test(arguments: Self.formats)
+    func `a listener prints calls and states in order, and reconnects`(_ options: [String]) async throws {
+        let server = try await Server()
+        let chat = server.server.hub("/chat")
+        let tool = try Tool(["signalr", "listen", server.url + "/chat", "Receive", "Other", "--count", "3"] + options)
+        #expect(await tool.nextLine() == #"{"type":"state","state":"connecting"}"#)
+        #expect(await tool.nextLine().hasPrefix(#"{"type":"state","state":"connected","connection_id":"#))
+        // A call of another method is neither printed nor counted.
+        try await chat.clients.all.send("Ignored", 1)
+        try await chat.clients.all.send("Receive", "anna", 1)
+        try await chat.clients.all.send("Other")
+        #expect(await tool.nextLine() == #"{"type":"invocation","target":"Receive","arguments":["anna",1]}"#)
+        #expect(await tool.nextLine() == #"{"type":"invocation","target":"Other","arguments":[]}"#)
+        for id in chat.connectionIDs { server.server.drop(id) }
+        #expect(await tool.nextLine().hasPrefix(#"{"type":"state","state":"reconnecting","detail":"#))
+        #expect(await tool.nextLine().hasPrefix(#"{"type":"state","state":"connected","connection_id":"#))
+        try await chat.clients.all.send("Receive", "bert", 2)
+        let end = await tool.end()
+        #expect(end.status == 0 && end.errors.isEmpty)
+        #expect(
+            end.output
+                == #"{"type":"invocation","target":"Receive","arguments":["bert",2]}"# + "\n" + #"{"type":"state","state":"disconnected"}"#
+                + "\n")
+        await server.server.stop()
+    }
+
+    @Test func `a listener ends when the server closes the connection for good`() async throws {
+        let server = try await Server()
+        let tool = try Tool(["signalr", "listen", server.url + "/chat", "Receive"])
+        for _ in 0..<2 { _ = await tool.nextLine() }
+        for id in server.server.hub("/chat").connectionIDs { server.server.close(id, error: "maintenance") }
+        let end = await tool.end()
+        #expect(end.status == 1 && end.errors.contains("maintenance"))
+        let other = try Tool(["signalr", "listen", server.url + "/chat", "Receive"])
+        for _ in 0..<2 { _ = await other.nextLine() }
+        other.process.signal(SIGTERM)
+        let interrupted = await other.end()
+        #expect(interrupted.status == 0)
+        #expect(interrupted.output == #"{"type":"state","state":"disconnected"}"# + "\n")
+        await server.server.stop()
+    }
+
+    @Test func `a time limit is a failure that names the server`() async throws {
+        let server = try await Server()
+        let calls = try await server.signalR("listen", "/chat", ["Receive", "--count", "1", "--timeout", "0.5"])
+        #expect(calls.status == 1 && calls.errors.contains("\(server.url)/chat within 0.5 s."), "\(calls.errors)")
+        server.server.hub("/echo").on("Never") { _ in try await Task.sleep(for: .seconds(3600)) }
+        let result = try await server.signalR("invoke", "/echo", ["Never", "--timeout", "0.5"])
+        #expect(result.status == 1 && result.errors.contains("within 0.5 s."))
+        server.server.faults.isSilent = true
+        for command in ["invoke", "send", "stream", "listen"] {
+            let silent = try await server.signalR(command, "/echo", ["M", "--timeout", "0.5"])
+            #expect(silent.status == 1 && silent.errors.contains("Cannot connect to \(server.url)/echo within 0.5 s."), "\(silent.errors)")
+        }
+        await server.server.stop()
+    }
+
+    @Test func `the token and the header fields are sent and not printed`() async throws {
+        let tenants = Lock<[String?]>([])
+        var hooks = SignalRServerHooks()
+        hooks.authenticate = { request in
+            tenants.withLock { $0.append(request.request.headers["X-Tenant"]) }
+            return request.token == "opensesame" ? .accept(userID: "anna") : .reject(status: 401)
+        }
+        let server = try await Server(hooks)
+        let file = FileManager.default.temporaryDirectory.appendingPathComponent("token-\(UUID().uuidString)").path
+        try Data("opensesame\n".utf8).write(to: URL(fileURLWithPath: file))
+        defer { try? FileManager.default.removeItem(atPath: file) }
+        let invoke = "signalr invoke \(server.url)/echo Add 1 2 --header 'X-Tenant: 7' --verbose"
+        for shell in [
+            "exec \"$0\" \(invoke) --token opensesame", "exec \"$0\" \(invoke) --token-file \(file)",
+            "REALTIME_SIGNALR_TOKEN=opensesame exec \"$0\" \(invoke)",
+        ] {
+            let result = try await Tool.run(shell: shell)
+            #expect(result.status == 0)
+            let lines = result.output.split(separator: "\n")
+            #expect(lines.contains(#"{"type":"result","value":3}"#))
+            #expect(lines.contains { $0.contains(#""type":"request""#) } && lines.contains { $0.contains(#""type":"response""#) })
+            #expect(lines.contains { $0.contains("sent {") } && lines.contains { $0.contains("received {") })
+            #expect(lines.contains { $0.contains(#""state":"connected""#) })
+            #expect(!result.output.contains("opensesame") && result.output.contains(#""connectionToken\":\"<redacted>"#.dropFirst()))
+        }
+        #expect(tenants.withLock { $0 } == Array(repeating: "7", count: 6))
+        let without = try await server.signalR("invoke", "/echo", ["Add", "1", "2"])
+        #expect(without.status == 1 && without.errors.contains("401"))
+        #expect(without.errors.contains("Specify the access token with --token."))
+        let wrong = try await server.signalR("invoke", "/echo", ["Add", "1", "2", "--token", "opensesame2"])
+        #expect(wrong.status == 1 && wrong.errors.contains("Check the access token."))
+        await server.server.stop()
+    }
+
+    @Test func `a server prints what clients do, and with verbose every message`() async throws {
+        let server = try Tool(["serve", "signalr", "--verbose"])
+        let ready = try #require(try JSONSerialization.jsonObject(with: Data(await server.nextLine().utf8)) as? [String: Any])
+        let url = try #require(ready["url"] as? String)
+        #expect(Set(ready.keys) == ["ready", "url", "port", "hubs"])
+        #expect(try await Tool.run(["signalr", "invoke", url + "/echo", "Add", "1", "2", "--protocol", "messagePack"]).status == 0)
+        #expect(try await Tool.run(["signalr", "invoke", url + "/echo", "Fail", #""no""#]).status == 1)
+        server.process.signal(SIGTERM)
+        let end = await server.end()
+        #expect(end.status == 0)
+        let lines = try end.output.split(separator: "\n").map {
+            try JSONSerialization.jsonObject(with: Data($0.utf8)) as? [String: Any] ?? [:]
+        }
+        let types = lines.compactMap { $0["type"] as? String }.filter { $0 != "frame" }
+        #expect(types == Array(repeating: ["connected", "invoked", "completed", "disconnected"], count: 2).flatMap { $0 })
+        #expect(lines.contains { ($0["error"] as? String)?.contains("no") == true })
+        let frames = lines.filter { $0["type"] as? String == "frame" }.map { "\($0["from"] ?? ""): \($0["data"] ?? "")" }
+        #expect(frames.contains("client: [1,{},\"1\",\"Add\",[1,2],[]]") && frames.contains("server: [3,{},\"1\",3,3]"))
+        #expect(frames.contains { $0.hasPrefix("client: {") } && frames.contains { $0.hasPrefix("server: {") })
+    }
+
+    @Test func `a server with a token rejects clients without it`() async throws {
+        let server = try Tool(["serve", "signalr", "--token", "opensesame"])
+        let ready = try JSONSerialization.jsonObject(with: Data(await server.nextLine().utf8)) as? [String: Any]
+        let url = try #require(ready?["url"] as? String)
+        #expect(try await Tool.run(["signalr", "invoke", url + "/clock", "Now"]).status == 1)
+        #expect(try await Tool.run(["signalr", "invoke", url + "/clock", "Now", "--token", "opensesame"]).status == 0)
+        server.process.signal(SIGINT)
+        let end = await server.end()
+        #expect(end.status == 0)
+        #expect(end.output.hasPrefix(#"{"type":"rejected","hub":"/clock","status":401}"#))
+        #expect(!end.output.contains("opensesame"))
+    }
+}
