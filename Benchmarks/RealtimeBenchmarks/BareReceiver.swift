@@ -2,11 +2,39 @@ import PusherWire
 import RealtimeCore
 import RealtimeSockets
 
-/// The bare path: the minimum of work that receives events on the same sockets. It reads, decodes frames, scans for the three members of
-/// an event, copies them and counts.
+/// What the bare path does with the messages of a protocol.
+protocol BareMessages: Sendable {
+    /// The request for the WebSocket.
+    static var target: String { get }
+    /// The first message to the server, as a frame; empty if the server speaks first.
+    var hello: [UInt8] { get }
+
+    /// Reads a WebSocket message, and copies the parts of it that a client needs.
+    ///
+    /// - Returns: The number of messages of the protocol in it; `nil` for the server's greeting.
+    mutating func read(_ message: UnsafeRawBufferPointer) -> Int?
+}
+
+/// Scans for the three members of an event.
+struct BareEvents: BareMessages {
+    static let target = "/app/bench"
+    let hello: [UInt8] = []
+    private var characters = 0
+
+    mutating func read(_ message: UnsafeRawBufferPointer) -> Int? {
+        guard let frame = try? PusherFrame(scanning: message) else { return 0 }
+        let (event, channel, data) = (frame.eventName, frame.channelName, frame.dataText)
+        guard event == LoadMessage.event else { return nil }
+        self.characters += (channel?.utf8.count ?? 0) + (data?.utf8.count ?? 0)
+        return 1
+    }
+}
+
+/// The bare path: the minimum of work that receives messages on the same sockets. It reads, decodes frames, scans for the parts of a
+/// message, copies them and counts.
 ///
 /// The cost of a client is reported as a multiple of the bare path.
-final class BareReceiver: StreamEvents {
+final class BareReceiver<Messages: BareMessages>: StreamEvents {
     private let expectedCount: Int
     private let greeted = Waiter<Void>()
     private let finished = Waiter<Double>()
@@ -16,9 +44,10 @@ final class BareReceiver: StreamEvents {
     nonisolated(unsafe) private var batch = MessageBatch()
     nonisolated(unsafe) private var isOpen = false
     nonisolated(unsafe) private var count = 0
-    nonisolated(unsafe) private var characters = 0
+    nonisolated(unsafe) private var messages: Messages
 
-    init(expectedCount: Int) {
+    init(_ messages: Messages, expectedCount: Int) {
+        self.messages = messages
         self.expectedCount = expectedCount
     }
 
@@ -34,11 +63,13 @@ final class BareReceiver: StreamEvents {
     /// Waits for the last message, and returns the process's time when it was counted. Returns NaN when the connection is lost.
     func waitUntilFinished() async -> Double { await self.finished.value {} }
 
-    static let request = Array(
-        """
-        GET /app/bench HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
-        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n
-        """.utf8)
+    static var request: [UInt8] {
+        Array(
+            """
+            GET \(Messages.target) HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+            Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n
+            """.utf8)
+    }
 
     func opened(_ stream: SocketStream) {
         stream.enqueue { $0 += Self.request }
@@ -51,6 +82,11 @@ final class BareReceiver: StreamEvents {
             // The response head arrives in one read: the load server sends it with one local write.
             guard let end = Self.endOfHead(input) else { return }
             self.isOpen = true
+            let hello = self.messages.hello
+            if !hello.isEmpty {
+                stream.enqueue { $0 += hello }
+                stream.flush()
+            }
             input = UnsafeRawBufferPointer(rebasing: input[end...])
         }
         _ = self.frames.decode(input, into: &self.batch)
@@ -60,12 +96,9 @@ final class BareReceiver: StreamEvents {
         self.batch.removeAll()
     }
 
-    private func receive(_ text: UnsafeRawBufferPointer) {
-        guard let frame = try? PusherFrame(scanning: text) else { return }
-        let (event, channel, data) = (frame.eventName, frame.channelName, frame.dataText)
-        guard event == LoadMessage.event else { return self.greeted.fulfill(())?.resume() ?? () }
-        self.characters += (channel?.utf8.count ?? 0) + (data?.utf8.count ?? 0)
-        self.count += 1
+    private func receive(_ message: UnsafeRawBufferPointer) {
+        guard let count = self.messages.read(message) else { return self.greeted.fulfill(())?.resume() ?? () }
+        self.count += count
         if self.count == self.expectedCount { self.finished.fulfill(processTime())?.resume() }
     }
 

@@ -15,12 +15,30 @@ enum BenchName: String, CaseIterable, Sendable {
     case receive
     /// Receiving events with 1 to 10,000 subscribed channels.
     case channels
+    /// Receiving encrypted events, with 1 to 1,000 channels and with data of different sizes.
+    case encrypted
+    /// Receiving the members who join and leave presence channels with 10 and 10,000 members.
+    case presence
+    /// Publishing to 1,000 subscribers with the embedded server, beside sockudo.
+    case fanOut = "fan-out"
     /// Sending an event and receiving the reply.
     case roundTrip = "round-trip"
     /// Sending 64 events in a row.
     case send
+    /// Encoding and decoding values in JSON and MessagePack.
+    case coding
     /// Memory and wake-ups of idle connections.
     case idle
+    /// Receiving the calls of a SignalR server, and the items of its streams.
+    case signalRReceive = "signalr-receive"
+    /// Decoding a call of a SignalR server.
+    case signalRDecode = "signalr-decode"
+    /// Calling methods of a SignalR server: round trips, 64 calls in a row, and a stream to the server.
+    case signalRCall = "signalr-call"
+    /// Calling methods while up to 100,000 other calls are pending.
+    case signalRPending = "signalr-pending"
+    /// Receiving and calling with a server of ASP.NET Core, beside Microsoft's clients.
+    case signalRASPNET = "signalr-aspnet"
 }
 
 /// `realtime bench`
@@ -37,7 +55,7 @@ struct BenchCommand: Command {
         ],
         options: [
             .value("messages", "N", "The number of messages that each benchmark sends.", as: .integer(1...100_000_000)),
-            .value("connections", "N", "The number of connections that the idle benchmark opens.", as: .integer(1...100_000)),
+            .value("connections", "N", "The number of connections of the idle and fan-out benchmarks.", as: .integer(1...100_000)),
             .json,
         ],
         examples: ["bench", "bench --messages 100000 --json"])
@@ -71,9 +89,18 @@ struct BenchCommand: Command {
             switch benchmark {
             case .receive: try await ReceiveBench(fixture)()
             case .channels: try await ChannelsBench(fixture)()
+            case .encrypted: try await EncryptedBench(fixture)()
+            case .presence: try await PresenceBench(fixture)()
+            case .fanOut: try await FanOutBench(fixture)()
             case .roundTrip: try await RoundTripBench(fixture)()
             case .send: try await SendBench(fixture)()
+            case .coding: try await CodingBench(fixture)()
             case .idle: try await self.runIdle(fixture)
+            case .signalRReceive: try await HubReceiveBench(fixture)()
+            case .signalRDecode: try await HubDecodingBench(fixture)()
+            case .signalRCall: try await HubCallBench(fixture)()
+            case .signalRPending: try await HubPendingBench(fixture)()
+            case .signalRASPNET: try await ASPNETBench(fixture)()
             }
         }
         if let size = executableSize { fixture.print(BenchResult("size of this tool", Double(size) / 1e6, "MB")) }

@@ -2,6 +2,8 @@ import CommandLineSupport
 import Processes
 import PusherChannels
 import RealtimeCore
+import SignalRCore
+import SignalRWire
 
 /// The environment of the benchmarks: the load generator in a child process, the clients' configuration, and the output.
 struct BenchFixture: Sendable {
@@ -58,7 +60,7 @@ struct BenchFixture: Sendable {
     /// Returns a configuration for clients of the load generator.
     func configuration(useTLS: Bool = false, transports: Transports? = nil) -> PusherConfiguration {
         var configuration = PusherConfiguration(key: "bench", host: "127.0.0.1", port: self.port, useTLS: useTLS)
-        configuration.authorizer = .secret("secret")
+        configuration.authorizer = .secret("secret", encryptionMasterKey: LoadMessage.masterKey)
         configuration.log = .none
         // A timer that is no longer needed still wakes the loop once. Long timeouts keep these wake-ups out of the measurements.
         (configuration.connectTimeout, configuration.unavailableTimeout, configuration.subscriptionTimeout) = (
@@ -79,8 +81,37 @@ struct BenchFixture: Sendable {
         }
     }
 
+    /// Returns a client of a hub that is connected to the load generator, without a negotiation.
+    func hubClient(_ format: HubFormat, transports: Transports? = nil) async throws(ToolFailure) -> HubClient {
+        try await Self.hubClient("ws://127.0.0.1:\(self.port)\(BareInvocations.target)", format, transports: transports)
+    }
+
+    /// Returns a client of a hub that is connected, without a negotiation.
+    static func hubClient(_ url: String, _ format: HubFormat, transports: Transports? = nil) async throws(ToolFailure) -> HubClient {
+        var configuration: HubConfiguration
+        do throws(TransportError) {
+            configuration = try HubConfiguration(url: url)
+        } catch {
+            throw ToolFailure(error)
+        }
+        configuration.hubProtocol = format == .json ? .json : .messagePack
+        configuration.skipsNegotiation = true
+        configuration.log = .none
+        if let transports { configuration.transports = transports }
+        let client = HubClient(configuration)
+        do throws(HubError) {
+            try await client.start()
+        } catch {
+            throw ToolFailure("A client failed to connect to \(url): \(error)")
+        }
+        return client
+    }
+
     /// Makes the load generator send events on the newest connection, distributed over a number of channels.
-    func burst(_ messages: Int, channels: Int = 1) { self.load.write("burst \(messages) \(channels)") }
+    func burst(_ messages: Int, channels: Int = 1) { self.burst(messages, .events(channels: channels)) }
+
+    /// Makes the load generator send messages on the newest connection.
+    func burst(_ messages: Int, _ content: LoadContent) { self.load.write("burst \(messages) \(content.words)") }
 }
 
 extension ToolFailure {

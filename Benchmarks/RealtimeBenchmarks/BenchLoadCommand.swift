@@ -1,14 +1,16 @@
 import CommandLineSupport
 import Processes
+import PusherServer
 import RealtimeCore
 import RealtimeSockets
 
 /// `realtime bench-load`: the load generator that `realtime bench` starts and controls with lines of text.
 ///
 /// ```
-/// ready PORT               from the load generator: it is listening
-/// burst MESSAGES CHANNELS  to the load generator: send events on the newest connection
+/// ready PORT              from the load generator: it is listening
+/// burst MESSAGES CONTENT  to the load generator: send messages on the newest connection; see `LoadContent`
 /// ```
+/// With `--pusher`, it is a `PusherServer` instead, so that its processor time can be measured.
 /// It exits at the end of its input, and so together with the process that started it.
 struct BenchLoadCommand: Command {
     static let spec = CommandSpec(
@@ -18,10 +20,12 @@ struct BenchLoadCommand: Command {
         options: [
             .value("certificate", "FILE", "A PEM file with a certificate; enables TLS."),
             .value("private-key", "FILE", "A PEM file with the key of the certificate."),
+            .flag("pusher", "Run the embedded server for Pusher Channels instead."),
         ],
         isHidden: true)
 
     let tls: TLSServerConfiguration?
+    let isPusherServer: Bool
 
     init(_ arguments: Arguments) throws(UsageError) {
         if let certificate = arguments.string("certificate"), let key = arguments.string("private-key") {
@@ -29,10 +33,12 @@ struct BenchLoadCommand: Command {
         } else {
             self.tls = nil
         }
+        self.isPusherServer = arguments.has("pusher")
     }
 
     func run(_ console: Console) async throws(ToolFailure) {
         FileLimit.raise()
+        if self.isPusherServer { return try await self.runPusherServer(console) }
         let server: LoadServer
         do throws(TransportError) {
             server = try LoadServer()
@@ -43,8 +49,22 @@ struct BenchLoadCommand: Command {
         // Blocks this thread, which has nothing else to do: the load is sent by the thread of its own event loop.
         while let line = readLine() {
             let fields = line.split(separator: " ")
-            guard fields.count == 3, fields[0] == "burst", let messages = Int(fields[1]), let channels = Int(fields[2]) else { continue }
-            server.burst(messages, channels: channels)
+            guard fields.count > 2, fields[0] == "burst", let messages = Int(fields[1]), let content = LoadContent(fields[2...]) else {
+                continue
+            }
+            server.burst(messages, content)
         }
+    }
+
+    private func runPusherServer(_ console: Console) async throws(ToolFailure) {
+        let server = PusherServer(app: FanOutServer.app, log: .none)
+        do throws(TransportError) {
+            console.write("ready \(try await server.start(on: SocketListener()).port)\n")
+        } catch {
+            throw ToolFailure(error)
+        }
+        // As above.
+        while readLine() != nil {}
+        await server.stop()
     }
 }

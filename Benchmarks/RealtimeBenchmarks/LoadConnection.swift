@@ -4,15 +4,22 @@ import RealtimeJSON
 import RealtimeSockets
 import RealtimeSystem
 
-/// A connection of the load generator: a server's WebSocket with the minimum of the Pusher protocol that a client needs.
+/// A connection of the load generator: a server's WebSocket with the minimum of the Pusher protocol that a client needs, or, at the path of a
+/// hub, of SignalR.
 final class LoadConnection: StreamEvents {
     private struct Burst: Sendable {
         /// Complete frames, sent repeatedly.
         var pattern: [UInt8]
         var position = 0
         var remaining: Int
+        /// Frames after the pattern.
+        var end: [UInt8] = []
 
         mutating func nextChunk() -> ArraySlice<UInt8> {
+            if self.remaining == 0 {
+                defer { self.end = [] }
+                return self.end[...]
+            }
             let chunk = self.pattern[self.position..<min(self.pattern.count, self.position + min(self.remaining, LoadConnection.chunkSize))]
             self.position = chunk.endIndex == self.pattern.count ? 0 : chunk.endIndex
             self.remaining -= chunk.count
@@ -26,6 +33,7 @@ final class LoadConnection: StreamEvents {
         var frames = FrameDecoder(role: .server, messageLimit: 1 << 20)
         var batch = MessageBatch()
         var burst: Burst?
+        var hub: LoadHub?
     }
 
     /// The number of bytes that are enqueued and flushed together.
@@ -48,7 +56,7 @@ final class LoadConnection: StreamEvents {
             return self.receiveHandshake(bytes, &state, stream)
         }
         if !isValid { return self.ended(stream, nil) }
-        stream.flush()
+        self.continueWriting(stream)
     }
 
     func drained(_ stream: SocketStream) { self.continueWriting(stream) }
@@ -65,6 +73,8 @@ final class LoadConnection: StreamEvents {
     }
 
     private func continueWriting(_ stream: SocketStream) {
+        // A reply can be larger than this.
+        if stream.bufferedBytes > SocketStream.highWater { stream.flush() }
         while stream.bufferedBytes <= SocketStream.highWater {
             let hasMore = self.state.withLock { state -> Bool in
                 guard let chunk = state.burst?.nextChunk(), !chunk.isEmpty else { return false }
@@ -79,15 +89,21 @@ final class LoadConnection: StreamEvents {
     private func receiveHandshake(_ bytes: UnsafeRawBufferPointer, _ state: inout State, _ stream: SocketStream) -> Bool {
         var input = bytes
         var output: [UInt8] = []
+        var isHub = false
         do throws(TransportError) {
             guard case .head(let request) = try state.requests.next(&input) else { return true }
             guard case .valid(let offer) = ServerHandshake.check(request.head) else { return false }
+            isHub = request.head.path == BareInvocations.target
             try HTTPEncoder.append(try ServerHandshake.accept(offer, subprotocol: nil), to: &output)
         } catch {
             return false
         }
         state.isOpen = true
-        FrameEncoder.append(.text, LoadMessage.greeting(self.number), mask: nil, to: &output)
+        if isHub {
+            state.hub = LoadHub()
+        } else {
+            FrameEncoder.append(.text, LoadMessage.greeting(self.number), mask: nil, to: &output)
+        }
         stream.enqueue { $0 += output }
         self.load.add(self.number, self, stream)
         return true
@@ -96,8 +112,13 @@ final class LoadConnection: StreamEvents {
     private func receive(_ bytes: UnsafeRawBufferPointer, _ state: inout State, _ stream: SocketStream) -> Bool {
         let result = state.frames.decode(bytes, into: &state.batch)
         var output: [UInt8] = []
-        for message in state.batch.messages where message.kind == .text {
-            self.reply(to: message.bytes, &output)
+        if state.hub != nil {
+            for message in state.batch.messages {
+                guard let items = state.hub?.receive(message, &output) else { continue }
+                state.burst = Burst(pattern: LoadServer.repeated(items.frame), remaining: items.count * items.frame.count, end: items.end)
+            }
+        } else {
+            for message in state.batch.messages where message.kind == .text { self.reply(to: message.bytes, &output) }
         }
         state.batch.removeAll()
         if !output.isEmpty { stream.enqueue { $0 += output } }

@@ -32,8 +32,60 @@ enum LoadMessage {
     }
 
     private static func text(channel: String, venue: String) -> [UInt8] {
-        let data = #"{"symbol":"ACME","price":1234.56,"volume":98765,"side":"buy","time":1712345678901,"venue":"\#(venue)"}"#
-        return Array(#"{"event":"\#(self.event)","channel":"\#(channel)","data":\#(JSONValue.string(data).description)}"#.utf8)
+        Array(#"{"event":"\#(self.event)","channel":"\#(channel)","data":\#(JSONValue.string(self.data(venue)).description)}"#.utf8)
+    }
+
+    private static func data(_ venue: String) -> String {
+        #"{"symbol":"ACME","price":1234.56,"volume":98765,"side":"buy","time":1712345678901,"venue":"\#(venue)"}"#
+    }
+
+    /// The data of an event that is published.
+    static let data = LoadMessage.data(String(repeating: "X", count: 20))
+
+    // MARK: Encrypted channels
+
+    /// The key from which the keys of the encrypted channels are derived, in Base64.
+    static let masterKey = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+
+    /// Returns the name of the encrypted channel with an index. All names have the same length.
+    static func encryptedChannel(_ index: Int) -> String { "private-encrypted-\(self.digits(index))" }
+
+    /// Returns an event on an encrypted channel as a frame. Its length depends only on the size of the data.
+    ///
+    /// - Parameter size: The size of the data before it is encrypted, in bytes.
+    static func encryptedFrame(channel: String, size: Int) -> [UInt8] {
+        let data = String(repeating: "x", count: size)
+        guard let key = try? EncryptionKey(base64: self.masterKey).sharedSecret(of: channel),
+            let payload = try? EncryptedPayload(encrypting: data, key: key, nonce: EncryptedPayload.nonce())
+        else { preconditionFailure("the key or the nonce has the wrong length") }
+        let event = #"{"event":"\#(self.event)","channel":"\#(channel)","data":\#(JSONValue.string(payload.json).description)}"#
+        var frame: [UInt8] = []
+        FrameEncoder.append(.text, Array(event.utf8), mask: nil, to: &frame)
+        return frame
+    }
+
+    // MARK: Presence channels
+
+    private static let presencePrefix = "presence-"
+
+    /// Returns the name of the presence channel that has a number of members.
+    static func presenceChannel(members: Int) -> String { "\(self.presencePrefix)\(members)" }
+
+    /// Returns the frames with which a member leaves a channel and joins it again. Their length doesn't depend on the member.
+    static func memberFrames(channel: String, _ index: Int) -> [UInt8] {
+        let (id, info) = (self.digits(index), self.memberInfo)
+        var frames: [UInt8] = []
+        for message in [PusherFrames.memberRemoved(channel, id: id), PusherFrames.memberAdded(channel, id: id, info: info)] {
+            FrameEncoder.append(.text, message.bytes, mask: nil, to: &frames)
+        }
+        return frames
+    }
+
+    private static let memberInfo: JSONValue = ["name": "Anna"]
+
+    private static func digits(_ index: Int) -> String {
+        let digits = "\(index)"
+        return String(repeating: "0", count: max(0, 6 - digits.count)) + digits
     }
 
     static func greeting(_ number: Int) -> [UInt8] {
@@ -41,7 +93,10 @@ enum LoadMessage {
     }
 
     static func subscribed(to channel: String) -> [UInt8] {
-        Array(#"{"event":"pusher_internal:subscription_succeeded","channel":\#(JSONValue.string(channel).description),"data":"{}"}"#.utf8)
+        if channel.utf8.starts(with: self.presencePrefix.utf8), let count = Int(channel.dropFirst(self.presencePrefix.count)) {
+            return PusherFrames.subscriptionSucceeded(channel, members: (0..<count).map { (self.digits($0), self.memberInfo) }).bytes
+        }
+        return PusherFrames.subscriptionSucceeded(channel).bytes
     }
 }
 

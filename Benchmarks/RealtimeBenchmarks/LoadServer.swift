@@ -2,6 +2,36 @@ import RealtimeCore
 import RealtimeSockets
 import RealtimeSystem
 
+/// The messages that the load generator sends, as the words of its command.
+enum LoadContent: Hashable, Sendable {
+    /// Events on a number of channels, round-robin.
+    case events(channels: Int)
+    /// Encrypted events on a number of channels, round-robin, with data of a size in bytes.
+    case encrypted(channels: Int, size: Int)
+    /// Members of a presence channel with a number of members leave and join again. The second number says how many of them, round-robin.
+    case members(Int, changing: Int)
+
+    /// Parses the words of a command.
+    init?(_ words: some Sequence<Substring>) {
+        let words = Array(words)
+        let numbers = words.dropFirst().compactMap { Int($0) }
+        switch (words.first, numbers.count) {
+        case ("events", 1): self = .events(channels: numbers[0])
+        case ("encrypted", 2): self = .encrypted(channels: numbers[0], size: numbers[1])
+        case ("members", 2): self = .members(numbers[0], changing: numbers[1])
+        default: return nil
+        }
+    }
+
+    var words: String {
+        switch self {
+        case .events(let channels): "events \(channels)"
+        case .encrypted(let channels, let size): "encrypted \(channels) \(size)"
+        case .members(let count, let changing): "members \(count) \(changing)"
+        }
+    }
+}
+
 /// The server of the load generator. It runs in a separate process, so that its work is not part of the measurements.
 final class LoadServer: Sendable {
     private struct Client: Sendable {
@@ -9,12 +39,35 @@ final class LoadServer: Sendable {
         var stream: SocketStream
     }
 
+    /// The frames of a burst, which are sent repeatedly.
+    private struct Pattern: Sendable {
+        let bytes: [UInt8]
+        /// The size of the frames that are sent together, in bytes.
+        let unit: Int
+        let messagesPerUnit: Int
+
+        init(_ content: LoadContent) {
+            var units: [[UInt8]]
+            switch content {
+            case .events(let channels): units = (0..<channels).map { LoadMessage.frame(channel: LoadMessage.channel($0)) }
+            case .encrypted(let channels, let size):
+                units = (0..<channels).map { LoadMessage.encryptedFrame(channel: LoadMessage.encryptedChannel($0), size: size) }
+            case .members(let count, let changing):
+                let channel = LoadMessage.presenceChannel(members: count)
+                units = (0..<changing).map { LoadMessage.memberFrames(channel: channel, $0) }
+            }
+            self.bytes = LoadServer.repeated(Array(units.joined()))
+            self.unit = units[0].count
+            if case .members = content { self.messagesPerUnit = 2 } else { self.messagesPerUnit = 1 }
+        }
+    }
+
     private struct State: Sendable {
         var lastNumber = 0
         var clients: [Int: Client] = [:]
         /// The newest connection, which receives the next burst.
         var newest: Int?
-        var patterns: [Int: [UInt8]] = [:]
+        var patterns: [LoadContent: Pattern] = [:]
     }
 
     let replyFrame = LoadMessage.frame(channel: LoadMessage.privateChannel)
@@ -57,26 +110,25 @@ final class LoadServer: Sendable {
         }
     }
 
-    /// Sends events on the newest connection.
+    /// Sends messages on the newest connection.
     ///
     /// - Parameters:
-    ///   - messages: The number of events.
-    ///   - channels: The number of channels, which receive one event each, round-robin.
-    func burst(_ messages: Int, channels: Int) {
-        let (client, pattern) = self.state.withLock { state -> (Client?, [UInt8]) in
-            let pattern = state.patterns[channels] ?? Self.pattern(channels: channels)
-            state.patterns[channels] = pattern
+    ///   - messages: The number of messages.
+    ///   - content: What the messages are.
+    func burst(_ messages: Int, _ content: LoadContent) {
+        let (client, pattern) = self.state.withLock { state -> (Client?, Pattern) in
+            let pattern = state.patterns[content] ?? Pattern(content)
+            state.patterns[content] = pattern
             return (state.newest.flatMap { state.clients[$0] }, pattern)
         }
         guard let client else { return }
-        let frame = self.replyFrame.count
-        self.loop.execute { client.connection.send(pattern, bytes: messages * frame, client.stream) }
+        let bytes = messages / pattern.messagesPerUnit * pattern.unit
+        self.loop.execute { client.connection.send(pattern.bytes, bytes: bytes, client.stream) }
     }
 
-    private static func pattern(channels: Int) -> [UInt8] {
-        var pattern: [UInt8] = []
-        for channel in 0..<channels { pattern += LoadMessage.frame(channel: LoadMessage.channel(channel)) }
-        let round = pattern
+    /// Returns a pattern of at least one mebibyte.
+    static func repeated(_ round: [UInt8]) -> [UInt8] {
+        var pattern = round
         while pattern.count < 1 << 20 { pattern += round }
         return pattern
     }

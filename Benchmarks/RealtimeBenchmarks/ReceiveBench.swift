@@ -62,7 +62,7 @@ struct ReceiveBench {
     }
 
     private func runBare() async throws(ToolFailure) -> Double {
-        let receiver = BareReceiver(expectedCount: self.messages)
+        let receiver = BareReceiver(BareEvents(), expectedCount: self.messages)
         let stream = receiver.connect(self.fixture.port)
         await receiver.ready()
         let start = processTime()
@@ -91,7 +91,7 @@ struct ReceiveBench {
         let expected = self.messages
         // Callbacks are called one at a time, so the lock has no contention.
         let counts = Lock((events: 0, characters: 0))
-        let token = client.observe(buffer: .pauseReading(4096), schedule: { $0() }) { update in
+        let token = client.onUpdate(on: PusherCallbackExecutor { $0() }, buffer: .pauseReading(4096)) { update in
             guard case .event(let event) = update else { return }
             let characters = event.name.utf8.count + (event.data?.utf8.count ?? 0)
             let isLast = counts.withLock { counts in

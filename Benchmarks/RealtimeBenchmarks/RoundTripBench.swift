@@ -41,7 +41,7 @@ struct RoundTripBench {
 
     private func runRaw(_ latency: LatencyRecorder) throws(ToolFailure) -> Double {
         var socket = try RawSocket(port: self.fixture.port)
-        socket.write(BareReceiver.request)
+        socket.write(BareReceiver<BareEvents>.request)
         // The response to the handshake and the greeting arrive in one read.
         socket.readSome()
         let request = SendBench.frame(LoadMessage.last)

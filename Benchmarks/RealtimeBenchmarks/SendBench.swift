@@ -82,7 +82,7 @@ struct SendBench {
 }
 
 /// The counts and times of all bursts. Used by one task at a time.
-private final class BurstRecorder {
+final class BurstRecorder {
     private(set) var writes: [Double] = []
     private(set) var wakeUps: [Double] = []
     private(set) var caller: [Double] = []
@@ -97,7 +97,7 @@ private final class BurstRecorder {
 }
 
 /// A socket transport that keeps its last connection, to count that connection's writes.
-private final class CountingTransport: WebSocketTransport {
+final class CountingTransport: WebSocketTransport {
     private let sockets = SocketWebSocketTransport()
     private let last = Lock<(any WebSocketConnection)?>(nil)
 
