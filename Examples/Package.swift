@@ -4,6 +4,13 @@ import PackageDescription
 /// With `DEFAULT_ISOLATION=MainActor`, everything runs on the main actor by default, as in new app targets of Xcode.
 let settings: [SwiftSetting] = Context.environment["DEFAULT_ISOLATION"] == "MainActor" ? [.defaultIsolation(MainActor.self)] : []
 
+/// A client of a hub, with a server in the same process.
+let hub: [Target.Dependency] = [
+    .product(name: "SignalRClient", package: "swift-realtime"),
+    .product(name: "SignalRServer", package: "swift-realtime"),
+    .product(name: "RealtimeSockets", package: "swift-realtime"),
+]
+
 let package = Package(
     name: "Examples",
     platforms: [.macOS(.v14)],
@@ -22,6 +29,18 @@ let package = Package(
                 .product(name: "RealtimeSockets", package: "swift-realtime"),
             ],
             path: "Ticker", swiftSettings: settings),
+        .executableTarget(
+            name: "Webhooks",
+            dependencies: [
+                .product(name: "PusherChannels", package: "swift-realtime"),
+                .product(name: "PusherServer", package: "swift-realtime"),
+                .product(name: "RealtimeCore", package: "swift-realtime"),
+                .product(name: "RealtimeSockets", package: "swift-realtime"),
+            ],
+            path: "Webhooks", swiftSettings: settings),
+        .executableTarget(name: "HubChat", dependencies: hub, path: "HubChat", swiftSettings: settings),
+        .executableTarget(name: "StockTicker", dependencies: hub, path: "StockTicker", swiftSettings: settings),
+        .executableTarget(name: "FileUpload", dependencies: hub, path: "FileUpload", swiftSettings: settings),
         .testTarget(
             name: "ViewModelTests", dependencies: [.product(name: "PusherTesting", package: "swift-realtime")], path: "ViewModelTests",
             swiftSettings: settings),

@@ -46,6 +46,10 @@ nonisolated struct Message: Codable, Sendable {
             case .state(.disconnected(nil)): return
             case .state(let state): print("* \(state.name)")
             case .members(_, .subscribed(let members)): print("* in the room: \(members.map(\.id).joined(separator: ", "))")
+            case .members(_, .resubscribed(_, let joined, let left)):
+                for member in joined { print("* \(member.id) joined") }
+                for member in left { print("* \(member.id) left") }
+            case .gap: print("* messages of the last moments may be missing")
             case .members(_, .joined(let member)): print("* \(member.id) joined")
             case .members(_, .left(let member)): print("* \(member.id) left")
             case .error(let error): print("* \(error)")
