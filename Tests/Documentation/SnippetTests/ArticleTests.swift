@@ -1,15 +1,18 @@
 import Foundation
 import PusherWire
 import RealtimeCore
+@testable import SignalRClient
 import Testing
 
 /// Checks the tables of the articles against the code.
 @Suite struct ArticleTests {
     /// The rows of the tables in an article, as their cells.
-    private static func rows(of article: String) throws -> [[String]] {
-        let path = "Sources/Pusher/PusherChannels/Documentation.docc/\(article).md"
+    private static func rows(of article: String, in target: String = "Pusher/PusherChannels") throws -> [[String]] {
+        let path = "Sources/\(target)/Documentation.docc/\(article).md"
         return try Snippets.lines(ofFile: path).filter { $0.hasPrefix("| ") && !$0.hasPrefix("| |") }.map { line in
-            line.split(separator: "|").map { $0.trimmingCharacters(in: .whitespaces) }
+            line.dropFirst().dropLast().split(separator: "|", omittingEmptySubsequences: false).map {
+                $0.trimmingCharacters(in: .whitespaces)
+            }
         }
     }
 
@@ -46,17 +49,38 @@ import Testing
         for call in calls { #expect(compiled.contains(call), "add this call to PusherJSIdioms.swift: \(call)") }
     }
 
-    @Test(arguments: ["PusherClient", "PusherChannel", "PusherConfiguration"])
-    func `the topics of a type contain all of its public members`(_ type: String) throws {
-        let folder = "Sources/Pusher/PusherChannels"
-        let topics = try Snippets.lines(ofFile: "\(folder)/Documentation.docc/\(type).md").compactMap { line in
-            line.wholeMatch(of: /- ``(?<name>\w+)(?<arguments>\(.*\))?``/).map { String($0.name) }
+    @Test(arguments: [
+        (
+            "PusherClient", "Pusher/PusherChannels",
+            ["Pusher/PusherChannels/Client/PusherClient", "Pusher/PusherChannels/Client/PusherCallbacks"]
+        ),
+        (
+            "PusherChannel", "Pusher/PusherChannels",
+            ["Pusher/PusherChannels/Client/PusherChannel", "Pusher/PusherChannels/Client/PusherCallbacks"]
+        ),
+        ("PusherConfiguration", "Pusher/PusherChannels", ["Pusher/PusherChannels/Client/PusherConfiguration"]),
+        ("HubClient", "SignalR/SignalRClient", ["SignalR/SignalRCore/Client/HubClient", "SignalR/SignalRCore/Client/HubClient+Typed"]),
+        ("HubConfiguration", "SignalR/SignalRClient", ["SignalR/SignalRCore/Client/HubConfiguration"]),
+    ])
+    func `the topics of a type contain all of its public members`(_ type: String, _ target: String, _ files: [String]) throws {
+        let topics = try Snippets.lines(ofFile: "Sources/\(target)/Documentation.docc/\(type).md").compactMap { line in
+            line.wholeMatch(of: /- ``(?<name>\w+)(?<arguments>\(.*\)(-\w+)?)?``/).map { String($0.name) }
         }
-        let members = try Snippets.lines(ofFile: "\(folder)/Client/\(type).swift").compactMap { line in
-            line.firstMatch(of: /^    public (static |convenience )*((let|var|func) )?(?<name>\w+)/).map { String($0.name) }
-        }
+        let members = try files.flatMap { try Self.publicMembers(of: type, inFile: "Sources/\($0).swift") }
         #expect(members.count > 10)
         #expect(topics.sorted() == members.sorted())
+    }
+
+    /// The names of the public members that a file declares in a type and its extensions.
+    private static func publicMembers(of type: String, inFile path: String) throws -> [String] {
+        var isInType = false
+        return try Snippets.lines(ofFile: path).compactMap { line in
+            if line.firstMatch(of: /^\w/) != nil {
+                isInType = line.firstMatch(of: /^(public |extension )/) != nil && line.contains(" \(type)")
+            }
+            let member = line.firstMatch(of: /^    public (static |convenience )*((let|var|func|typealias) )?(?<name>\w+)/)
+            return isInType ? member.map { String($0.name) } : nil
+        }
     }
 
     @Test func `the figure of the layers contains all libraries`() throws {
@@ -66,6 +90,107 @@ import Testing
         }
         #expect(libraries.count > 10)
         for library in libraries + ["PusherTesting", "realtime"] { #expect(figure.contains(">\(library)<"), "\(library)") }
+    }
+
+    /// The articles about a protocol, with the folders of its files and tests.
+    private static let protocols = [
+        ("SignalR", "SignalR/SignalRClient", ["SignalR"]), ("Pusher", "Pusher/PusherChannels", ["Pusher", "Core"]),
+    ]
+
+    @Test(arguments: Self.protocols)
+    func `each file and test in the article on the rules of a protocol exists`(name: String, target: String, folders: [String]) throws {
+        let paths: [String] = try folders.flatMap { try Snippets.paths(below: "Sources/\($0)", ".swift") }
+        let files = Set(paths.compactMap { $0.split(separator: "/").last.map(String.init) })
+        let tests = try Self.tests(in: folders)
+        let rules = try Self.rows(of: "\(name)ProtocolRules", in: target).filter { $0[0] != "rule" }
+        #expect(rules.count > 50)
+        for rule in rules {
+            let (named, proofs) = (Self.code(in: rule[2]), Self.code(in: rule[3]))
+            #expect(!named.isEmpty && !proofs.isEmpty, "\(rule[0])")
+            for file in named { #expect(files.contains(file), "\(rule[0]): there is no file \(file)") }
+            for test in proofs { #expect(tests.contains(test), "\(rule[0]): there is no test `\(test)`") }
+        }
+    }
+
+    @Test(arguments: Self.protocols)
+    func `each available feature of a protocol has a test that exists`(name: String, target: String, folders: [String]) throws {
+        let tests = try Self.tests(in: folders)
+        let features = try Self.rows(of: "\(name)Features", in: target).filter { $0[0] != "feature" }
+        #expect(features.count > 20)
+        for feature in features {
+            let proofs = Self.code(in: feature[2])
+            #expect(proofs.isEmpty == feature[1].hasPrefix("Not yet"), "\(feature[0])")
+            for test in proofs { #expect(tests.contains(test), "\(feature[0]): there is no test `\(test)`") }
+        }
+    }
+
+    /// The names of the tests in folders.
+    private static func tests(in folders: [String]) throws -> Set<String> {
+        let paths = try folders.flatMap { try Snippets.paths(below: "Tests/\($0)", ".swift") }
+        let lines = try paths.flatMap { try Snippets.lines(ofFile: $0) }
+        return Set(lines.compactMap { line in line.firstMatch(of: /func `(?<name>[^`]+)`\(/).map { String($0.name) } })
+    }
+
+    @Test func `each piece of Swift code in the article on signalr-client-swift is compiled`() throws {
+        let rows = try Self.rows(of: "MigratingFromSignalRClientSwift", in: "SignalR/SignalRClient")
+        let tables = rows.split { $0[0] == "code" || $0[0].hasPrefix("`Hub") }
+        try #require(tables.count == 5)
+        // Tables of code in the first column, the table of errors, and tables of code in the second column.
+        let code = (tables[0] + tables[1]).flatMap { Self.code(in: $0[0]) } + (tables[3] + tables[4]).flatMap { Self.code(in: $0[1]) }
+        #expect(code.count > 40)
+        let compiled = try Snippets.lines(ofFile: "Tests/Documentation/SnippetTests/SignalRClientSwiftIdioms.swift").joined(separator: "\n")
+        for piece in code { #expect(compiled.contains(piece), "add this to SignalRClientSwiftIdioms.swift: \(piece)") }
+    }
+
+    @Test func `the table of errors in the article on signalr-client-swift agrees with the client`() throws {
+        let rows = try Self.rows(of: "MigratingFromSignalRClientSwift", in: "SignalR/SignalRClient")
+        let start = try #require(rows.firstIndex { $0[0] == "`HubError.Code`" })
+        var count = 0
+        for row in rows[(start + 1)...].prefix(while: { !$0[0].hasPrefix("`Hub") }) {
+            let expected = Self.code(in: row[1])
+            for name in Self.code(in: row[0]) {
+                let code = try #require(Self.codes.first { $0.description == name })
+                #expect(Self.convertedName(code, isStart: false) == expected.first, "\(name)")
+                #expect(Self.convertedName(code, isStart: true) == expected.last, "\(name)")
+                count += 1
+            }
+        }
+        #expect(count == Self.codes.count)
+    }
+
+    private static let codes: [HubError.Code] = [
+        .notConnected, .alreadyStarted, .stopped, .connectionLost, .closedByServer, .serverTimeout, .negotiationFailed, .unauthorized,
+        .tokenFailed, .handshakeFailed, .timedOut, .cancelled, .invocationFailed, .invalidMessage, .encodingFailed, .decodingFailed,
+        .handlerFailed, .invalidConfiguration, .authenticationRefreshFailed,
+    ]
+
+    /// The name of the error that a `HubConnection` throws for an error of its client.
+    private static func convertedName(_ code: HubError.Code, isStart: Bool) -> String {
+        let error = SignalRError.converted(HubError(code, "message"), serverTimeout: .seconds(30), isStart: isStart)
+        switch error {
+        // The only case here without an associated value.
+        case SignalRError.connectionAborted: return "connectionAborted"
+        case is SignalRError: return Mirror(reflecting: error).children.first?.label ?? ""
+        default: return "\(type(of: error))"
+        }
+    }
+
+    @Test(arguments: [
+        ("SignalR/SignalRClient", ["SignalR/SignalRClient", "SignalR/SignalRCore"]),
+        ("Pusher/PusherChannels", ["Pusher/PusherChannels", "Pusher/PusherWire"]),
+    ])
+    func `the topics of a module contain all public types`(module: String, folders: [String]) throws {
+        let name = module.split(separator: "/").last ?? ""
+        let topics = try Snippets.lines(ofFile: "Sources/\(module)/Documentation.docc/\(name).md").compactMap { line in
+            line.wholeMatch(of: /- ``(?<name>\w+)``/).map { String($0.name) }
+        }
+        let paths = try folders.flatMap { try Snippets.paths(below: "Sources/\($0)", ".swift") }
+        let types = try paths.flatMap { try Snippets.lines(ofFile: $0) }.compactMap { line in
+            line.firstMatch(of: /^public (final )?(class|struct|enum|protocol|actor) (?<name>\w+)/).map { String($0.name) }
+        }
+        #expect(types.count > 30)
+        // Only the server uses it, and exports it.
+        #expect(topics.sorted() == types.filter { $0 != "PusherDataForm" }.sorted())
     }
 
     @Test func `the table of close codes agrees with the client`() throws {

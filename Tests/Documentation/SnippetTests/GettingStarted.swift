@@ -115,6 +115,7 @@ func presenceSnippets(_ client: PusherClient) async throws {
     for await change in room.memberChanges {
         switch change {
         case .subscribed(let members): print("members:", members.map(\.id))
+        case .resubscribed(_, let joined, let left): print("meanwhile, \(joined.count) joined and \(left.count) left")
         case .joined(let member): print("\(member.id) joined")
         case .left(let member): print("\(member.id) left")
         }

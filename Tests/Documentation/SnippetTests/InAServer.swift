@@ -105,7 +105,46 @@ func routesSnippet(_ router: Router<BasicRequestContext>, _ user: @escaping @Sen
         return HTTPResponse.Status.accepted
     }
     // end
+    // snippet:server-webhooks
+    router.post("/pusher/webhooks") { request, context in
+        let body = try await request.body.collect(upTo: 1 << 20)
+        let (key, signature) = (HTTPField.Name("X-Pusher-Key")!, HTTPField.Name("X-Pusher-Signature")!)
+        guard
+            let webhook = try? publisher.webhook(
+                key: request.headers[key], signature: request.headers[signature], body: body.readableBytesView)
+        else { throw HTTPError(.unauthorized) }
+        for case .channelVacated(let channel) in webhook.events { print("\(channel) is empty") }
+        return HTTPResponse.Status.ok
+    }
+    // end
 }
+
+// snippet:server-queries
+func printRooms(_ publisher: PusherPublisher) async throws {
+    let rooms = try await publisher.channels(prefix: "presence-", info: [.userCount])
+    for (name, info) in rooms.sorted(by: { $0.key < $1.key }) where info.userCount == 1 {
+        let users = try await publisher.users(of: name)
+        print("\(users.first?.id ?? "someone") is alone in \(name)")
+    }
+}
+// end
+
+// snippet:server-sign-in
+func signIn(_ socketID: String, _ publisher: PusherPublisher) throws -> PusherUserAuthentication {
+    let user = PusherMember(id: "anna", info: ["name": "Anna"])
+    return try publisher.authenticateUser(socketID: socketID, user: user, watchlist: ["bert"])
+}
+// end
+
+// snippet:server-users
+func warn(_ userID: String, _ publisher: PusherPublisher) async throws {
+    try await publisher.sendToUser(userID, "warning", data: "Your session ends soon.")
+}
+
+func signOut(_ userID: String, _ publisher: PusherPublisher) async throws {
+    try await publisher.terminateConnections(ofUser: userID)
+}
+// end
 
 @Suite struct InAServerTests {
     private let network = InMemoryNetwork(clock: ManualClock())

@@ -13,6 +13,19 @@ actor UserSession {
 
     /// Returns a token that is valid for a while, and requests a new one if necessary.
     func token() async throws -> String { self.current }
+
+    func mayJoin(_ channel: String) -> Bool { true }
+
+    func authorize(_ request: PusherAuthorizationRequest) async throws -> PusherChannelAuthorization {
+        PusherChannelAuthorization(auth: "key:\(self.current)")
+    }
+}
+
+/// An application's code with completion handlers.
+struct Backend: Sendable {
+    func authorize(_ channel: String, _ socketID: String, _ complete: @escaping PusherAuthorizer.Completion) {
+        complete(.success(PusherChannelAuthorization(auth: "key:signature")))
+    }
 }
 
 func clientReference() async throws {
@@ -69,7 +82,9 @@ func publisherReference() async throws {
     // snippet:publisher
     let publisher = PusherPublisher(appID: "1", key: "key", secret: "secret", cluster: "eu")
     try await publisher.publish("price", to: "prices", data: ["value": 12])
+    let rooms = try await publisher.channels(prefix: "presence-", info: [.userCount])
     // end
+    _ = rooms
 }
 
 func authorizeReference(_ publisher: PusherPublisher, _ socketID: String, _ channel: String) throws -> [UInt8] {
@@ -89,6 +104,26 @@ func logReference(_ configuration: inout PusherConfiguration) {
     // end
 }
 
+struct Shipment: Decodable {
+    var carrier: String
+}
+
+func echoReference(_ client: PusherClient) async throws {
+    // snippet:echo
+    let echo = PusherEcho(client)
+    let orders = try echo.private("orders.1")
+    for await update in orders.listen("OrderShipped", as: Shipment.self) {
+        print(update.carrier)
+    }
+    // end
+}
+
+func clientEventLimitReference(_ configuration: inout PusherConfiguration) {
+    // snippet:client-event-limit
+    configuration.clientEventLimit = PusherClientEventLimit(perSecond: 10, excess: .fail)
+    // end
+}
+
 func networkPathReference(_ configuration: inout PusherConfiguration) {
     // snippet:network-path
     let monitor = NetworkPathMonitor()
@@ -101,6 +136,20 @@ func tokenReference(_ configuration: inout PusherConfiguration, _ session: UserS
     // snippet:authorizer-token
     configuration.authorizer = try .endpoint("https://example.org/pusher/auth") {
         ["Authorization": "Bearer \(try await session.token())"]
+    }
+    // end
+}
+
+func authorizerReference(_ configuration: inout PusherConfiguration, _ session: UserSession, _ backend: Backend) {
+    // snippet:authorizer-completion
+    configuration.authorizer = .completion { request, complete in
+        backend.authorize(request.channel, request.socketID) { result in complete(result) }
+    }
+    // end
+    // snippet:authorizer-refusal
+    configuration.authorizer = .callback { request in
+        guard await session.mayJoin(request.channel) else { throw PusherAuthorizationRefusal("Only members may join.") }
+        return try await session.authorize(request)
     }
     // end
 }

@@ -82,10 +82,18 @@ enum Snippets {
         URL(fileURLWithPath: #filePath).appendingPathComponent("../../../..").standardized
     }
 
-    private static func files(below folder: String, _ endings: [String]) throws -> [(path: String, text: String)] {
+    /// Returns the paths of the files in a folder and its folders whose names have an ending, sorted.
+    static func paths(below folder: String, _ ending: String) throws -> [String] { try self.paths(below: folder, [ending]) }
+
+    private static func paths(below folder: String, _ endings: [String]) throws -> [String] {
         let start = self.root.appendingPathComponent(folder)
         let paths = (FileManager.default.enumerator(atPath: start.path)?.allObjects ?? []).compactMap { $0 as? String }
-        let matching = paths.sorted().filter { path in endings.contains { path.hasSuffix($0) } }
-        return try matching.map { ("\(folder)/\($0)", try String(contentsOf: start.appendingPathComponent($0), encoding: .utf8)) }
+        return paths.sorted().filter { path in endings.contains { path.hasSuffix($0) } }.map { "\(folder)/\($0)" }
+    }
+
+    private static func files(below folder: String, _ endings: [String]) throws -> [(path: String, text: String)] {
+        try self.paths(below: folder, endings).map { path in
+            (path, try String(contentsOf: self.root.appendingPathComponent(path), encoding: .utf8))
+        }
     }
 }

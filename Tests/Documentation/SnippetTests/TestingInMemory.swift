@@ -121,6 +121,26 @@ import Testing
         // end
     }
 
+    @Test func `the server imitates another one`() async throws {
+        // snippet:testing-profile
+        let pusher = try await InMemoryPusher { $0.profile = .soketi }
+        // end
+        // snippet:testing-profile-switches
+        var profile = PusherServerProfile.pusher
+        profile.clientEventData = .json
+        profile.notifiesOfEachConnection = true
+        // end
+        #expect(pusher.server.app.profile == .soketi && profile != .pusher)
+    }
+
+    @Test func `users receive events on their connections`() async throws {
+        // snippet:testing-users
+        try pusher.server.publish("invitation", toUser: "anna", data: ["room": 7])
+        pusher.server.terminateConnections(ofUser: "anna")
+        // end
+        #expect(pusher.server.socketIDs(ofUser: "anna").isEmpty)
+    }
+
     @Test func `an authorization endpoint signs or refuses`() async throws {
         // snippet:testing-authorization
         var endpoint = try await pusher.startAuthorizationEndpoint { attempt in
@@ -134,4 +154,17 @@ import Testing
         #expect(room.members.me?.id == "anna")
         // end
     }
+
+    // snippet:testing-recovery
+    @Test func `prices that were missed arrive after the reconnect`() async throws {
+        let pusher = try await InMemoryPusher { $0.recoveryLimit = 100 }
+        let client = pusher.client { $0.recovery = .sockudo }
+        client.connect()
+        let events = try client.subscribe("prices").events("price")
+        pusher.network.cut()
+        pusher.server.publish("price", to: "prices", data: "12")
+        pusher.clock.advance(by: .seconds(1))
+        #expect(await events.pending().map(\.data) == ["12"])
+    }
+    // end
 }

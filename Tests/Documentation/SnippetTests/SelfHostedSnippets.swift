@@ -1,0 +1,37 @@
+import PusherTesting
+import Testing
+
+// The snippets of the article SelfHostedServers.
+
+func selfHostedSnippets(_ session: UserSession) throws {
+    // snippet:self-hosted-configuration
+    var configuration = PusherConfiguration(key: "app-key", host: "realtime.example.org", port: 6001, path: "/ws", useTLS: true)
+    // end
+    // snippet:self-hosted-proxy
+    configuration.activityTimeout = .seconds(30)
+    // end
+    // snippet:self-hosted-laravel
+    configuration.authorizer = try .endpoint("https://example.org/broadcasting/auth") {
+        ["Authorization": "Bearer \(try await session.token())", "Accept": "application/json"]
+    }
+    // end
+    // snippet:self-hosted-publisher
+    let publisher = PusherPublisher(
+        appID: "1", key: "app-key", secret: "app-secret", endpoint: try Endpoint("https://realtime.example.org:6001"))
+    // end
+    _ = publisher
+}
+
+@Suite struct SelfHostedSnippets {
+    // snippet:self-hosted-test
+    @Test(arguments: [PusherServerProfile.pusher, .soketi, .reverb, .slanger, .sockudo])
+    func `messages arrive from every server`(profile: PusherServerProfile) async throws {
+        let pusher = try await InMemoryPusher { $0.profile = profile }
+        let client = pusher.client(userID: "42")
+        client.connect()
+        let events = try client.subscribe("presence-room").events()
+        pusher.server.publish("message", to: "presence-room", data: "hello")
+        #expect(await events.pending().map(\.name) == ["message"])
+    }
+    // end
+}
