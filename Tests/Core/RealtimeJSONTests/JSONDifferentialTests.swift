@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// Compares the JSON implementation with Foundation's, using generated documents and values.
-@Suite struct JSONDifferentialTests {
+@Suite(.computes) struct JSONDifferentialTests {
     /// A document as Foundation's decoder reads it.
     enum Reference: Decodable {
         case null, bool(Bool), number(Double), string(String), array([Reference]), object([String: Reference])

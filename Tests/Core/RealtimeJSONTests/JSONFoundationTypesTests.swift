@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// Compares the encoding of `Date`, `Data`, `URL` and `Decimal` with that of Foundation's coders.
-@Suite struct JSONFoundationTypesTests {
+@Suite(.computes) struct JSONFoundationTypesTests {
     struct All: Codable, Equatable {
         var date: Date
         var data: Data

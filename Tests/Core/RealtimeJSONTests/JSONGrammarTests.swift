@@ -1,8 +1,9 @@
 import RealtimeJSON
+import TestSupport
 import Testing
 
 /// Texts that RFC 8259 allows and forbids. Each is read in three ways: by the scan, by validation, and by parsing.
-@Suite struct JSONGrammarTests {
+@Suite(.computes) struct JSONGrammarTests {
     static let accepted: [String] = [
         // Literals and whitespace.
         "null", "true", "false", " null", "null ", "\tnull\n", "\r\n null \r\n", "\n\n\n\n\n\n\n\n\n1", "[ ]", "{ }", "[\t]", "{\n}",

@@ -1,7 +1,8 @@
 import RealtimeSockets
+import TestSupport
 import Testing
 
-@Suite struct UTF8ValidatorTests {
+@Suite(.computes) struct UTF8ValidatorTests {
     /// Validates text in pieces, and returns after how many bytes an error was detected.
     private func check(_ bytes: [UInt8], pieces: Int) -> (isValid: Bool, failedAt: Int?) {
         var validator = UTF8Validator()

@@ -103,7 +103,7 @@ import Testing
     /// An application may read the members after each change, which must not copy all of them with the next change.
     @Test(arguments: [false, true])
     func `many members join and leave`(readsMembers: Bool) async throws {
-        let raws = [10_000: try await RawPusher(), 20_000: try await RawPusher()]
+        let raws = [5_000: try await RawPusher(), 20_000: try await RawPusher()]
         try await expectLinearCost { count in
             let raw = try #require(raws[count])
             raw.client.connect()

@@ -142,11 +142,22 @@ struct MistakeTests {
         let error = await #expect(throws: PusherError.self) { try await client.subscribe("private-one").subscribed() }
         #expect(error?.message.contains("and a web page titled \"Welcome\"") == true && error?.message.contains("shop") == false)
         #expect((error?.cause as? TransportError)?.response != nil)
-        guard case .failed(let stored) = try client.subscribe("private-one").state, let cause = stored.cause as? TransportError else {
+    }
+
+    @Test func `a channel that failed keeps the start of the response`() async throws {
+        let pusher = try await InMemoryPusher()
+        let server = ApplicationServer { _, _ in HTTPResponse(status: 403, text: String(repeating: "a", count: 5_000)) }
+        let address = try await pusher.network.listener(host: "app").start(server)
+        let client = pusher.client { $0.authorizer = .endpoint(.init(Endpoint(scheme: "http", host: "app", port: address.port))) }
+        client.connect()
+        let channel = try client.subscribe("private-one")
+        await #expect(throws: PusherError.self) { try await channel.subscribed() }
+        guard case .failed(let stored) = channel.state else {
+            Issue.record("\(channel.state)")
             return
         }
-        // The channel keeps its error, which must not keep a large body.
-        #expect(cause.response == nil && cause.status == 404)
+        let response = (stored.cause as? TransportError)?.response
+        #expect(response?.head.status == 403 && response?.body.count == 1_024)
     }
 
     @Test func `an authorization without a user is not requested again`() async throws {

@@ -8,7 +8,7 @@ import TestSupport
 import Testing
 
 /// Random requests of several clients. What each client knows from its frames must be the state of the server.
-@Suite struct ServerModelTests {
+@Suite(.computes) struct ServerModelTests {
     /// What a client knows.
     fileprivate struct View {
         var members: [String: Set<String>] = [:]

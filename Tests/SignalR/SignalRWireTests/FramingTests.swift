@@ -3,7 +3,7 @@ import SignalRWire
 import TestSupport
 import Testing
 
-@Suite struct FramingTests {
+@Suite(.computes) struct FramingTests {
     /// A connection's messages, of which some are invalid or unknown.
     private static let json = bytes(
         JSONMessageTests.messages.map(\.1).joined(separator: "\u{1E}") + "\u{1E}\u{1E}{\"type\":77}\u{1E}{}\u{1E}[\u{1E}"

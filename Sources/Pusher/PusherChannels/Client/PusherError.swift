@@ -279,12 +279,17 @@ extension PusherError {
     }
 
     /// The same error as a machine may keep it: without an error that the application threw, which may refer to any of its objects, and
-    /// without the body of a response, which may be large.
+    /// with the first KiB of the body of a response, which may be large.
     var forStorage: PusherError {
         let cause: (any Error)?
         switch self.cause {
         case let error as TransportError:
-            cause = error.response == nil ? error : TransportError(error.code, error.message, status: error.status)
+            if var response = error.response, response.body.count > 1 << 10 {
+                response.body = Array(response.body.prefix(1 << 10))
+                cause = TransportError(error.code, error.message, response: response)
+            } else {
+                cause = error
+            }
         case let error as PusherError: cause = error.forStorage
         case let error as PusherAuthorizationRefusal: cause = error
         default: cause = nil

@@ -3,7 +3,7 @@ import RealtimeJSON
 import TestSupport
 import Testing
 
-@Suite struct MessagePackEncodingTests {
+@Suite(.computes) struct MessagePackEncodingTests {
     private let encoder = MessagePackEncoder()
 
     private struct Key: CodingKey {

@@ -120,7 +120,7 @@ private struct Record: Codable, Equatable {
     var children: [Record]
 }
 
-@Suite struct MessagePackRandomTests {
+@Suite(.computes) struct MessagePackRandomTests {
     @Test func `random values survive writing and parsing`() async throws {
         for seed in seeds(3000) {
             var random = MessagePackRandom(seed: seed)

@@ -1,9 +1,10 @@
+import TestSupport
 import Testing
 
 @testable import RealtimeJSON
 
 /// Readers of bytes that are not, or only partly, MessagePack, and the reader of messages.
-@Suite struct MessagePackReaderTests {
+@Suite(.computes) struct MessagePackReaderTests {
     private func error(_ bytes: [UInt8], limits: JSONLimits = JSONLimits()) -> MessagePackError? {
         var error: MessagePackError?
         do throws(MessagePackError) { _ = try MessagePackValue(parsing: bytes, limits: limits) } catch let thrown { error = thrown }

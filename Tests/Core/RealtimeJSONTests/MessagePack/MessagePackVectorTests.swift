@@ -1,9 +1,10 @@
+import TestSupport
 import Testing
 
 @testable import RealtimeJSON
 
 /// Compares bytes with those of another implementation, in both directions.
-@Suite struct MessagePackVectorTests {
+@Suite(.computes) struct MessagePackVectorTests {
     private static func vectors(_ kinds: String...) throws -> [MessagePackVector] {
         let vectors = try MessagePackVector.read("python-msgpack-1.2.4").filter { kinds.contains($0.kind) }
         try #require(!vectors.isEmpty)
