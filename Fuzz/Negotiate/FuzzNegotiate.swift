@@ -38,12 +38,12 @@ private func expected(_ response: NegotiateResponse) -> NegotiateResponse {
 }
 
 private func follow(_ response: NegotiateResponse) {
+    let base = Endpoint(scheme: "https", host: "example.com", port: 443, target: "/hub?a=b")
     switch response {
     case .connection(let connection):
-        let base = Endpoint(scheme: "https", host: "example.com", port: 443, target: "/hub?a=b")
         let endpoint = HubNegotiation.connectEndpoint(base, token: connection.token)
         precondition(endpoint.queryValue("id") == connection.token, "the token has changed")
-    case .redirect(let redirect): _ = try? redirect.endpoint()
+    case .redirect(let redirect): _ = try? base.resolving(redirect.url)
     case .error(let text): precondition(!text.isEmpty, "an error without a text")
     }
 }

@@ -276,7 +276,8 @@ struct SignalRServerMachine: SessionMachine {
     mutating func admit(
         _ request: HTTPRequestHead, to hub: HubID, token: String?, userID: String?, now: Instant
     ) -> Int? {
-        guard self.connections.count < self.configuration.connectionLimit else { return 503 }
+        // With those whose upgrade has been accepted.
+        guard self.connections.count + self.admissionDeadlines.count < self.configuration.connectionLimit else { return 503 }
         let key = token.map { ByteString($0) }
         if let key {
             guard let negotiation = self.negotiations[key], negotiation.hub == hub else { return 404 }

@@ -66,17 +66,6 @@ package enum NegotiateResponse: Hashable, Sendable {
             self.tokenLifetime = tokenLifetime
         }
 
-        /// The URL as an endpoint.
-        ///
-        /// - Throws: ``NegotiateError`` if the URL is invalid.
-        package func endpoint() throws(NegotiateError) -> Endpoint {
-            do throws(TransportError) {
-                return try Endpoint(self.url)
-            } catch {
-                throw NegotiateError(.invalid, "The server redirects to an invalid URL. \(error.message)")
-            }
-        }
-
         package var visibleFields: [(name: String, value: Any?)] {
             [
                 ("url", Redacted.query(of: self.url)), ("accessToken", Redacted.optional(self.accessToken)),

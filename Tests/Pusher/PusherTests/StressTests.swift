@@ -84,6 +84,8 @@ struct StressTests {
         do {
             var configuration = PusherConfiguration(key: "key", host: address.host, port: address.port, useTLS: false)
             Self.configure(&configuration)
+            // Other tests use the processor.
+            configuration.subscriptionTimeout = .seconds(600)
             let client = PusherClient(configuration)
             dropped = client
             await Self.stress(client, server, seed: seed)

@@ -530,6 +530,16 @@ import Testing
         #expect(first && !second)
     }
 
+    @Test func `an upgrade in progress counts as a connection`() {
+        var server = HubMachineUnderTest { $0.connectionLimit = 1 }
+        let (hub, request) = (server.hub, HTTPRequestHead(method: "GET", target: "/hub"))
+        var statuses: [Int?] = []
+        server.step { machine, now, _ in
+            for _ in 0..<2 { statuses.append(machine.admit(request, to: hub, token: nil, userID: nil, now: now)) }
+        }
+        #expect(statuses == [nil, 503])
+    }
+
     @Test func `stopping closes every connection and lets clients reconnect`() {
         var server = HubMachineUnderTest()
         server.connect(1)

@@ -27,7 +27,7 @@ struct HubMachineUnderTest {
     private(set) var logged: [String] = []
     /// The calls that were started and haven't ended, oldest first.
     private(set) var calls: [HubCall] = []
-    private let hub: HubID
+    let hub: HubID
 
     init(_ change: (inout SignalRServerConfiguration) -> Void = { _ in }) {
         var configuration = SignalRServerConfiguration()
