@@ -40,7 +40,8 @@ package struct FrameTrace: Sendable {
     }
 
     private func redacted(_ frame: JSONObject) -> JSONValue {
-        let event = frame["event"]?.string ?? ""
+        // In version 2, the protocol's events have another prefix.
+        let event = EventName.version7(frame["event"]?.string ?? "")
         guard EventName.isReserved(event) else { return self.redacted(.object(frame), in: .data) }
         var frame = frame
         // The data may be a text that contains JSON.

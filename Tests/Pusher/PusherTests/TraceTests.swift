@@ -84,6 +84,45 @@ import Testing
         #expect(lines.all.contains("#1 received 21 bytes that aren't a JSON object"))
     }
 
+    @Test(arguments: ["pusher", "sockudo"])
+    func `frames of both versions of the protocol are traced without their secrets`(prefix: String) async throws {
+        func trace(_ frame: String) -> String { FrameTrace().text(.text, Array(frame.utf8)[...]) }
+        let user = #"{\\\"id\\\":\\\"anna\\\"}"#
+        let data = #"{\"auth\":\"key:1\",\"user_data\":\"\#(user)\",\"channel\":\"a\"}"#
+        #expect(
+            trace(#"{"event":"\#(prefix):signin_success","data":"\#(data)"}"#)
+                == #"{"event":"\#(prefix):signin_success","data":{"auth":"<redacted>","user_data":"<redacted>","channel":"a"}}"#)
+        let signature = String(repeating: "0a", count: 32)
+        for event in ["\(prefix):error", "\(prefix):subscription_error", "\(prefix)_internal:subscription_error"] {
+            let text = trace(#"{"event":"\#(event)","data":{"message":"\#(signature) of {\"user_id\":\"anna\"}"}}"#)
+            #expect(text.contains(event) && !text.contains("anna") && !text.contains("0a0a"), "\(text)")
+        }
+        // The data of the application stays.
+        let event = #"{"event":"\#(prefix)","channel":"a","data":{"auth":"visible"}}"#
+        #expect(trace(event) == event)
+    }
+
+    @Test func `frames and the trace of a client that recovers events contain no signed user data`() async throws {
+        let pusher = try await InMemoryPusher {
+            $0.profile = .sockudo
+            $0.recoveryLimit = 10
+        }
+        let (log, lines) = Self.recorder(.trace)
+        let client = pusher.client {
+            $0.log = log
+            $0.recovery = .sockudo
+            $0.userAuthenticator = .secret("secret", user: PusherMember(id: "anna", info: ["name": "user-info-1"]))
+        }
+        let frames = client.frames()
+        client.user.signIn()
+        client.connect()
+        try await client.user.signedIn()
+        client.disconnect()
+        let texts = await frames.pending().map(\.text) + lines.all
+        #expect(texts.contains { $0.contains("pusher:signin\"") } && texts.contains { $0.contains("sockudo:signin_success") })
+        for text in texts { #expect(!text.contains("user-info"), "\(text)") }
+    }
+
     @Test func `a long frame is shortened, and other messages are described by their size`() {
         let trace = FrameTrace()
         let data = String(repeating: "a", count: 10_000)

@@ -153,7 +153,7 @@ extension PusherClient {
     /// ``connect()``.
     ///
     /// - Parameters:
-    ///   - includingFrames: Whether to include all frames.
+    ///   - includingFrames: Whether to include all frames, as in ``updates(includingFrames:buffer:)``.
     ///   - buffer: The policy for updates that the callback hasn't handled yet.
     ///   - callback: Called with each update. It may call the client. Capture objects that own the registration weakly.
     /// - Returns: The registration. Keep it: releasing it ends the callbacks.
@@ -170,7 +170,7 @@ extension PusherClient {
     ///
     /// - Parameters:
     ///   - executor: Where the callbacks run.
-    ///   - includingFrames: Whether to include all frames.
+    ///   - includingFrames: Whether to include all frames, as in ``updates(includingFrames:buffer:)``.
     ///   - buffer: The policy for updates that the callback hasn't handled yet.
     ///   - callback: Called with each update. It may call the client. Capture objects that own the registration weakly.
     /// - Returns: The registration. Keep it: releasing it ends the callbacks.

@@ -237,7 +237,8 @@ public final class PusherClient: Sendable {
     /// example after the task of a loop was cancelled: the new loop takes over.
     ///
     /// - Parameters:
-    ///   - includingFrames: Whether to include all frames, as ``PusherUpdate/frame(_:)`` and ``PusherUpdate/sentFrame(_:)``.
+    ///   - includingFrames: Whether to include all frames, as ``PusherUpdate/frame(_:)`` and ``PusherUpdate/sentFrame(_:)``. Received frames
+    ///     are unchanged, and sent ones don't contain their secrets. For frames without secrets in both directions, use ``frames(buffer:)``.
     ///   - buffer: The policy for updates that the consumer hasn't received yet.
     /// - Returns: A sequence with a buffer of its own.
     public func updates(includingFrames: Bool = false, buffer: BufferPolicy = .standard) -> EventSequence<PusherUpdate> {

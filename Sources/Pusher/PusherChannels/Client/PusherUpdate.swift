@@ -12,8 +12,8 @@ public enum PusherUpdate: Sendable {
     /// Frames are only delivered by ``PusherClient/updates(includingFrames:buffer:)`` if you ask for them. They include those of the
     /// service, those of channels that the client isn't subscribed to, and invalid ones.
     ///
-    /// - Warning: The text is what the server sent, which may contain personal data of users. For texts that can be stored, use
-    ///   ``PusherClient/frames(buffer:)``.
+    /// - Warning: The text is what the server sent, unchanged. It may contain personal data of users, and signatures that the server repeats.
+    ///   For texts that can be stored, use ``PusherClient/frames(buffer:)``.
     indirect case frame(String)
     /// The client sends this frame, if you ask for frames. Signatures, tokens and the user data that signatures cover are replaced by
     /// `<redacted>`, and a long text is shortened.
