@@ -326,6 +326,18 @@ import Testing
         #expect(await gaps.pending().isEmpty)
     }
 
+    @Test func `the request for missed events is among the frames of the client`() async throws {
+        let (pusher, client) = try await self.pusher()
+        _ = try client.subscribe("orders")
+        let (frames, updates) = (client.frames(), client.updates(includingFrames: true))
+        pusher.network.cut()
+        pusher.server.publish("tick", to: "orders", data: "1")
+        pusher.clock.advance(by: .seconds(10))
+        let sent = await frames.pending().filter { $0.direction == .sent }.map(\.text)
+        #expect(sent.count == 2 && sent.last?.hasPrefix(#"{"event":"pusher:resume""#) == true, "\(sent)")
+        #expect(await updates.pending().compactMap { if case .sentFrame(let text) = $0 { text } else { nil } } == sent)
+    }
+
     @Test func `a client event reaches its sender with version 2 only`() async throws {
         let (pusher, client) = try await self.pusher()
         let bert = pusher.client(userID: "bert")

@@ -58,7 +58,7 @@ extension PusherSession {
             // The events since the first confirmation may be missing as well, if this is another one.
             self.interrupted(id, since: record.confirmedAt ?? now)
             effects.log(.debug, "recovering the events of \(record.name) after \(position.serial)")
-            effects.commands.append(.send(connection, PusherFrames.resume(record.name, after: position)))
+            self.send(PusherFrames.resume(record.name, after: position), on: connection, &effects)
             let deadline = now.advanced(by: self.configuration.subscriptionTimeout)
             if self.recoveryDeadlines == nil { self.recoveryDeadlines = Deadlines() }
             self.recoveryDeadlines?.set(id, deadline)
