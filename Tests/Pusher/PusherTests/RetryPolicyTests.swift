@@ -65,6 +65,21 @@ import Testing
         #expect(harness.close(Self.reset).last == "retry after a second or more")
     }
 
+    @Test(arguments: [.normal, CloseCode(rawValue: 4000), CloseCode(rawValue: 4200)])
+    func `the server's response to a disconnect isn't an attempt that failed`(code: CloseCode) {
+        var harness = SessionHarness.connected { $0.retry = .delays([.seconds(1)]) }
+        harness.stop()
+        #expect(harness.close(.peer(code, "")) == [])
+        #expect(harness.start() == ["state connecting", "open #2 ws://host/app/key"])
+        #expect(harness.close(Self.reset).last == "retry after a second or more")
+
+        var custom = self.asking()
+        custom.stop()
+        #expect(custom.close(.peer(code, "")) == [])
+        custom.start()
+        #expect(custom.close(Self.reset).last == "ask 1 after 0 in 0.0 seconds")
+    }
+
     @Test func `a server over capacity is given at least a second`() {
         var harness = SessionHarness.connected { $0.retry = .delays([.zero]) }
         harness.close(.peer(CloseCode(rawValue: 4100), ""))

@@ -131,6 +131,9 @@ package struct ConnectionStateMachine: Sendable {
         }
     }
 
+    /// Whether the connection was stopped, and the peer hasn't responded to the close.
+    package var isClosing: Bool { if case .closing = self.state { true } else { false } }
+
     package enum StartAction: Equatable, Sendable { case none, open(ConnectionID), replace(ConnectionID, by: ConnectionID) }
 
     package mutating func start(now: Instant) -> StartAction {

@@ -5,7 +5,7 @@ package protocol ReconnectingSession: SessionMachine {
     /// The connection to open.
     var request: Request { get }
     func ping(now: Instant) -> WebSocketMessage
-    /// Decides whether and when to reconnect after a close or a timeout.
+    /// Decides whether and when to reconnect after a close or a timeout. Not called for the end of a connection that was stopped.
     mutating func decision(on reason: CloseReason, now: Instant) -> ReconnectDecision
     /// An attempt to connect is starting. Not called when an attempt is continued on another connection.
     mutating func opening(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>)
@@ -60,7 +60,8 @@ extension ReconnectingSession {
     /// Handles the end of a connection: a close, a timeout, or a failure of the work that preceded the connection.
     package mutating func closed(_ id: ConnectionID, _ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>) {
         guard id == self.connection.current else { return self.additionalClosed(id, reason, now: now, &effects) }
-        let decision = self.decision(on: reason, now: now)
+        // The end of a connection that was stopped is the peer's response. A protocol that counts attempts must not count it as a failed one.
+        let decision = self.connection.isClosing ? .never : self.decision(on: reason, now: now)
         switch self.connection.closed(id, reason, decision, now: now) {
         case .none: break
         case .lost(let next): self.handleLoss(reason, then: next, now: now, &effects)
