@@ -200,6 +200,54 @@ import Testing
         #expect(machine.fail() == [0, 8])
     }
 
+    @Test func `the last event of a cache channel is delivered if it hadn't arrived before the loss`() {
+        // After the first confirmation, after one of another stream, and after a failure.
+        var machine = Machine(at: 5)
+        machine.recovery.lost()
+        #expect(machine.confirm(5, isCache: true) == "complete []")
+        machine.recovery.lost()
+        #expect(machine.confirm(3, stream: "t", isCache: true) == "reset []")
+        machine.recovery.lost()
+        #expect(machine.confirm(9, stream: "t", isCache: true) == "resume after 3 in t")
+        #expect(machine.fail() == [])
+        machine.recovery.lost()
+        #expect(machine.confirm(9, stream: "t", isCache: true) == "complete []")
+        #expect(machine.receiveCachedEvent() == "deliver")
+        machine.recovery.lost()
+        #expect(machine.confirm(9, stream: "t", isCache: true) == "complete []")
+        #expect(machine.receiveCachedEvent() == "drop")
+
+        // Nothing was recovered, and the event has arrived meanwhile or arrives later.
+        for isHeld in [true, false] {
+            machine = Machine(at: 5)
+            machine.recovery.lost()
+            #expect(machine.confirm(9, isCache: true) == "resume after 5 in s")
+            if isHeld {
+                #expect(machine.receiveCachedEvent() == "hold" && machine.receive(10) == ["hold"])
+                #expect(machine.succeed(isCache: true) == [0, 10])
+            } else {
+                #expect(machine.succeed(isCache: true) == [] && machine.receiveCachedEvent() == "deliver")
+            }
+        }
+    }
+
+    @Test func `a newer event replaces the last one of a cache channel that hadn't arrived`() {
+        var machine = Machine(at: 5)
+        #expect(machine.receive(6) == ["deliver"])
+        machine.recovery.lost()
+        #expect(machine.confirm(6, isCache: true) == "complete []" && machine.receiveCachedEvent() == "drop")
+
+        machine = Machine(at: 5)
+        machine.recovery.lost()
+        #expect(machine.receive(6) == ["hold"])
+        #expect(machine.confirm(5, isCache: true) == "complete [6]" && machine.receiveCachedEvent() == "drop")
+
+        // All missed events have arrived, but the server's answer is that they aren't available.
+        machine = Machine.lost(at: 5)
+        #expect(machine.confirm(7, isCache: true) == "resume after 5 in s" && machine.receiveCachedEvent() == "hold")
+        #expect(machine.receive(6, 7) == ["deliver", "deliver"] && machine.fail() == [])
+    }
+
     // MARK: Frames
 
     @Test(

@@ -208,6 +208,18 @@ import Testing
         #expect(harness.receive(self.confirmation(7), self.event(7)) == ["one subscribed"])
     }
 
+    @Test func `the last event of a cache channel is delivered, although the connection was lost before it arrived`() {
+        var harness = SessionHarness.connected(to: "cache-a") { $0.recovery = .sockudo }
+        harness.receive(self.confirmation(5, on: "cache-a"))
+        for isMissing in [true, false] {
+            harness.close(.peer(CloseCode(rawValue: 4200), ""))
+            harness.establish()
+            harness.receive(self.confirmation(5, on: "cache-a"))
+            #expect(harness.receive(#"{"event":"a","channel":"cache-a","data":"5"}"#) == (isMissing ? ["event cache-a a 5"] : []))
+        }
+        #expect(harness.receive(self.event(6, on: "cache-a")) == ["event cache-a a 6"])
+    }
+
     @Test func `a second confirmation while the channel is subscribed recovers what was missed before it`() {
         var harness = SessionHarness.connected(to: "one") { $0.recovery = .sockudo }
         harness.receive(self.confirmation(5))

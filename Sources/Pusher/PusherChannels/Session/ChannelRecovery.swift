@@ -52,17 +52,22 @@ struct ChannelRecovery: Sendable {
     private var heldCachedEvent: [UInt8]?
     /// Whether the next event without a position is the last one of a cache channel, which was delivered already.
     private var skipsCachedEvent = false
+    /// Whether the last event of a cache channel wasn't delivered, although its serial isn't larger than that of the position. It is so from
+    /// a confirmation that begins a position until the event arrives, or a newer one.
+    private var missesCachedEvent: Bool
 
     /// Begins with the confirmation of a subscription.
     init(confirmed position: ChannelPosition) {
         self.position = position
         self.confirmed = position
+        self.missesCachedEvent = true
     }
 
     /// Begins with an event that arrived before the confirmation, and is delivered.
     init(delivered position: ChannelPosition) {
         self.position = position
         self.delivered = position.serial
+        self.missesCachedEvent = false
     }
 
     /// Receives an event with a position.
@@ -93,6 +98,7 @@ struct ChannelRecovery: Sendable {
             self.position = event.position
         }
         self.delivered = event.serial
+        self.missesCachedEvent = false
         return .deliver
     }
 
@@ -102,13 +108,16 @@ struct ChannelRecovery: Sendable {
             self.skipsCachedEvent = false
             return .drop
         }
-        guard self.state != .live, isSubscribing else { return .deliver }
+        guard self.state != .live, isSubscribing else {
+            self.missesCachedEvent = false
+            return .deliver
+        }
         self.heldCachedEvent = Array(text)
         return .hold
     }
 
     /// The server has no last event of a cache channel.
-    mutating func cacheMissed() { self.skipsCachedEvent = false }
+    mutating func cacheMissed() { (self.skipsCachedEvent, self.missesCachedEvent) = (false, false) }
 
     /// The subscription was lost. The events that wait will arrive again.
     mutating func lost() {
@@ -123,12 +132,14 @@ struct ChannelRecovery: Sendable {
     mutating func confirmed(at position: ChannelPosition, isCache: Bool) -> Confirmation {
         self.confirmed = position
         if position.streamID != self.position.streamID || position.serial < self.position.serial {
-            (self.position, self.delivered) = (position, nil)
+            (self.position, self.delivered, self.missesCachedEvent) = (position, nil, true)
             return .reset(self.failed())
         }
         if position.serial == self.position.serial {
-            self.skipsCachedEvent = isCache
-            return .complete(self.takeHeld())
+            let events = self.takeHeld()
+            if !events.isEmpty { self.missesCachedEvent = false }
+            self.skipsCachedEvent = isCache && !self.missesCachedEvent
+            return .complete(events)
         }
         self.state = .resuming
         self.delivered = self.delivered ?? self.position.serial
@@ -142,23 +153,32 @@ struct ChannelRecovery: Sendable {
         for position in [self.confirmed, position].compactMap({ $0 }) where position.streamID == self.position.streamID {
             self.position.serial = max(self.position.serial, position.serial)
         }
-        self.skipsCachedEvent = isCache && self.heldCachedEvent == nil
-        self.heldCachedEvent = nil
-        return self.takeHeld()
+        if self.held.keys.contains(where: { $0 <= self.position.serial }) { self.missesCachedEvent = false }
+        let isCachedEventHeld = self.heldCachedEvent != nil
+        let events = self.takeHeldWithCachedEvent()
+        self.skipsCachedEvent = isCache && !isCachedEventHeld && !self.missesCachedEvent
+        return events
     }
 
     /// The missed events are not available.
     ///
     /// - Returns: The events to deliver after reporting that others are missing.
     mutating func failed() -> [[UInt8]] {
-        if let confirmed, confirmed.streamID == self.position.streamID {
-            self.position.serial = max(self.position.serial, confirmed.serial)
+        if let confirmed, confirmed.streamID == self.position.streamID, confirmed.serial > self.position.serial {
+            self.position.serial = confirmed.serial
+            self.missesCachedEvent = true
         }
         // Some of the missed events have arrived, among them perhaps the last one.
-        if let confirmed, self.held.keys.contains(where: { $0 <= confirmed.serial }) { self.heldCachedEvent = nil }
-        let cachedEvent = self.heldCachedEvent.map { [$0] } ?? []
-        self.heldCachedEvent = nil
-        return cachedEvent + self.takeHeld()
+        if let confirmed, self.held.keys.contains(where: { $0 <= confirmed.serial }) { self.missesCachedEvent = false }
+        return self.takeHeldWithCachedEvent()
+    }
+
+    /// Returns the events that wait, after the last event of a cache channel if it wasn't delivered.
+    private mutating func takeHeldWithCachedEvent() -> [[UInt8]] {
+        let cachedEvent = self.missesCachedEvent ? self.heldCachedEvent.map { [$0] } ?? [] : []
+        let events = cachedEvent + self.takeHeld()
+        if !events.isEmpty { self.missesCachedEvent = false }
+        return events
     }
 
     /// Returns the events that wait, in the order of their serials, and continues after them.
