@@ -79,8 +79,13 @@ import Testing
         #expect(harness.close(.peer(CloseCode(rawValue: 4000), "")).last == "open #2 wss://host/app/key")
         harness.update { $0.pongTimeout = .seconds(5) }
         #expect(harness.close(.peer(CloseCode(rawValue: 4200), "")).last == "open #3 wss://host/app/key")
+        // The version of the protocol changes with the recovery of events, but not the server.
+        for recovery in [.sockudo, nil] as [PusherRecovery?] {
+            #expect(harness.switchServer { $0.recovery = recovery }.last?.contains(" wss://host/app/key") == true)
+            #expect(harness.session.request.endpoint.target.hasSuffix(recovery == nil ? "protocol=7" : "protocol=2"))
+        }
         harness.update { $0.host = "other" }
-        #expect(harness.close(.peer(CloseCode(rawValue: 4200), "")).last == "open #4 ws://other/app/key")
+        #expect(harness.close(.peer(CloseCode(rawValue: 4200), "")).last?.hasSuffix(" ws://other/app/key") == true)
     }
 
     @Test func `the error of a loss names the server that was lost`() async throws {

@@ -107,9 +107,9 @@ public struct PusherConfiguration: Sendable {
     /// Whether a client with the other configuration can change to this one.
     func hasEnvironment(of other: Self) -> Bool { self.values.environment === other.values.environment }
 
-    /// Whether connections with both configurations lead to the same app on the same server.
+    /// Whether connections with both configurations lead to the same app on the same server. They may use different versions of the protocol.
     func hasServer(of other: Self) -> Bool {
-        self.useTLS == other.useTLS && self.endpoint(useTLS: self.useTLS) == other.endpoint(useTLS: self.useTLS)
+        self.useTLS == other.useTLS && self.app(useTLS: self.useTLS) == other.app(useTLS: self.useTLS)
     }
 
     /// The key of the app.
@@ -286,12 +286,17 @@ public struct PusherConfiguration: Sendable {
     }
 
     func endpoint(useTLS: Bool) -> Endpoint {
+        var endpoint = self.app(useTLS: useTLS)
+        endpoint.target += "?client=swift-realtime&version=\(PusherClient.version)&protocol=\(self.recovery == nil ? 7 : 2)"
+        return endpoint
+    }
+
+    /// The endpoint without its query.
+    private func app(useTLS: Bool) -> Endpoint {
         // After a switch to TLS, the configured port, which serves plain text, does not apply.
         let port = useTLS == self.useTLS ? self.port : nil
-        let query = "client=swift-realtime&version=\(PusherClient.version)&protocol=\(self.recovery == nil ? 7 : 2)"
         return Endpoint(
-            scheme: useTLS ? "wss" : "ws", host: self.host, port: port ?? (useTLS ? 443 : 80),
-            target: "\(self.path)/app/\(self.key)?\(query)")
+            scheme: useTLS ? "wss" : "ws", host: self.host, port: port ?? (useTLS ? 443 : 80), target: "\(self.path)/app/\(self.key)")
     }
 
     /// A description of the first invalid value, or `nil` if the configuration is valid. It doesn't contain the key, the host or the
