@@ -117,16 +117,55 @@ import Testing
         #expect(harness.receive(self.event(6), self.success(Self.recovered)) == [])
     }
 
-    @Test(arguments: [
-        #"{"event":"sockudo:error","data":{"code":4301,"message":"Connection recovery is not enabled"}}"#,
-        #"{"event":"sockudo:error","data":{"code":4000,"message":"Invalid message format: Invalid resume data JSON"}}"#,
-    ])
-    func `an error about the request causes a gap`(frame: String) {
+    private func error(_ code: Int, _ message: String) -> String {
+        #"{"event":"sockudo:error","data":{"code":\#(code),"message":"\#(message)"}}"#
+    }
+
+    @Test(
+        arguments: [
+            (4301, "Connection recovery is not enabled", .notSupported), (4301, "No", .notSupported),
+            (4000, "Invalid message format: Invalid resume data JSON", .other("Invalid message format: Invalid resume data JSON")),
+        ] as [(Int, String, PusherRecoveryFailure)])
+    func `an error about the request causes a gap`(code: Int, message: String, failure: PusherRecoveryFailure) {
         var harness = self.reconnected()
         harness.receive(self.confirmation(7), self.event(8))
-        let lines = harness.receive(frame)
-        #expect(lines.count == 3 && lines[0].hasPrefix("one gap 3.0 seconds, ") && lines[1] == "event one a 8", "\(lines)")
-        #expect(lines.last?.hasPrefix("error ") == true)
+        #expect(harness.receive(self.error(code, message)) == ["one gap 3.0 seconds, \(failure)", "event one a 8", "error server"])
+        // It isn't the reason for a loss that follows.
+        let lines = harness.close(.transport(TransportError(.reset, "reset")))
+        #expect(lines == ["one pending", "state connecting", "error connectionLost", "retry"])
+    }
+
+    @Test func `each request for missed events has an answer of its own`() {
+        var harness = SessionHarness.connected(to: "one", "two") { $0.recovery = .sockudo }
+        for channel in ["one", "two"] { harness.receive(self.confirmation(5, on: channel)) }
+        harness.close(.peer(CloseCode(rawValue: 4200), ""))
+        harness.establish()
+        harness.receive(self.confirmation(6, on: "one"), self.confirmation(6, on: "two"))
+        for channel in ["one", "two"] {
+            let lines = harness.receive(self.error(4301, "Connection recovery is not enabled"))
+            #expect(lines == ["\(channel) gap 0.0 seconds, \(PusherRecoveryFailure.notSupported)", "error server"])
+        }
+        #expect(harness.receive(self.error(4301, "Connection recovery is not enabled")) == ["error clientEventRejected"])
+    }
+
+    @Test func `an error about something else leaves the request for missed events alone`() {
+        var harness = SessionHarness.connected(to: "one", "private-resume") { $0.recovery = .sockudo }
+        harness.authorize(1)
+        for channel in ["one", "private-resume"] { harness.receive(self.confirmation(5, on: channel)) }
+        harness.close(.peer(CloseCode(rawValue: 4200), ""))
+        harness.establish()
+        harness.authorize(2)
+        harness.receive(self.confirmation(6, on: "one"), self.confirmation(5, on: "private-resume"))
+        #expect(harness.trigger("client-a", on: "private-resume") == ["#2 client-a private-resume"])
+        #expect(
+            harness.receive(
+                self.error(4301, "Client event rejected due to rate limit"),
+                self.error(4301, "Client event error: private-resume doesn't allow it"),
+                self.error(4300, "Channel error: Durable history is disabled by policy for channel 'private-resume'"))
+                == ["error clientEventRejected", "error clientEventRejected", "error server"])
+        let named = #"{"event":"sockudo:error","channel":"one","data":{"code":4300,"message":"no recovery"}}"#
+        #expect(harness.receive(named) == ["error server"])
+        #expect(harness.receive(self.event(6), self.success(Self.recovered)) == ["event one a 6"])
     }
 
     @Test func `invalid frames about the recovery are reported and cost nothing else`() {

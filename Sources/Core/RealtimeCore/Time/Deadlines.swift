@@ -35,6 +35,9 @@ package struct Deadlines<Key: Hashable & Sendable, Companion: Sendable>: Sendabl
     /// The next deadline. Inlinable, because it is read after every step of a session.
     @inlinable package var earliest: Instant? { self.heap.first?.instant }
 
+    /// The key of the next deadline.
+    package var earliestKey: Key? { self.heap.first?.key }
+
     /// Sets or replaces the deadline of a key.
     package mutating func set(_ key: Key, _ instant: Instant, _ companion: Companion) {
         self.lastNumber += 1

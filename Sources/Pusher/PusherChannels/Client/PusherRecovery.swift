@@ -20,7 +20,7 @@ public enum PusherRecovery: Sendable, Hashable {
 
 /// The reason why a client couldn't recover the events that it missed.
 public enum PusherRecoveryFailure: Sendable, Hashable {
-    /// The server doesn't number the events of the channel: it doesn't support recovery, or it is turned off.
+    /// The server doesn't support recovery, or it is turned off: it doesn't number the events of the channel, or rejects requests for them.
     case notSupported
     /// The server has begun to count the events again, for example after a restart.
     case streamReset
@@ -53,7 +53,7 @@ extension PusherRecoveryFailure: CustomStringConvertible {
     /// A sentence about the reason, without a period.
     public var description: String {
         switch self {
-        case .notSupported: "the server doesn't number the events of the channel"
+        case .notSupported: "the server doesn't support the recovery of the channel's events"
         case .streamReset: "the server has begun to count the events again"
         case .positionExpired: "the server no longer has the events"
         case .persistenceUnavailable: "the server cannot access the stored events"

@@ -260,9 +260,7 @@ extension PusherSession {
                 .authorizationFailed, "The server rejected the user: \(server.message)", serverCode: server.code)
             return self.signInFailed(error, now: now, &effects)
         }
-        if self.recoversEvents, server.text.containsText("recovery") || server.text.containsText("resume") {
-            self.resumeRejected(server, now: now, &effects)
-        }
+        if self.rejectsResume(server, channel: channel) { return self.resumeRejected(server, now: now, &effects) }
         if server.code == Int(PusherCloseCode.clientEventRejected.rawValue) {
             let error = self.clientEventRejected(server, channel: channel)
             effects.log(.warning, error.message)
@@ -275,6 +273,17 @@ extension PusherSession {
         let error = PusherError(.server, "The server reported an error: \(server.message)", channel: channel, serverCode: server.code)
         effects.log(.warning, error.message)
         self.publish(.error(error), to: self.clientRoutes.errors, &effects)
+    }
+
+    /// Whether an error event is the answer to a request for missed events.
+    ///
+    /// Such an error names no channel, and has a code that other errors have as well.
+    private func rejectsResume(_ error: ServerError, channel: String?) -> Bool {
+        guard channel == nil, self.recoveryDeadlines?.isEmpty == false else { return false }
+        // It is the code of a rejected client event, and the client hasn't sent any.
+        if error.code == Int(PusherCloseCode.clientEventRejected.rawValue), self.clientEventSender == .none { return true }
+        guard error.text.containsText("recovery") || error.text.containsText("resume") else { return false }
+        return !self.channels.records.contains { ChannelName.isNamed($0.name, in: error.text) }
     }
 
     /// Returns the subscription that an error event rejects, if any.

@@ -88,11 +88,14 @@ extension PusherSession {
         self.recoveryFailed(id, PusherRecoveryFailure(code: self.redacted(code)), now: now, &effects)
     }
 
-    /// Fails the recoveries that the server hasn't answered, after an error about them.
-    mutating func resumeRejected(_ error: ServerError, now: Instant, _ effects: inout Effects<Self>) {
-        for record in self.channels.records where record.recovery?.state == .resuming {
-            self.recoveryFailed(record.id, .other(error.message), now: now, &effects)
-        }
+    /// Fails the oldest of the requests that the server hasn't answered: it answers them in their order, and each on its own.
+    mutating func resumeRejected(_ server: ServerError, now: Instant, _ effects: inout Effects<Self>) {
+        guard let id = self.recoveryDeadlines?.earliestKey, let name = self.channels[id]?.name else { return }
+        let isTurnedOff = server.code == Int(PusherCloseCode.clientEventRejected.rawValue)
+        self.recoveryFailed(id, isTurnedOff ? .notSupported : .other(server.message), now: now, &effects)
+        let message = "The server rejected the request for the missed events of \(name): \(server.message)"
+        effects.log(.warning, message)
+        self.publish(.error(PusherError(.server, message, channel: name, serverCode: server.code)), to: self.clientRoutes.errors, &effects)
     }
 
     mutating func recoveryTimeouts(now: Instant, _ effects: inout Effects<Self>) {
