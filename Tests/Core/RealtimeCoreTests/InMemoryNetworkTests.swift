@@ -1,6 +1,7 @@
 import RealtimeSystem
 import RealtimeCore
 import RealtimeTesting
+import TestSupport
 import Testing
 
 /// Records the events of a WebSocket connection.
@@ -511,6 +512,26 @@ private final class Fixture: Sendable {
         let texts = events.recorded.all.compactMap { if case .message(.text, let text) = $0 { text } else { nil } }
         for name in ["a", "b"] { #expect(texts.filter { $0.hasPrefix(name) } == (0..<200).map { "\(name) \($0)" }) }
         await listener.stop()
+    }
+
+    @Test func `a network is idle when the events of all threads are processed`() async {
+        let network = InMemoryNetwork(clock: ManualClock())
+        let request = WebSocketRequest(Endpoint(scheme: "ws", host: "unused", port: 1))
+        let unprocessed = await withTaskGroup(of: Int.self) { group in
+            for _ in 0..<2 {
+                group.addTask {
+                    (0..<scaled(5_000)).count(where: { _ in
+                        let events = RecordedEvents()
+                        // The thread of the other task may process it.
+                        network.webSocket.makeConnection(request, id: ConnectionID(rawValue: 1), events: events).open()
+                        network.waitUntilIdle()
+                        return events.recorded.all.isEmpty
+                    })
+                }
+            }
+            return await group.reduce(0, +)
+        }
+        #expect(unprocessed == 0)
     }
 
     @Test func `the clock waits for events that another thread processes`() async throws {

@@ -23,7 +23,7 @@ public final class InMemoryNetwork: Sendable {
 
     private struct State: Sendable {
         var jobs: [@Sendable () -> Void] = []
-        /// The thread that processes events.
+        /// The thread that processes events. There is one as long as there are any, so that an idle network has none left.
         var runner: ThreadID?
         var condition = Condition.up
         var listeners: [Address: InMemoryListener] = [:]
@@ -114,22 +114,25 @@ public final class InMemoryNetwork: Sendable {
 
     /// Processes an event now, or after the events that another call is processing.
     func submit(_ job: @escaping @Sendable () -> Void) {
-        self.state.withLock { $0.jobs.append(job) }
-        self.run()
+        let isRunner = self.state.withLock { state in
+            state.jobs.append(job)
+            guard state.runner == nil else { return false }
+            state.runner = .current
+            return true
+        }
+        if isRunner { self.run() }
     }
 
-    /// Processes pending events, unless another call is processing events already.
+    /// Processes events on the runner's thread until there are none.
     private func run() {
         while true {
             let jobs = self.state.withLock { state -> [@Sendable () -> Void] in
-                guard state.runner == nil, !state.jobs.isEmpty else { return [] }
-                state.runner = .current
+                if state.jobs.isEmpty { state.runner = nil }
                 defer { state.jobs = [] }
                 return state.jobs
             }
             if jobs.isEmpty { return }
             for job in jobs { job() }
-            self.state.withLock { $0.runner = nil }
         }
     }
 
