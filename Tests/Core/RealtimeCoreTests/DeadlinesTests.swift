@@ -42,6 +42,15 @@ import Testing
         #expect(expected.isEmpty)
     }
 
+    @Test func `deadlines are removed by their values`() {
+        var deadlines = Deadlines<Int, String>()
+        for key in 1...6 { deadlines.set(key, Instant(nanoseconds: Int64(key)), key.isMultiple(of: 2) ? "even" : "odd") }
+        deadlines.removeAll { $0 == "odd" }
+        #expect(deadlines.earliestKey == 2 && deadlines.count == 3)
+        deadlines.removeAll { $0 == "even" }
+        #expect(deadlines.isEmpty && deadlines.earliestKey == nil && deadlines.earliest == nil)
+    }
+
     @Test func `a deadline is popped with its value`() {
         var deadlines = Deadlines<Int, String>()
         deadlines.set(1, Instant(nanoseconds: 10), "old")

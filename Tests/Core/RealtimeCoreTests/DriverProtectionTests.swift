@@ -168,6 +168,63 @@ private final class ResourceFixture: Sendable {
         #expect(second.calls.all == [.pause, .resume, .flush])
     }
 
+    /// A session with two connections and a consumer that has fallen far behind.
+    private func overflowing() -> (Toy, main: ManualConnection, second: ManualConnection, EventSequence<String>) {
+        let toy = Toy()
+        let (main, second) = (toy.connect(), toy.addConnection())
+        let events = toy.events("news", .pauseReading(1), .client)
+        toy.driver.step { machine, _, effects in for _ in 0...(1 << 18) { machine.publish("0", "news", &effects) } }
+        return (toy, main, second, events)
+    }
+
+    @Test func `a consumer that has fallen behind on one connection is given up although another one ends`() async {
+        let (toy, main, second, events) = self.overflowing()
+        let task = await toy.request("a")
+        _ = main.calls.take()
+        main.receive("@ news 1")
+        #expect(main.calls.take() == [.pause])
+        second.end(.transport(TransportError(.reset, "reset")))
+        toy.clock.advance(by: .seconds(29))
+        #expect(toy.driver.read { $0.overflows.isEmpty })
+        toy.clock.advance(by: .seconds(1))
+        #expect(toy.driver.read { $0.overflows.count } == 1)
+        main.receive("= a answer")
+        #expect(await task.value == .success("answer"))
+        #expect(events.endReason == nil)
+    }
+
+    @Test func `a consumer isn't given up for a connection that was abandoned`() async {
+        let (toy, main, second, events) = self.overflowing()
+        let task = await toy.request("a")
+        second.receive("@ news 1")
+        #expect(second.calls.take() == [.pause])
+        toy.driver.step { _, _, effects in effects.commands.append(.abandon(second.id)) }
+        toy.clock.advance(by: .seconds(30))
+        #expect(toy.driver.read { $0.overflows.isEmpty })
+        main.receive("= a answer")
+        #expect(await task.value == .success("answer"))
+        #expect(events.endReason == nil)
+    }
+
+    @Test func `a connection is read again when the one ends on which a consumer has fallen behind`() async throws {
+        let (toy, main, second, events) = self.overflowing()
+        let other = toy.driver.makeSequence(.standard, lifetime: .client, awaitsPeer: true) {
+            $1.append(contentsOf: $0)
+        } register: { machine, id, effects in
+            machine.subscribe(id, to: "other", &effects)
+        }
+        let task = Task { await other.first { _ in true } }
+        try await eventually { toy.driver.state.withLock { $0.awaitsPeer } }
+        main.receive("@ news 1")
+        second.receive("@ news 2")
+        #expect(main.calls.take() == [.pause] && second.calls.take() == [.pause])
+        main.end(.transport(TransportError(.reset, "reset")))
+        #expect(second.calls.take() == [.resume, .flush])
+        second.receive("@ other 3")
+        #expect(await task.value == "3")
+        #expect(events.endReason == nil)
+    }
+
     @Test func `a machine learns when output waits for a slow peer`() {
         let fixture = ResourceFixture()
         let connection = ManualConnection(ConnectionID(rawValue: 1), fixture.driver) { _ in }

@@ -32,6 +32,7 @@ struct ToySession: ReconnectingSession {
     private(set) var results: [String] = []
     private(set) var readings: [Bool] = []
     private(set) var nextAttempts: [NextAttempt] = []
+    private(set) var overflows: [ConsumerID] = []
     private var lastWork: UInt64 = 0
     /// Connections in addition to the current one.
     private var additional: Set<ConnectionID> = []
@@ -103,6 +104,8 @@ struct ToySession: ReconnectingSession {
         self.connection.reading(id, paused: paused, now: now)
         self.readings.append(paused)
     }
+
+    mutating func overflowed(_ consumer: ConsumerID, now: Instant, _ effects: inout Effects<Self>) { self.overflows.append(consumer) }
 
     mutating func workFinished(_ id: WorkID, _ result: String, now: Instant, _ effects: inout Effects<Self>) {
         self.results.append(result)

@@ -65,8 +65,9 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         var peerConsumers: Set<ConsumerID> = []
         /// A set instead of a count: a consumer may be removed after it has emptied its buffer, but before it has reported that.
         var fullConsumers: Set<ConsumerID> = []
-        /// When consumers that have fallen far behind, while someone waits for the peer, are given up unless they catch up.
-        var overflows = Deadlines<ConsumerID, Void>()
+        /// When consumers that have fallen far behind, while someone waits for the peer, are given up unless they catch up, and the connections
+        /// whose events they don't take.
+        var overflows = Deadlines<ConsumerID, ConnectionID?>()
         /// The connections that aren't read while any consumer's buffer is full.
         var paused: Set<ConnectionID> = []
         fileprivate var waiters: [WaiterID: RegisteredWaiter] = [:]
@@ -300,11 +301,9 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
 
     @usableFromInline
     package func closed(_ id: ConnectionID, _ reason: CloseReason) {
-        self.run {
-            $0.connections[id] = nil
-            $0.paused.remove(id)
-            $0.overflows = Deadlines()
-            $0.machine.closed(id, reason, now: $1, &$0.effects)
+        self.run { state, now, actions in
+            _ = self.remove(id, &state, now, &actions)
+            state.machine.closed(id, reason, now: now, &state.effects)
         }
     }
 
@@ -463,7 +462,9 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         state.effects.deliveries = []
         state.effects.runs.removeAll(keepingCapacity: true)
         if !overflowing.isEmpty, state.awaitsPeer {
-            for id in overflowing where !state.overflows.contains(id) { state.overflows.set(id, now.advanced(by: Self.overflowLimit)) }
+            for consumer in overflowing where !state.overflows.contains(consumer) {
+                state.overflows.set(consumer, now.advanced(by: Self.overflowLimit), id)
+            }
         }
         // Only when events are delivered, not whenever a consumer is full: the handshake of a new connection delivers none, and must be
         // read although a consumer is full.
@@ -494,8 +495,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
                 actions.forgetFlushes()
                 actions.add(.close(connection, code, reason))
             case .abandon(let id):
-                state.paused.remove(id)
-                if let connection = state.connections.remove(id) { actions.add(.abandon(connection)) }
+                if let connection = self.remove(id, &state, now, &actions) { actions.add(.abandon(connection)) }
             case .work(let id, let work):
                 state.works[id] = .starting
                 actions.add(.run { self.begin(id, work) })
@@ -517,6 +517,19 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         }
         // The results of callers that have received one already are contained in the commands alone.
         actions.release(commands)
+    }
+
+    /// Removes a connection that has ended or is abandoned. Consumers that have fallen behind on it don't fail because of it any more.
+    private func remove(
+        _ id: ConnectionID, _ state: inout State, _ now: Instant, _ actions: inout ActionsAfterUnlock
+    ) -> (any WebSocketConnection)? {
+        state.paused.remove(id)
+        if !state.overflows.isEmpty {
+            state.overflows.removeAll { $0 == id }
+            // Other connections aren't read because of these consumers either, and nothing else would resume them.
+            if state.overflows.isEmpty, state.awaitsPeer { self.resumeReading(&state, now, &actions) }
+        }
+        return state.connections.remove(id)
     }
 
     private func end(_ id: ConsumerID, _ reason: EndReason, _ state: inout State, _ now: Instant, _ actions: inout ActionsAfterUnlock) {

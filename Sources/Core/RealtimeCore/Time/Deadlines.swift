@@ -52,6 +52,12 @@ package struct Deadlines<Key: Hashable & Sendable, Companion: Sendable>: Sendabl
         if self.current.removeValue(forKey: key) != nil { self.removeOutdated() }
     }
 
+    /// Removes the deadlines with companions that satisfy a condition. It looks at all of them.
+    package mutating func removeAll(where condition: (Companion) -> Bool) {
+        for (key, current) in self.current where condition(current.companion) { self.current[key] = nil }
+        self.removeOutdated()
+    }
+
     /// Removes the first deadline that is due, ordered by instant and then by when it was set, which makes tests deterministic.
     package mutating func popDue(_ now: Instant) -> (instant: Instant, key: Key, companion: Companion)? {
         guard let first = self.heap.first, first.instant <= now, let due = self.current.removeValue(forKey: first.key) else { return nil }
