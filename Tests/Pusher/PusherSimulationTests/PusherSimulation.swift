@@ -197,7 +197,7 @@ final class PusherSimulation: @unchecked Sendable {
                 let old = session.latestConfiguration
                 var new = old
                 new.host = old.host == "simulated" ? "other" : "simulated"
-                _ = session.setConfiguration(new, replacing: old)
+                _ = session.setConfiguration(new, replacing: old, now: now, &effects)
                 if isImmediate { session.switchServer(now: now, &effects) }
             }
         }

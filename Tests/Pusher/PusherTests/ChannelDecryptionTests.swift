@@ -144,6 +144,39 @@ import Testing
         #expect(!harness.authorize(3, sharedSecret: self.secret(2)).contains("event \(self.channel) a 1"))
     }
 
+    @Test func `the events that wait fail when the client switches to another app, whose keys don't decrypt them`() throws {
+        let changes: [(inout PusherConfiguration) -> Void] = [{ $0.key = "other" }, { $0.host = "other" }]
+        for change in changes {
+            let reset = CloseReason.transport(TransportError(.reset, "reset"))
+            let switches: [(inout SessionHarness) -> [String]] = [
+                { $0.switchServer(change) },
+                // The settings change with the loss, and after it.
+                { $0.update(change) + $0.close(.peer(CloseCode(rawValue: 4200), "")) },
+                { $0.close(reset) + $0.update(change) + $0.advance(by: .seconds(1)) },
+            ]
+            for perform in switches {
+                var harness = self.subscribed()
+                harness.receive(try self.frame("1", 2))
+                let lines = perform(&harness)
+                #expect(lines.contains(Self.failure) && lines.contains("cancel 2"), "\(lines)")
+                harness.establish()
+                #expect(harness.authorize(3, sharedSecret: self.secret(2)) == ["#2 pusher:subscribe \(self.channel) key:3"])
+                harness.confirm(self.channel)
+                #expect(harness.receive(try self.frame("2", 2)) == ["event \(self.channel) a 2"])
+                // The failure of the old app delays no key of the new one.
+                #expect(harness.receive(try self.frame("3", 3)) == ["authorize 4 \(self.channel) 1.2"])
+            }
+        }
+    }
+
+    @Test func `the events that wait stay when other settings change`() throws {
+        var harness = self.subscribed()
+        harness.receive(try self.frame("1", 2))
+        #expect(!harness.switchServer { $0.pongTimeout = .seconds(5) }.contains(Self.failure))
+        harness.establish()
+        #expect(harness.authorize(3, sharedSecret: self.secret(2)).contains("event \(self.channel) a 1"))
+    }
+
     @Test func `an event with another key before the confirmation loads a key after it`() throws {
         var harness = SessionHarness()
         harness.subscribe(self.channel)

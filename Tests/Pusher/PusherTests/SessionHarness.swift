@@ -117,10 +117,11 @@ struct SessionHarness {
     /// Changes the settings.
     @discardableResult
     mutating func update(_ change: (inout PusherConfiguration) -> Void) -> [String] {
-        self.step { session, _, _ in
+        self.step { session, now, effects in
             var configuration = session.latestConfiguration
             change(&configuration)
-            let isChanged = session.setConfiguration(configuration, replacing: session.latestConfiguration)
+            let isChanged = session.setConfiguration(
+                configuration, replacing: session.latestConfiguration, now: now, &effects)
             #expect(isChanged)
         }
     }

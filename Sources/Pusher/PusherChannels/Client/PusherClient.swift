@@ -299,7 +299,8 @@ public final class PusherClient: Sendable {
     ///
     /// As after a reconnect, the client subscribes again to all channels and signs in again, with new authorizations; sequences and calls that
     /// wait continue, and client events that wait are sent after the subscription. Each channel that was subscribed reports a ``PusherGap``.
-    /// No error is reported, and failures of the old server don't count.
+    /// No error is reported, apart from those of encrypted events that wait for a key of the old app, which is no longer loaded. Failures of the
+    /// old server don't count.
     ///
     /// - Parameter change: A closure that changes a copy of ``configuration``; see ``update(_:)``.
     /// - Throws: A ``PusherError`` with the code ``PusherError/Code/invalidConfiguration`` if a value is invalid, or if the log or the transports
@@ -346,7 +347,7 @@ public final class PusherClient: Sendable {
             defer { withExtendedLifetime(replaced) {} }
             self.driver.step { session, now, effects in
                 replaced = session.takeReplacedConfiguration()
-                isChanged = session.setConfiguration(new, replacing: old)
+                isChanged = session.setConfiguration(new, replacing: old, now: now, &effects)
                 if isChanged { input(&session, now, &effects) }
             }
             if isChanged { return }

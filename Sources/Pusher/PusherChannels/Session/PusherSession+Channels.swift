@@ -330,7 +330,7 @@ extension PusherSession {
         if let id = self.connection.connected { self.send(message, on: id, &effects) }
     }
 
-    private mutating func cancelReload(_ id: ChannelID, _ effects: inout Effects<Self>) {
+    mutating func cancelReload(_ id: ChannelID, _ effects: inout Effects<Self>) {
         // Otherwise, a failed subscription would begin again when it is the channel's turn.
         self.authorizations.remove(id)
         if let work = self.channels[id]?.decryption?.stopLoading() { self.cancel(work, &effects) }

@@ -77,6 +77,15 @@ extension PusherSession {
         for event in events { self.failDecryption(event, .keyUnavailable, on: id, &effects) }
     }
 
+    /// Forgets the keys of all channels, and fails the events that wait for one: the app that encrypted them isn't that of the next connection.
+    mutating func forgetKeys(now: Instant, _ effects: inout Effects<Self>) {
+        for id in self.channels.ids where self.channels.kind(of: id)?.isEncrypted == true {
+            self.cancelReload(id, &effects)
+            self.keyFailed(id, nil, now: now, &effects)
+            self.channels[id]?.decryption = nil
+        }
+    }
+
     /// Sets the key of a channel, and delivers the events that waited for it.
     mutating func setKey(_ id: ChannelID, _ key: EncryptionKey, now: Instant, _ effects: inout Effects<Self>) {
         guard self.channels[id]?.decryption != nil else {

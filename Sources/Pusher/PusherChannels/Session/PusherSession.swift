@@ -218,12 +218,14 @@ struct PusherSession: ReconnectingSession {
     /// Changes the settings. They apply now if there is neither a connection nor an attempt, and otherwise when it ends.
     ///
     /// - Returns: `false` if `old` are no longer the settings that were set last.
-    mutating func setConfiguration(_ new: PusherConfiguration, replacing old: PusherConfiguration) -> Bool {
+    mutating func setConfiguration(
+        _ new: PusherConfiguration, replacing old: PusherConfiguration, now: Instant, _ effects: inout Effects<Self>
+    ) -> Bool {
         guard self.latestConfiguration.isCopy(of: old) else { return false }
         self.nextConfiguration = new
         switch self.connection.state {
         case .opening, .handshaking, .connected: break
-        case .idle, .backingOff, .deciding, .closing, .closed: self.applyConfiguration()
+        case .idle, .backingOff, .deciding, .closing, .closed: self.applyConfiguration(now: now, &effects)
         }
         return true
     }
@@ -232,10 +234,13 @@ struct PusherSession: ReconnectingSession {
     mutating func takeReplacedConfiguration() -> PusherConfiguration? { self.replacedConfiguration.take() }
 
     /// Applies the settings that were changed during the last connection or attempt.
-    private mutating func applyConfiguration() {
+    private mutating func applyConfiguration(now: Instant, _ effects: inout Effects<Self>) {
         guard let new = self.nextConfiguration else { return }
-        // The requirement of one server isn't that of another.
-        if !new.hasServer(of: self.configuration) { self.useTLS = new.useTLS }
+        if !new.hasServer(of: self.configuration) {
+            // The requirement of one server isn't that of another, and the keys of one app aren't those of another.
+            self.useTLS = new.useTLS
+            self.forgetKeys(now: now, &effects)
+        }
         self.replacedConfiguration = self.configuration
         self.configuration = new
         self.recoveryChanged(isOn: new.recovery != nil)
@@ -249,7 +254,7 @@ struct PusherSession: ReconnectingSession {
     /// - Source: pusher-js (`switchCluster` in `pusher.ts`, `retryIn` in `connection_manager.ts`), which ends the connection and connects
     ///   without a delay. Unlike this client, pusher-js also connects if it was disconnected.
     mutating func switchServer(now: Instant, _ effects: inout Effects<Self>) {
-        self.applyConfiguration()
+        self.applyConfiguration(now: now, &effects)
         let new: ConnectionID
         switch self.connection.restart(now: now) {
         case .none: return
@@ -448,7 +453,7 @@ struct PusherSession: ReconnectingSession {
         // Before the settings change: the error names the server that was lost.
         let endpoint = self.endpoint
         let loss = PusherError.lost(reason, at: endpoint, wasConnected: self.socketID != nil)
-        self.applyConfiguration()
+        self.applyConfiguration(now: now, &effects)
         self.connectionEnded(since: interruptedAt, isFinal: next == .never, now: now, &effects)
         switch next {
         case .later(let until):
