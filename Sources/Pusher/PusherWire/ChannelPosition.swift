@@ -124,13 +124,19 @@ extension PusherFrames {
     }
 
     /// Returns a frame with the prefix that version 2 has, if its event is one of the protocol.
+    ///
+    /// A server calls it for each message to each client. For an event of the application, it allocates no memory.
     package static func version2(_ message: WebSocketMessage) -> WebSocketMessage {
-        let prefix = Array(#"{"event":"pusher"#.utf8)
-        guard message.bytes.starts(with: prefix), message.bytes.count > prefix.count,
-            [UInt8(ascii: ":"), UInt8(ascii: "_")].contains(message.bytes[prefix.count])
-        else { return message }
-        return WebSocketMessage(.text, Array(#"{"event":"sockudo"#.utf8) + message.bytes[prefix.count...])
+        guard message.bytes.count > self.start.count, message.bytes.starts(with: self.start) else { return message }
+        switch message.bytes[self.start.count] {
+        case UInt8(ascii: ":"), UInt8(ascii: "_"):
+            return WebSocketMessage(.text, self.startInVersion2 + message.bytes[self.start.count...])
+        default: return message
+        }
     }
+
+    private static let start = Array(#"{"event":"pusher"#.utf8)
+    private static let startInVersion2 = Array(#"{"event":"sockudo"#.utf8)
 }
 
 /// Why the events of a channel cannot be recovered, as a server reports it.

@@ -265,6 +265,17 @@ import Testing
         }
     }
 
+    @Test(
+        arguments: [
+            (#"{"event":"pusher:pong"}"#, #"{"event":"sockudo:pong"}"#),
+            (#"{"event":"pusher_internal:member_added","data":"pusher:"}"#, #"{"event":"sockudo_internal:member_added","data":"pusher:"}"#),
+            (#"{"event":"pusher-news","channel":"a"}"#, nil), (#"{"event":"news","channel":"pusher:"}"#, nil), (#"{"event":"pusher"#, nil),
+            ("", nil),
+        ] as [(String, String?)])
+    func `only events of the protocol have another prefix in version 2`(frame: String, version2: String?) {
+        #expect(PusherFrames.version2(.text(frame)).bytes == Array((version2 ?? frame).utf8))
+    }
+
     @Test func `events of version 2 have the names of version 7`() {
         #expect(EventName.version7("sockudo:error") == "pusher:error")
         #expect(EventName.version7("sockudo_internal:member_added") == "pusher_internal:member_added")
