@@ -238,11 +238,15 @@ struct PusherRecoveryPeerTests {
         client.disconnect()
     }
 
-    @Test(arguments: [false, true])
+    /// A command that starts the server in a container doesn't know the process.
+    @Test(
+        .enabled("the command in REALTIME_PEERS doesn't print the pid of sockudo") {
+            guard Peer.starts("sockudo") else { return false }
+            return try await Sockudo().processID != nil
+        }, arguments: [false, true])
     func `a server that no longer responds is noticed by its missing pong, and the client reconnects`(recovers: Bool) async throws {
         let sockudo = try await Sockudo()
-        // A command that starts the server in a container doesn't know the process.
-        guard let processID = sockudo.processID.flatMap({ Int32(exactly: $0) }) else { return }
+        let processID = try #require(sockudo.processID.flatMap { Int32(exactly: $0) })
         let client = sockudo.client("anna") {
             $0.recovery = recovers ? .sockudo : nil
             $0.activityTimeout = .milliseconds(200)
