@@ -13,6 +13,13 @@ func endpointSnippets(_ session: UserSession) throws {
         timeout: .seconds(5))
     configuration.authorizer = .endpoint(endpoint)
     // end
+    // snippet:authorization-by-channel
+    let orders = try PusherAuthorizer.endpoint("https://orders.example.org/pusher/auth")
+    let people = try PusherAuthorizer.endpoint("https://people.example.org/pusher/auth")
+    configuration.authorizer = .byChannel { channel in
+        channel.hasPrefix("presence-") ? people : orders
+    }
+    // end
     // snippet:authorization-secret
     configuration.authorizer = .secret("app-secret", userID: "anna", userInfo: ["name": "Anna"])
     // end

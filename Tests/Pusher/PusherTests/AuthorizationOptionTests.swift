@@ -306,6 +306,81 @@ import Testing
         #expect(throws: PusherError.self) { try client.subscribe("", authorization: wrong) }
     }
 
+    // MARK: By channel
+
+    @Test func `a closure chooses an authorizer for each channel`() async throws {
+        let pusher = try await InMemoryPusher()
+        let asked = EventRecorder<String>()
+        let endpoint = try await self.start(on: pusher) { fields, _ in
+            let channel = fields["channel_name"] ?? fields["channel_name[0]"] ?? ""
+            let auth = self.auth(channel, fields["socket_id"] ?? "", pusher)
+            asked.record("\(fields["kind"] ?? "") \(channel)")
+            let response = fields["channel_name"] == nil ? #"{"\#(channel)":{"auth":"\#(auth)"}}"# : #"{"auth":"\#(auth)"}"#
+            return HTTPResponse(status: 200, text: response)
+        }
+        func form(_ kind: String) -> PusherAuthorizationEndpoint { PusherAuthorizationEndpoint(endpoint, parameters: ["kind": kind]) }
+        let authorizers: [String: PusherAuthorizer] = [
+            "private-endpoint": .endpoint(form("one")), "private-batch": .batchEndpoint(form("several")),
+            "private-secret": .secret("secret"), "presence-secret": .secret("secret", userID: "anna"),
+            "private-callback": .callback { request in pusher.signed(request) },
+            "private-completion": .completion { request, complete in complete(.success(pusher.signed(request))) },
+            "private-request": .request { request in
+                let body = "kind=own&channel_name=\(request.channel)&socket_id=\(request.socketID)"
+                return HTTPRequest("POST", endpoint, body: Array(body.utf8))
+            },
+        ]
+        let client = pusher.client {
+            $0.authorizer = .byChannel { channel in
+                // One of them chooses again.
+                channel.hasPrefix("presence-") ? .byChannel { authorizers[$0] } : authorizers[channel]
+            }
+        }
+        let channels = try authorizers.keys.map { name in try client.subscribe(name) }
+        client.connect()
+        for channel in channels { try await channel.subscribed() }
+        #expect(Set(asked.all) == ["one private-endpoint", "several private-batch", "own private-request"])
+        #expect(client.channel("presence-secret")?.members.map(\.id) == ["anna"])
+    }
+
+    @Test func `a subscription fails if no authorizer is chosen, and one that fails is that of the chosen authorizer`() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = pusher.client {
+            $0.authorizer = .byChannel { $0 == "private-none" ? nil : .callback { _ in throw UnknownError() } }
+        }
+        client.connect()
+        let none = try await self.failure(try client.subscribe("private-none"))
+        #expect(none.code == .authorizationMissing && none.channel == "private-none" && !none.isTransient)
+        #expect(none.message.contains("byChannel(_:)"))
+        let failing = try await self.failure(try client.subscribe("private-failing"))
+        #expect(failing.code == .authorizationFailed && failing.cause is UnknownError && failing.isTransient)
+    }
+
+    @Test func `the closure that chooses may call the client, and one that chooses itself only fails its channel`() async throws {
+        let pusher = try await InMemoryPusher()
+        let box = Lock<PusherClient?>(nil)
+        let client = pusher.client {
+            // A closure that returns its own authorizer never comes to an end.
+            @Sendable func choose(_ channel: String) -> PusherAuthorizer? {
+                if channel == "private-endless" { return .byChannel(choose) }
+                return box.withLock { $0 }?.channelNames.contains(channel) == true ? .secret("secret") : nil
+            }
+            $0.authorizer = .byChannel(choose)
+        }
+        box.withLock { $0 = client }
+        client.connect()
+        let orders = try client.subscribe("private-orders")
+        try await orders.subscribed()
+        let endless = try client.subscribe("private-endless")
+        pusher.clock.advance(by: .seconds(30))
+        guard case .failed(let error) = endless.state else {
+            Issue.record("The subscription is \(endless.state).")
+            return
+        }
+        #expect(error.code == .timedOut)
+        client.unsubscribe("private-endless")
+        box.withLock { $0 = nil }
+    }
+
     // MARK: Batches
 
     @Test func `one request authorizes all channels of a client that connects`() async throws {

@@ -44,6 +44,7 @@ import Testing
         .secret(text, userID: "me", userInfo: .string(text)), .endpoint(authorizationEndpoint),
         .callback { _ in PusherChannelAuthorization(auth: text) }, .batchEndpoint(authorizationEndpoint),
         .request { _ in HTTPRequest("POST", endpoint) }, .completion { _, complete in complete(.failure(MarkerError())) },
+        .byChannel { _ in .secret(text) },
     ]
 
     private static func tls() -> TLSConfiguration {

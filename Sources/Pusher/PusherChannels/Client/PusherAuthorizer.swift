@@ -67,6 +67,7 @@ public struct PusherAuthorizer: Sendable {
         case completion(@Sendable (PusherAuthorizationRequest, @escaping Completion) -> Void)
         case callback(@Sendable (PusherAuthorizationRequest) async throws -> PusherChannelAuthorization)
         case secret(String, userID: String?, userInfo: JSONValue?, masterKey: String?)
+        case byChannel(@Sendable (_ channel: String) -> PusherAuthorizer?)
     }
 
     /// A closure to which an authorizer passes the authorization, or an error.
@@ -188,6 +189,25 @@ public struct PusherAuthorizer: Sendable {
         _ authorize: @escaping @Sendable (PusherAuthorizationRequest) async throws -> PusherChannelAuthorization
     ) -> PusherAuthorizer {
         PusherAuthorizer(kind: .callback(authorize))
+    }
+
+    /// Returns an authorizer that chooses another one for each channel, for example because the application has several endpoints.
+    ///
+    /// ```swift
+    /// let orders = try PusherAuthorizer.endpoint("https://orders.example.org/pusher/auth")
+    /// let people = try PusherAuthorizer.endpoint("https://people.example.org/pusher/auth")
+    /// configuration.authorizer = .byChannel { channel in
+    ///     channel.hasPrefix("presence-") ? people : orders
+    /// }
+    /// ```
+    /// Each channel is authorized on its own, also with a ``batchEndpoint(_:)``, which then receives one channel with each request.
+    ///
+    /// - Parameter choose: A closure that returns the authorizer of a channel, or `nil` if there is none: the subscription then fails with the
+    ///   code ``PusherError/Code/authorizationMissing``. It is called for each attempt, in the attempt's task and on no particular actor;
+    ///   calls may overlap.
+    /// - Returns: An authorizer.
+    public static func byChannel(_ choose: @escaping @Sendable (_ channel: String) -> PusherAuthorizer?) -> PusherAuthorizer {
+        PusherAuthorizer(kind: .byChannel(choose))
     }
 
     /// Returns an authorizer that signs subscriptions in the client, for development and tests.

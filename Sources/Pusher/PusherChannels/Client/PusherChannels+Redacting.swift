@@ -19,6 +19,7 @@ extension PusherAuthorizer: Redacting {
         case .endpoint(let endpoint), .batchEndpoint(let endpoint): endpoint.visibleFields
         case .callback, .completion: [("callback", Redacted.secret)]
         case .request: [("request", Redacted.secret)]
+        case .byChannel: [("byChannel", Redacted.secret)]
         case .secret(_, let userID, let userInfo, let masterKey):
             [
                 ("secret", Redacted.secret), ("userID", userID), ("userInfo", Redacted.optional(userInfo)),

@@ -11,8 +11,8 @@ extension PusherClient {
     ) -> (@Sendable () -> Void)? {
         switch work {
         case .channel(let request, let authorizer, let configuration):
-            switch authorizer.kind {
-            case .secret(let secret, let userID, let userInfo, let masterKey):
+            // Without a task, so that a client and a server in memory have finished when a call returns.
+            if case .secret(let secret, let userID, let userInfo, let masterKey) = authorizer.kind {
                 let user = PresenceUser(id: userID ?? request.socketID, info: userInfo)
                 let result = Result { () throws(PusherError) in
                     try PusherChannelAuthorization(
@@ -20,45 +20,10 @@ extension PusherClient {
                 }
                 driver.workFinished(id, .channel(result))
                 return nil
-            case .endpoint(let endpoint):
-                return self.start(id, for: driver, PusherSession.WorkResult.channel) { () throws(PusherError) in
-                    try await endpoint.authorize(request, over: configuration.transports.http)
-                }
-            case .batchEndpoint(let endpoint):
-                return self.start(id, for: driver, PusherSession.WorkResult.channel) { () throws(PusherError) in
-                    try await endpoint.authorize(batch: [request], over: configuration.transports.http)[0].get()
-                }
-            case .request(let makeRequest):
-                return self.start(id, for: driver, PusherSession.WorkResult.channel) { () throws(PusherError) in
-                    let post: HTTPRequest
-                    do {
-                        post = try await makeRequest(request)
-                    } catch {
-                        throw AuthorizationFailure(error, thrownBy: "the closure for the request").error(for: request.channel, at: nil)
-                    }
-                    do throws(AuthorizationFailure) {
-                        return try await post.authorization(of: request, over: configuration.transports.http)
-                    } catch {
-                        throw error.error(for: request.channel, at: post.endpoint)
-                    }
-                }
-            case .completion(let authorize):
-                // In a task, because this may be the thread that reads from the connection. The driver ignores all answers but the first.
-                Task { [weak driver] in
-                    authorize(request) { [weak driver] result in
-                        driver?.workFinished(id, .channel(result.mapError { Self.callbackFailed(request, $0) }))
-                    }
-                }
-                return nil
-            case .callback(let authorize):
-                return self.start(id, for: driver, PusherSession.WorkResult.channel) { () throws(PusherError) in
-                    do {
-                        return try await authorize(request)
-                    } catch {
-                        throw Self.callbackFailed(request, error)
-                    }
-                }
             }
+            // An unstructured task, since the driver has none. The session cancels it when its result is no longer needed.
+            let task = Task { await Self.authorize(request, with: authorizer, configuration, id, for: driver) }
+            return { task.cancel() }
         case .batch(let members, let endpoint, let configuration):
             // An unstructured task, since the driver has none. The session cancels it when its results are no longer needed.
             let task = Task {
@@ -92,6 +57,70 @@ extension PusherClient {
                     }
                 }
             }
+        }
+    }
+
+    /// Authorizes a channel, and reports the result.
+    private static func authorize(
+        _ request: PusherAuthorizationRequest, with authorizer: PusherAuthorizer, _ configuration: PusherConfiguration, _ id: WorkID,
+        for driver: SessionDriver<PusherSession>
+    ) async {
+        var authorizer = authorizer
+        while case .byChannel(let choose) = authorizer.kind {
+            // A closure could return its own authorizer, without an end.
+            if Task.isCancelled { return }
+            guard let chosen = choose(request.channel) else {
+                let message = "\(request.channel) requires authorization: return an authorizer from the closure of byChannel(_:)."
+                let error = PusherError(.authorizationMissing, message, channel: request.channel)
+                return driver.workFinished(id, .channel(.failure(error)))
+            }
+            authorizer = chosen
+        }
+        if case .completion(let authorize) = authorizer.kind {
+            // The closure may never answer. The driver ignores all answers but the first.
+            return authorize(request) { [weak driver] result in
+                driver?.workFinished(id, .channel(result.mapError { Self.callbackFailed(request, $0) }))
+            }
+        }
+        let result: Result<PusherChannelAuthorization, PusherError>
+        do throws(PusherError) {
+            result = .success(try await self.authorization(of: request, from: authorizer, configuration))
+        } catch {
+            result = .failure(error)
+        }
+        driver.workFinished(id, .channel(result))
+    }
+
+    private static func authorization(
+        of request: PusherAuthorizationRequest, from authorizer: PusherAuthorizer, _ configuration: PusherConfiguration
+    ) async throws(PusherError) -> PusherChannelAuthorization {
+        let http = configuration.transports.http
+        switch authorizer.kind {
+        case .secret(let secret, let userID, let userInfo, let masterKey):
+            let user = PresenceUser(id: userID ?? request.socketID, info: userInfo)
+            return try PusherChannelAuthorization(
+                signing: request, user: user, key: configuration.key, secret: secret, masterKey: masterKey)
+        case .endpoint(let endpoint): return try await endpoint.authorize(request, over: http)
+        case .batchEndpoint(let endpoint): return try await endpoint.authorize(batch: [request], over: http)[0].get()
+        case .request(let makeRequest):
+            let post: HTTPRequest
+            do {
+                post = try await makeRequest(request)
+            } catch {
+                throw AuthorizationFailure(error, thrownBy: "the closure for the request").error(for: request.channel, at: nil)
+            }
+            do throws(AuthorizationFailure) {
+                return try await post.authorization(of: request, over: http)
+            } catch {
+                throw error.error(for: request.channel, at: post.endpoint)
+            }
+        case .callback(let authorize):
+            do {
+                return try await authorize(request)
+            } catch {
+                throw Self.callbackFailed(request, error)
+            }
+        case .completion, .byChannel: preconditionFailure("These have no result of their own.")
         }
     }
 

@@ -39,7 +39,7 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
         public static let clientEventRejected = Code(.clientEventRejected)
         /// The channel doesn't allow client events: only private and presence channels do.
         public static let clientEventsNotAllowed = Code(.clientEventsNotAllowed)
-        /// The channel requires authorization, and the configuration has no authorizer.
+        /// The channel requires authorization, and the configuration has no authorizer, or none for this channel.
         public static let authorizationMissing = Code(.authorizationMissing)
         /// The application server, or the callback, didn't authorize the subscription or authenticate the user, or the server rejected the
         /// user.
