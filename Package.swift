@@ -72,7 +72,7 @@ let network: [Target] = [
     library("RealtimeURLSession", in: "Sources/Network", coreLibraries),
     library("RealtimeTransports", in: "Sources/Network", ["RealtimeCore", onApple("RealtimeURLSession"), onLinux("RealtimeSockets")]),
 
-    tests("RealtimeSocketsTests", in: "Network", ["RealtimeSockets", "CRealtimeSystem"] + support),
+    tests("RealtimeSocketsTests", in: "Network", ["RealtimeSockets", "CRealtimeSystem", "ProxySupport"] + support),
     tests("RealtimeURLSessionTests", in: "Network", ["RealtimeURLSession", "RealtimeSockets"] + support),
     tests("TransportConformanceTests", in: "Network", ["RealtimeSockets"] + support),
 ]
@@ -84,7 +84,9 @@ let pusher: [Target] = [
     library(
         "PusherTesting", in: "Sources/Pusher", ["PusherChannels", "PusherServer", "RealtimeCore", "RealtimeJSON", "RealtimeTesting"]),
 
-    tests("PusherTests", in: "Pusher", ["PusherTesting", "PusherChannels", "PusherServer", "PusherWire", "RealtimeSockets"] + support),
+    tests(
+        "PusherTests", in: "Pusher",
+        ["PusherTesting", "PusherChannels", "PusherServer", "PusherWire", "RealtimeSockets", "ProxySupport"] + support),
     tests("PusherSimulationTests", in: "Pusher", ["PusherChannels", "PusherServer", "PusherWire"] + support),
     tests("PusherPeerTests", in: "Pusher", ["PusherChannels", "PusherServer", "RealtimeSockets"] + support),
 ]
@@ -129,7 +131,7 @@ let commandLine: [Target] = [
         "CommandLineTests", in: "Tool",
         [
             "realtime", "RealtimeBenchmarks", "PusherTesting", "PusherChannels", "PusherServer", "PusherWire", "SignalRCore",
-            "SignalRServer", "SignalRWire", "RealtimeSockets", "CommandLineSupport",
+            "SignalRServer", "SignalRWire", "RealtimeSockets", "CommandLineSupport", "ProxySupport",
         ] + support),
     tests(
         "SnippetTests", in: "Documentation",
@@ -138,6 +140,7 @@ let commandLine: [Target] = [
             "RealtimeSockets", "CommonNames", "DocumentationStubs",
         ] + support),
     library("TestSupport", in: "Tests/Support", ["RealtimeCore", "RealtimeSystem", "RealtimeTesting", "Processes"]),
+    library("ProxySupport", in: "Tests/Support", ["RealtimeSockets", "RealtimeCore", "RealtimeSystem"]),
     library("RelayProtocol", in: "Tests/Support", ["RealtimeCore", "RealtimeSystem"]),
     library("SimulationSupport", in: "Tests/Support", ["TestSupport", "RealtimeCore", "RealtimeSystem"]),
     tests("SimulationSupportTests", in: "Support", support),
@@ -151,6 +154,7 @@ let fuzzers: [Target] = [
     fuzzer("MessagePack", ["RealtimeJSON"]),
     fuzzer("HTTPHead", ["RealtimeSockets", "RealtimeCore"]),
     fuzzer("ChunkedBody", ["RealtimeSockets", "RealtimeCore"]),
+    fuzzer("ProxyHandshake", ["RealtimeSockets", "RealtimeCore"]),
     fuzzer("WebSocketFrames", ["RealtimeSockets", "RealtimeCore"]),
     fuzzer("PusherFrames", ["PusherWire", "RealtimeCore", "RealtimeJSON"]),
     fuzzer("EncryptedPayload", ["PusherWire"]),

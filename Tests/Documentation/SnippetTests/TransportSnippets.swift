@@ -16,6 +16,27 @@ func clientTLS() {
     _ = configuration
 }
 
+func proxyOfAURL() throws {
+    // snippet:proxy-configuration
+    let proxy = try ProxyConfiguration("http://user:password@proxy.example.com:3128")
+    let transport = SocketWebSocketTransport(proxy: proxy)
+    // end
+    _ = transport
+}
+
+func proxyOfTransports() {
+    // snippet:transports-proxy
+    let credentials = ProxyConfiguration.Credentials(username: "user", password: "password")
+    var proxy = ProxyConfiguration.http(host: "proxy.example.com", port: 3128, credentials: credentials)
+    proxy.exceptions = ["localhost", "internal.example.com", "10.0.0.0/8"]
+
+    var configuration = PusherConfiguration(key: "app-key", cluster: "eu")
+    configuration.transports.webSocket = SocketWebSocketTransport(proxy: proxy)
+    configuration.transports.http = SocketHTTPTransport(proxy: proxy)
+    // end
+    _ = configuration
+}
+
 func serverTLS(_ server: PusherServer) async throws {
     // snippet:transports-listener
     let identity = TLSIdentity(certificateChain: .file("server.pem"), privateKey: .file("server-key.pem"))

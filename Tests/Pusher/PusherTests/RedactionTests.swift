@@ -47,6 +47,14 @@ import Testing
         .byChannel { _ in .secret(text) },
     ]
 
+    private static let proxyCredentials = ProxyConfiguration.Credentials(username: "anna-\(marker)", password: text)
+
+    private static let proxies: [ProxyConfiguration] = [
+        .http(host: "proxy.test", port: 3128, credentials: proxyCredentials), .socks5(host: "proxy.test", credentials: proxyCredentials),
+        // The wrong place for credentials.
+        .http(host: "\(marker):\(marker)@proxy.test", port: 3128),
+    ]
+
     private static func tls() -> TLSConfiguration {
         var configuration = TLSConfiguration()
         configuration.identity = Self.identity
@@ -66,7 +74,8 @@ import Testing
         configuration.userAuthenticator = .secret(Self.text, user: Self.member)
         configuration.headers = Self.headers
         configuration.transports = Transports(
-            webSocket: SocketWebSocketTransport(tls: Self.tls()), http: SocketHTTPTransport(tls: Self.tls()), time: ManualClock().time)
+            webSocket: SocketWebSocketTransport(tls: Self.tls(), proxy: Self.proxies[0]),
+            http: SocketHTTPTransport(tls: Self.tls(), proxy: Self.proxies[1]), time: ManualClock().time)
         return configuration
     }
 
@@ -92,6 +101,8 @@ import Testing
             "HTTPStreamedResponse": [HTTPStreamedResponse(Self.response.head, body: Body())],
             "MessageBatch": [MessageBatch([Self.message])],
             "PEM": [PEM.text(Self.text)],
+            "ProxyConfiguration": Self.proxies,
+            "ProxyConfiguration.Credentials": [Self.proxyCredentials],
             "PusherApp": [app],
             "PusherAuthorizationAttempt": [
                 try PusherAuthorizationAttempt(Self.authorizationForm(), channel: "private-a", channelNameLimit: 200)
@@ -126,9 +137,9 @@ import Testing
             "PusherUserAuthenticationAttempt": [PusherUserAuthenticationAttempt(try Self.authorizationForm())],
             "PusherUserAuthentication": [PusherUserAuthentication(auth: Self.text, userData: Self.text)],
             "PusherUpdate": [PusherUpdate.error(Self.error), PusherUpdate.state(.failed(Self.error))],
-            "SocketHTTPTransport": [SocketHTTPTransport(tls: Self.tls())],
+            "SocketHTTPTransport": [SocketHTTPTransport(tls: Self.tls(), proxy: Self.proxies[0])],
             "SocketListener": [SocketListener(tls: TLSServerConfiguration(Self.identity))],
-            "SocketWebSocketTransport": [SocketWebSocketTransport(tls: Self.tls())],
+            "SocketWebSocketTransport": [SocketWebSocketTransport(tls: Self.tls(), proxy: Self.proxies[1])],
             "TLSConfiguration": [Self.tls()],
             "TLSConfiguration.TrustRoots": [Self.tls().trustRoots, TLSConfiguration.TrustRoots.systemAnd([.text(Self.text)])],
             "TLSIdentity": [Self.identity],

@@ -213,6 +213,43 @@ import Testing
         }
     }
 
+    private static let commandsWithNetwork = CommandTableTests.specs.filter { spec in spec.options.contains { $0.name == "ca" } }
+
+    @Test func `every command for a server of others has a proxy, after the certificates`() {
+        #expect(Self.commandsWithNetwork.count == 10)
+        for spec in Self.commandsWithNetwork {
+            let names = spec.options.map(\.name)
+            #expect(names.firstIndex(of: "proxy") == names.firstIndex(of: "ca").map { $0 + 1 })
+        }
+        for spec in CommandTableTests.specs where spec.options.contains(where: { $0.name == "proxy" }) {
+            #expect(spec.options.contains { $0.name == "ca" })
+        }
+    }
+
+    @Test(
+        arguments: [
+            ([], ProxyConfiguration.none), (["--proxy", "none"], .none), (["--proxy", "environment"], .environment),
+            (["--proxy", "http://proxy.test:3128"], .http(host: "proxy.test", port: 3128)),
+            (["--proxy", "proxy.test:3128"], .http(host: "proxy.test", port: 3128)),
+            (
+                ["--proxy", "socks5://anna:hunter2@proxy.test"],
+                .socks5(host: "proxy.test", credentials: .init(username: "anna", password: "hunter2"))
+            ),
+        ] as [([String], ProxyConfiguration)])
+    func `a proxy is a URL, the environment or none`(_ options: [String], _ proxy: ProxyConfiguration) throws {
+        let arguments = ["ws://host", "a", "--key", "k"] + options
+        #expect(try self.parse(PusherSubscribeCommand.spec, arguments) { try NetworkOptions($0) }.proxy == proxy)
+    }
+
+    @Test(arguments: ["http://anna:hunter2@proxy.test:99999", "ftp://anna:hunter2@proxy.test", "https://anna:hunter2@proxy.test"])
+    func `an invalid proxy is an error that does not repeat the password`(_ url: String) {
+        let arguments = ["http://h", "--app-id", "a", "--key", "k", "--secret", "s", "c", "e", "d", "--proxy", url]
+        let error = #expect(throws: UsageError.self) {
+            try self.parse(PusherPublishCommand.spec, arguments, PusherPublishCommand.init)
+        }
+        #expect(error?.message.hasPrefix("Invalid value for '--proxy'. ") == true && error?.message.contains("hunter2") == false)
+    }
+
     @Test func `publish names all missing arguments`() {
         let missing =
             "'URL' (or '--cluster NAME'), 'CHANNEL', 'EVENT', 'DATA', '--app-id ID', '--key KEY', '--secret SECRET' (or '--secret-file FILE')"

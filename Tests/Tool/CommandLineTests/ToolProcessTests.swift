@@ -1,5 +1,6 @@
 import Foundation
 import Processes
+import ProxySupport
 import PusherServer
 import RealtimeCore
 import RealtimeSockets
@@ -313,6 +314,34 @@ struct ToolProcessTests {
             #expect(result.status == 1)
             #expect(result.errors.contains(message), "\(result.errors)")
         }
+        await server.stop()
+    }
+
+    @Test func `commands connect through the proxy of an option or of the environment`() async throws {
+        let server = PusherServer(app: PusherApp(id: "1", key: "k", secret: "s"), log: .none)
+        let port = try await server.start(on: SocketListener()).port
+        let proxies = try TestProxy.Kind.allCases.map { try TestProxy($0, credentials: .init(username: "anna", password: "hunter2")) }
+        // Only a proxy leads from this name to the server.
+        let host = "server.invalid:\(port)"
+        let subscriber = try Tool(
+            ["pusher", "subscribe", "ws://\(host)", "--key", "k", "--proxy", proxies[0].url, "--count", "3", "a"])
+        for _ in 0..<3 { _ = await subscriber.nextLine() }
+        let publish = ["pusher", "publish", "http://\(host)", "--app-id", "1", "--key", "k", "--secret", "s", "a", "b", "c"]
+        for proxy in proxies {
+            let published = try await Tool.run(publish + ["--proxy", proxy.url, "--verbose"])
+            #expect(published.status == 0 && !(published.output + published.errors).contains("hunter2"), "\(published.errors)")
+        }
+        let line = #"exec "$0" \#(publish.joined(separator: " ")) --proxy environment"#
+        #expect(try await Tool.run(shell: "HTTP_PROXY= http_proxy=\(proxies[1].url) NO_PROXY= no_proxy= \(line)").status == 0)
+        #expect(await subscriber.end().status == 0)
+        #expect(proxies.map(\.targets.count) == [2, 2])
+
+        let excluded = try await Tool.run(shell: "http_proxy=\(proxies[1].url) no_proxy=.invalid \(line)")
+        #expect(excluded.status == 1 && excluded.errors.contains("server.invalid"))
+        let rejected = try await Tool.run(publish + ["--proxy", "http://127.0.0.1:\(proxies[0].port)"])
+        #expect(rejected.status == 1 && rejected.errors.contains("requires a user name and a password (407"), "\(rejected.errors)")
+        #expect(proxies.map(\.targets.count) == [2, 2])
+        for proxy in proxies { await proxy.stop() }
         await server.stop()
     }
 

@@ -7,7 +7,7 @@ public struct TransportError: Error, Hashable, Sendable {
         private enum Value: String, Sendable {
             case invalidURL, nameNotFound, refused, unreachable, timedOut, reset, closed, cancelled, tlsUnavailable
             case invalidTLSConfiguration, certificateRejected, tlsFailed, upgradeRejected, requestRejected, protocolViolation, tooLarge
-            case addressInUse, unsupported, system
+            case addressInUse, unsupported, system, proxyRejected
         }
 
         private let value: Value
@@ -46,6 +46,9 @@ public struct TransportError: Error, Hashable, Sendable {
         /// The server responded to a request with a status that isn't 2xx; see ``TransportError/response``. Transports return such a response.
         /// The error is for callers that require success.
         public static let requestRejected = Code(.requestRejected)
+        /// The proxy didn't connect to the server: it requires other credentials, doesn't allow the connection, or can't reach the server.
+        /// For an HTTP proxy, ``TransportError/status`` is that of its response.
+        public static let proxyRejected = Code(.proxyRejected)
         /// The peer violated the protocol.
         public static let protocolViolation = Code(.protocolViolation)
         /// A message, head or body exceeded its size limit.
@@ -79,7 +82,7 @@ public struct TransportError: Error, Hashable, Sendable {
     /// The maximum size of the body of ``response``, in bytes.
     package static let responseBodyLimit = 64 << 10
 
-    /// The HTTP status that belongs to the failure, for example that of a rejected upgrade.
+    /// The HTTP status that belongs to the failure, for example that of a rejected upgrade. With ``Code/proxyRejected``, it is the proxy's.
     public var status: Int? {
         switch self.details {
         case .status(let status): status

@@ -51,7 +51,8 @@ final class HTTPClientExchange: StreamEvents, TimerClient {
                 .unsupported, "Invalid URL for an HTTP request: \(endpoint.origin). Use a URL that starts with http:// or https://.")
         }
         guard self.request.method != "CONNECT" else {
-            throw TransportError(.unsupported, "The method CONNECT is not supported: proxies are not supported.")
+            throw TransportError(
+                .unsupported, "The method CONNECT is not supported. To connect through a proxy, set the proxy of the transport.")
         }
         var bytes: [UInt8] = []
         try HTTPEncoder.append(self.request, to: &bytes)

@@ -11,21 +11,25 @@ public struct SocketHTTPTransport: HTTPTransport {
     ///
     /// All transports share one thread for their connections.
     ///
-    /// - Parameter tls: The TLS settings of `https` connections.
-    public init(tls: TLSConfiguration = TLSConfiguration()) {
-        self.init(tls: tls, loop: .shared)
+    /// - Parameters:
+    ///   - tls: The TLS settings of `https` connections.
+    ///   - proxy: The proxy to connect through. The default is none.
+    public init(tls: TLSConfiguration = TLSConfiguration(), proxy: ProxyConfiguration = .none) {
+        self.init(tls: tls, proxy: proxy, loop: .shared)
     }
 
-    package init(tls: TLSConfiguration = TLSConfiguration(), loop: EventLoop, resolver: any HostResolver = SystemResolver.shared) {
-        self.connector = SocketConnector(loop: loop, resolver: resolver, tls: tls)
+    package init(
+        tls: TLSConfiguration = TLSConfiguration(), proxy: ProxyConfiguration = .none, loop: EventLoop,
+        resolver: any HostResolver = SystemResolver.shared
+    ) {
+        self.connector = SocketConnector(loop: loop, resolver: resolver, proxy: proxy, tls: tls)
     }
 
     /// Sends a request and waits for the head of the response.
     ///
     /// The head may arrive while the body of the request is still being sent. Sending then continues.
-    /// The request's `connectTimeout` applies until the connection is established, including TLS. Its `idleTimeout` applies while
-    /// no bytes are sent or received. It doesn't apply while the transport has stopped reading because the body is read
-    /// too slowly.
+    /// The request's `connectTimeout` applies until the connection is established, including the proxy and TLS. Its `idleTimeout` applies
+    /// while no bytes are sent or received. It doesn't apply while the transport has stopped reading because the body is read too slowly.
     ///
     /// - Parameter request: The request to send.
     /// - Returns: The head of the response, and the body, which is read as it arrives. Releasing the body closes the connection.

@@ -13,13 +13,18 @@ public struct SocketWebSocketTransport: WebSocketTransport {
     ///
     /// All transports share one thread for their connections.
     ///
-    /// - Parameter tls: The TLS settings of `wss` connections.
-    public init(tls: TLSConfiguration = TLSConfiguration()) {
-        self.init(tls: tls, loop: .shared)
+    /// - Parameters:
+    ///   - tls: The TLS settings of `wss` connections.
+    ///   - proxy: The proxy to connect through. The default is none.
+    public init(tls: TLSConfiguration = TLSConfiguration(), proxy: ProxyConfiguration = .none) {
+        self.init(tls: tls, proxy: proxy, loop: .shared)
     }
 
-    package init(tls: TLSConfiguration = TLSConfiguration(), loop: EventLoop, resolver: any HostResolver = SystemResolver.shared) {
-        self.connector = SocketConnector(loop: loop, resolver: resolver, tls: tls)
+    package init(
+        tls: TLSConfiguration = TLSConfiguration(), proxy: ProxyConfiguration = .none, loop: EventLoop,
+        resolver: any HostResolver = SystemResolver.shared
+    ) {
+        self.connector = SocketConnector(loop: loop, resolver: resolver, proxy: proxy, tls: tls)
     }
 
     /// Creates a connection. The connection performs no I/O until its `open()` method is called.

@@ -20,6 +20,9 @@ package enum IOResult: Sendable, Equatable {
 
 /// System calls on sockets, with the same behavior on every platform.
 enum SystemSocket {
+    /// Reads bytes that the next read returns again.
+    static let peekFlags = Int32(MSG_PEEK)
+
     #if canImport(Darwin)
     static let stream = SOCK_STREAM
     static let sendFlags: Int32 = 0
@@ -97,9 +100,9 @@ enum SystemSocket {
     }
 
     @inline(__always)
-    static func receive(_ descriptor: Int32, into buffer: UnsafeMutableRawBufferPointer) -> IOResult {
+    static func receive(_ descriptor: Int32, into buffer: UnsafeMutableRawBufferPointer, flags: Int32 = 0) -> IOResult {
         while true {
-            let count = recv(descriptor, buffer.baseAddress, buffer.count, 0)
+            let count = recv(descriptor, buffer.baseAddress, buffer.count, flags)
             if count > 0 { return .done(count) }
             if count == 0 { return .closed }
             switch errno {

@@ -3,23 +3,27 @@ internal import RealtimeCore
 
 /// Options for connecting a stream.
 package struct ConnectOptions: Sendable {
-    /// The time limit for the lookup, the connection and the TLS handshake.
+    /// The time limit for the lookup, the connection, and the handshakes with the proxy and of TLS.
     package var timeout: Duration
     /// The resolver that looks up the host.
     package var resolver: any HostResolver
     /// Creates the TLS session, or `nil` for a connection without TLS.
     package var security: StreamSecurityFactory?
+    /// The valid proxy to connect through, or `nil` to connect directly. The proxy looks the host up.
+    package var proxy: ProxyServer?
 
     package init(
-        timeout: Duration = .seconds(10), resolver: any HostResolver = SystemResolver.shared, security: StreamSecurityFactory? = nil
+        timeout: Duration = .seconds(10), resolver: any HostResolver = SystemResolver.shared, proxy: ProxyServer? = nil,
+        security: StreamSecurityFactory? = nil
     ) {
         self.timeout = timeout
         self.resolver = resolver
         self.security = security
+        self.proxy = proxy
     }
 }
 
-/// Connects a stream: performs the actions of ``HappyEyeballs``.
+/// Connects a stream: performs the actions of ``HappyEyeballs``, and then those of ``ProxyHandshake`` if there is a proxy.
 ///
 /// The owner creates it and calls it on the loop's thread. It ends when the stream is open, has failed or was closed.
 final class ConnectAttempt: TimerClient {
@@ -27,8 +31,10 @@ final class ConnectAttempt: TimerClient {
         var stream: SocketStream?
         var machine: HappyEyeballs
         var attempts: [Int: AddressAttempt] = [:]
+        var proxyAttempt: ProxyAttempt?
     }
 
+    /// The server.
     private let host: String
     private let port: Int
     private let options: ConnectOptions
@@ -45,7 +51,8 @@ final class ConnectAttempt: TimerClient {
         self.options = options
         self.loop = stream.loop
         self.deadline = now.advanced(by: options.timeout)
-        let machine = HappyEyeballs(target: Self.target(host, port), now: now, limit: options.timeout)
+        let target = options.proxy.map { Self.target($0.host, $0.port) } ?? Self.target(host, port)
+        let machine = HappyEyeballs(target: target, now: now, limit: options.timeout)
         self.onLoop = LoopBound(State(stream: stream, machine: machine))
         self.onLoop.bind()
     }
@@ -60,14 +67,19 @@ final class ConnectAttempt: TimerClient {
         let loop = self.loop
         guard (1...65535).contains(self.port) else {
             let error = TransportError(.invalidURL, "Invalid port \(self.port): the port must be between 1 and 65535.")
-            return self.perform(self.onLoop.value.machine.resolved(.failure(error), now: loop.now))
+            self.onLoop.value.stream?.connectFailed(error)
+            return
         }
-        self.options.resolver.resolve(self.host, port: self.port) { result in
+        let next = self.nextHop
+        self.options.resolver.resolve(next.host, port: next.port) { result in
             // IP addresses are resolved synchronously, so the connection starts in the same turn of the loop.
             if loop.isOnLoop { return self.resolved(result) }
             loop.execute { self.resolved(result) }
         }
     }
+
+    /// What the socket connects to: the proxy, or else the server.
+    private var nextHop: (host: String, port: Int) { self.options.proxy.map { ($0.host, $0.port) } ?? (self.host, self.port) }
 
     private func resolved(_ result: Result<[SocketAddress], TransportError>) {
         guard self.onLoop.value.stream != nil else { return }
@@ -77,8 +89,11 @@ final class ConnectAttempt: TimerClient {
     func timerFired() {
         guard let stream = self.onLoop.value.stream else { return }
         let now = self.loop.now
-        // The machine has finished, but the stream has not ended this attempt: it is in the TLS handshake.
+        // The machine has finished, but the stream has not ended this attempt: it is in a handshake.
         if now >= self.deadline, self.onLoop.value.machine.nextDeadline == nil {
+            if self.onLoop.value.proxyAttempt != nil, let tunnel = self.tunnel {
+                return stream.connectFailed(tunnel.timedOut(after: self.options.timeout))
+            }
             let target = Self.target(self.host, self.port)
             return stream.connectFailed(
                 TransportError(
@@ -95,7 +110,9 @@ final class ConnectAttempt: TimerClient {
                 guard self.onLoop.value.stream != nil else { return }
                 return self.loop.schedule(self, at: self.onLoop.value.machine.nextDeadline ?? self.deadline)
             case .fail(let error):
-                self.onLoop.value.stream?.connectFailed(error)
+                let isProxy = self.options.proxy != nil
+                self.onLoop.value.stream?.connectFailed(
+                    isProxy ? error.withMessage("Cannot connect to the proxy: \(error.message)") : error)
                 return
             case .connect(let number, let address):
                 switch AddressAttempt.start(self, number, address) {
@@ -120,10 +137,42 @@ final class ConnectAttempt: TimerClient {
             guard case .use = self.onLoop.value.machine.connected(number) else { return SystemSocket.close(descriptor) }
             self.closeAttempts()
             self.loop.schedule(self, at: self.deadline)
-            stream.connected(descriptor, self.options.security)
+            guard let tunnel = self.tunnel else { return stream.connected(descriptor, self.options.security) }
+            self.open(tunnel, stream, descriptor)
         case .failure(let error):
             self.perform(self.onLoop.value.machine.failed(number, self.transportError(error), now: self.loop.now))
         }
+    }
+
+    /// The tunnel through the proxy, or `nil` without one.
+    private var tunnel: ProxyTunnel? { self.options.proxy.map { ProxyTunnel(proxy: $0, host: self.host, port: self.port) } }
+
+    private func open(_ tunnel: ProxyTunnel, _ stream: SocketStream, _ descriptor: Int32) {
+        var output: [UInt8] = []
+        do throws(TransportError) {
+            let handshake = try ProxyHandshake(tunnel, output: &output)
+            let attempt = ProxyAttempt(self, tunnel, handshake, output, descriptor)
+            self.onLoop.value.proxyAttempt = attempt
+            attempt.start()
+        } catch {
+            SystemSocket.close(descriptor)
+            stream.connectFailed(error)
+        }
+    }
+
+    /// The handshake with the proxy has ended.
+    ///
+    /// - Parameters:
+    ///   - descriptor: The connected socket, which this object owns.
+    ///   - error: The reason why the tunnel isn't open, or `nil` if it is.
+    fileprivate func proxyEnded(_ descriptor: Int32, _ error: TransportError?) {
+        self.onLoop.value.proxyAttempt = nil
+        guard let stream = self.onLoop.value.stream, error == nil else {
+            SystemSocket.close(descriptor)
+            if let error { self.onLoop.value.stream?.connectFailed(error) }
+            return
+        }
+        stream.connected(descriptor, self.options.security)
     }
 
     /// Ends the attempt. It does not call the stream afterwards.
@@ -137,10 +186,13 @@ final class ConnectAttempt: TimerClient {
         let attempts = self.onLoop.value.attempts
         self.onLoop.value.attempts = [:]
         for attempt in attempts.values { attempt.close() }
+        self.onLoop.value.proxyAttempt?.close()
+        self.onLoop.value.proxyAttempt = nil
     }
 
     private func transportError(_ error: SystemError) -> TransportError {
-        let target = Self.target(self.host, self.port)
+        let next = self.nextHop
+        let target = Self.target(next.host, next.port)
         switch error.number {
         case ECONNREFUSED:
             return TransportError(
@@ -231,5 +283,97 @@ private final class AddressAttempt: PollHandler {
         _ = attempt.loop.poll(self.descriptor, token, from: .write, to: [])
         attempt.loop.deregister(token)
         return attempt
+    }
+}
+
+/// The handshake with a proxy over a connected socket.
+private final class ProxyAttempt: PollHandler {
+    private struct State {
+        var attempt: ConnectAttempt?
+        var handshake: ProxyHandshake
+        var unsent: [UInt8]
+        var token: UInt64?
+        var polled: Readiness = []
+    }
+
+    private let tunnel: ProxyTunnel
+    private let descriptor: Int32
+
+    // `nonisolated(unsafe)` is safe because only the loop's thread accesses the state, which `LoopBound` asserts.
+    nonisolated(unsafe) private var onLoop: LoopBound<State>
+
+    /// Takes ownership of the descriptor.
+    init(_ attempt: ConnectAttempt, _ tunnel: ProxyTunnel, _ handshake: ProxyHandshake, _ output: [UInt8], _ descriptor: Int32) {
+        self.tunnel = tunnel
+        self.descriptor = descriptor
+        self.onLoop = LoopBound(State(attempt: attempt, handshake: handshake, unsent: output))
+        self.onLoop.bind()
+    }
+
+    func start() {
+        self.onLoop.value.token = self.onLoop.value.attempt?.loop.register(self)
+        self.ready([])
+    }
+
+    func ready(_ readiness: Readiness) {
+        guard let attempt = self.onLoop.value.attempt, let token = self.onLoop.value.token else { return }
+        do throws(TransportError) {
+            guard let next = try self.proceed(attempt.loop.readBuffer) else {
+                self.deregister()
+                return attempt.proxyEnded(self.descriptor, nil)
+            }
+            guard attempt.loop.poll(self.descriptor, token, from: self.onLoop.value.polled, to: next) else {
+                throw .system(SystemError.last.number, "poll a socket")
+            }
+            self.onLoop.value.polled = next
+        } catch {
+            self.deregister()
+            attempt.proxyEnded(self.descriptor, error)
+        }
+    }
+
+    /// Sends and receives until the socket blocks or the tunnel is open.
+    ///
+    /// - Returns: What to wait for, or `nil` if the tunnel is open.
+    private func proceed(_ buffer: UnsafeMutableRawBufferPointer) throws(TransportError) -> Readiness? {
+        var state = self.onLoop.value
+        defer { self.onLoop.value = state }
+        while true {
+            if !state.unsent.isEmpty {
+                switch state.unsent.withUnsafeBytes({ SystemSocket.send(self.descriptor, $0) }) {
+                case .done(let count): state.unsent.removeFirst(count)
+                case .failed(let error): throw self.tunnel.lost(error)
+                case .wantRead, .wantWrite, .closed: return .write
+                }
+                continue
+            }
+            switch SystemSocket.receive(self.descriptor, into: buffer, flags: SystemSocket.peekFlags) {
+            case .done(let count):
+                var input = UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(buffer)[..<count])
+                let isOpen = try state.handshake.receive(&input, output: &state.unsent)
+                // What follows belongs to the tunnel, and stays in the socket until the stream or TLS reads it.
+                _ = SystemSocket.receive(self.descriptor, into: UnsafeMutableRawBufferPointer(rebasing: buffer[..<(count - input.count)]))
+                if isOpen { return nil }
+            case .failed(let error): throw self.tunnel.lost(error)
+            case .closed: throw self.tunnel.lost(nil)
+            case .wantRead, .wantWrite: return .read
+            }
+        }
+    }
+
+    func close() {
+        guard self.onLoop.value.attempt != nil else { return }
+        self.deregister()
+        SystemSocket.close(self.descriptor)
+    }
+
+    /// Closes the socket. The stream is registered separately and fails the attempt.
+    func loopDidShutDown() { self.close() }
+
+    private func deregister() {
+        guard let attempt = self.onLoop.value.attempt, let token = self.onLoop.value.token else { return }
+        self.onLoop.value.attempt = nil
+        _ = attempt.loop.poll(self.descriptor, token, from: self.onLoop.value.polled, to: [])
+        attempt.loop.deregister(token)
     }
 }

@@ -1,28 +1,31 @@
 import RealtimeSystem
 import RealtimeCore
 
-/// What the connections of one client transport share: the event loop, the resolver, and the TLS context.
+/// What the connections of one client transport share: the event loop, the resolver, the proxies, and the TLS context.
 final class SocketConnector: Sendable {
     let loop: EventLoop
     private let resolver: any HostResolver
+    private let proxies: ProxyRules
     private let tls: TLSConfiguration
     private let context = Lock<TLSContext?>(nil)
 
-    init(loop: EventLoop, resolver: any HostResolver, tls: TLSConfiguration) {
+    init(loop: EventLoop, resolver: any HostResolver, proxy: ProxyConfiguration, tls: TLSConfiguration) {
         self.loop = loop
         self.resolver = resolver
+        self.proxies = ProxyRules(proxy)
         self.tls = tls
     }
 
     /// Returns the options to connect to an endpoint.
     ///
-    /// - Throws: An error if the endpoint's host is invalid, or if it requires TLS and the TLS context cannot be created.
+    /// - Throws: An error if the endpoint's host or its proxy is invalid, or if it requires TLS and the TLS context cannot be created.
     func options(for endpoint: Endpoint, timeout: Duration) throws(TransportError) -> ConnectOptions {
         if let error = endpoint.validationError { throw error }
-        guard endpoint.isSecure else { return ConnectOptions(timeout: timeout, resolver: self.resolver) }
+        let proxy = try self.proxies.proxy(for: endpoint)
+        guard endpoint.isSecure else { return ConnectOptions(timeout: timeout, resolver: self.resolver, proxy: proxy) }
         let context = try self.sharedContext()
         let (host, peer) = (endpoint.host, ConnectAttempt.target(endpoint.host, endpoint.port))
-        return ConnectOptions(timeout: timeout, resolver: self.resolver) { descriptor throws(TransportError) in
+        return ConnectOptions(timeout: timeout, resolver: self.resolver, proxy: proxy) { descriptor throws(TransportError) in
             try TLSSession(client: context, descriptor: descriptor, host: host, peer: peer)
         }
     }

@@ -1,7 +1,6 @@
 import CommandLineSupport
 import PusherChannels
 import RealtimeCore
-import RealtimeSockets
 
 /// How private and presence channels are authorized.
 enum PusherAuthorizationOptions: Sendable {
@@ -55,6 +54,7 @@ struct PusherConnectionOptions: Sendable {
         .secretFile,
         .cluster,
         .certificates,
+        .proxy,
         .encryptionKey("The key of the app for encrypted channels, which requires a secret"),
         .encryptionKeyFile,
         .value("auth-endpoint", "URL", "The http:// or https:// URL that authorizes private and presence channels."),
@@ -68,7 +68,7 @@ struct PusherConnectionOptions: Sendable {
     /// The IDs of the users whom the user watches.
     private let watchlist: [String]
     private let key: String
-    private let certificates: String?
+    private let network: NetworkOptions
 
     /// Whether there is what signing in a user requires.
     var signsUsers: Bool { if case .secret(_, userID: .some, _, _) = self.authorization { true } else { false } }
@@ -78,7 +78,7 @@ struct PusherConnectionOptions: Sendable {
         self.key = arguments.required(option: "key")
         self.authorization = try PusherAuthorizationOptions(arguments)
         self.watchlist = arguments.strings("watch")
-        self.certificates = arguments.string("ca")
+        self.network = try NetworkOptions(arguments)
         self.isVerbose = arguments.has("verbose")
     }
 
@@ -100,10 +100,7 @@ struct PusherConnectionOptions: Sendable {
         case .endpoint(let endpoint): configuration.authorizer = .endpoint(PusherAuthorizationEndpoint(endpoint))
         case nil: break
         }
-        if let tls = try await TLSConfiguration.trusting(self.certificates) {
-            configuration.transports.webSocket = SocketWebSocketTransport(tls: tls)
-            configuration.transports.http = SocketHTTPTransport(tls: tls)
-        }
+        try await self.network.apply(to: &configuration.transports)
         // The command prints all updates, which the messages of other levels would repeat.
         configuration.log = .none
         if self.isVerbose {

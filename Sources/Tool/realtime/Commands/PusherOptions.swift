@@ -1,7 +1,6 @@
 import CommandLineSupport
 import PusherChannels
 import RealtimeCore
-import RealtimeSockets
 import RealtimeTransports
 
 /// The options that several Pusher commands have. Their help lists them in the order in which they are declared here.
@@ -59,7 +58,7 @@ struct PusherAPIOptions: Sendable {
         [
             .appID("The ID of the app.", .required), .key("The key of the app.", .required),
             .secret("The secret of the app, which signs the request.", .requiredWithout(option: "secret-file")), .secretFile, .cluster,
-            .certificates,
+            .certificates, .proxy,
         ] + own + [.json, .verbose("Also print the request and the response, without the signature.")]
     }
 
@@ -68,7 +67,7 @@ struct PusherAPIOptions: Sendable {
     private let key: String
     private let secret: Secret
     private let encryptionKey: Secret?
-    private let certificates: String?
+    private let network: NetworkOptions
     private let isVerbose: Bool
 
     /// - Parameters:
@@ -80,15 +79,16 @@ struct PusherAPIOptions: Sendable {
         self.key = arguments.required(option: "key")
         self.secret = try arguments.requiredSecret()
         self.encryptionKey = encrypts ? try Secret(arguments, "encryption-key") : nil
-        self.certificates = arguments.string("ca")
+        self.network = try NetworkOptions(arguments)
         self.isVerbose = arguments.has("verbose")
     }
 
     func publisher(_ console: Console) async throws(ToolFailure) -> PusherPublisher {
         let secret = try await self.secret.load()
         let encryptionKey = try await self.encryptionKey?.loadEncryptionKey()
-        let tls = try await TLSConfiguration.trusting(self.certificates)
-        var http = tls.map { SocketHTTPTransport(tls: $0) as any HTTPTransport } ?? Transports.standard.http
+        var transports = Transports.standard
+        try await self.network.apply(to: &transports)
+        var http = transports.http
         if self.isVerbose {
             http = TracingHTTPTransport(http: http, redact: TracingHTTPTransport.redactSignature) { console.print($0) }
         }

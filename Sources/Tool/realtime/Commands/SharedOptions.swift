@@ -1,5 +1,6 @@
 import CommandLineSupport
 import PusherWire
+import RealtimeCore
 import RealtimeSockets
 import RealtimeSystem
 
@@ -22,6 +23,13 @@ extension OptionSpec {
 
     static let certificates = OptionSpec.value(
         "ca", "FILE", "A PEM file with the certificates to trust, instead of those of the system.")
+
+    static let proxy = OptionSpec.value(
+        "proxy", "URL",
+        """
+        The proxy: http://HOST:PORT or socks5://HOST:PORT, with USER:PASSWORD@ before HOST if it requires them. Other users of this machine \
+        can see it; environment uses HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY instead. The default is none.
+        """)
 
     /// - Parameter help: When the command exits because of the count.
     static func count(_ help: String) -> OptionSpec { .value("count", "N", help, as: .integer(1...Int.max)) }
@@ -95,10 +103,39 @@ extension Secret {
     }
 }
 
+/// How a command reaches a server: the certificates that it trusts, and its proxy.
+struct NetworkOptions: Sendable {
+    private let certificates: String?
+    let proxy: ProxyConfiguration
+
+    init(_ arguments: Arguments) throws(UsageError) {
+        self.certificates = arguments.string("ca")
+        switch arguments.string("proxy") {
+        case nil, "none": self.proxy = .none
+        case "environment": self.proxy = .environment
+        case let url?:
+            do throws(TransportError) {
+                self.proxy = try ProxyConfiguration(url)
+            } catch {
+                // The message doesn't contain the URL, which may contain a password.
+                throw arguments.usageError("Invalid value for '--proxy'. \(error.message)")
+            }
+        }
+    }
+
+    /// Replaces the transports if the options require others than the default ones.
+    func apply(to transports: inout Transports) async throws(ToolFailure) {
+        guard self.certificates != nil || self.proxy != .none else { return }
+        let tls = try await TLSConfiguration.trusting(self.certificates)
+        transports.webSocket = SocketWebSocketTransport(tls: tls, proxy: self.proxy)
+        transports.http = SocketHTTPTransport(tls: tls, proxy: self.proxy)
+    }
+}
+
 extension TLSConfiguration {
-    /// Returns the configuration that trusts the certificates of a PEM file, the value of `--ca`; `nil` for the default configuration.
-    static func trusting(_ file: String?) async throws(ToolFailure) -> TLSConfiguration? {
-        guard let file else { return nil }
+    /// Returns the configuration that trusts the certificates of a PEM file, the value of `--ca`, or of the system.
+    fileprivate static func trusting(_ file: String?) async throws(ToolFailure) -> TLSConfiguration {
+        guard let file else { return TLSConfiguration() }
         // Read and checked here, because a client would retry with an invalid configuration.
         let text = try await Input.file(file)
         guard text.containsText("-----BEGIN CERTIFICATE-----") else {

@@ -1,7 +1,6 @@
 import CommandLineSupport
 import RealtimeCore
 import RealtimeJSON
-import RealtimeSockets
 import RealtimeSystem
 import RealtimeTransports
 import SignalRCore
@@ -24,7 +23,7 @@ extension OptionSpec {
 struct SignalRConnection: Sendable {
     /// The options before and after those of the command itself.
     static let firstOptions: [OptionSpec] = [
-        .transport, .hubProtocol, .token("The access token."), .tokenFile, .header, .certificates,
+        .transport, .hubProtocol, .token("The access token."), .tokenFile, .header, .certificates, .proxy,
     ]
     static let lastOptions: [OptionSpec] = [
         .json, .verbose("Also print the states of the connection, the negotiation, and every message, without tokens."),
@@ -38,7 +37,7 @@ struct SignalRConnection: Sendable {
     let format: HubFormat
     let token: Secret?
     let headers: HTTPHeaders
-    let certificates: String?
+    private let network: NetworkOptions
     let isVerbose: Bool
 
     init(_ arguments: Arguments) throws(UsageError) {
@@ -59,7 +58,7 @@ struct SignalRConnection: Sendable {
         }
         self.token = try Secret(arguments, "token")
         self.headers = try Self.headers(arguments)
-        self.certificates = arguments.string("ca")
+        self.network = try NetworkOptions(arguments)
         self.isVerbose = arguments.has("verbose")
     }
 
@@ -136,10 +135,7 @@ struct SignalRConnection: Sendable {
         _ printer: LinePrinter, _ retry: HubRetryPolicy, _ connections: OpenConnections
     ) async throws(ToolFailure) -> HubConfiguration {
         var transports = Transports.standard
-        if let tls = try await TLSConfiguration.trusting(self.certificates) {
-            transports.webSocket = SocketWebSocketTransport(tls: tls)
-            transports.http = SocketHTTPTransport(tls: tls)
-        }
+        try await self.network.apply(to: &transports)
         transports.webSocket = TracingTransport(transports.webSocket) { connections.trace($0, $1) }
         if self.isVerbose {
             transports.http = TracingHTTPTransport(http: transports.http, redact: TracingHTTPTransport.redactTokens) { printer.enqueue($0) }
