@@ -121,7 +121,10 @@ import Testing
 
     @Test(
         arguments: [
-            ("example.com", ["example.com", "EXAMPLE.com", "www.example.com", "a.b.example.com", "example.com."], ["myexample.com", "com"]),
+            (
+                "example.com", ["example.com", "EXAMPLE.com", "www.example.com", "a.b.example.com", "example.com."],
+                ["myexample.com", "com"]
+            ),
             (".example.com", ["example.com", "www.example.com"], ["example.com.org"]),
             ("*.Example.com", ["example.com", "www.example.com"], ["myexample.com"]),
             ("example.com.", ["example.com"], ["example.org"]),

@@ -208,7 +208,7 @@ struct ProxyTests {
     @Test func `a tunnel opens when the response of the proxy arrives in pieces`() async throws {
         let loop = try EventLoop("test")
         let listener = try TCPListener(loops: [loop]) { _ in
-            EventRecorder { stream, bytes in
+            EventRecorder(onReceived: { stream, bytes in
                 let text = String(decoding: bytes, as: UTF8.self)
                 if text.hasPrefix("CONNECT ") {
                     for byte in "HTTP/1.1 200 OK\r\n\r\n".utf8 { stream.send([byte]) }
@@ -217,7 +217,7 @@ struct ProxyTests {
                     let head = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                     stream.send(Array("\(head)Sec-WebSocket-Accept: \(accept)\r\n\r\n".utf8) + frame(0x81, "hi"))
                 }
-            }
+            })
         }
         let (connection, events) = Self.webSocket(
             Endpoint(scheme: "ws", host: "server.invalid", port: 80), .http(host: "127.0.0.1", port: listener.address.port))

@@ -1,4 +1,4 @@
-package import RealtimeCore
+import RealtimeCore
 package import RealtimeSockets
 import RealtimeSystem
 
@@ -32,7 +32,7 @@ package final class TestProxy: Sendable {
         self.credentials = credentials
         self.loop = try EventLoop("test-proxy")
         let owner = self.owner
-        self.listener = try TCPListener(loops: [self.loop]) { owner.proxy.withLock { $0 }.map { ProxyClient($0) } }
+        self.listener = try TCPListener(loops: [self.loop]) { _ in owner.proxy.withLock { $0 }.map { ProxyClient($0) } }
         self.port = self.listener.address.port
         owner.proxy.withLock { $0 = self }
     }

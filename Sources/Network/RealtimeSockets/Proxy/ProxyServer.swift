@@ -1,4 +1,4 @@
-package import RealtimeCore
+import RealtimeCore
 import RealtimeEncoding
 
 /// A proxy, and how to reach it.

@@ -9,7 +9,7 @@ final class SocketConnector: Sendable {
     private let tls: TLSConfiguration
     private let context = Lock<TLSContext?>(nil)
 
-    init(loop: EventLoop, resolver: any HostResolver, proxy: ProxyConfiguration, tls: TLSConfiguration) {
+    init(loop: EventLoop, resolver: any HostResolver, proxy: ProxyConfiguration = .none, tls: TLSConfiguration) {
         self.loop = loop
         self.resolver = resolver
         self.proxies = ProxyRules(proxy)
