@@ -1,5 +1,5 @@
 import RealtimeJSON
-package import RealtimeCore
+import RealtimeCore
 
 /// The body of the response to a negotiation. The status of the response is 200, also for an error.
 ///
