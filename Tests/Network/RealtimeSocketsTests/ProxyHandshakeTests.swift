@@ -115,6 +115,13 @@ import Testing
         #expect(error?.message.contains("hunter2") == false)
     }
 
+    /// A client could request another token for its server because of the status 401.
+    @Test(arguments: [(true, 407, "rejected the user name or the password (401 No)"), (false, nil, "doesn't allow the connection")])
+    func `the status 401 of an HTTP proxy does not look like that of the server`(authenticates: Bool, status: Int?, message: String) {
+        let error = Self.run(Self.tunnel(.http, authenticates: authenticates), [Array("HTTP/1.1 401 No\r\n\r\n".utf8)]).error
+        #expect(error?.code == .proxyRejected && error?.status == status && error?.message.contains(message) == true)
+    }
+
     @Test(
         arguments: [
             ("SSH-2.0-OpenSSH_9.2\r\n", .protocolViolation), ("\u{5}\0", nil), ("\u{5}\0\r\n", .protocolViolation),
