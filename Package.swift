@@ -50,6 +50,12 @@ let readme: [Target.Dependency] = [
     "TestSupport", "PeerSupport",
 ]
 
+/// What the tests of the API of PusherSwift use.
+let pusherSwift: [Target.Dependency] = [
+    "PusherSwift", "NWWebSocket", "PusherServer", "RealtimeTransports", "RealtimeSockets", "RealtimeCore", "RealtimeJSON",
+    "RealtimeSystem", "RealtimeTesting", "TestSupport", "PeerSupport",
+]
+
 // A folder of sources imports only folders above it in this file.
 
 let core: [Target] = [
@@ -81,12 +87,22 @@ let pusher: [Target] = [
     library("PusherWire", in: "Sources/Pusher", coreLibraries),
     library("PusherChannels", in: "Sources/Pusher", ["PusherWire", "RealtimeTransports"] + coreLibraries),
     library("PusherServer", in: "Sources/Pusher", ["PusherWire", "RealtimeTransports"] + coreLibraries),
+    library("NWWebSocket", in: "Sources/Pusher", ["RealtimeTransports"] + coreLibraries),
+    library("PusherSwift", in: "Sources/Pusher", ["NWWebSocket", "PusherChannels", "PusherWire", "RealtimeTransports"] + coreLibraries),
     library(
         "PusherTesting", in: "Sources/Pusher", ["PusherChannels", "PusherServer", "RealtimeCore", "RealtimeJSON", "RealtimeTesting"]),
 
     tests(
         "PusherTests", in: "Pusher",
         ["PusherTesting", "PusherChannels", "PusherServer", "PusherWire", "RealtimeSockets", "ProxySupport"] + support),
+    tests("PusherSwiftTests", in: "Pusher", pusherSwift),
+    // The same sources in both language modes, without the settings of this package, as in applications.
+    .testTarget(
+        name: "PusherSwiftReadmeTests",
+        dependencies: pusherSwift, path: "Tests/Pusher/PusherSwiftReadmeTests", swiftSettings: [.swiftLanguageMode(.v6)] + strict),
+    .testTarget(
+        name: "PusherSwiftReadmeSwift5Tests",
+        dependencies: pusherSwift, path: "Tests/Pusher/PusherSwiftReadmeSwift5Tests", swiftSettings: [.swiftLanguageMode(.v5)] + strict),
     tests("PusherSimulationTests", in: "Pusher", ["PusherChannels", "PusherServer", "PusherWire"] + support),
     tests("PusherPeerTests", in: "Pusher", ["PusherChannels", "PusherServer", "RealtimeSockets"] + support),
 ]
@@ -177,6 +193,7 @@ let package = Package(
         .library(name: "PusherChannels", targets: ["PusherChannels"]),
         .library(name: "PusherServer", targets: ["PusherServer"]),
         .library(name: "PusherTesting", targets: ["PusherTesting"]),
+        .library(name: "PusherSwift", targets: ["PusherSwift", "NWWebSocket"]),
         .library(name: "RealtimeCore", targets: ["RealtimeCore"]),
         .library(name: "RealtimeJSON", targets: ["RealtimeJSON"]),
         .library(name: "RealtimeSockets", targets: ["RealtimeSockets"]),

@@ -65,6 +65,7 @@ public struct PusherAuthorizer: Sendable {
         case batchEndpoint(PusherAuthorizationEndpoint)
         case request(@Sendable (PusherAuthorizationRequest) async throws -> HTTPRequest)
         case completion(@Sendable (PusherAuthorizationRequest, @escaping Completion) -> Void)
+        case direct(@Sendable (PusherAuthorizationRequest, @escaping Completion) -> Void)
         case callback(@Sendable (PusherAuthorizationRequest) async throws -> PusherChannelAuthorization)
         case secret(String, userID: String?, userInfo: JSONValue?, masterKey: String?)
         case byChannel(@Sendable (_ channel: String) -> PusherAuthorizer?)
@@ -176,6 +177,14 @@ public struct PusherAuthorizer: Sendable {
         _ authorize: @escaping @Sendable (_ request: PusherAuthorizationRequest, _ complete: @escaping Completion) -> Void
     ) -> PusherAuthorizer {
         PusherAuthorizer(kind: .completion(authorize))
+    }
+
+    /// Returns an authorizer that calls a closure like ``completion(_:)``, but without a task: on the thread that begins the subscription,
+    /// which may be the one that reads from the connection.
+    package static func direct(
+        _ authorize: @escaping @Sendable (_ request: PusherAuthorizationRequest, _ complete: @escaping Completion) -> Void
+    ) -> PusherAuthorizer {
+        PusherAuthorizer(kind: .direct(authorize))
     }
 
     /// Returns an authorizer that calls a closure.

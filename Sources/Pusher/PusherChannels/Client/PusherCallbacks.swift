@@ -62,6 +62,9 @@ public final class PusherObservation: Sendable {
     /// still be running. Calling it again has no effect.
     public func cancel() { self.token.cancel() }
 
+    /// Calls the callback with the pending elements on the calling thread, unless it is being called.
+    package func drainNow() { self.token.drainNow() }
+
     static let event: @Sendable (PusherUpdate) -> PusherEvent? = { if case .event(let event) = $0 { event } else { nil } }
 
     /// Returns a callback that is called where the main actor runs.

@@ -17,7 +17,7 @@ extension PusherAuthorizer: Redacting {
     package var visibleFields: [(name: String, value: Any?)] {
         switch self.kind {
         case .endpoint(let endpoint), .batchEndpoint(let endpoint): endpoint.visibleFields
-        case .callback, .completion: [("callback", Redacted.secret)]
+        case .callback, .completion, .direct: [("callback", Redacted.secret)]
         case .request: [("request", Redacted.secret)]
         case .byChannel: [("byChannel", Redacted.secret)]
         case .secret(_, let userID, let userInfo, let masterKey):

@@ -12,6 +12,12 @@ extension PusherClient {
         switch work {
         case .channel(let request, let authorizer, let configuration):
             // Without a task, so that a client and a server in memory have finished when a call returns.
+            if case .direct(let authorize) = authorizer.kind {
+                authorize(request) { [weak driver] result in
+                    driver?.workFinished(id, .channel(result.mapError { Self.callbackFailed(request, $0) }))
+                }
+                return nil
+            }
             if case .secret(let secret, let userID, let userInfo, let masterKey) = authorizer.kind {
                 let user = PresenceUser(id: userID ?? request.socketID, info: userInfo)
                 let result = Result { () throws(PusherError) in
@@ -35,6 +41,9 @@ extension PusherClient {
             // An unstructured task, since the driver has none. The session cancels it when the decision is no longer needed.
             let task = Task { driver.workFinished(id, .retryDelay(await delay(context))) }
             return { task.cancel() }
+        case .retryDecision(let context, let decide):
+            decide(context) { [weak driver] in driver?.workFinished(id, .retryDelay($0)) }
+            return nil
         case .user(let socketID, let authenticator, let configuration):
             switch authenticator.kind {
             case .secret(let secret, let user, let watchlist):
@@ -76,11 +85,13 @@ extension PusherClient {
             }
             authorizer = chosen
         }
-        if case .completion(let authorize) = authorizer.kind {
+        switch authorizer.kind {
+        case .completion(let authorize), .direct(let authorize):
             // The closure may never answer. The driver ignores all answers but the first.
             return authorize(request) { [weak driver] result in
                 driver?.workFinished(id, .channel(result.mapError { Self.callbackFailed(request, $0) }))
             }
+        default: break
         }
         let result: Result<PusherChannelAuthorization, PusherError>
         do throws(PusherError) {
@@ -120,7 +131,7 @@ extension PusherClient {
             } catch {
                 throw Self.callbackFailed(request, error)
             }
-        case .completion, .byChannel: preconditionFailure("These have no result of their own.")
+        case .completion, .direct, .byChannel: preconditionFailure("These have no result of their own.")
         }
     }
 

@@ -42,6 +42,7 @@ public struct PusherConfiguration: Sendable {
         var subscriptionTimeout: Duration = .seconds(30)
         var backoff: Backoff = Backoff(base: .seconds(1), cap: .seconds(60))
         var retry = PusherRetryPolicy.backoff
+        var retryDecision: PusherRetryDecision?
         var messageLimit: Int = 1 << 20
         var clientEventQueueLimit: Int = 64
         var clientEventLimit: PusherClientEventLimit?
@@ -186,6 +187,11 @@ public struct PusherConfiguration: Sendable {
     public var retry: PusherRetryPolicy {
         get { self.values.retry }
         set { self.values.retry = newValue }
+    }
+    /// A closure that decides instead of ``retry``, without a task.
+    package var retryDecision: PusherRetryDecision? {
+        get { self.values.retryDecision }
+        set { self.values.retryDecision = newValue }
     }
     /// The maximum size of a message from the server, in bytes. A larger message closes the connection. The default is
     /// 1 MiB; Pusher limits the data of an event to 10 KiB.

@@ -26,6 +26,10 @@ public enum PusherRetryPolicy: Sendable {
     case custom(@Sendable (PusherRetryContext) async -> Duration?)
 }
 
+/// Decides about the delay before the next attempt, now or later: the answer is the delay, or `nil` to stop. Called on the thread that
+/// observed the loss, without a lock.
+package typealias PusherRetryDecision = @Sendable (PusherRetryContext, _ answer: @escaping @Sendable (Duration?) -> Void) -> Void
+
 /// What a policy for reconnects may consider.
 public struct PusherRetryContext: Hashable, Sendable {
     /// The number of attempts since the loss: zero when the connection was just lost, or when the first attempt of a client failed.

@@ -24,6 +24,7 @@ struct PusherSession: ReconnectingSession {
         case user(socketID: String, PusherUserAuthenticator, PusherConfiguration)
         /// A decision of the user's policy for reconnects.
         case retryDelay(PusherRetryContext, @Sendable (PusherRetryContext) async -> Duration?)
+        case retryDecision(PusherRetryContext, PusherRetryDecision)
     }
 
     struct BatchMember: Sendable {
@@ -374,7 +375,8 @@ struct PusherSession: ReconnectingSession {
     private mutating func decision(
         of policy: PusherRetryPolicy, instead decision: ReconnectDecision, now: Instant
     ) -> ReconnectDecision {
-        if case .backoff = policy { return decision }
+        let isAsked = self.latestConfiguration.retryDecision != nil
+        if case .backoff = policy, !isAsked { return decision }
         if case .connected(_, _, let since) = self.connection.state,
             since.advanced(by: self.connection.policy.stableAfter) <= now
         {
@@ -385,6 +387,7 @@ struct PusherSession: ReconnectingSession {
         let count = retries.count
         retries.count += 1
         self.retries = retries
+        if isAsked { return .ask }
         switch policy {
         case .none: return .never
         case .backoff: return decision
@@ -395,14 +398,20 @@ struct PusherSession: ReconnectingSession {
 
     /// Asks the user's policy for the delay before the next attempt.
     private mutating func askForDelay(after id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
-        guard case .custom(let delay) = self.configuration.retry, let retries, let loss = self.lastLoss else {
+        guard let retries, let loss = self.lastLoss else { return self.decided(id, .afterBackoff(), now: now, &effects) }
+        let context = PusherRetryContext(
+            retryCount: retries.count - 1, elapsed: retries.startedAt.duration(to: now), reason: loss)
+        let question: Work
+        if let decide = self.configuration.retryDecision {
+            question = .retryDecision(context, decide)
+        } else if case .custom(let delay) = self.configuration.retry {
+            question = .retryDelay(context, delay)
+        } else {
             return self.decided(id, .afterBackoff(), now: now, &effects)
         }
         let work = self.authorizations.makeWork()
         self.retries?.decision = (work, id)
-        let context = PusherRetryContext(
-            retryCount: retries.count - 1, elapsed: retries.startedAt.duration(to: now), reason: loss)
-        effects.commands.append(.work(work, .retryDelay(context, delay)))
+        effects.commands.append(.work(work, question))
     }
 
     /// Follows the decision of the user's policy, unless it is late.

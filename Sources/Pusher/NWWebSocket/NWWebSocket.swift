@@ -1,0 +1,339 @@
+public import Foundation
+package import RealtimeCore
+import RealtimeSystem
+import RealtimeTransports
+#if canImport(FoundationNetworking)
+public import FoundationNetworking
+#endif
+#if canImport(Network)
+public import Network
+#endif
+
+/// A WebSocket with a delegate, which is called on a queue.
+///
+/// Methods can be called from any thread. Late events of a connection that was ended are never reported.
+///
+/// `@unchecked Sendable`: all state is protected by a lock. A subclass protects its own.
+open class NWWebSocket: WebSocketConnection, @unchecked Sendable {
+    private struct State: Sendable {
+        /// `@unchecked Sendable`: a reference that is only read and written under the lock.
+        struct Delegate: @unchecked Sendable { weak var value: (any WebSocketConnectionDelegate)? }
+
+        struct Current: Sendable {
+            var id: ConnectionID
+            var connection: any RealtimeCore.WebSocketConnection
+        }
+
+        var delegate = Delegate()
+        var url: URL
+        var counter = ConnectionCounter()
+        /// The connection that was made last, until it has ended.
+        var current: Current?
+        var lastError: TransportError?
+        /// The size of the messages that wait for the queue.
+        var waitingBytes = 0
+        var isPaused = false
+        var pings: PingTimer?
+    }
+
+    /// `@unchecked Sendable`: a timer of Dispatch can be used on any thread.
+    private struct PingTimer: @unchecked Sendable { let timer: any DispatchSourceTimer }
+
+    private enum Event: Sendable {
+        case opened
+        case text(String), binary(Data)
+        case pong
+        case closed(CloseReason)
+        case disconnected(CloseCode)
+    }
+
+    /// The settings that are fixed when the socket is created.
+    private struct Settings: Sendable {
+        var headers: HTTPHeaders = [:]
+        var subprotocols: [String] = []
+        var messageLimit = 16 << 20
+    }
+
+    /// The sizes of the waiting messages at which reading pauses and resumes.
+    private static let pauseSize = 1 << 20, resumeSize = 256 << 10
+
+    private let state: Lock<State>
+    private let settings: Settings
+    private let transport: any WebSocketTransport
+    private let connectionQueue: DispatchQueue
+    /// Set once, at the end of the initializer.
+    private nonisolated(unsafe) var delivery: QueueDelivery<(id: ConnectionID, event: Event)>!
+
+    /// Settings with the default values.
+    public static var defaultOptions: NWProtocolWebSocket.Options {
+        let options = NWProtocolWebSocket.Options()
+        options.autoReplyPing = true
+        return options
+    }
+
+    /// Creates a socket for a request.
+    ///
+    /// - Parameters:
+    ///   - request: The URL and additional header fields. Without a URL, connecting fails.
+    ///   - connectAutomatically: Whether to connect immediately.
+    ///   - options: The settings. On Apple platforms, only the maximum size of messages is used.
+    ///   - connectionQueue: The queue on which the delegate is called. It must be a serial queue.
+    public convenience init(
+        request: URLRequest, connectAutomatically: Bool = false,
+        options: NWProtocolWebSocket.Options = NWWebSocket.defaultOptions, connectionQueue: DispatchQueue = .main
+    ) {
+        var headers: HTTPHeaders = [:]
+        for (name, value) in request.allHTTPHeaderFields ?? [:] { headers.add(name, value) }
+        self.init(
+            url: request.url, headers: headers, options: options, transport: Transports.standard.webSocket,
+            connectionQueue: connectionQueue)
+        if connectAutomatically { self.connect() }
+    }
+
+    /// Creates a socket for a URL.
+    ///
+    /// - Parameters:
+    ///   - url: The URL, with the scheme `ws` or `wss`. With another one, connecting fails.
+    ///   - connectAutomatically: Whether to connect immediately.
+    ///   - options: The settings. On Apple platforms, only the maximum size of messages is used.
+    ///   - connectionQueue: The queue on which the delegate is called. It must be a serial queue.
+    public init(
+        url: URL, connectAutomatically: Bool = false, options: NWProtocolWebSocket.Options = NWWebSocket.defaultOptions,
+        connectionQueue: DispatchQueue = .main
+    ) {
+        self.state = Lock(State(url: url))
+        self.settings = Self.settings(options, headers: [:])
+        self.transport = Transports.standard.webSocket
+        self.connectionQueue = connectionQueue
+        self.delivery = self.makeDelivery()
+        if connectAutomatically { self.connect() }
+    }
+
+    /// Creates a socket that uses a transport.
+    package init(
+        url: URL?, headers: HTTPHeaders = [:], options: NWProtocolWebSocket.Options = NWWebSocket.defaultOptions,
+        transport: any WebSocketTransport, connectionQueue: DispatchQueue = .main
+    ) {
+        // An empty path isn't the URL of a server, so connecting fails.
+        self.state = Lock(State(url: url ?? URL(fileURLWithPath: "/")))
+        self.settings = Self.settings(options, headers: headers)
+        self.transport = transport
+        self.connectionQueue = connectionQueue
+        self.delivery = self.makeDelivery()
+    }
+
+    deinit {
+        let (current, pings) = self.state.withLock { ($0.current, $0.pings) }
+        pings?.timer.cancel()
+        current?.connection.close(.normal, reason: "")
+    }
+
+    private static func settings(_ options: NWProtocolWebSocket.Options, headers: HTTPHeaders) -> Settings {
+        var settings = Settings(headers: headers)
+        if options.maximumMessageSize > 0 { settings.messageLimit = options.maximumMessageSize }
+        #if !canImport(Network)
+        settings.subprotocols = options.subprotocols
+        for (name, value) in options.additionalHeaders { settings.headers.add(name, value) }
+        #endif
+        return settings
+    }
+
+    private func makeDelivery() -> QueueDelivery<(id: ConnectionID, event: Event)> {
+        QueueDelivery(self.connectionQueue) { [weak self] item in self?.handle(item.event, of: item.id) }
+    }
+
+    /// The object that receives the events of the socket. It isn't retained.
+    public var delegate: (any WebSocketConnectionDelegate)? {
+        get { self.state.withLock { $0.delegate.value } }
+        set { self.state.withLock { $0.delegate.value = newValue } }
+    }
+
+    /// The URL to connect to. A change applies to the next connection.
+    package var url: URL {
+        get { self.state.withLock { $0.url } }
+        set { self.state.withLock { $0.url = newValue } }
+    }
+
+    /// The reason of the last failure, which contains more than the delegate receives.
+    package var lastError: TransportError? { self.state.withLock { $0.lastError } }
+
+    // MARK: Commands
+
+    /// Connects. Has no effect while the socket is connecting or connected.
+    open func connect() {
+        let endpoint = Result { () throws(TransportError) in try Endpoint(self.url.absoluteString) }
+        let connection = self.state.withLock { state -> (any RealtimeCore.WebSocketConnection)? in
+            guard state.current == nil else { return nil }
+            let id = state.counter.next()
+            state.lastError = nil
+            let request = WebSocketRequest(
+                (try? endpoint.get()) ?? Endpoint(scheme: "ws", host: "", port: 0), headers: self.settings.headers,
+                subprotocols: self.settings.subprotocols, messageLimit: self.settings.messageLimit)
+            let connection = self.transport.makeConnection(request, id: id, events: Events(self))
+            state.current = State.Current(id: id, connection: connection)
+            (state.waitingBytes, state.isPaused) = (0, false)
+            if case .failure(let error) = endpoint {
+                self.delivery.enqueue((id, .closed(.transport(error))))
+                return nil
+            }
+            return connection
+        }
+        connection?.open()
+    }
+
+    /// Sends a text message. It is dropped if the socket is neither connecting nor connected.
+    ///
+    /// - Parameter string: The text.
+    open func send(string: String) { self.send(.text(string)) }
+
+    /// Sends a binary message. It is dropped if the socket is neither connecting nor connected.
+    ///
+    /// - Parameter data: The bytes.
+    open func send(data: Data) { self.send(.binary(Array(data))) }
+
+    /// Does nothing: messages are received without it.
+    public func listen() {}
+
+    /// Sends pings at intervals, until the socket is disconnected.
+    ///
+    /// - Parameter interval: The time between two pings in seconds.
+    open func ping(interval: TimeInterval) {
+        let timer = DispatchSource.makeTimerSource(queue: self.connectionQueue)
+        timer.setEventHandler { [weak self] in self?.ping() }
+        timer.schedule(deadline: .now() + interval, repeating: interval)
+        let pings = PingTimer(timer: timer)
+        let old = self.state.withLock { state in
+            defer { state.pings = pings }
+            return state.pings
+        }
+        old?.timer.cancel()
+        timer.resume()
+    }
+
+    /// Sends a ping.
+    open func ping() { self.send(WebSocketMessage(.ping, Array("ping".utf8))) }
+
+    /// Disconnects. The delegate is informed immediately, without waiting for the server.
+    ///
+    /// - Parameter closeCode: The close code that the server receives.
+    open func disconnect(closeCode: NWProtocolWebSocket.CloseCode = .protocolCode(.normalClosure)) {
+        let (current, pings) = self.take()
+        pings?.timer.cancel()
+        guard let current else { return }
+        current.connection.close(closeCode.number, reason: "")
+        self.delivery.enqueue((current.id, .disconnected(closeCode.number)))
+        self.delivery.drainIfOnQueue()
+    }
+
+    /// Ends the connection without a close frame. The delegate isn't informed.
+    package func abandon() {
+        let (current, pings) = self.take()
+        pings?.timer.cancel()
+        current?.connection.abandon()
+    }
+
+    private func take() -> (State.Current?, PingTimer?) {
+        self.state.withLock { state in
+            defer { (state.current, state.pings) = (nil, nil) }
+            return (state.current, state.pings)
+        }
+    }
+
+    private func send(_ message: WebSocketMessage) {
+        guard let connection = self.state.withLock({ $0.current?.connection }) else { return }
+        connection.enqueue(message)
+        connection.flush()
+    }
+
+    // MARK: Events
+
+    /// Receives the events of the connections. It isn't the socket, because a connection retains it.
+    private final class Events: WebSocketEvents {
+        /// `nonisolated(unsafe)`: written once, and the runtime protects weak references.
+        private nonisolated(unsafe) weak var socket: NWWebSocket?
+
+        init(_ socket: NWWebSocket) { self.socket = socket }
+
+        func opened(_ id: ConnectionID, head: HTTPResponseHead) { self.socket?.receive([.opened], from: id) }
+
+        func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
+            var events: [Event] = []
+            for entry in batch.entries {
+                switch entry.kind {
+                case .text: events.append(.text(String(decoding: batch.bytes[entry.range], as: UTF8.self)))
+                case .binary: events.append(.binary(Data(batch.bytes[entry.range])))
+                case .pong: events.append(.pong)
+                case .ping: break
+                }
+            }
+            self.socket?.receive(events, from: id, size: batch.bytes.count)
+        }
+
+        func closed(_ id: ConnectionID, _ reason: CloseReason) { self.socket?.receive([.closed(reason)], from: id) }
+    }
+
+    private func receive(_ events: [Event], from id: ConnectionID, size: Int = 0) {
+        let paused = self.state.withLock { state -> (any RealtimeCore.WebSocketConnection)? in
+            guard let current = state.current, current.id == id else { return nil }
+            state.waitingBytes += size
+            guard state.waitingBytes > Self.pauseSize, !state.isPaused else { return nil }
+            state.isPaused = true
+            return current.connection
+        }
+        paused?.pauseReading()
+        for event in events { self.delivery.enqueue((id, event)) }
+        self.delivery.drainIfOnQueue()
+    }
+
+    /// Informs the delegate, unless the connection isn't the current one.
+    private func handle(_ event: Event, of id: ConnectionID) {
+        let delegate: (any WebSocketConnectionDelegate)?
+        if case .disconnected = event {
+            // The object would take it for the end of the newer connection.
+            delegate = self.state.withLock { $0.current == nil ? $0.delegate.value : nil }
+        } else {
+            guard let current = self.current(for: event, of: id) else { return }
+            delegate = current
+        }
+        switch event {
+        case .opened: delegate?.webSocketDidConnect(connection: self)
+        case .text(let text): delegate?.webSocketDidReceiveMessage(connection: self, string: text)
+        case .binary(let data): delegate?.webSocketDidReceiveMessage(connection: self, data: data)
+        case .pong: delegate?.webSocketDidReceivePong(connection: self)
+        case .closed(.peer(let code, let text)):
+            let reason = text.isEmpty ? nil : Data(text.utf8)
+            delegate?.webSocketDidDisconnect(connection: self, closeCode: NWProtocolWebSocket.CloseCode(code), reason: reason)
+        case .closed(.transport(let error)): delegate?.webSocketDidReceiveError(connection: self, error: NWError(error))
+        case .closed(.openTimeout), .closed(.heartbeatTimeout):
+            delegate?.webSocketDidReceiveError(connection: self, error: .posix(.ETIMEDOUT))
+        case .closed(.requested): delegate?.webSocketDidDisconnect(connection: self, closeCode: .protocolCode(.normalClosure), reason: nil)
+        case .disconnected(let code):
+            delegate?.webSocketDidDisconnect(connection: self, closeCode: NWProtocolWebSocket.CloseCode(code), reason: nil)
+        }
+    }
+
+    /// Returns the delegate if the connection is the current one, and records the event.
+    private func current(for event: Event, of id: ConnectionID) -> (any WebSocketConnectionDelegate)? {
+        var resumed: (any RealtimeCore.WebSocketConnection)?
+        defer {
+            resumed?.resumeReading()
+            resumed?.flush()
+        }
+        return self.state.withLock { state in
+            guard let current = state.current, current.id == id else { return nil }
+            switch event {
+            case .text(let text): state.waitingBytes -= text.utf8.count
+            case .binary(let data): state.waitingBytes -= data.count
+            case .closed(let reason):
+                state.current = nil
+                if case .transport(let error) = reason { state.lastError = error }
+            case .opened, .pong, .disconnected: break
+            }
+            if state.isPaused, state.waitingBytes < Self.resumeSize {
+                state.isPaused = false
+                resumed = current.connection
+            }
+            return state.delegate.value
+        }
+    }
+}

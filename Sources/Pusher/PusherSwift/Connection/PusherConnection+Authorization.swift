@@ -1,0 +1,139 @@
+import Foundation
+import NWWebSocket
+import PusherChannels
+import RealtimeCore
+import RealtimeCrypto
+import RealtimeEncoding
+#if canImport(FoundationNetworking)
+import FoundationNetworking
+#endif
+
+/// Why a subscription wasn't authorized.
+///
+/// `@unchecked Sendable`: the objects don't change.
+struct AuthorizationFailure: Error, @unchecked Sendable {
+    var response: URLResponse?
+    var data: String?
+    var error: NSError?
+    /// Whether no request was made.
+    var isLocal = false
+
+    init(response: URLResponse?, data: String? = nil, error: NSError? = nil) {
+        (self.response, self.data, self.error) = (response, data, error)
+    }
+
+    /// A failure with an error of the domain of PusherSwift.
+    init(_ message: String, isLocal: Bool = true) {
+        self.error = NSError(domain: "com.pusher.PusherSwift", code: 0, userInfo: [NSLocalizedFailureReasonErrorKey: message])
+        self.isLocal = isLocal
+    }
+}
+
+extension PusherConnection {
+    /// Authorizes a subscription, on the queue of the client.
+    func authorize(_ request: PusherAuthorizationRequest, _ complete: @escaping PusherAuthorizer.Completion) {
+        guard let channel = self.channels.find(name: request.channel) else {
+            return complete(.failure(PusherAuthorizationRefusal("The channel was unsubscribed.")))
+        }
+        let isReload = channel.subscribed
+        let finish: @Sendable (Result<PusherAuth, AuthorizationFailure>) -> Void = { [weak self] result in
+            switch result {
+            case .success(let auth):
+                if let data = auth.channelData { (channel as? PusherPresenceChannel)?.setMyID(channelData: data) }
+                complete(
+                    .success(
+                        PusherChannelAuthorization(auth: auth.auth, channelData: auth.channelData, sharedSecret: auth.sharedSecret)))
+            case .failure(let failure):
+                // The result for an earlier connection concerns a subscription that was given up. A key that can't be loaded is reported with
+                // the events that need it.
+                if !isReload, self?.socketId == request.socketID { self?.delivery.enqueue(.authorizationFailed(channel: channel.name, failure)) }
+                complete(.failure(PusherAuthorizationRefusal("The subscription wasn't authorized.")))
+            }
+            self?.delivery.drainIfOnQueue()
+        }
+        if let auth = channel.auth, !isReload {
+            if channel.type == .presence, auth.channelData == nil {
+                self.log(.channelDataMissing)
+                return finish(.failure(AuthorizationFailure("The authorization of a presence channel has no channel data.")))
+            }
+            return finish(.success(auth))
+        }
+        self.requestAuth(channel, request.socketID, finish)
+    }
+
+    private func requestAuth(
+        _ channel: PusherChannel, _ socketID: String, _ finish: @escaping @Sendable (Result<PusherAuth, AuthorizationFailure>) -> Void
+    ) {
+        let options = self.options
+        switch options.authMethod {
+        case .noMethod:
+            finish(
+                .failure(
+                    AuthorizationFailure("Authentication method required for private / presence channels but none provided.")))
+        case .endpoint(let endpoint):
+            guard let url = URL(string: endpoint) else {
+                return finish(.failure(AuthorizationFailure("The URL of the authorization endpoint is invalid.")))
+            }
+            var fields = [("socket_id", socketID), ("channel_name", channel.name)]
+            fields += options.authParameters.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
+            var request = URLRequest(url: url)
+            request.httpMethod = "POST"
+            request.httpBody = Data(fields.map { "\(Self.encoded($0.0))=\(Self.encoded($0.1))" }.joined(separator: "&").utf8)
+            request.setValue("application/x-www-form-urlencoded", forHTTPHeaderField: "Content-Type")
+            for (name, value) in options.authHeaders { request.setValue(value, forHTTPHeaderField: name) }
+            self.send(request, finish)
+        case .authRequestBuilder(let builder):
+            guard let request = builder.request(socketID: socketID, channel: channel) else {
+                return finish(.failure(AuthorizationFailure("Authentication request could not be built")))
+            }
+            self.send(request, finish)
+        case .authorizer(let authorizer):
+            authorizer.fetchAuthValue(socketID: socketID, channelName: channel.name) { [weak self] auth in
+                if let auth { return finish(.success(auth)) }
+                self?.log(.authorizationMissing)
+                finish(.failure(AuthorizationFailure("The authorizer didn't authorize the subscription.", isLocal: false)))
+            }
+        case .inline(let secret):
+            let data = channel.type == .presence ? self.userData(socketID) : nil
+            let message = "\(socketID):\(channel.name)" + (data.map { ":\($0)" } ?? "")
+            let signature = Hex.encode(HMACSHA256.code(for: Array(message.utf8), key: Array(secret.utf8)))
+            finish(.success(PusherAuth(auth: "\(self.key):\(signature)".lowercased(), channelData: data)))
+        }
+    }
+
+    /// The data of the client's own user as JSON.
+    private func userData(_ socketID: String) -> String {
+        guard let user = self.userDataFetcher?() else { return #"{"user_id":"\#(socketID)"}"# }
+        var data: [String: Any] = ["user_id": user.userId]
+        data["user_info"] = user.userInfo
+        return FoundationJSON.text(data) ?? FoundationJSON.text(["user_id": user.userId]) ?? "{}"
+    }
+
+    /// Encodes a field of a form.
+    private static func encoded(_ text: String) -> String {
+        text.addingPercentEncoding(withAllowedCharacters: CharacterSet(charactersIn: Self.unreserved)) ?? text
+    }
+
+    private static let unreserved = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
+
+    /// Sends a request to the application server.
+    private func send(_ request: URLRequest, _ finish: @escaping @Sendable (Result<PusherAuth, AuthorizationFailure>) -> Void) {
+        HTTPSender(session: self.URLSession, transports: self.transports, isCustom: self.options.transports != nil)
+            .send(request) { data, response, error in finish(Self.result(data, response, error)) }
+    }
+
+    private static func result(
+        _ data: Data?, _ response: URLResponse?, _ error: NSError?
+    ) -> Result<PusherAuth, AuthorizationFailure> {
+        if let error { return .failure(AuthorizationFailure(response: response, error: error)) }
+        let text = data.map { String(decoding: $0, as: UTF8.self) }
+        guard let http = response as? HTTPURLResponse, http.statusCode == 200 || http.statusCode == 201, let text else {
+            return .failure(AuthorizationFailure(response: response, data: text))
+        }
+        guard let json = FoundationJSON.object(text), let auth = json["auth"] as? String else {
+            return .failure(AuthorizationFailure(response: response))
+        }
+        return .success(
+            PusherAuth(auth: auth, channelData: json["channel_data"] as? String, sharedSecret: json["shared_secret"] as? String))
+    }
+}

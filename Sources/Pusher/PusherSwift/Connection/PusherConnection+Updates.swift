@@ -1,0 +1,207 @@
+import Foundation
+import NWWebSocket
+import PusherChannels
+import RealtimeCore
+#if canImport(FoundationNetworking)
+import FoundationNetworking
+#endif
+
+/// The updates of the engine, which are handled on the queue of the client.
+extension PusherConnection {
+    func handle(_ update: PusherUpdate) {
+        switch update {
+        case .frame(let text): self.handle(frame: text, isDecrypted: true)
+        case .event(let event) where event.channel?.hasPrefix("private-encrypted-") == true:
+            var frame: [String: Any] = ["event": event.name]
+            frame["channel"] = event.channel
+            frame["data"] = event.data
+            frame["user_id"] = event.userID
+            guard let name = event.channel, self.channels.find(name: name) != nil, let event = PusherEvent(frame) else { return }
+            self.handleEvent(event: event)
+        case .attempt: self.attemptStarted()
+        case .state(let state):
+            switch state {
+            case .connected:
+                self.state.update { [now = self.transports.time.now] in $0.losses.connected(now: now) }
+                self.setState(.connected)
+                // Those that the application has added to the table itself.
+                for name in self.channels.channels.keys.sorted() where self.engine.channel(name) == nil { self.subscribeEngine(name) }
+            case .disconnected(nil):
+                self.setDisconnected()
+                self.log(.intentionalDisconnection)
+                self.state.update { $0.losses.ended() }
+            case .disconnected, .failed:
+                self.setDisconnected()
+                self.logClose()
+                self.state.update { $0.losses.ended() }
+            case .initialized, .connecting, .unavailable: break
+            }
+            self.phaseChanged(to: PusherConnectionPhase(state), socketID: self.socketId)
+        case .connectingIn(let delay): self.notify(delay: delay)
+        case .error(let error):
+            if error.code == .connectionLost { self.lost() }
+            if let failure = error.cause as? PusherDecryptionFailure {
+                let event = failure.event
+                self.delegate?.notifyFailedToDecryptEvent(
+                    eventName: event.name, channelName: event.channel ?? "", data: event.data)
+                self.log(.undecryptable(event.channel ?? ""))
+            } else if let channel = error.channel, !(error.cause is PusherAuthorizationRefusal) {
+                switch error.code {
+                case .authorizationFailed, .timedOut:
+                    if self.channels.find(name: channel)?.subscribed == false {
+                        self.subscriptionFailed(channel, AuthorizationFailure(error.message))
+                    }
+                default: break
+                }
+            }
+            if error.channel == nil { self.notify(code: error.serverCode, message: error.message) }
+        case .event, .sentFrame, .subscription, .user, .watchlist, .members, .gap, .subscriptionCount: break
+        }
+    }
+
+    // MARK: State
+
+    func setState(_ new: ConnectionState) {
+        let old = self.state.update { state in
+            defer { state.connectionState = new }
+            return state.connectionState
+        }
+        if old != new { self.delegate?.notifyChangedConnectionState(from: old, to: new) }
+    }
+
+    private func setDisconnected() {
+        self.setState(.disconnected)
+        for channel in self.channels.channels.values { channel.subscribed = false }
+        self.socketId = nil
+    }
+
+    private func attemptStarted() {
+        let isLost = self.state.update { state in
+            defer { state.losses.isPending = false }
+            return state.losses.isPending && state.connectionState == .disconnected
+        }
+        if isLost { self.setState(.reconnecting) }
+        self.setState(.connecting)
+    }
+
+    /// A connection was lost or an attempt failed. The error of a client that doesn't reconnect isn't a loss of its own.
+    private func lost() {
+        guard self.engine.state != .disconnected(nil), self.connectionState != .disconnected else { return }
+        self.state.update { [now = self.transports.time.now] in $0.losses.lost(now: now) }
+        self.setDisconnected()
+        self.logClose()
+    }
+
+    private func logClose() {
+        guard let close = self.state.value.losses.close else { return }
+        self.log(.disconnected(close.code, close.reason))
+    }
+
+    /// Decides whether and when to reconnect.
+    func decide(_ context: PusherRetryContext, _ answer: @escaping @Sendable (Duration?) -> Void) {
+        let state = self.state.value
+        // The codes of the Pusher protocol ask for a reconnect, whatever the options say.
+        guard state.options.autoReconnect || state.losses.isPusherCode else { return answer(nil) }
+        if let maximum = state.reconnectAttemptsMax, state.reconnectAttempts >= maximum {
+            self.log(.attemptsExhausted)
+            return answer(nil)
+        }
+        var delay = state.losses.delay(attempts: state.reconnectAttempts, maximum: state.maxReconnectGap)
+        if let fixed = state.options.reconnectDelay, !state.losses.isImmediate { delay = max(delay, fixed, 0) }
+        if let interval = state.options.unavailableRetryInterval, state.phase == .unavailable { delay = max(interval, 0) }
+        guard self.delegate?.notifyConnectionWillReconnect(afterDelay: delay) ?? true else { return answer(nil) }
+        self.setState(.reconnecting)
+        self.log(
+            .reconnecting(
+                after: state.losses.isImmediate && delay == 0 ? nil : delay, attempt: state.reconnectAttempts + 1,
+                of: state.reconnectAttemptsMax))
+        self.state.update {
+            $0.reconnectAttempts += 1
+            $0.losses.close = nil
+        }
+        answer(.nanoseconds(Int64(min(delay, 1e9) * 1e9)))
+    }
+
+    // MARK: Frames
+
+    /// - Parameter isDecrypted: Whether the engine delivers the events of encrypted channels itself.
+    func handle(frame text: String, isDecrypted: Bool) {
+        guard let frame = FoundationJSON.object(text), let event = PusherEvent(frame) else { return self.log(.unhandled(text)) }
+        switch event.eventName {
+        case "pusher:error":
+            guard let error = PusherError(jsonObject: frame) else { return self.log(.unhandledError(text)) }
+            self.handleError(error: error)
+            self.globalChannel?.handleGlobalError(frame)
+        case "pusher:pong": self.log(.pongReceived)
+        default:
+            if let channel = event.channelName {
+                // Events may arrive after the channel was unsubscribed.
+                guard self.channels.find(name: channel) != nil else { return }
+                let isEncrypted = channel.hasPrefix("private-encrypted-")
+                    && !event.eventName.hasPrefix("pusher:") && !event.eventName.hasPrefix("pusher_internal:")
+                guard !isEncrypted else {
+                    // Without a connection, there isn't a key.
+                    if !isDecrypted {
+                        self.delegate?.notifyFailedToDecryptEvent(eventName: event.eventName, channelName: channel, data: event.data)
+                        self.log(.undecryptable(channel))
+                    }
+                    return
+                }
+            }
+            self.handleEvent(event: event)
+        }
+    }
+
+    func process(_ event: PusherEvent) {
+        let channel = event.channelName.flatMap { self.channels.find(name: $0) }
+        switch event.eventName {
+        case "pusher:connection_established":
+            guard let data = event.dataToJSONObject() as? [String: Any], let socketID = data["socket_id"] as? String else { return }
+            self.log(.established(socketID))
+            let activityTimeout = (data["activity_timeout"] as? NSNumber)?.doubleValue
+            self.state.update { state in
+                state.socketID = socketID
+                state.reconnectAttempts = 0
+                if state.options.activityTimeout == nil, let activityTimeout { state.activityTimeout = activityTimeout }
+            }
+        case "pusher_internal:subscription_succeeded":
+            guard let channel else { return }
+            channel.confirm()
+            if let presence = (event.dataToJSONObject() as? [String: Any])?["presence"] as? [String: Any] {
+                (channel as? PusherPresenceChannel)?.setMembers(presence)
+            }
+            let succeeded = event.copy(withEventName: "pusher:subscription_succeeded")
+            self.globalChannel?.handleGlobalEvent(event: succeeded)
+            channel.handleEvent(event: succeeded)
+            self.delegate?.notifySubscribedToChannel(name: channel.name)
+            channel.sendUnsentEvents()
+        case "pusher_internal:member_added":
+            guard let data = event.dataToJSONObject() as? [String: Any], let member = PusherPresenceChannelMember(frame: data) else {
+                return self.log(.memberNotAdded)
+            }
+            (channel as? PusherPresenceChannel)?.add(member)
+        case "pusher_internal:member_removed":
+            guard let data = event.dataToJSONObject() as? [String: Any], let id = PusherPresenceChannelMember.id(data["user_id"]) else {
+                return self.log(.memberNotRemoved)
+            }
+            (channel as? PusherPresenceChannel)?.remove(userID: id)
+        case "pusher_internal:subscription_count":
+            let data = event.dataToJSONObject() as? [String: Any]
+            if let count = data?["subscription_count"] as? Int { channel?.setSubscriptionCount(count) }
+        default:
+            self.globalChannel?.handleGlobalEvent(event: event)
+            channel?.handleEvent(event: event)
+        }
+    }
+
+    // MARK: Subscriptions
+
+    /// Reports a subscription that failed.
+    func subscriptionFailed(_ channel: String, _ failure: AuthorizationFailure) {
+        self.delegate?.notifyFailedToSubscribeToChannel(
+            name: channel, response: failure.response, data: failure.data, error: failure.error)
+        let event = PusherEvent(["event": "pusher:subscription_error", "channel": channel, "data": failure.data ?? ""])
+        if let event { self.handleEvent(event: event) }
+        if failure.isLocal { self.log(.unableToSubscribe(channel)) }
+    }
+}

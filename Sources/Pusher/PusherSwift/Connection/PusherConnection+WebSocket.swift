@@ -1,0 +1,112 @@
+public import Foundation
+public import NWWebSocket
+import PusherChannels
+import struct RealtimeCore.CloseCode
+import enum RealtimeCore.CloseReason
+import struct RealtimeCore.TransportError
+#if canImport(Network)
+public import Network
+#endif
+
+/// What the socket reports. A mock of the socket calls these methods. Late reports of a socket that was replaced have no effect.
+extension PusherConnection: WebSocketConnectionDelegate {
+    /// The socket is connected.
+    ///
+    /// - Parameter connection: The socket.
+    public func webSocketDidConnect(connection: any WebSocketConnection) {
+        self.current(connection)?.opened()
+        self.delivery.drainIfOnQueue()
+    }
+
+    /// The connection was closed.
+    ///
+    /// - Parameters:
+    ///   - connection: The socket.
+    ///   - closeCode: The close code.
+    ///   - reason: The explanation of the server, if any.
+    public func webSocketDidDisconnect(
+        connection: any WebSocketConnection, closeCode: NWProtocolWebSocket.CloseCode, reason: Data?
+    ) {
+        if let current = self.current(connection) {
+            let code = closeCode.number
+            let text = reason.map { String(decoding: $0, as: UTF8.self) }
+            self.state.update { $0.losses.close = (code.rawValue, text) }
+            current.closed(.peer(code, text ?? ""))
+        }
+        self.delivery.drainIfOnQueue()
+    }
+
+    /// The network path became usable or unusable, which is logged.
+    ///
+    /// - Parameters:
+    ///   - connection: The socket.
+    ///   - isViable: Whether the path is usable.
+    public func webSocketViabilityDidChange(connection: any WebSocketConnection, isViable: Bool) {
+        self.log(.viable(isViable))
+        if isViable { self.engine.checkConnection() }
+        self.delivery.drainIfOnQueue()
+    }
+
+    /// The socket attempted to use a better network path. A failure is logged. After a success, the connection is checked.
+    ///
+    /// - Parameter result: The socket, or the reason of the failure.
+    public func webSocketDidAttemptBetterPathMigration(result: Result<any WebSocketConnection, NWError>) {
+        switch result {
+        case .success: self.engine.checkConnection()
+        case .failure(let error): self.log(.transportError("Path migration error: \(error.debugDescription)"))
+        }
+        self.delivery.drainIfOnQueue()
+    }
+
+    /// The connection was lost or couldn't be established.
+    ///
+    /// - Parameters:
+    ///   - connection: The socket.
+    ///   - error: The reason.
+    public func webSocketDidReceiveError(connection: any WebSocketConnection, error: NWError) {
+        let failure = (connection as? NWWebSocket)?.lastError
+        self.log(.transportError("Error: \(failure?.message ?? error.debugDescription)"))
+        if let current = self.current(connection) {
+            self.state.update { $0.losses.close = nil }
+            current.closed(.transport(failure ?? TransportError(.closed, "The connection was lost: \(error.debugDescription)")))
+        }
+        self.delivery.drainIfOnQueue()
+    }
+
+    /// The server answered a ping.
+    ///
+    /// - Parameter connection: The socket.
+    public func webSocketDidReceivePong(connection: any WebSocketConnection) {
+        self.log(.pongReceived)
+        self.current(connection)?.receivedPong()
+        self.delivery.drainIfOnQueue()
+    }
+
+    /// A text message arrived. It is handled before this method returns if it is called on the queue of the client, unless an event is being
+    /// handled.
+    ///
+    /// - Parameters:
+    ///   - connection: The socket.
+    ///   - string: The text.
+    public func webSocketDidReceiveMessage(connection: any WebSocketConnection, string: String) {
+        self.log(.received(string))
+        if let current = self.current(connection) {
+            current.received(string)
+        } else if self.state.value.current == nil {
+            self.delivery.enqueue(.frame(string))
+        }
+        self.delivery.drainIfOnQueue()
+    }
+
+    /// A binary message arrived, which is ignored.
+    ///
+    /// - Parameters:
+    ///   - connection: The socket.
+    ///   - data: The bytes.
+    public func webSocketDidReceiveMessage(connection: any WebSocketConnection, data: Data) {}
+
+    private func current(_ socket: any WebSocketConnection) -> SocketConnection? {
+        guard let current = self.state.value.current, current.isConnected(over: socket) else { return nil }
+        return current
+    }
+}

@@ -1,0 +1,486 @@
+public import Foundation
+public import NWWebSocket
+import PusherChannels
+import RealtimeCore
+import RealtimeTransports
+#if canImport(FoundationNetworking)
+public import FoundationNetworking
+#endif
+
+/// The connection of a client.
+///
+/// Methods can be called from any thread. The delegate and handlers are called on the queue of the client, which is the main queue by default:
+/// in one order, and one at a time. A call that is made on this queue has informed them of its effects when it returns, unless one of them
+/// made the call.
+///
+/// `@unchecked Sendable`: all state is protected by a lock. A subclass protects its own.
+#if canImport(ObjectiveC)
+@objcMembers
+#endif
+open class PusherConnection: NSObject, @unchecked Sendable {
+    /// What waits to be handled on the queue.
+    enum Item: Sendable {
+        case update(PusherUpdate)
+        /// A frame that arrived while the engine had no connection.
+        case frame(String)
+        case log(LogText)
+        case disconnecting
+        case authorize(PusherAuthorizationRequest, PusherAuthorizer.Completion)
+        case authorizationFailed(channel: String, AuthorizationFailure)
+        case decide(PusherRetryContext, @Sendable (Duration?) -> Void)
+        case push(NativePusher.Notice)
+    }
+
+    struct State {
+        struct Delegate { weak var value: (any PusherDelegate)? }
+
+        var options: PusherClientOptions
+        var globalChannel: GlobalChannel?
+        var socketID: String?
+        var connectionState = ConnectionState.disconnected
+        var channels = PusherSwift.PusherChannels()
+        var socket: NWWebSocket?
+        var session: URLSession
+        var userDataFetcher: (() -> PusherPresenceChannelMember)?
+        var reconnectAttemptsMax: Int?
+        var reconnectAttempts = 0
+        var maxReconnectGap: Double? = 120
+        var delegate = Delegate()
+        var pongTimeout: TimeInterval = 30
+        var activityTimeout: TimeInterval
+        var nativePusher: NativePusher?
+        var phase = PusherConnectionPhase.initialized
+        var listeners = ConnectionListeners()
+        /// The connection of the engine that uses the socket.
+        var current: SocketConnection?
+        var losses = LossHistory()
+    }
+
+    /// The URL of the server.
+    public let url: String
+    /// The key of the app.
+    public let key: String
+    let state: Guarded<State>
+    /// The socket that the library made itself, whose URL it may change.
+    private let ownSocket: NWWebSocket
+    private let link = ConnectionLink()
+    let transports: Transports
+    /// Set once, at the end of the initializer.
+    private(set) nonisolated(unsafe) var delivery: QueueDelivery<Item>!
+    /// Set once, at the end of the initializer.
+    private(set) nonisolated(unsafe) var engine: PusherClient!
+    /// Set once, at the end of the initializer.
+    private nonisolated(unsafe) var observation: PusherObservation!
+
+    /// The settings. Changes apply to the next attempt to connect.
+    open var options: PusherClientOptions {
+        get { self.state.value.options }
+        set { self.state.update { $0.options = newValue } }
+    }
+
+    /// The handlers that are bound to the client.
+    open var globalChannel: GlobalChannel! {
+        get { self.state.value.globalChannel }
+        set { self.state.update { $0.globalChannel = newValue } }
+    }
+
+    /// The ID that the server assigned to the connection, while there is one.
+    open var socketId: String? {
+        get { self.state.value.socketID }
+        set { self.state.update { $0.socketID = newValue } }
+    }
+
+    /// The state of the connection. It changes right before the delegate is informed.
+    open var connectionState: ConnectionState {
+        get { self.state.value.connectionState }
+        set { self.state.update { $0.connectionState = newValue } }
+    }
+
+    /// The channels.
+    open var channels: PusherSwift.PusherChannels {
+        get { self.state.value.channels }
+        set { self.state.update { $0.channels = newValue } }
+    }
+
+    /// The socket. It can be replaced, for example with a mock; the next attempt to connect uses it.
+    open var socket: NWWebSocket! {
+        get { self.state.value.socket }
+        set {
+            if newValue?.delegate == nil { newValue?.delegate = self }
+            self.state.update { $0.socket = newValue }
+        }
+    }
+
+    /// The session for requests to the endpoint that authorizes subscriptions.
+    ///
+    /// On platforms without Apple's `URLSession`, the shared session stands for the package's own HTTP client.
+    open var URLSession: URLSession {
+        get { self.state.value.session }
+        set { self.state.update { $0.session = newValue } }
+    }
+
+    /// Returns the client's own user, for presence channels that are authorized with ``AuthMethod/inline(secret:)``.
+    open var userDataFetcher: (() -> PusherPresenceChannelMember)? {
+        get { self.state.value.userDataFetcher }
+        set { self.state.update { $0.userDataFetcher = newValue } }
+    }
+
+    /// The maximum number of attempts to reconnect after a loss, or `nil` for attempts without an end, which is the default.
+    open var reconnectAttemptsMax: Int? {
+        get { self.state.value.reconnectAttemptsMax }
+        set { self.state.update { $0.reconnectAttemptsMax = newValue } }
+    }
+
+    /// The number of attempts to reconnect since the last connection.
+    open var reconnectAttempts: Int {
+        get { self.state.value.reconnectAttempts }
+        set { self.state.update { $0.reconnectAttempts = newValue } }
+    }
+
+    /// The maximum delay before an attempt to reconnect in seconds, or `nil` for no maximum. The default is 120.
+    open var maxReconnectGapInSeconds: Double? {
+        get { self.state.value.maxReconnectGap }
+        set { self.state.update { $0.maxReconnectGap = newValue } }
+    }
+
+    /// The object that is informed about the connection. It isn't retained.
+    open var delegate: (any PusherDelegate)? {
+        get { self.state.value.delegate.value }
+        set { self.state.update { $0.delegate.value = newValue } }
+    }
+
+    /// The time to wait for any message after a ping, in seconds. A change applies to the next attempt to connect.
+    open var pongResponseTimeoutInterval: TimeInterval {
+        get { self.state.value.pongTimeout }
+        set { self.state.update { $0.pongTimeout = newValue } }
+    }
+
+    /// The time without a message after which the client sends a ping, in seconds. A change applies to the next attempt to connect.
+    open var activityTimeoutInterval: TimeInterval {
+        get { self.state.value.activityTimeout }
+        set { self.state.update { $0.activityTimeout = newValue } }
+    }
+
+    /// The service for push notifications.
+    var nativePusher: NativePusher? {
+        get { self.state.value.nativePusher }
+        set { self.state.update { $0.nativePusher = newValue } }
+    }
+
+    /// Creates a connection. Use it in tests with a mock of the socket; a ``Pusher`` creates its own.
+    ///
+    /// - Parameters:
+    ///   - key: The key of the app.
+    ///   - socket: The socket.
+    ///   - url: The URL of the server, for information.
+    ///   - options: The settings.
+    ///   - URLSession: The session for requests to the endpoint that authorizes subscriptions.
+    public init(
+        key: String, socket: NWWebSocket, url: String, options: PusherClientOptions,
+        URLSession: URLSession = .shared
+    ) {
+        self.key = key
+        self.url = url
+        self.ownSocket = socket
+        self.state = Guarded(
+            State(options: options, socket: socket, session: URLSession, activityTimeout: options.activityTimeout ?? 60))
+        self.transports = options.transports ?? .standard
+        super.init()
+        let link = self.link
+        link.value = self
+        var transports = self.transports
+        transports.webSocket = SocketTransport(link: link)
+        let host = options.host
+        var configuration = PusherConfiguration(key: key, host: host, port: options.port, path: options.path ?? "", useTLS: options.useTLS)
+        configuration.transports = transports
+        configuration.log = .none
+        configuration.messageLimit = 16 << 20
+        configuration.authorizer = .direct { request, complete in
+            guard let connection = link.value else { return complete(.failure(PusherAuthorizationRefusal("The client was released."))) }
+            connection.enqueue(.authorize(request, complete))
+        }
+        configuration.retryDecision = { context, answer in
+            guard let connection = link.value else { return answer(nil) }
+            connection.enqueue(.decide(context, answer))
+        }
+        self.engine = PusherClient(configuration)
+        let observed = ObservationBox()
+        let delivery = QueueDelivery<Item>(
+            options.callbackQueue, collect: { observed.value?.drainNow() },
+            handle: { item in
+                guard let connection = link.value else { return Self.drop(item) }
+                connection.handle(item)
+            })
+        self.delivery = delivery
+        // The delivery of the core decides when to deliver, and that of the queue where: updates are appended to the queue's items when these
+        // are handled.
+        self.observation = self.engine.onUpdate(
+            on: PusherCallbackExecutor { [weak delivery] _ in delivery?.schedule() }, includingFrames: true,
+            buffer: .dropOldest(.max)
+        ) { [weak delivery] update in
+            delivery?.append(.update(update))
+        }
+        observed.value = self.observation
+        socket.delegate = self
+    }
+
+    /// A reference that is set after the object that uses it was made.
+    private final class ObservationBox: Sendable {
+        private let observation = Guarded<PusherObservation?>(nil)
+        var value: PusherObservation? {
+            get { self.observation.value }
+            set { self.observation.value = newValue }
+        }
+    }
+
+    /// Returns the URL of the server.
+    static func url(key: String, options: PusherClientOptions) -> String {
+        // A host with colons is an IPv6 address.
+        let host = options.host.utf8.contains(UInt8(ascii: ":")) && !options.host.hasPrefix("[") ? "[\(options.host)]" : options.host
+        return "\(options.useTLS ? "wss" : "ws")://\(host):\(options.port)\(options.path ?? "")/app/\(key)"
+            + "?client=pusher-websocket-swift&version=10.1.10&protocol=7"
+    }
+
+    // MARK: Connecting
+
+    /// Connects; see ``Pusher/connect()``.
+    open func connect() {
+        self.applySettings()
+        self.engine.connect()
+        self.delivery.drainIfOnQueue()
+    }
+
+    /// Disconnects; see ``Pusher/disconnect()``.
+    open func disconnect() {
+        switch self.engine.state {
+        case .initialized, .failed, .disconnected: return
+        case .connecting, .connected, .unavailable: break
+        }
+        self.delivery.enqueue(.disconnecting)
+        self.engine.disconnect()
+        self.delivery.drainIfOnQueue()
+    }
+
+    /// Passes the settings on to the engine, if they have changed.
+    private func applySettings() {
+        let state = self.state.value
+        let activity = Self.duration(state.options.activityTimeout ?? 120)
+        let pong = Self.duration(state.pongTimeout)
+        let unavailable = Self.duration(state.options.unavailableTimeout)
+        let configuration = self.engine.configuration
+        guard
+            configuration.activityTimeout != activity || configuration.pongTimeout != pong
+                || configuration.unavailableTimeout != unavailable
+        else { return }
+        // A value that isn't valid is ignored.
+        try? self.engine.update {
+            $0.activityTimeout = activity
+            $0.pongTimeout = pong
+            $0.unavailableTimeout = unavailable
+        }
+    }
+
+    /// Returns a duration in seconds. What isn't a time, such as infinity, becomes a very long one.
+    private static func duration(_ seconds: TimeInterval) -> Duration {
+        .nanoseconds(Int64(min(max(seconds.isNaN ? 0 : seconds, 0.001), 1e9) * 1e9))
+    }
+
+    /// Makes a connection of the engine the one that uses the socket.
+    ///
+    /// - Returns: The socket.
+    func attach(_ connection: SocketConnection, to endpoint: Endpoint) -> NWWebSocket? {
+        let socket = self.state.update { state in
+            state.current = connection
+            return state.socket
+        }
+        if let socket, socket === self.ownSocket { self.secure(socket, if: endpoint.isSecure) }
+        return socket
+    }
+
+    func detach(_ connection: SocketConnection) {
+        self.state.update { if $0.current === connection { $0.current = nil } }
+    }
+
+    /// Changes the URL of a socket to TLS, because the server requires it.
+    private func secure(_ socket: NWWebSocket, if isSecure: Bool) {
+        guard isSecure, var components = URLComponents(url: socket.url, resolvingAgainstBaseURL: false), components.scheme == "ws" else {
+            return
+        }
+        components.scheme = "wss"
+        components.port = nil
+        if let url = components.url { socket.url = url }
+    }
+
+    // MARK: Channels
+
+    func subscribe(
+        _ name: String, auth: PusherAuth?, onMemberAdded: ((PusherPresenceChannelMember) -> Void)?,
+        onMemberRemoved: ((PusherPresenceChannelMember) -> Void)?, onSubscriptionCountChanged: ((Int) -> Void)?
+    ) -> PusherChannel {
+        if PusherChannelType.isPresenceChannel(name: name) {
+            return self.subscribeToPresenceChannel(
+                name, auth: auth, onMemberAdded: onMemberAdded, onMemberRemoved: onMemberRemoved,
+                onSubscriptionCountChanged: onSubscriptionCountChanged)
+        }
+        let channel = self.channels.findOrAdd(name, as: PusherChannel.self) {
+            PusherChannel(name: name, connection: self, auth: auth, onSubscriptionCountChanged: onSubscriptionCountChanged)
+        }
+        self.subscribe(channel, auth: auth)
+        return channel
+    }
+
+    func subscribeToPresenceChannel(
+        _ name: String, auth: PusherAuth?, onMemberAdded: ((PusherPresenceChannelMember) -> Void)?,
+        onMemberRemoved: ((PusherPresenceChannelMember) -> Void)?, onSubscriptionCountChanged: ((Int) -> Void)?
+    ) -> PusherPresenceChannel {
+        let channel = self.channels.findOrAdd(name, as: PusherPresenceChannel.self) {
+            PusherPresenceChannel(
+                name: name, connection: self, auth: auth, onMemberAdded: onMemberAdded, onMemberRemoved: onMemberRemoved,
+                onSubscriptionCountChanged: onSubscriptionCountChanged)
+        }
+        self.subscribe(channel, auth: auth)
+        return channel
+    }
+
+    private func subscribe(_ channel: PusherChannel, auth: PusherAuth?) {
+        if let auth, !channel.subscribed { channel.auth = auth }
+        self.subscribeEngine(channel.name)
+        self.delivery.drainIfOnQueue()
+    }
+
+    /// Subscribes to a channel, unless it is subscribed already.
+    func subscribeEngine(_ name: String) {
+        do {
+            _ = try self.engine.subscribe(name)
+        } catch {
+            self.delivery.enqueue(.authorizationFailed(channel: name, AuthorizationFailure(error.message)))
+        }
+    }
+
+    func unsubscribe(_ name: String) {
+        guard let channel = self.channels.remove(name: name) else { return }
+        self.engine.unsubscribe(name)
+        channel.subscribed = false
+        self.delivery.drainIfOnQueue()
+    }
+
+    func unsubscribeAll() { for name in self.channels.channels.keys.sorted() { self.unsubscribe(name) } }
+
+    // MARK: Handlers
+
+    func createGlobalChannel() { self.globalChannel = GlobalChannel(connection: self) }
+
+    func addCallback(_ callback: @escaping (PusherEvent) -> Void) -> String { self.globalChannel?.add(callback) ?? "" }
+
+    func addCallback(legacy callback: @escaping (Any?) -> Void) -> String { self.globalChannel?.add(legacy: callback) ?? "" }
+
+    func removeCallback(_ id: String) { self.globalChannel?.remove(id) }
+
+    func removeAllCallbacks() { self.globalChannel?.unbindAll() }
+
+    // MARK: Sending
+
+    /// Sends an event.
+    ///
+    /// - Parameters:
+    ///   - event: The name of the event. If it starts with `client-`, the event is sent to the other subscribers of the channel.
+    ///   - data: The data of the event, which must be convertible to JSON. Otherwise, nothing is sent.
+    ///   - channel: The channel of a client event, which must be a private or presence channel.
+    open func sendEvent(event: String, data: Any, channel: PusherChannel? = nil) {
+        let isClientEvent = event.prefix { $0 != "-" } == "client"
+        if isClientEvent {
+            guard let channel else { return }
+            guard channel.type != .normal else { return self.log(.clientEventNotAllowed) }
+        }
+        guard let name = FoundationJSON.text(event), let data = FoundationJSON.text(data) else { return self.log(.notJSON(event)) }
+        var text = #"{"event":\#(name),"data":\#(data)"#
+        if isClientEvent, let channel = channel.flatMap({ FoundationJSON.text($0.name) }) { text += #","channel":\#(channel)"# }
+        text += "}"
+        if self.state.value.current?.send(text) != true {
+            self.log(isClientEvent ? .sentClientEvent(text) : .sentEvent(text))
+            self.socket?.send(string: text)
+        }
+        self.delivery.drainIfOnQueue()
+    }
+
+    // MARK: Handling
+
+    /// Handles an event: keeps the state of the connection and the channels, and calls the handlers.
+    ///
+    /// The library calls it on the queue of the client, for each event in order. A subclass that overrides it calls `super`.
+    ///
+    /// - Parameter event: The event.
+    open func handleEvent(event: PusherEvent) { self.process(event) }
+
+    /// Handles an event, as in version 5.
+    ///
+    /// - Parameters:
+    ///   - eventName: The name of the event.
+    ///   - jsonObject: The frame that contains the event.
+    @available(*, deprecated, message: "Use handleEvent(event:) instead.")
+    open func handleEvent(eventName: String, jsonObject: [String: AnyObject]) {
+        var frame: [String: Any] = jsonObject
+        frame["event"] = eventName
+        if let event = PusherEvent(frame) { self.handleEvent(event: event) }
+    }
+
+    /// Handles an error of the server. The library calls it on the queue of the client. A subclass that overrides it calls `super`.
+    ///
+    /// - Parameter error: The error.
+    open func handleError(error: PusherError) { self.delegate?.notifyReceivedError(error: error) }
+
+    /// Parses a frame, as in version 5.
+    ///
+    /// - Parameter string: The text of the frame.
+    /// - Returns: The members of the frame, or `nil` if it isn't a JSON object.
+    @available(*, deprecated, message: "Use JSONSerialization instead.")
+    open func getPusherEventJSON(from string: String) -> [String: AnyObject]? { FoundationJSON.object(string) }
+
+    /// Parses the data of an event, as in version 5.
+    ///
+    /// - Parameter string: The data.
+    /// - Returns: An object of Foundation, or the text if it isn't JSON.
+    @available(*, deprecated, message: "Use JSONSerialization instead.")
+    open func getEventDataJSON(from string: String) -> Any { FoundationJSON.parse(string) ?? string }
+
+    // MARK: Delivery
+
+    /// Handles an item after those that were enqueued before: now if this is the queue, and soon otherwise.
+    func enqueue(_ item: Item) {
+        self.delivery.enqueue(item)
+        self.delivery.drainIfOnQueue()
+    }
+
+    /// Passes a message to the delegate's log: now if this is the queue, and soon otherwise.
+    func log(_ message: LogText) {
+        guard self.delegate != nil else { return }
+        if self.delivery.isOnQueue {
+            self.delegate?.notifyDebugLog(message: message.text)
+        } else {
+            self.delivery.enqueue(.log(message))
+        }
+    }
+
+    /// Ends what waits for an item when the connection has been released.
+    private static func drop(_ item: Item) {
+        switch item {
+        case .authorize(_, let complete): complete(.failure(PusherAuthorizationRefusal("The client was released.")))
+        case .decide(_, let answer): answer(nil)
+        case .update, .frame, .log, .disconnecting, .authorizationFailed, .push: break
+        }
+    }
+
+    private func handle(_ item: Item) {
+        switch item {
+        case .update(let update): self.handle(update)
+        case .frame(let text): self.handle(frame: text, isDecrypted: false)
+        case .log(let message): self.delegate?.notifyDebugLog(message: message.text)
+        case .disconnecting:
+            if self.connectionState != .disconnected { self.setState(.disconnecting) }
+        case .authorize(let request, let complete): self.authorize(request, complete)
+        case .authorizationFailed(let channel, let failure): self.subscriptionFailed(channel, failure)
+        case .decide(let context, let answer): self.decide(context, answer)
+        case .push(let notice): self.delegate.map { notice.notify($0) }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+import Foundation
+
+/// The handlers that are bound to a client.
+///
+/// `@unchecked Sendable`: all state is protected by a lock.
+#if canImport(ObjectiveC)
+@objcMembers
+#endif
+open class GlobalChannel: PusherChannel, @unchecked Sendable {
+    private struct Callbacks {
+        var current: [String: (PusherEvent) -> Void] = [:]
+        var legacy: [String: (Any?) -> Void] = [:]
+        /// The IDs in the order in which they were bound.
+        var order: [String] = []
+    }
+
+    private let callbacks = Guarded(Callbacks())
+
+    /// The handlers by their IDs.
+    open var globalCallbacks: [String: (PusherEvent) -> Void] {
+        get { self.callbacks.value.current }
+        set { self.callbacks.update { $0.current = newValue } }
+    }
+
+    /// The handlers of versions 5 to 9 by their IDs.
+    open var globalLegacyCallbacks: [String: (Any?) -> Void] {
+        get { self.callbacks.value.legacy }
+        set { self.callbacks.update { $0.legacy = newValue } }
+    }
+
+    init(connection: PusherConnection) {
+        super.init(name: "pusher_global_internal_channel", connection: connection)
+    }
+
+    func add(_ callback: @escaping (PusherEvent) -> Void) -> String {
+        let id = UUID().uuidString
+        self.callbacks.update {
+            $0.current[id] = callback
+            $0.order.append(id)
+        }
+        return id
+    }
+
+    func add(legacy callback: @escaping (Any?) -> Void) -> String {
+        let id = UUID().uuidString
+        self.callbacks.update {
+            $0.legacy[id] = callback
+            $0.order.append(id)
+        }
+        return id
+    }
+
+    func remove(_ id: String) {
+        self.callbacks.update {
+            $0.current[id] = nil
+            $0.legacy[id] = nil
+            $0.order.removeAll { $0 == id }
+        }
+    }
+
+    /// Removes all handlers that are bound to the client.
+    open override func unbindAll() { self.callbacks.update { $0 = Callbacks() } }
+
+    /// Calls the handlers of an event, in the order in which they were bound.
+    func handleGlobalEvent(event: PusherEvent) {
+        let callbacks = self.callbacks.value
+        for id in Self.ids(callbacks) {
+            callbacks.current[id]?(event.copied)
+            callbacks.legacy[id]?(event.raw)
+        }
+    }
+
+    /// Calls the handlers of versions 5 to 9 with an error of the server.
+    func handleGlobalError(_ frame: [String: Any]) {
+        let callbacks = self.callbacks.value
+        for id in Self.ids(callbacks) { callbacks.legacy[id]?(frame) }
+    }
+
+    /// The IDs in their order, followed by those that the application has added to the dictionaries itself.
+    private static func ids(_ callbacks: Callbacks) -> [String] {
+        let known = Set(callbacks.order)
+        let others = Set(callbacks.current.keys).union(callbacks.legacy.keys).subtracting(known)
+        return callbacks.order + others.sorted()
+    }
+}

@@ -1,0 +1,59 @@
+public import Foundation
+
+/// The channels of a connection.
+///
+/// `@unchecked Sendable`: all state is protected by a lock. A subclass protects its own.
+#if canImport(ObjectiveC)
+@objcMembers
+#endif
+open class PusherChannels: NSObject, @unchecked Sendable {
+    private let table = Guarded<[String: PusherChannel]>([:])
+
+    /// The channels by their names.
+    open var channels: [String: PusherChannel] {
+        get { self.table.value }
+        set { self.table.value = newValue }
+    }
+
+    /// Returns a channel.
+    ///
+    /// - Parameter name: The name of the channel.
+    /// - Returns: The channel, or `nil` if it wasn't subscribed or was unsubscribed.
+    public func find(name: String) -> PusherChannel? { self.channels[name] }
+
+    /// Returns a channel; see ``find(name:)``.
+    ///
+    /// - Parameter name: The name of the channel.
+    #if canImport(ObjectiveC)
+    @nonobjc
+    #endif
+    public func find(_ name: String) -> PusherChannel? { self.find(name: name) }
+
+    /// Returns a presence channel.
+    ///
+    /// - Parameter name: The name of the channel.
+    /// - Returns: The channel, or `nil` if there isn't a presence channel with this name.
+    public func findPresence(name: String) -> PusherPresenceChannel? { self.channels[name] as? PusherPresenceChannel }
+
+    /// Returns a presence channel; see ``findPresence(name:)``.
+    ///
+    /// - Parameter name: The name of the channel.
+    #if canImport(ObjectiveC)
+    @nonobjc
+    #endif
+    public func findPresence(_ name: String) -> PusherPresenceChannel? { self.findPresence(name: name) }
+
+    /// Returns the channel with a name, or adds one.
+    func findOrAdd<Channel: PusherChannel>(_ name: String, as type: Channel.Type, _ make: () -> Channel) -> Channel {
+        if let channel = self.channels[name] as? Channel { return channel }
+        // Made without the lock. If another thread was faster, its channel is used.
+        let new = make()
+        return self.table.update { table in
+            if let channel = table[name] as? Channel { return channel }
+            table[name] = new
+            return new
+        }
+    }
+
+    func remove(name: String) -> PusherChannel? { self.table.update { $0.removeValue(forKey: name) } }
+}
