@@ -52,7 +52,7 @@ let readme: [Target.Dependency] = [
 
 /// What the tests of the API of PusherSwift use.
 let pusherSwift: [Target.Dependency] = [
-    "PusherSwift", "NWWebSocket", "PusherServer", "RealtimeTransports", "RealtimeSockets", "RealtimeCore", "RealtimeJSON",
+    "PusherSwift", "NWWebSocket", "PusherServer", "PusherWire", "RealtimeTransports", "RealtimeSockets", "RealtimeCore", "RealtimeJSON",
     "RealtimeSystem", "RealtimeTesting", "TestSupport", "PeerSupport",
 ]
 

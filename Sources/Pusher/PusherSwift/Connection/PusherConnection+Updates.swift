@@ -168,7 +168,7 @@ extension PusherConnection {
             guard let channel else { return }
             channel.confirm()
             if let presence = (event.dataToJSONObject() as? [String: Any])?["presence"] as? [String: Any] {
-                (channel as? PusherPresenceChannel)?.setMembers(presence)
+                (channel as? PusherPresenceChannel)?.replaceMembers(with: presence)
             }
             let succeeded = event.copy(withEventName: "pusher:subscription_succeeded")
             self.globalChannel?.handleGlobalEvent(event: succeeded)

@@ -23,7 +23,4 @@ open class PusherError: NSObject, @unchecked Sendable {
         self.code = data["code"] as? Int
         self.message = message
     }
-
-    /// The code and the message.
-    open override var description: String { "PusherError(code: \(self.code.map(String.init) ?? "nil"), message: \(self.message))" }
 }

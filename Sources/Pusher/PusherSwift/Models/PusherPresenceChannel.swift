@@ -92,7 +92,7 @@ open class PusherPresenceChannel: PusherChannel, @unchecked Sendable {
     open func me() -> PusherPresenceChannelMember? { self.myId.flatMap { self.findMember(userId: $0) } }
 
     /// Replaces the members with those of a confirmed subscription.
-    func setMembers(_ presence: [String: Any]) {
+    func replaceMembers(with presence: [String: Any]) {
         let hash = presence["hash"] as? [String: Any] ?? [:]
         // The order of the IDs is the server's, if it sends them.
         let listed = (presence["ids"] as? [Any] ?? []).compactMap { PusherPresenceChannelMember.id($0) }

@@ -23,24 +23,6 @@ extension Pusher {
         self.subscribe(channelName, onMemberAdded: onMemberAdded, onMemberRemoved: onMemberRemoved)
     }
 
-    /// Subscribes to a channel.
-    ///
-    /// - Parameters:
-    ///   - channelName: The name of the channel.
-    ///   - onMemberAdded: Called with each member who joins a presence channel.
-    ///   - onMemberRemoved: Called with each member who leaves a presence channel.
-    ///   - onSubscriptionCountChanged: Called with the number of connections that are subscribed to the channel.
-    @available(swift, obsoleted: 1.0)
-    @objc(subscribeWithChannelName:onMemberAdded:onMemberRemoved:onSubscriptionCountChanged:)
-    public func objcSubscribe(
-        channelName: String, onMemberAdded: ((PusherPresenceChannelMember) -> Void)?,
-        onMemberRemoved: ((PusherPresenceChannelMember) -> Void)?, onSubscriptionCountChanged: ((Int) -> Void)?
-    ) -> PusherChannel {
-        self.subscribe(
-            channelName, onMemberAdded: onMemberAdded, onMemberRemoved: onMemberRemoved,
-            onSubscriptionCountChanged: onSubscriptionCountChanged)
-    }
-
     /// Subscribes to a presence channel.
     ///
     /// - Parameter channelName: The name of the channel.

@@ -1,5 +1,15 @@
 import RealtimeCore
 
+extension PusherAuth: CustomReflectable {
+    /// A mirror without the contents, which are secret.
+    public var customMirror: Mirror { Mirror(self, children: []) }
+}
+
+extension OCAuthMethod: CustomReflectable {
+    /// A mirror without the contents, which may be secret.
+    public var customMirror: Mirror { Mirror(self, children: []) }
+}
+
 extension AuthMethod: Redacting {
     package var visibleFields: [(name: String, value: Any?)] {
         switch self {

@@ -1,0 +1,278 @@
+import Foundation
+import PusherServer
+import RealtimeCore
+import RealtimeTesting
+import Testing
+
+@testable import PusherSwift
+
+/// Losses and reconnects, with a server and a clock in memory.
+@MainActor @Suite struct PusherSwiftConnectionTests {
+    /// Allows some reconnects, and records their delays.
+    private final class Gate: PusherDelegate {
+        let delays = EventRecorder<Double>()
+        let limit: Int
+
+        init(limit: Int = .max) { self.limit = limit }
+
+        func connectionWillReconnect(afterDelay delay: TimeInterval) -> Bool {
+            self.delays.record(delay)
+            return self.delays.all.count <= self.limit
+        }
+    }
+
+    private func advance(_ memory: InMemory, _ seconds: Double) { memory.clock.advance(by: .nanoseconds(Int64(seconds * 1e9))) }
+
+    @Test func `delays are squares up to the maximum, and the attempts are counted`() async throws {
+        let memory = try await InMemory()
+        let (pusher, gate) = (memory.pusher(), Gate())
+        pusher.delegate = gate
+        memory.network.condition = .down
+        pusher.connection.maxReconnectGapInSeconds = 20
+        pusher.connect()
+        for _ in 0..<6 { self.advance(memory, (gate.delays.all.last ?? 0) + 1e-6) }
+        #expect(gate.delays.all == [0, 1, 4, 9, 16, 20, 20])
+        #expect(pusher.connection.connectionState == .reconnecting && pusher.connection.reconnectAttempts == 7)
+        memory.network.condition = .up
+        self.advance(memory, 20.1)
+        #expect(pusher.connection.connectionState == .connected && pusher.connection.reconnectAttempts == 0)
+    }
+
+    @Test func `attempts end at the maximum, and connect starts over`() async throws {
+        let memory = try await InMemory()
+        let (pusher, delegate) = (memory.pusher(), RecordingDelegate())
+        pusher.delegate = delegate
+        pusher.connection.reconnectAttemptsMax = 2
+        pusher.connect()
+        memory.network.condition = .down
+        memory.network.cut()
+        self.advance(memory, 0.001)
+        self.advance(memory, 1.001)
+        #expect(pusher.connection.connectionState == .disconnected)
+        #expect(delegate.logs.all.contains("[PUSHER DEBUG] Max reconnect attempts reached"))
+        #expect(
+            delegate.logs.all.filter { $0.hasPrefix("[PUSHER DEBUG] Attempting") } == [
+                "[PUSHER DEBUG] Attempting to reconnect after waiting 0.0 seconds (attempt 1 of 2)",
+                "[PUSHER DEBUG] Attempting to reconnect after waiting 1.0 seconds (attempt 2 of 2)",
+            ])
+        self.advance(memory, 1000)
+        #expect(pusher.connection.connectionState == .disconnected)
+        memory.network.condition = .up
+        pusher.connect()
+        #expect(pusher.connection.connectionState == .connected)
+    }
+
+    @Test func `the delegate can refuse a reconnect`() async throws {
+        let memory = try await InMemory()
+        let (pusher, gate) = (memory.pusher(), Gate(limit: 1))
+        pusher.delegate = gate
+        pusher.connect()
+        memory.network.condition = .down
+        memory.network.cut()
+        self.advance(memory, 0.001)
+        #expect(gate.delays.all == [0, 1] && pusher.connection.connectionState == .disconnected)
+        self.advance(memory, 100)
+        #expect(pusher.connection.connectionState == .disconnected)
+    }
+
+    @Test func `a server that closes each connection soon is contacted less and less often`() async throws {
+        let memory = try await InMemory()
+        let (pusher, gate) = (memory.pusher(), Gate())
+        pusher.delegate = gate
+        pusher.connect()
+        for _ in 0..<6 {
+            memory.network.cut()
+            self.advance(memory, (gate.delays.all.last ?? 0) + 0.001)
+        }
+        #expect(gate.delays.all == [0, 0, 0, 1, 4, 9] && pusher.connection.connectionState == .connected)
+        self.advance(memory, 31)
+        memory.network.cut()
+        #expect(gate.delays.all.last == 0)
+    }
+
+    @Test func `channels are subscribed again after a loss, and members aren't repeated`() async throws {
+        let memory = try await InMemory()
+        let (pusher, delegate) = (memory.pusher(), RecordingDelegate())
+        pusher.delegate = delegate
+        pusher.connection.userDataFetcher = { PusherPresenceChannelMember(userId: "anna", userInfo: ["name": "Anna"]) }
+        let room = pusher.subscribeToPresenceChannel(channelName: "presence-room")
+        let prices = pusher.subscribe("prices")
+        let data = EventRecorder<String?>()
+        prices.bind(eventName: "price") { data.record($0.data) }
+        pusher.connect()
+        #expect(room.members.map(\.userId) == ["anna"] && prices.subscribed)
+        memory.network.cut()
+        #expect(!prices.subscribed && pusher.connection.connectionState == .reconnecting)
+        self.advance(memory, 0.001)
+        #expect(room.members.map(\.userId) == ["anna"] && prices.subscribed)
+        #expect(delegate.calls.all.filter { $0 == "subscribed prices" }.count == 2)
+        memory.server.publish("price", to: "prices", data: "1")
+        #expect(data.all == ["1"])
+    }
+
+    @Test func `a dead connection is noticed with pings, and its socket is closed first`() async throws {
+        let memory = try await InMemory()
+        let (pusher, delegate) = (memory.pusher(memory.options(activityTimeout: 20)), RecordingDelegate())
+        pusher.delegate = delegate
+        pusher.connection.pongResponseTimeoutInterval = 5
+        pusher.connect()
+        self.advance(memory, 20)
+        #expect(delegate.logs.all.contains("[PUSHER DEBUG] Ping sent") && delegate.logs.all.contains("[PUSHER DEBUG] Websocket received pong"))
+        memory.network.condition = .silent
+        self.advance(memory, 20)
+        self.advance(memory, 5)
+        #expect(pusher.connection.connectionState == .reconnecting)
+        memory.network.condition = .up
+        self.advance(memory, 30)
+        #expect(pusher.connection.connectionState == .connected && memory.server.socketIDs.count >= 1)
+    }
+
+    @Test func `a server that requires TLS is contacted with TLS`() async throws {
+        let memory = try await InMemory()
+        let pusher = memory.pusher()
+        memory.server.faults.rejectionCode = CloseCode(rawValue: 4000)
+        pusher.connect()
+        #expect(pusher.connection.socket.url.absoluteString.hasPrefix("wss://\(memory.address.host)/app/key?"))
+        pusher.disconnect()
+    }
+
+    @Test func `a fixed delay replaces the squares`() async throws {
+        let memory = try await InMemory()
+        let options = memory.options()
+        options.reconnectDelay = 5
+        let (pusher, gate) = (memory.pusher(options), Gate())
+        pusher.delegate = gate
+        pusher.connect()
+        memory.network.condition = .down
+        memory.network.cut()
+        for _ in 0..<3 { self.advance(memory, 5.001) }
+        #expect(gate.delays.all == [5, 5, 5, 5])
+    }
+
+    @Test func `a client connects automatically if its options say so`() async throws {
+        let memory = try await InMemory()
+        let options = memory.options()
+        options.connectAutomatically = true
+        #expect(memory.pusher(options).connection.connectionState == .connected)
+    }
+
+    // MARK: The page about the connection
+
+    @Test func `the phases are those of the page: connecting, connected`() async throws {
+        let memory = try await InMemory()
+        let pusher = memory.pusher()
+        let changes = EventRecorder<String>()
+        pusher.connection.bind("state_change") { changes.record("\($0.previous!) → \($0.current!)") }
+        pusher.connection.bind("connected") { changes.record("connected \($0.socketID ?? "")") }
+        #expect(pusher.connection.phase == .initialized)
+        pusher.connect()
+        let id = try #require(pusher.connection.socketId)
+        #expect(changes.take() == ["initialized → connecting", "connecting → connected", "connected \(id)"])
+        memory.network.cut()
+        self.advance(memory, 0.001)
+        #expect(changes.take().map { $0.hasPrefix("connected 1") ? "" : $0 }.prefix(2) == ["connected → connecting", "connecting → connected"])
+        pusher.disconnect()
+        #expect(changes.all.last == "connected → disconnected" && pusher.connection.phase == .disconnected)
+    }
+
+    @Test func `without a network, the phase is unavailable after 30 seconds, and attempts follow every 10 seconds`() async throws {
+        let memory = try await InMemory()
+        let options = memory.options()
+        options.unavailableRetryInterval = 10
+        let pusher = memory.pusher(options)
+        let changes = EventRecorder<String>()
+        let delays = EventRecorder<Int?>()
+        for name in ["connecting", "connected", "unavailable"] { pusher.connection.bind(name) { changes.record($0.name) } }
+        pusher.connect()
+        pusher.connection.bind("connecting_in") { delays.record($0.delay) }
+        memory.network.condition = .down
+        memory.network.cut()
+        self.advance(memory, 29)
+        #expect(changes.all == ["connecting", "connected", "connecting"])
+        self.advance(memory, 1)
+        #expect(changes.all.last == "unavailable" && pusher.connection.phase == .unavailable)
+        _ = delays.take()
+        self.advance(memory, 60)
+        let taken = delays.take()
+        #expect(taken.count >= 5 && Set(taken) == [10])
+        memory.network.condition = .up
+        self.advance(memory, 10)
+        #expect(changes.all == ["connecting", "connected", "connecting", "unavailable", "connected"])
+    }
+
+    @Test func `too many connections are an error with the code 4004`() async throws {
+        let memory = try await InMemory { $0.connectionLimit = 0 }
+        let pusher = memory.pusher()
+        let codes = EventRecorder<Int?>()
+        pusher.connection.bind("error") { codes.record($0.data?.code) }
+        pusher.connect()
+        #expect(codes.all.contains(4004) && pusher.connection.phase == .disconnected)
+        pusher.connection.unbind("error")
+        pusher.connect()
+        #expect(codes.all.count(where: { $0 == 4004 }) == 1)
+        let id = pusher.connection.bind("error") { codes.record($0.data?.code) }
+        pusher.connection.unbind(id)
+        pusher.connection.bind("disconnected") { _ in codes.record(nil) }
+        pusher.connection.unbindAll()
+        let count = codes.all.count
+        pusher.connect()
+        #expect(codes.all.count == count)
+    }
+
+    @Test func `the fields of the form and the header fields of authorizations are options`() async throws {
+        let memory = try await InMemory()
+        let attempts = EventRecorder<PusherAuthorizationAttempt>()
+        let handler = PusherAuthorizationHandler(app: memory.server.app) { attempt in
+            attempts.record(attempt)
+            return attempt.channel == "private-no" ? .reject(message: "no") : .accept(userID: "anna")
+        }
+        let address = try await memory.network.listener(host: "app", port: 80).start(handler)
+        let options = memory.options(.noMethod)
+        options.authorizationURL = URL(string: "http://\(address.host)/pusher/auth")
+        #expect(options.authEndpoint == "http://app/pusher/auth")
+        options.authParameters = ["CSRFToken": "some token"]
+        options.authHeaders = ["X-CSRF-Token": "some_csrf_token"]
+        let (pusher, delegate) = (memory.pusher(options), RecordingDelegate())
+        pusher.delegate = delegate
+        pusher.connect()
+        let room = pusher.subscribeToPresenceChannel(channelName: "presence-room")
+        try await eventually { room.subscribed }
+        #expect(room.myId == "anna")
+        #expect(attempts.all.first?.parameters["CSRFToken"] == "some token")
+        #expect(attempts.all.first?.request.headers["X-CSRF-Token"] == "some_csrf_token")
+        pusher.subscribe("private-no")
+        try await eventually { delegate.calls.all.contains { $0.hasPrefix("failed private-no 403") } }
+        // It isn't repeated until the next connection.
+        self.advance(memory, 100)
+        #expect(attempts.all.count(where: { $0.channel == "private-no" }) == 1)
+    }
+
+    // MARK: Encrypted channels
+
+    @Test func `a new key is loaded without stopping other channels, and what can't be decrypted is reported`() async throws {
+        let memory = try await InMemory()
+        let handler = PusherAuthorizationHandler(app: memory.server.app)
+        let address = try await memory.network.listener(host: "app", port: 80).start(handler)
+        let (pusher, delegate) = (
+            memory.pusher(memory.options(.endpoint(authEndpoint: "http://\(address.host)/pusher/auth"))), RecordingDelegate()
+        )
+        pusher.delegate = delegate
+        let data = EventRecorder<String?>()
+        let secrets = pusher.subscribe("private-encrypted-a")
+        pusher.bind { data.record("\($0.eventName) \($0.data ?? "")") }
+        pusher.connect()
+        try await eventually { secrets.subscribed }
+        _ = data.take()
+        memory.server.publish("e", to: "private-encrypted-a", data: "1")
+        #expect(data.take() == ["e 1"])
+        let foreign = #"{\"nonce\":\"AAECAwQFBgcICQoLDA0ODxAREhMUFRYX\",\"ciphertext\":\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\"}"#
+        memory.server.send(
+            #"{"event":"e","channel":"private-encrypted-a","data":"\#(foreign)"}"#, to: pusher.connection.socketId ?? "")
+        try await eventually { delegate.calls.all.last == "undecryptable e private-encrypted-a" }
+        #expect(delegate.logs.all.last == "[PUSHER DEBUG] Skipping event that failed to decrypt on channel private-encrypted-a")
+        memory.server.publish("e", to: "private-encrypted-a", data: "2")
+        #expect(data.all == ["e 2"])
+        secrets.trigger(eventName: "client-x", data: "y")
+        #expect(delegate.logs.all.last?.hasPrefix("[PUSHER ERROR] Client events are not supported on encrypted channels:") == true)
+    }
+}

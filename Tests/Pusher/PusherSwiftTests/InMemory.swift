@@ -1,0 +1,36 @@
+import Foundation
+import PusherServer
+import RealtimeCore
+import RealtimeTesting
+
+@testable import PusherSwift
+
+/// A server, a network and a clock, with clients whose handlers run on the main queue.
+///
+/// On the main actor, the effects of a call are complete when it returns.
+struct InMemory {
+    let clock = ManualClock(standstillLimit: nil)
+    let network: InMemoryNetwork
+    let server: PusherServer
+    let address: ListenerAddress
+
+    init(configure: (inout PusherApp) -> Void = { _ in }) async throws {
+        var app = PusherApp(id: "1", key: "key", secret: "secret")
+        app.encryptionMasterKey = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+        configure(&app)
+        self.network = InMemoryNetwork(clock: self.clock)
+        self.server = PusherServer(app: app, network: self.network, log: .none)
+        self.address = try await self.server.start(on: self.network.listener())
+    }
+
+    func options(_ method: AuthMethod = .inline(secret: "secret"), activityTimeout: TimeInterval? = nil) -> PusherClientOptions {
+        let options = PusherClientOptions(
+            authMethod: method, host: .host(self.address.host), port: self.address.port, useTLS: false, activityTimeout: activityTimeout)
+        options.transports = self.network.transports()
+        return options
+    }
+
+    @MainActor func pusher(_ options: PusherClientOptions? = nil, key: String = "key") -> Pusher {
+        Pusher(key: key, options: options ?? self.options())
+    }
+}

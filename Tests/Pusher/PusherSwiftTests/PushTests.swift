@@ -1,0 +1,117 @@
+import Foundation
+import RealtimeCore
+import RealtimeSystem
+import RealtimeTesting
+import Testing
+
+@testable import PusherSwift
+
+#if canImport(FoundationNetworking)
+import FoundationNetworking
+#endif
+
+/// A stand-in for the service for push notifications.
+private final class PushService: ListenerHandler {
+    struct Call: Equatable { var method: String, target: String, body: String }
+
+    let calls = EventRecorder<Call>()
+    let headers = EventRecorder<HTTPHeaders>()
+    /// The status of the next responses.
+    let status = Lock(200)
+
+    func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
+        self.calls.record(Call(method: request.method, target: request.target, body: String(decoding: body, as: UTF8.self)))
+        self.headers.record(request.headers)
+        let status = self.status.withLock { $0 }
+        responder.respond(HTTPResponse(status: status, text: status == 200 ? #"{"id":"client-1"}"# : "no"))
+    }
+
+    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .reject(HTTPResponse(status: 404)) }
+
+    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+        preconditionFailure("all upgrades are rejected")
+    }
+}
+
+private final class PushDelegate: PusherDelegate {
+    let calls = EventRecorder<String>()
+
+    func registeredForPushNotifications(clientId: String) { self.calls.record("registered \(clientId)") }
+    func failedToRegisterForPushNotifications(response: URLResponse, responseBody: String?) {
+        self.calls.record("not registered \((response as? HTTPURLResponse)?.statusCode ?? 0) \(responseBody ?? "")")
+    }
+    func subscribedToInterest(name: String) { self.calls.record("+\(name)") }
+    func subscribedToInterests(interests: [String]) { self.calls.record("=\(interests.joined(separator: ","))") }
+    func unsubscribedFromInterest(name: String) { self.calls.record("-\(name)") }
+}
+
+@MainActor @Suite struct PushTests {
+    @Test func `a device registers, and its interests follow in the order of the calls`() async throws {
+        let (memory, service, delegate) = (try await InMemory(), PushService(), PushDelegate())
+        let address = try await memory.network.listener(host: "push", port: 80).start(service)
+        let options = memory.options()
+        options.pushServiceURL = try #require(URL(string: "http://\(address.host)/client_api/v1/"))
+        let pusher = memory.pusher(options)
+        pusher.delegate = delegate
+        pusher.nativePusher.subscribe(interestName: "donuts")
+        pusher.nativePusher.unsubscribe(interestName: "a b/c")
+        pusher.nativePusher.setSubscriptions(interests: ["x", "y"])
+        #expect(service.calls.all.isEmpty)
+        pusher.nativePusher.register(deviceToken: Data([0x00, 0x0F, 0xAB]))
+        try await eventually { delegate.calls.all == ["registered client-1", "+donuts", "-a b/c", "=x,y"] }
+        let path = "/client_api/v1/clients"
+        #expect(
+            service.calls.all == [
+                .init(method: "POST", target: path, body: #"{"app_key":"key","platform_type":"apns","token":"000fab"}"#),
+                .init(method: "POST", target: "\(path)/client-1/interests/donuts", body: #"{"app_key":"key"}"#),
+                .init(method: "DELETE", target: "\(path)/client-1/interests/a%20b%2Fc", body: #"{"app_key":"key"}"#),
+                .init(method: "PUT", target: "\(path)/client-1/interests/", body: #"{"app_key":"key","interests":["x","y"]}"#),
+            ])
+        #expect(service.headers.all.allSatisfy { $0["Content-Type"] == "application/json" })
+        #expect(service.headers.all.allSatisfy { $0["X-Pusher-Library"]?.hasPrefix("pusher-websocket-swift") == true })
+    }
+
+    @Test func `a request that fails is repeated with growing delays`() async throws {
+        let (memory, service, delegate) = (try await InMemory(), PushService(), PushDelegate())
+        let address = try await memory.network.listener(host: "push", port: 80).start(service)
+        let options = memory.options()
+        options.pushServiceURL = try #require(URL(string: "http://\(address.host)/v1"))
+        let pusher = memory.pusher(options)
+        pusher.delegate = delegate
+        service.status.withLock { $0 = 500 }
+        pusher.nativePusher.register(deviceToken: Data([1]))
+        for (index, delay) in [1, 4, 9].enumerated() {
+            try await eventually { delegate.calls.all.count == index + 1 && memory.clock.untilNextDeadline == .seconds(delay) }
+            if delay == 9 { service.status.withLock { $0 = 200 } }
+            memory.clock.advance(by: .seconds(delay))
+        }
+        try await eventually { delegate.calls.all.last == "registered client-1" }
+        #expect(delegate.calls.all.first == "not registered 500 no")
+    }
+
+    @Test func `requests are sent one after the other, and pause after six failures`() throws {
+        var (queue, now) = (PushQueue(), Instant(nanoseconds: 0))
+        #expect(queue.setAppKey("k") == nil && queue.add(.subscribe("a")) == nil)
+        let first = try #require(queue.register(token: "t"))
+        #expect(first == (1, .register(appKey: "k", token: "t")))
+        #expect(queue.add(.unsubscribe("b")) == nil)
+        let registered = queue.registered(1, clientID: "c")
+        #expect(registered.isCurrent && registered.next! == (2, .change(.subscribe("a"), appKey: "k", clientID: "c")))
+        // A late result has no effect.
+        #expect(!queue.registered(1, clientID: "d").isCurrent && queue.changed(1).change == nil && !queue.failed(1, now: now))
+        var number = 2
+        for failures in 1...5 {
+            #expect(queue.failed(number, now: now))
+            let deadline = try #require(queue.nextDeadline)
+            #expect(now.duration(to: deadline) == .seconds(failures * failures))
+            #expect(queue.timeout(now: now) == nil)
+            now = deadline
+            number = try #require(queue.timeout(now: now)).0
+        }
+        #expect(queue.failed(number, now: now) && queue.nextDeadline == nil)
+        let again = try #require(queue.add(.set([])))
+        #expect(again.1 == .change(.subscribe("a"), appKey: "k", clientID: "c"))
+        let done = queue.changed(again.0)
+        #expect(done.change == .subscribe("a") && done.next?.1 == .change(.unsubscribe("b"), appKey: "k", clientID: "c"))
+    }
+}

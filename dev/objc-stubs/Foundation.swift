@@ -1,0 +1,164 @@
+// The Swift part of the stub of Foundation: the value types and the bridging that this package uses.
+@_exported public import Dispatch
+@_exported public import Foundation
+@_exported public import ObjectiveC
+
+public typealias TimeInterval = Double
+
+public struct NSZone {}
+
+extension NSNumber {
+    public convenience init(value: Int) { self.init(integer: value) }
+    public convenience init(value: Double) { self.init(double: value) }
+    public var intValue: Int { self.integerValue }
+    public var stringValue: String { "" }
+}
+
+public struct URL: Sendable, Hashable {
+    public init?(string: String) {}
+    public init(fileURLWithPath: String) {}
+    public var absoluteString: String { "" }
+}
+
+public struct URLComponents: Sendable {
+    public init?(url: URL, resolvingAgainstBaseURL: Bool) {}
+    public var scheme: String?
+    public var port: Int?
+    public var url: URL? { nil }
+}
+
+public struct Data: Sendable, Hashable, RandomAccessCollection {
+    public init(_ bytes: some Sequence<UInt8>) {}
+    public var startIndex: Int { 0 }
+    public var endIndex: Int { 0 }
+    public subscript(index: Int) -> UInt8 { 0 }
+}
+
+public struct UUID: Sendable {
+    public init() {}
+    public var uuidString: String { "" }
+}
+
+public struct CharacterSet: Sendable {
+    public static var alphanumerics: CharacterSet { CharacterSet(charactersIn: "") }
+    public init(charactersIn text: String) {}
+    public func union(_ other: CharacterSet) -> CharacterSet { other }
+}
+
+extension String {
+    public func addingPercentEncoding(withAllowedCharacters allowed: CharacterSet) -> String? { nil }
+}
+
+public enum JSONSerialization {
+    public struct ReadingOptions: OptionSet, Sendable {
+        public let rawValue: UInt
+        public init(rawValue: UInt) { self.rawValue = rawValue }
+        public static let fragmentsAllowed = ReadingOptions(rawValue: 1)
+    }
+
+    public struct WritingOptions: OptionSet, Sendable {
+        public let rawValue: UInt
+        public init(rawValue: UInt) { self.rawValue = rawValue }
+        public static let fragmentsAllowed = WritingOptions(rawValue: 1)
+        public static let sortedKeys = WritingOptions(rawValue: 2)
+        public static let withoutEscapingSlashes = WritingOptions(rawValue: 4)
+    }
+
+    public static func jsonObject(with data: Data, options: ReadingOptions = []) throws -> Any { data }
+    public static func data(withJSONObject object: Any, options: WritingOptions = []) throws -> Data { Data([]) }
+    public static func isValidJSONObject(_ object: Any) -> Bool { false }
+}
+
+public struct URLRequest: Sendable, Hashable {
+    public init(url: URL) {}
+    public var url: URL? { nil }
+    public var httpMethod: String?
+    public var httpBody: Data?
+    public var allHTTPHeaderFields: [String: String]?
+    public mutating func setValue(_ value: String?, forHTTPHeaderField name: String) {}
+}
+
+public typealias URLSession = NSURLSession
+public typealias URLSessionDataTask = NSURLSessionDataTask
+public typealias URLResponse = NSURLResponse
+public typealias HTTPURLResponse = NSHTTPURLResponse
+
+extension NSURLSession {
+    public static var shared: URLSession { URLSession() }
+    public func dataTask(
+        with request: URLRequest, completionHandler: @escaping @Sendable (Data?, URLResponse?, (any Error)?) -> Void
+    ) -> URLSessionDataTask { URLSessionDataTask() }
+}
+
+extension NSHTTPURLResponse {
+    public convenience init?(url: URL, statusCode: Int, httpVersion: String?, headerFields: [String: String]?) { self.init() }
+    public var statusCode: Int { 0 }
+}
+
+public let NSURLErrorDomain = ""
+public let NSLocalizedDescriptionKey = ""
+public let NSLocalizedFailureReasonErrorKey = ""
+
+public struct URLError: Error {
+    public struct Code: RawRepresentable, Sendable {
+        public let rawValue: Int
+        public init(rawValue: Int) { self.rawValue = rawValue }
+        public static let badURL = Code(rawValue: 1), cannotFindHost = Code(rawValue: 2), cannotConnectToHost = Code(rawValue: 3)
+        public static let timedOut = Code(rawValue: 4), networkConnectionLost = Code(rawValue: 5), unknown = Code(rawValue: 6)
+        public static let serverCertificateUntrusted = Code(rawValue: 7), secureConnectionFailed = Code(rawValue: 8)
+    }
+}
+
+extension NSError: Error {
+    public convenience init(domain: String, code: Int, userInfo: [String: Any]? = nil) { self.init() }
+}
+
+public enum POSIXErrorCode: Int32, Sendable {
+    case ECONNREFUSED, EHOSTUNREACH, ETIMEDOUT, ECONNRESET, EINVAL, ECONNABORTED
+}
+
+// MARK: Bridging
+
+extension String: _ObjectiveCBridgeable {
+    public func _bridgeToObjectiveC() -> NSString { NSString() }
+    public static func _forceBridgeFromObjectiveC(_ source: NSString, result: inout String?) {}
+    public static func _conditionallyBridgeFromObjectiveC(_ source: NSString, result: inout String?) -> Bool { false }
+    public static func _unconditionallyBridgeFromObjectiveC(_ source: NSString?) -> String { "" }
+}
+
+extension Array: _ObjectiveCBridgeable {
+    public func _bridgeToObjectiveC() -> NSArray { NSArray() }
+    public static func _forceBridgeFromObjectiveC(_ source: NSArray, result: inout Array?) {}
+    public static func _conditionallyBridgeFromObjectiveC(_ source: NSArray, result: inout Array?) -> Bool { false }
+    public static func _unconditionallyBridgeFromObjectiveC(_ source: NSArray?) -> Array { [] }
+}
+
+extension Dictionary: _ObjectiveCBridgeable {
+    public func _bridgeToObjectiveC() -> NSDictionary { NSDictionary() }
+    public static func _forceBridgeFromObjectiveC(_ source: NSDictionary, result: inout Dictionary?) {}
+    public static func _conditionallyBridgeFromObjectiveC(_ source: NSDictionary, result: inout Dictionary?) -> Bool { false }
+    public static func _unconditionallyBridgeFromObjectiveC(_ source: NSDictionary?) -> Dictionary { [:] }
+}
+
+extension Data: _ObjectiveCBridgeable {
+    public func _bridgeToObjectiveC() -> NSData { NSData() }
+    public static func _forceBridgeFromObjectiveC(_ source: NSData, result: inout Data?) {}
+    public static func _conditionallyBridgeFromObjectiveC(_ source: NSData, result: inout Data?) -> Bool { false }
+    public static func _unconditionallyBridgeFromObjectiveC(_ source: NSData?) -> Data { Data([]) }
+}
+
+extension URL: _ObjectiveCBridgeable {
+    public func _bridgeToObjectiveC() -> NSURL { NSURL() }
+    public static func _forceBridgeFromObjectiveC(_ source: NSURL, result: inout URL?) {}
+    public static func _conditionallyBridgeFromObjectiveC(_ source: NSURL, result: inout URL?) -> Bool { false }
+    public static func _unconditionallyBridgeFromObjectiveC(_ source: NSURL?) -> URL { URL(fileURLWithPath: "") }
+}
+
+extension URLRequest: _ObjectiveCBridgeable {
+    public func _bridgeToObjectiveC() -> NSURLRequest { NSURLRequest() }
+    public static func _forceBridgeFromObjectiveC(_ source: NSURLRequest, result: inout URLRequest?) {}
+    public static func _conditionallyBridgeFromObjectiveC(_ source: NSURLRequest, result: inout URLRequest?) -> Bool { false }
+    public static func _unconditionallyBridgeFromObjectiveC(_ source: NSURLRequest?) -> URLRequest {
+        URLRequest(url: URL(fileURLWithPath: ""))
+    }
+}
