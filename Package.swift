@@ -152,8 +152,8 @@ let commandLine: [Target] = [
     tests(
         "SnippetTests", in: "Documentation",
         [
-            "PusherChannels", "PusherServer", "PusherTesting", "PusherWire", "SignalRClient", "SignalRServer", "SignalRTesting",
-            "RealtimeSockets", "CommonNames", "DocumentationStubs",
+            "PusherChannels", "PusherServer", "PusherTesting", "PusherWire", "PusherSwift", "SignalRClient", "SignalRServer",
+            "SignalRTesting", "RealtimeSockets", "CommonNames", "DocumentationStubs",
         ] + support),
     library("TestSupport", in: "Tests/Support", ["RealtimeCore", "RealtimeSystem", "RealtimeTesting", "Processes"]),
     library("ProxySupport", in: "Tests/Support", ["RealtimeSockets", "RealtimeCore", "RealtimeSystem"]),

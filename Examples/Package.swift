@@ -38,6 +38,14 @@ let package = Package(
                 .product(name: "RealtimeSockets", package: "swift-realtime"),
             ],
             path: "Webhooks", swiftSettings: settings),
+        .executableTarget(
+            name: "PusherSwiftMigration",
+            dependencies: [
+                .product(name: "PusherSwift", package: "swift-realtime"),
+                .product(name: "PusherServer", package: "swift-realtime"),
+                .product(name: "RealtimeSockets", package: "swift-realtime"),
+            ],
+            path: "PusherSwiftMigration", exclude: ["Package.before.swift", "Package.after.swift"], swiftSettings: settings),
         .executableTarget(name: "HubChat", dependencies: hub, path: "HubChat", swiftSettings: settings),
         .executableTarget(name: "StockTicker", dependencies: hub, path: "StockTicker", swiftSettings: settings),
         .executableTarget(name: "FileUpload", dependencies: hub, path: "FileUpload", swiftSettings: settings),

@@ -12,7 +12,7 @@ import FoundationNetworking
 
 // The Swift snippets of the READMEs of PusherSwift 6 and 9, as an application contains them. This file is compiled in Swift 5 and in Swift 6
 // mode. The snippets run with the server of this package: a function `Pusher` in front of each creates a client with the address of the server,
-// instead of that of the service, and `print` records what it would print. What else differs from the READMEs is in comments, which begin with
+// instead of that of the service, and `print` records what it would print. The format is that of this package. What else differs from the READMEs is in comments, which begin with
 // "README:".
 
 // MARK: Definitions that the READMEs print
@@ -28,11 +28,15 @@ private enum PrintedDefinitions {
     }
 }
 
+/// The protocol as printed.
 public protocol PrintedAuthRequestBuilderProtocol {
+    /// A requirement.
     func requestFor(socketID: String, channelName: String) -> URLRequest?
 }
 
+/// The protocol as printed.
 public protocol PrintedAuthorizer {
+    /// A requirement.
     func fetchAuthValue(socketID: String, channelName: String, completionHandler: (PusherAuth?) -> ())
 }
 
@@ -147,7 +151,9 @@ private final class OldAuthRequestBuilder: AuthRequestBuilderProtocol {
 
 // README: commas after the properties of the struct.
 private struct PriceUpdate: Codable {
+    /// The company.
     public let company: String
+    /// The price.
     public let price: Int
 }
 
@@ -366,17 +372,21 @@ private struct PriceUpdate: Codable {
             let chan = pusher.subscribeToPresenceChannel("presence-channel")
 
             // README: the optional ID is printed with a description, which avoids a warning of the compiler.
-            chan.bind(eventName: "pusher:subscription_succeeded", callback: { data in
-                print("Subscribed!")
-                print("I can now access myId: \(chan.myId ?? "nil")")
-                print("And here are the channel members: \(chan.members)")
-            })
+            chan.bind(
+                eventName: "pusher:subscription_succeeded",
+                callback: { data in
+                    print("Subscribed!")
+                    print("I can now access myId: \(chan.myId ?? "nil")")
+                    print("And here are the channel members: \(chan.members)")
+                })
 
-            chan.bind(eventName: "pusher:subscription_succeeded", eventCallback: { event in
-                print("Subscribed!")
-                print("I can now access myId: \(chan.myId ?? "nil")")
-                print("And here are the channel members: \(chan.members)")
-            })
+            chan.bind(
+                eventName: "pusher:subscription_succeeded",
+                eventCallback: { event in
+                    print("Subscribed!")
+                    print("I can now access myId: \(chan.myId ?? "nil")")
+                    print("And here are the channel members: \(chan.members)")
+                })
 
             pusher.connect()
             try await eventually { output.all.count == 6 }
@@ -432,21 +442,25 @@ private struct PriceUpdate: Codable {
             let pusher = Pusher(key: "YOUR_APP_KEY")
             let myChannel = pusher.subscribe("my-channel")
 
-            myChannel.bind(eventName: "new-price", eventCallback: { (event: PusherEvent) -> Void in
-                if let data: String = event.data {
-                    // `data` is a string that you can parse if necessary.
-                    output.record(data)
-                }
-            })
+            myChannel.bind(
+                eventName: "new-price",
+                eventCallback: { (event: PusherEvent) -> Void in
+                    if let data: String = event.data {
+                        // `data` is a string that you can parse if necessary.
+                        output.record(data)
+                    }
+                })
 
             // README: `company = …` without `let`, as in Swift 2.
-            myChannel.bind(eventName: "new-price", callback: { (data: Any?) -> Void in
-                if let data = data as? [String : AnyObject] {
-                    if let price = data["price"] as? String, let company = data["company"] as? String {
-                        print("\(company) is now priced at \(price)")
+            myChannel.bind(
+                eventName: "new-price",
+                callback: { (data: Any?) -> Void in
+                    if let data = data as? [String: AnyObject] {
+                        if let price = data["price"] as? String, let company = data["company"] as? String {
+                            print("\(company) is now priced at \(price)")
+                        }
                     }
-                }
-            })
+                })
 
             pusher.connect()
             try await eventually { myChannel.subscribed }
@@ -475,7 +489,7 @@ private struct PriceUpdate: Codable {
             // README: `event` is optional, so it has no subscript; and `message = …` without `let`, as in Swift 2.
             pusher.bind(callback: { (event: Any?) -> Void in
                 let event = event as? [String: AnyObject] ?? [:]
-                if let data = event["data"] as? [String : AnyObject] {
+                if let data = event["data"] as? [String: AnyObject] {
                     if let commenter = data["commenter"] as? String, let message = data["message"] as? String {
                         print("\(commenter) wrote \(message)")
                     }
@@ -500,20 +514,22 @@ private struct PriceUpdate: Codable {
                 let myChannel = pusher.subscribe("my-channel")
                 let decoder = JSONDecoder()
 
-                myChannel.bind(eventName: "price-update", eventCallback: { (event: PusherEvent) -> Void in
-                    guard let json: String = event.data,
-                        let jsonData: Data = json.data(using: .utf8)
-                    else {
-                        print("Could not convert JSON string to data")
-                        return
-                    }
-                    let decoded = try? decoder.decode(PriceUpdate.self, from: jsonData)
-                    guard let priceUpdate = decoded else {
-                        print("Could not decode price update")
-                        return
-                    }
-                    print("\(priceUpdate.company) is now priced at \(priceUpdate.price)")
-                })
+                myChannel.bind(
+                    eventName: "price-update",
+                    eventCallback: { (event: PusherEvent) -> Void in
+                        guard let json: String = event.data,
+                            let jsonData: Data = json.data(using: .utf8)
+                        else {
+                            print("Could not convert JSON string to data")
+                            return
+                        }
+                        let decoded = try? decoder.decode(PriceUpdate.self, from: jsonData)
+                        guard let priceUpdate = decoded else {
+                            print("Could not decode price update")
+                            return
+                        }
+                        print("\(priceUpdate.company) is now priced at \(priceUpdate.price)")
+                    })
 
                 pusher.connect()
                 try await eventually { myChannel.subscribed }
@@ -525,22 +541,24 @@ private struct PriceUpdate: Codable {
                 let pusher = Pusher(key: "YOUR_APP_KEY")
                 let myChannel = pusher.subscribe("my-channel")
 
-                myChannel.bind(eventName: "price-update", eventCallback: { (event: PusherEvent) -> Void in
-                    guard let json: String = event.data,
-                        let jsonData: Data = json.data(using: .utf8)
-                    else {
-                        print("Could not convert JSON string to data")
-                        return
-                    }
-                    let decoded = try? JSONSerialization.jsonObject(with: jsonData, options: []) as? [String: Any]
-                    guard let priceUpdate = decoded else {
-                        print("Could not decode price update")
-                        return
-                    }
-                    if let company = priceUpdate["company"] as? String, let price = priceUpdate["price"] as? String {
-                        print("\(company) is now priced at \(price)")
-                    }
-                })
+                myChannel.bind(
+                    eventName: "price-update",
+                    eventCallback: { (event: PusherEvent) -> Void in
+                        guard let json: String = event.data,
+                            let jsonData: Data = json.data(using: .utf8)
+                        else {
+                            print("Could not convert JSON string to data")
+                            return
+                        }
+                        let decoded = try? JSONSerialization.jsonObject(with: jsonData, options: []) as? [String: Any]
+                        guard let priceUpdate = decoded else {
+                            print("Could not decode price update")
+                            return
+                        }
+                        if let company = priceUpdate["company"] as? String, let price = priceUpdate["price"] as? String {
+                            print("\(company) is now priced at \(price)")
+                        }
+                    })
 
                 pusher.connect()
                 try await eventually { myChannel.subscribed }
@@ -582,9 +600,11 @@ private struct PriceUpdate: Codable {
             let pusher = Pusher(key: "YOUR_APP_KEY")
             let myChannel = pusher.subscribe("my-channel")
 
-            let eventHandlerId = myChannel.bind(eventName: "new-price", eventCallback: { (event: PusherEvent) -> Void in
-                output.record("removed handler")
-            })
+            let eventHandlerId = myChannel.bind(
+                eventName: "new-price",
+                eventCallback: { (event: PusherEvent) -> Void in
+                    output.record("removed handler")
+                })
 
             myChannel.unbind(eventName: "new-price", callbackId: eventHandlerId)
 

@@ -1,4 +1,5 @@
 import Foundation
+import NWWebSocket
 import PusherServer
 import RealtimeCore
 import RealtimeTesting
@@ -117,7 +118,8 @@ import Testing
         pusher.connection.pongResponseTimeoutInterval = 5
         pusher.connect()
         self.advance(memory, 20)
-        #expect(delegate.logs.all.contains("[PUSHER DEBUG] Ping sent") && delegate.logs.all.contains("[PUSHER DEBUG] Websocket received pong"))
+        #expect(
+            delegate.logs.all.contains("[PUSHER DEBUG] Ping sent") && delegate.logs.all.contains("[PUSHER DEBUG] Websocket received pong"))
         memory.network.condition = .silent
         self.advance(memory, 20)
         self.advance(memory, 5)
@@ -170,7 +172,8 @@ import Testing
         #expect(changes.take() == ["initialized → connecting", "connecting → connected", "connected \(id)"])
         memory.network.cut()
         self.advance(memory, 0.001)
-        #expect(changes.take().map { $0.hasPrefix("connected 1") ? "" : $0 }.prefix(2) == ["connected → connecting", "connecting → connected"])
+        #expect(
+            changes.take().map { $0.hasPrefix("connected 1") ? "" : $0 }.prefix(2) == ["connected → connecting", "connecting → connected"])
         pusher.disconnect()
         #expect(changes.all.last == "connected → disconnected" && pusher.connection.phase == .disconnected)
     }

@@ -4,6 +4,10 @@ import PusherSwift
 import RealtimeSystem
 import RealtimeTesting
 
+#if canImport(FoundationNetworking)
+import FoundationNetworking
+#endif
+
 /// A socket that answers like a server, without a network, as the mocks of applications do.
 final class MockSocket: NWWebSocket, @unchecked Sendable {
     let sent = EventRecorder<String>()

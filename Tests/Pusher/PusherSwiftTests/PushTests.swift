@@ -91,27 +91,38 @@ private final class PushDelegate: PusherDelegate {
 
     @Test func `requests are sent one after the other, and pause after six failures`() throws {
         var (queue, now) = (PushQueue(), Instant(nanoseconds: 0))
-        #expect(queue.setAppKey("k") == nil && queue.add(.subscribe("a")) == nil)
-        let first = try #require(queue.register(token: "t"))
-        #expect(first == (1, .register(appKey: "k", token: "t")))
-        #expect(queue.add(.unsubscribe("b")) == nil)
+        var next = queue.setAppKey("k")
+        #expect(next == nil)
+        next = queue.add(.subscribe("a"))
+        #expect(next == nil)
+        next = queue.register(token: "t")
+        #expect(next?.0 == 1 && next?.1 == .register(appKey: "k", token: "t"))
+        next = queue.add(.unsubscribe("b"))
+        #expect(next == nil)
         let registered = queue.registered(1, clientID: "c")
-        #expect(registered.isCurrent && registered.next! == (2, .change(.subscribe("a"), appKey: "k", clientID: "c")))
+        #expect(
+            registered.isCurrent && registered.next?.0 == 2
+                && registered.next?.1 == .change(.subscribe("a"), appKey: "k", clientID: "c"))
         // A late result has no effect.
-        #expect(!queue.registered(1, clientID: "d").isCurrent && queue.changed(1).change == nil && !queue.failed(1, now: now))
+        let late = (queue.registered(1, clientID: "d").isCurrent, queue.changed(1).change, queue.failed(1, now: now))
+        #expect(!late.0 && late.1 == nil && !late.2)
         var number = 2
+        var isCurrent = false
         for failures in 1...5 {
-            #expect(queue.failed(number, now: now))
+            isCurrent = queue.failed(number, now: now)
             let deadline = try #require(queue.nextDeadline)
-            #expect(now.duration(to: deadline) == .seconds(failures * failures))
-            #expect(queue.timeout(now: now) == nil)
+            #expect(isCurrent && now.duration(to: deadline) == .seconds(failures * failures))
+            next = queue.timeout(now: now)
+            #expect(next == nil)
             now = deadline
-            number = try #require(queue.timeout(now: now)).0
+            next = queue.timeout(now: now)
+            number = try #require(next?.0)
         }
-        #expect(queue.failed(number, now: now) && queue.nextDeadline == nil)
-        let again = try #require(queue.add(.set([])))
-        #expect(again.1 == .change(.subscribe("a"), appKey: "k", clientID: "c"))
-        let done = queue.changed(again.0)
+        isCurrent = queue.failed(number, now: now)
+        #expect(isCurrent && queue.nextDeadline == nil)
+        next = queue.add(.set([]))
+        #expect(next?.1 == .change(.subscribe("a"), appKey: "k", clientID: "c"))
+        let done = queue.changed(try #require(next?.0))
         #expect(done.change == .subscribe("a") && done.next?.1 == .change(.unsubscribe("b"), appKey: "k", clientID: "c"))
     }
 }

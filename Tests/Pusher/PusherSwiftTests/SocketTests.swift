@@ -63,7 +63,9 @@ import FoundationNetworking
                 "state disconnected → connecting", "state connecting → connected", "state connected → disconnected",
                 "state disconnected → reconnecting", "state reconnecting → connecting", "state connecting → connected",
             ])
-        #expect(self.delegate.logs.all.contains("[PUSHER DEBUG] Websocket is disconnected but no error received Close code: 4200. Reason: restart."))
+        #expect(
+            self.delegate.logs.all.contains(
+                "[PUSHER DEBUG] Websocket is disconnected but no error received Close code: 4200. Reason: restart."))
         #expect(self.delegate.logs.all.contains("[PUSHER DEBUG] Attempting to reconnect immediately (attempt 1)"))
         #expect(pusher.connection.reconnectAttempts == 0)
     }
@@ -115,7 +117,11 @@ import FoundationNetworking
         let chan = pusher.subscribe("test-channel")
         #expect(chan.subscribed && pusher.subscribe("test-channel") === chan)
         let frames = self.socket.sent.all
-        #expect(frames == [#"{"event":"pusher:subscribe","data":{"channel":"early"}}"#, #"{"event":"pusher:subscribe","data":{"channel":"test-channel"}}"#])
+        #expect(
+            frames == [
+                #"{"event":"pusher:subscribe","data":{"channel":"early"}}"#,
+                #"{"event":"pusher:subscribe","data":{"channel":"test-channel"}}"#,
+            ])
         #expect(self.delegate.logs.all.contains(#"[PUSHER DEBUG] sendEvent {"event":"pusher:subscribe","data":{"channel":"early"}}"#))
         pusher.unsubscribe("test-channel")
         #expect(!chan.subscribed && pusher.connection.channels.find("test-channel") == nil)
@@ -258,6 +264,7 @@ import FoundationNetworking
         #expect((event.copy() as? PusherEvent)?.data == event.data)
     }
 
+    @available(*, deprecated)
     @Test func `errors of the server reach the delegate and the handlers of old versions`() {
         let pusher = self.pusher()
         let messages = EventRecorder<String>()
@@ -286,11 +293,13 @@ import FoundationNetworking
             let pusher = Pusher(key: "key", options: PusherClientOptions(attemptToReturnJSONObject: isParsed))
             let values = EventRecorder<String>()
             let chan = pusher.subscribe("c")
-            chan.bind(eventName: "e", callback: { data in
-                if let object = data as? [String: AnyObject], let name = object["name"] as? String { values.record("object \(name)") }
-                if let text = data as? String { values.record("text \(text)") }
-                if data == nil { values.record("nil") }
-            })
+            chan.bind(
+                eventName: "e",
+                callback: { data in
+                    if let object = data as? [String: AnyObject], let name = object["name"] as? String { values.record("object \(name)") }
+                    if let text = data as? String { values.record("text \(text)") }
+                    if data == nil { values.record("nil") }
+                })
             for data in [#""{\"name\":\"Anna\"}""#, #""no JSON""#, "null"] {
                 pusher.connection.webSocketDidReceiveMessage(
                     connection: self.socket, string: #"{"event":"e","channel":"c","data":\#(data)}"#)
@@ -351,7 +360,8 @@ import FoundationNetworking
         #expect(
             self.delegate.logs.all.contains(
                 #"[PUSHER DEBUG] sendClientEvent {"event":"client-1","data":"text","channel":"private-channel"}"#))
-        #expect(self.delegate.logs.all.last == "[PUSHER DEBUG] You must be subscribed to a private or presence channel to send client events")
+        #expect(
+            self.delegate.logs.all.last == "[PUSHER DEBUG] You must be subscribed to a private or presence channel to send client events")
         #expect(self.delegate.logs.all.contains { $0.hasPrefix("[PUSHER ERROR] The data of the event can't be converted to JSON") })
     }
 

@@ -37,11 +37,11 @@ extension PusherClient {
                 driver.workFinished(id, .batch(zip(members, results).map { ($0.work, $1) }))
             }
             return { task.cancel() }
-        case .retryDelay(let context, let delay):
+        case .retryDelay(let context, .asynchronous(let delay)):
             // An unstructured task, since the driver has none. The session cancels it when the decision is no longer needed.
             let task = Task { driver.workFinished(id, .retryDelay(await delay(context))) }
             return { task.cancel() }
-        case .retryDecision(let context, let decide):
+        case .retryDelay(let context, .direct(let decide)):
             decide(context) { [weak driver] in driver?.workFinished(id, .retryDelay($0)) }
             return nil
         case .user(let socketID, let authenticator, let configuration):

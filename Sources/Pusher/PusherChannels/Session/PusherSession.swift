@@ -23,8 +23,13 @@ struct PusherSession: ReconnectingSession {
         case batch([BatchMember], PusherAuthorizationEndpoint, PusherConfiguration)
         case user(socketID: String, PusherUserAuthenticator, PusherConfiguration)
         /// A decision of the user's policy for reconnects.
-        case retryDelay(PusherRetryContext, @Sendable (PusherRetryContext) async -> Duration?)
-        case retryDecision(PusherRetryContext, PusherRetryDecision)
+        case retryDelay(PusherRetryContext, RetryPolicy)
+    }
+
+    /// A policy for reconnects that is the user's.
+    enum RetryPolicy: Sendable {
+        case asynchronous(@Sendable (PusherRetryContext) async -> Duration?)
+        case direct(PusherRetryDecision)
     }
 
     struct BatchMember: Sendable {
@@ -401,17 +406,17 @@ struct PusherSession: ReconnectingSession {
         guard let retries, let loss = self.lastLoss else { return self.decided(id, .afterBackoff(), now: now, &effects) }
         let context = PusherRetryContext(
             retryCount: retries.count - 1, elapsed: retries.startedAt.duration(to: now), reason: loss)
-        let question: Work
+        let policy: RetryPolicy
         if let decide = self.configuration.retryDecision {
-            question = .retryDecision(context, decide)
+            policy = .direct(decide)
         } else if case .custom(let delay) = self.configuration.retry {
-            question = .retryDelay(context, delay)
+            policy = .asynchronous(delay)
         } else {
             return self.decided(id, .afterBackoff(), now: now, &effects)
         }
         let work = self.authorizations.makeWork()
         self.retries?.decision = (work, id)
-        effects.commands.append(.work(work, question))
+        effects.commands.append(.work(work, .retryDelay(context, policy)))
     }
 
     /// Follows the decision of the user's policy, unless it is late.

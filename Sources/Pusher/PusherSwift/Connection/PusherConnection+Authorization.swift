@@ -46,7 +46,9 @@ extension PusherConnection {
             case .failure(let failure):
                 // The result for an earlier connection concerns a subscription that was given up. A key that can't be loaded is reported with
                 // the events that need it.
-                if !isReload, self?.socketId == request.socketID { self?.delivery.enqueue(.authorizationFailed(channel: channel.name, failure)) }
+                if !isReload, let self, self.socketId == request.socketID {
+                    self.delivery.enqueue(.authorizationFailed(channel: channel.name, failure))
+                }
                 complete(.failure(PusherAuthorizationRefusal("The subscription wasn't authorized.")))
             }
             self?.delivery.drainIfOnQueue()

@@ -137,7 +137,8 @@ extension PusherConnection {
             if let channel = event.channelName {
                 // Events may arrive after the channel was unsubscribed.
                 guard self.channels.find(name: channel) != nil else { return }
-                let isEncrypted = channel.hasPrefix("private-encrypted-")
+                let isEncrypted =
+                    channel.hasPrefix("private-encrypted-")
                     && !event.eventName.hasPrefix("pusher:") && !event.eventName.hasPrefix("pusher_internal:")
                 guard !isEncrypted else {
                     // Without a connection, there isn't a key.

@@ -20,7 +20,8 @@ final class ConnectionLink: Sendable {
 struct SocketTransport: WebSocketTransport {
     let link: ConnectionLink
 
-    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any RealtimeCore.WebSocketConnection {
+    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any RealtimeCore.WebSocketConnection
+    {
         SocketConnection(self.link, request, id, events)
     }
 }

@@ -53,7 +53,8 @@ public import FoundationNetworking
     /// - Parameters:
     ///   - response: The response of the service.
     ///   - responseBody: The body of the response.
-    @objc(failedToRegisterForPushNotificationsWithResponse:responseBody:) optional func failedToRegisterForPushNotifications(response: URLResponse, responseBody: String?)
+    @objc(failedToRegisterForPushNotificationsWithResponse:responseBody:) optional func failedToRegisterForPushNotifications(
+        response: URLResponse, responseBody: String?)
     /// An interest was subscribed.
     ///
     /// - Parameter name: The name of the interest.
@@ -66,7 +67,7 @@ public import FoundationNetworking
     ///
     /// - Parameter name: The name of the interest.
     @objc(unsubscribedFromInterestWithName:) optional func unsubscribedFromInterest(name: String)
-    /// The state of the connection changed, with the name that the documentation of earlier versions gives to the method in Objective-C.
+    /// The state of the connection changed. In Objective-C, earlier READMEs give this name to the method.
     ///
     /// - Parameters:
     ///   - old: The state before.

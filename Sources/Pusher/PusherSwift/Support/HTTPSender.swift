@@ -25,7 +25,8 @@ struct HTTPSender {
 
     func send(_ request: URLRequest, _ completion: @escaping Completion) {
         guard self.usesTransport else {
-            self.session.dataTask(with: request) { data, response, error in completion(data, response, error.map { $0 as NSError }) }.resume()
+            self.session.dataTask(with: request) { data, response, error in completion(data, response, error.map { $0 as NSError }) }
+                .resume()
             return
         }
         // An unstructured task, because the caller isn't asynchronous. It ends with the request, which has time limits.

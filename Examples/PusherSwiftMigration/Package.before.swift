@@ -1,0 +1,12 @@
+// swift-tools-version:5.1
+import PackageDescription
+
+let package = Package(
+    name: "YourPackage",
+    dependencies: [
+        .package(url: "https://github.com/pusher/pusher-websocket-swift.git", from: "10.1.0")
+    ],
+    targets: [
+        .target(name: "YourPackage", dependencies: ["PusherSwift"])
+    ]
+)
