@@ -1,8 +1,20 @@
 package import Dispatch
 import RealtimeSystem
 
-/// The queues on which items are handled, each with itself as the value.
-private let queueKey = DispatchSpecificKey<ObjectIdentifier>()
+/// The numbers of the queues on which items are handled. Objects can't stand for them: on Linux, the main queue has many.
+private let queueKey = DispatchSpecificKey<UInt64>()
+/// The number of the queue that was numbered last.
+private let lastQueueNumber = Lock(UInt64(0))
+
+/// Returns the number of a queue, which is assigned once.
+private func number(of queue: DispatchQueue) -> UInt64 {
+    lastQueueNumber.withLock { last in
+        if let number = queue.getSpecific(key: queueKey) { return number }
+        last += 1
+        queue.setSpecific(key: queueKey, value: last)
+        return last
+    }
+}
 
 /// Handles items on a serial queue, in order and one at a time, without a task.
 ///
@@ -33,6 +45,7 @@ package final class QueueDelivery<Item: Sendable>: Sendable {
     private static var batchSize: Int { 256 }
 
     private let queue: DispatchQueue
+    private let queueNumber: UInt64
     private let collect: @Sendable () -> Void
     private let handle: @Sendable (Item) -> Void
     private let state = Lock(State())
@@ -49,11 +62,11 @@ package final class QueueDelivery<Item: Sendable>: Sendable {
         self.queue = queue
         self.collect = collect
         self.handle = handle
-        queue.setSpecific(key: queueKey, value: ObjectIdentifier(queue))
+        self.queueNumber = number(of: queue)
     }
 
     /// Whether the calling code runs on the queue.
-    package var isOnQueue: Bool { DispatchQueue.getSpecific(key: queueKey) == ObjectIdentifier(self.queue) }
+    package var isOnQueue: Bool { DispatchQueue.getSpecific(key: queueKey) == self.queueNumber }
 
     /// Adds an item after those that the other source has now.
     package func enqueue(_ item: Item) {

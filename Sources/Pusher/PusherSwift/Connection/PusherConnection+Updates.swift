@@ -106,8 +106,9 @@ extension PusherConnection {
             self.log(.attemptsExhausted)
             return answer(nil)
         }
-        var delay = state.losses.delay(attempts: state.reconnectAttempts, maximum: state.maxReconnectGap)
-        if let fixed = state.options.reconnectDelay, !state.losses.isImmediate { delay = max(delay, fixed, 0) }
+        let fixed = state.losses.isImmediate ? nil : state.options.reconnectDelay
+        var delay = state.losses.delay(attempts: fixed == nil ? state.reconnectAttempts : 0, maximum: state.maxReconnectGap)
+        if let fixed { delay = max(delay, fixed) }
         if let interval = state.options.unavailableRetryInterval, state.phase == .unavailable { delay = max(interval, 0) }
         guard self.delegate?.notifyConnectionWillReconnect(afterDelay: delay) ?? true else { return answer(nil) }
         self.setState(.reconnecting)

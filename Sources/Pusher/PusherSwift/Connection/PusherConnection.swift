@@ -215,8 +215,10 @@ open class PusherConnection: NSObject, @unchecked Sendable {
         // The delivery of the core decides when to deliver, and that of the queue where: updates are appended to the queue's items when these
         // are handled.
         self.observation = self.engine.onUpdate(
-            on: PusherCallbackExecutor { [weak delivery] _ in delivery?.schedule() }, includingFrames: true,
-            buffer: .dropOldest(.max)
+            on: PusherCallbackExecutor { [weak delivery] _ in
+                delivery?.schedule()
+                delivery?.drainIfOnQueue()
+            }, includingFrames: true, buffer: .dropOldest(.max)
         ) { [weak delivery] update in
             delivery?.append(.update(update))
         }
