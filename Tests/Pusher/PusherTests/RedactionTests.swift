@@ -302,7 +302,11 @@ import Testing
         let others = try await Self.otherValues()
         for (name, values) in others { for value in values { #expect(PrintedText.typeName(of: value) == name) } }
         let listed = Set(try Self.secretValues().keys).union(others.keys)
-        let declared = try PublicDeclarations.types(in: "Sources").subtracting(try PublicDeclarations.types(in: "Sources/SignalR"))
+        // `PusherSwift` and `NWWebSocket`, whose types have the same names, have a test of their own.
+        let folders = [
+            "Core", "Network", "Tool", "Pusher/PusherWire", "Pusher/PusherChannels", "Pusher/PusherServer", "Pusher/PusherTesting",
+        ]
+        let declared = Set(try folders.flatMap { try PublicDeclarations.types(in: "Sources/\($0)") })
         #expect(declared.count > 80)
         #expect(declared.subtracting(listed).sorted() == [], "add a value of each new type to one of the lists")
         #expect(listed.subtracting(declared).sorted() == [], "remove the types that no longer exist")
