@@ -225,6 +225,9 @@ open class NWWebSocket: WebSocketConnection, @unchecked Sendable {
         self.delivery.drainIfOnQueue()
     }
 
+    /// Disconnects with a close code of the core.
+    package func disconnect(with code: CloseCode) { self.disconnect(closeCode: NWProtocolWebSocket.CloseCode(code)) }
+
     /// Ends the connection without a close frame. The delegate isn't informed.
     package func abandon() {
         let (current, pings) = self.take()

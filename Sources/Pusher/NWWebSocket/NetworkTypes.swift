@@ -1,6 +1,4 @@
-#if canImport(Network)
-public import Network
-#else
+#if !canImport(Network)
 public import Foundation
 
 /// The types of WebSockets in Apple's framework Network, for platforms without it.

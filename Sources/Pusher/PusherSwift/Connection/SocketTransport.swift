@@ -114,7 +114,7 @@ final class SocketConnection: RealtimeCore.WebSocketConnection {
 
     func close(_ code: CloseCode, reason: String) {
         self.flush()
-        self.socket?.disconnect(closeCode: NWProtocolWebSocket.CloseCode(code))
+        self.socket?.disconnect(with: code)
     }
 
     func abandon() {
