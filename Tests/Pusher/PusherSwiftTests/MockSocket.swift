@@ -7,6 +7,9 @@ import RealtimeTesting
 #if canImport(FoundationNetworking)
 import FoundationNetworking
 #endif
+#if canImport(Network)
+import Network
+#endif
 
 /// A socket that answers like a server, without a network, as the mocks of applications do.
 final class MockSocket: NWWebSocket, @unchecked Sendable {

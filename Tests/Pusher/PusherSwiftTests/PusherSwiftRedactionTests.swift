@@ -5,6 +5,10 @@ import Testing
 
 @testable import PusherSwift
 
+#if canImport(Network)
+import Network
+#endif
+
 /// The text of the public values of these modules.
 @Suite struct PusherSwiftRedactionTests {
     /// A part of every secret in these tests.

@@ -10,6 +10,9 @@ import Testing
 #if canImport(FoundationNetworking)
 import FoundationNetworking
 #endif
+#if canImport(Network)
+import Network
+#endif
 
 /// A client with a mock of the socket, used on the main queue.
 @MainActor @Suite struct SocketTests {
