@@ -278,4 +278,52 @@ import Testing
         secrets.trigger(eventName: "client-x", data: "y")
         #expect(delegate.logs.all.last?.hasPrefix("[PUSHER ERROR] Client events are not supported on encrypted channels:") == true)
     }
+
+    // MARK: Queues
+
+    /// Records the queue on which a delegate is called.
+    private final class QueueDelegate: PusherDelegate {
+        let queues = EventRecorder<Bool>()
+        let key: DispatchSpecificKey<Bool>
+
+        init(_ key: DispatchSpecificKey<Bool>) { self.key = key }
+
+        func changedConnectionState(from old: ConnectionState, to new: ConnectionState) {
+            self.queues.record(DispatchQueue.getSpecific(key: self.key) == true)
+        }
+        func debugLog(message: String) { self.queues.record(DispatchQueue.getSpecific(key: self.key) == true) }
+    }
+
+    @Test func `handlers are called on the queue of the options, from wherever the library is called`() async throws {
+        let memory = try await InMemory()
+        let (queue, key) = (DispatchQueue(label: "callbacks"), DispatchSpecificKey<Bool>())
+        queue.setSpecific(key: key, value: true)
+        let options = memory.options()
+        options.callbackQueue = queue
+        let (pusher, delegate) = (memory.pusher(options), QueueDelegate(key))
+        pusher.delegate = delegate
+        pusher.connect()
+        try await eventually { pusher.connection.connectionState == .connected }
+        // On the queue, effects are complete when a call returns.
+        let isSubscribed = queue.sync { pusher.subscribe("a").subscribed }
+        #expect(isSubscribed)
+        pusher.disconnect()
+        try await eventually { pusher.connection.connectionState == .disconnected }
+        #expect(delegate.queues.all.count > 5 && delegate.queues.all.allSatisfy { $0 })
+    }
+
+    @Test func `settings of the connection apply to the next attempt`() async throws {
+        let memory = try await InMemory()
+        let pusher = memory.pusher()
+        #expect(pusher.connection.activityTimeoutInterval == 60 && pusher.connection.pongResponseTimeoutInterval == 30)
+        pusher.connection.activityTimeoutInterval = 10
+        pusher.connection.pongResponseTimeoutInterval = -1
+        pusher.connect()
+        // What the server requests, because the options have none.
+        #expect(pusher.connection.activityTimeoutInterval == 120)
+        memory.network.condition = .silent
+        self.advance(memory, 10.1)
+        #expect(pusher.connection.connectionState != .connected)
+        pusher.disconnect()
+    }
 }

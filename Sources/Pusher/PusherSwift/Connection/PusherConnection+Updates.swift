@@ -86,7 +86,7 @@ extension PusherConnection {
 
     /// A connection was lost or an attempt failed. The error of a client that doesn't reconnect isn't a loss of its own.
     private func lost() {
-        guard self.engine.state != .disconnected(nil), self.connectionState != .disconnected else { return }
+        guard self.connectionState != .disconnected else { return }
         self.state.update { [now = self.transports.time.now] in $0.losses.lost(now: now) }
         self.setDisconnected()
         self.logClose()
@@ -99,6 +99,12 @@ extension PusherConnection {
 
     /// Decides whether and when to reconnect.
     func decide(_ context: PusherRetryContext, _ answer: @escaping @Sendable (Duration?) -> Void) {
+        switch self.engine.state {
+        case .connecting, .unavailable: break
+        // The client was disconnected, or has connected, before it was this decision's turn.
+        case .initialized, .connected, .failed, .disconnected: return answer(nil)
+        }
+        self.applySettings()
         let state = self.state.value
         // The codes of the Pusher protocol ask for a reconnect, whatever the options say.
         guard state.options.autoReconnect || state.losses.isPusherCode else { return answer(nil) }

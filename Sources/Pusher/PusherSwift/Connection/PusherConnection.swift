@@ -48,6 +48,8 @@ open class PusherConnection: NSObject, @unchecked Sendable {
         var delegate = Delegate()
         var pongTimeout: TimeInterval = 30
         var activityTimeout: TimeInterval
+        /// The activity timeout that the application has set on the connection.
+        var ownActivityTimeout: TimeInterval?
         var nativePusher: NativePusher?
         var phase = PusherConnectionPhase.initialized
         var listeners = ConnectionListeners()
@@ -152,13 +154,23 @@ open class PusherConnection: NSObject, @unchecked Sendable {
     /// The time to wait for any message after a ping, in seconds. A change applies to the next attempt to connect.
     open var pongResponseTimeoutInterval: TimeInterval {
         get { self.state.value.pongTimeout }
-        set { self.state.update { $0.pongTimeout = newValue } }
+        set {
+            self.state.update { $0.pongTimeout = newValue }
+            self.applySettings()
+        }
     }
 
-    /// The time without a message after which the client sends a ping, in seconds. A change applies to the next attempt to connect.
+    /// The time without a message after which the client sends a ping, in seconds. A shorter one that the server requests takes precedence.
+    /// A change applies to the next attempt to connect.
     open var activityTimeoutInterval: TimeInterval {
         get { self.state.value.activityTimeout }
-        set { self.state.update { $0.activityTimeout = newValue } }
+        set {
+            self.state.update {
+                $0.activityTimeout = newValue
+                $0.ownActivityTimeout = newValue
+            }
+            self.applySettings()
+        }
     }
 
     /// The service for push notifications.
@@ -264,9 +276,9 @@ open class PusherConnection: NSObject, @unchecked Sendable {
     }
 
     /// Passes the settings on to the engine, if they have changed.
-    private func applySettings() {
+    func applySettings() {
         let state = self.state.value
-        let activity = Self.duration(state.options.activityTimeout ?? 120)
+        let activity = Self.duration(state.ownActivityTimeout ?? state.options.activityTimeout ?? 120)
         let pong = Self.duration(state.pongTimeout)
         let unavailable = Self.duration(state.options.unavailableTimeout)
         let configuration = self.engine.configuration
