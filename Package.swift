@@ -174,6 +174,7 @@ let fuzzers: [Target] = [
     fuzzer("WebSocketFrames", ["RealtimeSockets", "RealtimeCore"]),
     fuzzer("PusherFrames", ["PusherWire", "RealtimeCore", "RealtimeJSON"]),
     fuzzer("EncryptedPayload", ["PusherWire"]),
+    fuzzer("FossilDelta", ["PusherWire"]),
     fuzzer("HubMessages", ["SignalRWire", "RealtimeCore"]),
     fuzzer("Negotiate", ["SignalRWire", "RealtimeCore"]),
     fuzzer("HubSession", ["SignalRCore", "SignalRWire", "RealtimeCore", "RealtimeSystem", "RealtimeTesting"]),

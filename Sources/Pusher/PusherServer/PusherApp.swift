@@ -57,7 +57,7 @@ public struct PusherApp: Sendable, Hashable {
     /// default is 10,000; the Pusher service states no limit.
     public var cachedEventLimit = 10_000
     /// The number of events of each channel that the server keeps for clients that have lost their connection. The default is 0: the server
-    /// keeps none, like the Pusher service, and rejects clients with version 2 of the protocol.
+    /// keeps none, like the Pusher service.
     ///
     /// With a larger number, clients with the setting `PusherConfiguration.recovery` recover the events that they missed, as with sockudo,
     /// and their client events reach themselves as well.
@@ -65,6 +65,17 @@ public struct PusherApp: Sendable, Hashable {
     public var recoveryLimit = 0
     /// How long the server keeps the events of a channel, from the last one. The default is that of sockudo, 2 minutes.
     public var recoveryLifetime = Duration.seconds(120)
+    /// Whether clients may subscribe to channels with filters, as with sockudo. The default is `false`, like the Pusher service.
+    ///
+    /// A channel with a filter receives the events whose tags satisfy it. Publishers set tags with the HTTP API and
+    /// ``PusherServer/publish(_:to:data:tags:except:)``. Presence channels have no filters. Clients use version 2 of the protocol for it.
+    public var allowsFilters = false
+    /// Whether clients may request events as differences from earlier ones, as from sockudo. The default is `false`, like the Pusher
+    /// service.
+    ///
+    /// The events that servers publish are compressed with the algorithm Fossil, except on encrypted channels: the first two of each name are
+    /// complete, and then every eleventh. Clients use version 2 of the protocol for it.
+    public var allowsDeltaCompression = false
     /// Whether the subscribers of a channel are notified when their number changes. The default is `false`, as in the Pusher service.
     ///
     /// A channel with more than 100 subscribers is notified every 5 seconds at most. Presence channels are not notified.

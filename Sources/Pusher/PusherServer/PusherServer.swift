@@ -164,6 +164,22 @@ public final class PusherServer: Sendable {
         }
     }
 
+    /// Publishes an event with tags, which the filters of subscribers refer to.
+    ///
+    /// - Parameters:
+    ///   - event: The name of the event.
+    ///   - channel: The name of the channel.
+    ///   - data: The data of the event, usually JSON. It is encrypted if the channel is encrypted and the app has a key, and otherwise
+    ///     sent unchanged.
+    ///   - tags: The values of the tags by their names. They are sent as plain text, and only used if the app
+    ///     ``PusherApp/allowsFilters``.
+    ///   - socketID: The socket ID of a connection that doesn't receive the event, or `nil` for none.
+    public func publish(_ event: String, to channel: String, data: String, tags: [String: String], except socketID: String? = nil) {
+        let data = self.encrypted(data, for: channel)
+        let tags = self.app.allowsFilters ? EventTags(tags) : nil
+        self.driver.step { $0.publish(event, to: channel, data: data, tags: tags, except: socketID, now: $1, &$2) }
+    }
+
     /// Publishes an event to the subscribers of a channel, with a value as its data.
     ///
     /// - Parameters:

@@ -37,6 +37,7 @@ enum PusherServerAPI {
         var channels: [String]
         var data: String
         var except: String?
+        var tags: EventTags?
         var attributes: Set<Attribute> = []
     }
 
@@ -252,6 +253,14 @@ extension PusherServerAPI.Publication {
         }
         try self.init(event, channels, data, except: json["socket_id"]?.string, app)
         self.attributes = try PusherServerAPI.Attribute.set(json["info"]?.string)
+        if let tags = json["tags"], tags != .null {
+            guard let tags = EventTags(tags) else { throw Rejection(400, "\"tags\" must be an object whose values are strings.") }
+            // The tags are a part of the frame.
+            guard tags.size <= app.eventDataLimit else {
+                throw Rejection(413, "The tags have \(tags.size) bytes; those of an event can have at most \(app.eventDataLimit).")
+            }
+            self.tags = app.allowsFilters ? tags : nil
+        }
     }
 
     fileprivate init(_ event: String, _ channels: [String], _ data: String, except: String?, _ app: PusherApp) throws(Rejection) {

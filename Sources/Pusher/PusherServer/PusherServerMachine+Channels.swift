@@ -51,6 +51,10 @@ extension PusherServerMachine {
             self.unsubscribe(id, ByteString(name), now: now, &effects)
         case ClientRequest.signIn where self.profile.allowsSignIn: try self.signIn(id, try frame.dataValue(), &effects)
         case ClientRequest.resume where self.allowsRecovery: try self.resume(id, try frame.dataValue(), &effects)
+        case ClientRequest.enableDeltaCompression where self.app.allowsDeltaCompression: self.enableDeltaCompression(id, &effects)
+        case ClientRequest.deltaSyncError where self.app.allowsDeltaCompression:
+            guard let name = try frame.dataValue()["channel"]?.string else { throw .missing("channel") }
+            self.connections[id]?.established?.deltas?.remove(group: name)
         case _ where EventName.isClientEvent(event): self.clientEvent(id, event, frame, now: now, &effects)
         default: self.sendError(nil, "Clients cannot send the event \(Excerpt.of(event, limit: 80))", to: id, &effects)
         }
@@ -64,6 +68,8 @@ extension PusherServerMachine {
         static let unsubscribe = ByteString(EventName.unsubscribe)
         static let signIn = ByteString(EventName.signIn)
         static let resume = ByteString(EventName.resume)
+        static let enableDeltaCompression = ByteString(EventName.enableDeltaCompression)
+        static let deltaSyncError = ByteString(EventName.deltaSyncError)
     }
 
     // MARK: Subscribing
@@ -80,9 +86,12 @@ extension PusherServerMachine {
         }
         let channel = ByteString(name)
         let existing = self.connections[id]?.established?.subscriptions[channel]
+        // With version 2, another subscription replaces the filter, as sockudo does it.
+        let isVersion2 = self.connections[id]?.isVersion2 == true
         switch existing {
-        case .subscribed where self.profile.confirmsRepeatedSubscriptions, .member where self.profile.confirmsRepeatedSubscriptions: break
-        case .subscribed, .member, .awaitingHook: return reject(nil, "Existing subscription to channel \(name)")
+        case .subscribed, .filtered, .member:
+            guard self.profile.confirmsRepeatedSubscriptions || isVersion2 else { fallthrough }
+        case .awaitingHook: return reject(nil, "Existing subscription to channel \(name)")
         case nil: break
         }
         guard existing != nil || self.connections[id]?.established?.subscriptions.count ?? 0 < self.app.channelLimit else {
@@ -119,8 +128,21 @@ extension PusherServerMachine {
             let code = Int(PusherCloseCode.unauthorized.rawValue)
             return reject(code, "The connection is not signed in as \(userID), so it cannot subscribe to the user's events")
         }
-        if existing != nil { return self.confirm(id, channel, now: now, &effects) }
-        let attempt = SubscriptionAttempt(connection: id, channel: channel, user: user)
+        var filter: PusherFilter?
+        if isVersion2, let json = data["filter"] ?? data["tags_filter"], json != .null {
+            guard self.app.allowsFilters else { return reject(nil, "Filters are not enabled") }
+            guard !kind.isPresence else { return reject(nil, "Presence channels have no filters") }
+            do throws(PusherFilter.Invalid) {
+                filter = try PusherFilter(json)
+            } catch {
+                return reject(nil, "Invalid tags filter: \(error.message)")
+            }
+        }
+        if let existing {
+            if case .member = existing {} else { self.setSubscription(id, channel, filter, number: existing.number) }
+            return self.confirm(id, channel, now: now, &effects)
+        }
+        let attempt = SubscriptionAttempt(connection: id, channel: channel, user: user, filter: filter)
         guard self.hooks.subscriptions else { return self.join(attempt, now: now, &effects) }
         if self.isPendingLimitReached(id, &effects) {
             return reject(nil, "Too many subscriptions and client events of the connection await a decision")
@@ -183,8 +205,11 @@ extension PusherServerMachine {
             }
         }
         self.channels[name, default: Channel()].subscribers.append(id, number: number)
-        self.connections[id]!.established?.subscriptions[name] =
-            attempt.user.map { .member($0, number: number) } ?? .subscribed(number: number)
+        if let user = attempt.user {
+            self.connections[id]!.established?.subscriptions[name] = .member(user, number: number)
+        } else {
+            self.setSubscription(id, name, attempt.filter, number: number)
+        }
         if ChannelName.kind(of: name.string).needsAuthorization { self.endAuthorizationTimeout(of: id) }
         self.deliver(.subscribed(socketID: socketID, channel: name.string, userID: attempt.user?.id), &effects)
         self.confirm(id, name, now: now, &effects)
@@ -199,7 +224,7 @@ extension PusherServerMachine {
             let members = self.channels[name]!.users.map { (id: $0.id, info: $0.info) }
             message = PusherFrames.subscriptionSucceeded(
                 name.string, members: members, listsIDs: self.profile.listsMemberIDs, hasNumericIDs: self.profile.sendsNumericUserIDs)
-        case .subscribed: message = PusherFrames.subscriptionSucceeded(name.string, as: self.profile.subscriptionData)
+        case .subscribed, .filtered: message = PusherFrames.subscriptionSucceeded(name.string, as: self.profile.subscriptionData)
         case .awaitingHook, nil: return
         }
         self.send(self.positioned(message, name, for: id, now: now, &effects), to: id, &effects)
@@ -230,6 +255,7 @@ extension PusherServerMachine {
 
     private mutating func unsubscribe(_ id: ConnectionID, _ name: ByteString, now: Instant, _ effects: inout Effects<Self>) {
         guard let subscription = self.removeSubscription(of: id, to: name) else { return }
+        self.connections[id]!.established?.deltas?.remove(group: name.string)
         self.end(subscription, to: name, self.connections[id]!.socketID, now: now, &effects)
     }
 
@@ -246,7 +272,7 @@ extension PusherServerMachine {
     ) {
         switch subscription {
         case .awaitingHook(let hook): return self.cancel(hook, &effects)
-        case .subscribed(let number): self.channels[name]?.subscribers.remove(number: number)
+        case .subscribed(let number), .filtered(_, let number): self.channels[name]?.subscribers.remove(number: number)
         case .member(let user, let number):
             self.channels[name]?.subscribers.remove(number: number)
             self.leave(name, user, &effects)
@@ -275,7 +301,8 @@ extension PusherServerMachine {
 
     /// Sends an event to the subscribers of a channel, except to the connection with the given socket ID.
     mutating func publish(
-        _ event: String, to name: String, data: String, except socketID: String? = nil, now: Instant, _ effects: inout Effects<Self>
+        _ event: String, to name: String, data: String, tags: EventTags? = nil, except socketID: String? = nil, now: Instant,
+        _ effects: inout Effects<Self>
     ) {
         let channel = ByteString(name)
         let subscribers = self.channels[channel]?.subscribers ?? SubscriberList()
@@ -284,7 +311,7 @@ extension PusherServerMachine {
             let message = PusherFrames.event(event, channel: name, data: data)
             if isCached { self.cache(message, data: data, on: channel, now: now, &effects) }
             let excluded = socketID.flatMap { self.connectionIDs[ByteString($0)] }
-            self.broadcast(message, to: channel, except: excluded, now: now, &effects)
+            self.broadcast(message, event: event, to: channel, tags: tags, except: excluded, now: now, &effects)
         }
         self.deliver(.published(channel: name, name: event, subscribers: subscribers.count), &effects)
     }

@@ -107,7 +107,7 @@ extension PusherServerMachine {
         let name = ByteString(event.channel)
         let userID: String?
         switch self.connections[id]?.established?.subscriptions[name] {
-        case .subscribed: userID = nil
+        case .subscribed, .filtered: userID = nil
         case .member(let user, _): userID = user.id
         // The connection unsubscribed while the hook was running.
         case .awaitingHook, nil: return
@@ -130,7 +130,7 @@ extension PusherServerMachine {
 
     func isSubscribed(_ id: ConnectionID, to name: ByteString) -> Bool {
         switch self.connections[id]?.established?.subscriptions[name] {
-        case .subscribed, .member: true
+        case .subscribed, .filtered, .member: true
         case .awaitingHook, nil: false
         }
     }

@@ -42,7 +42,9 @@ extension PusherServerMachine {
 
     private mutating func publish(_ publication: PusherServerAPI.Publication, now: Instant, _ effects: inout Effects<Self>) {
         for channel in publication.channels {
-            self.publish(publication.event, to: channel, data: publication.data, except: publication.except, now: now, &effects)
+            self.publish(
+                publication.event, to: channel, data: publication.data, tags: publication.tags, except: publication.except, now: now,
+                &effects)
         }
     }
 

@@ -10,7 +10,7 @@ extension PusherServerMachine {
         /// The position of the last event.
         private(set) var position: ChannelPosition
         /// The last events, oldest first: up to twice as many as the limit, so that removing the oldest ones is rare.
-        private var events: [WebSocketMessage] = []
+        private var events: [(message: WebSocketMessage, tags: EventTags?)] = []
         /// When the events are no longer kept.
         var expiration: Instant
 
@@ -20,11 +20,11 @@ extension PusherServerMachine {
         }
 
         /// - Returns: The event with its position.
-        mutating func append(_ message: WebSocketMessage, limit: Int, expiration: Instant) -> WebSocketMessage {
+        mutating func append(_ message: WebSocketMessage, _ tags: EventTags?, limit: Int, expiration: Instant) -> WebSocketMessage {
             self.position.serial += 1
             let message = PusherFrames.positioned(message, at: self.position)
             if self.events.count - limit >= limit { self.events.removeFirst(self.events.count - limit) }
-            self.events.append(message)
+            self.events.append((message, tags))
             self.expiration = expiration
             return message
         }
@@ -32,7 +32,7 @@ extension PusherServerMachine {
         mutating func expire() { self.events = [] }
 
         /// Returns the events after a position in this history, or `nil` if some are no longer kept.
-        func events(after serial: UInt64, limit: Int) -> ArraySlice<WebSocketMessage>? {
+        func events(after serial: UInt64, limit: Int) -> ArraySlice<(message: WebSocketMessage, tags: EventTags?)>? {
             guard serial <= self.position.serial, let missing = Int(exactly: self.position.serial - serial),
                 missing <= min(limit, self.events.count)
             else { return nil }
@@ -40,11 +40,13 @@ extension PusherServerMachine {
         }
     }
 
-    /// Whether clients may use version 2.
     var allowsRecovery: Bool { self.app.recoveryLimit > 0 }
 
+    /// Whether clients may use version 2.
+    var allowsVersion2: Bool { self.allowsRecovery || self.app.allowsFilters || self.app.allowsDeltaCompression }
+
     /// Whether the request asks for version 2.
-    func isVersion2(_ version: String) -> Bool { self.allowsRecovery && Int(version) == 2 }
+    func isVersion2(_ version: String) -> Bool { self.allowsVersion2 && Int(version) == 2 }
 
     // MARK: Positions
 
@@ -52,7 +54,9 @@ extension PusherServerMachine {
     mutating func positioned(
         _ message: WebSocketMessage, _ name: ByteString, for id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
     ) -> WebSocketMessage {
-        guard self.connections[id]?.isVersion2 == true, UserID.user(ofChannel: name.string) == nil else { return message }
+        guard self.allowsRecovery, self.connections[id]?.isVersion2 == true, UserID.user(ofChannel: name.string) == nil else {
+            return message
+        }
         if self.histories[name] == nil {
             guard self.histories.count < self.app.cachedEventLimit else {
                 effects.log(.info, "A subscription exceeded the limit of \(self.app.cachedEventLimit) channels whose events are kept.")
@@ -67,20 +71,26 @@ extension PusherServerMachine {
 
     /// Sends an event to the subscribers of a channel, and keeps it for those that have lost their connection.
     ///
-    /// - Parameter except: The connection that doesn't receive it.
+    /// - Parameters:
+    ///   - event: The name of the event, if it may be sent as a difference.
+    ///   - tags: The tags of the event, which filters refer to.
+    ///   - except: The connection that doesn't receive it.
     mutating func broadcast(
-        _ message: WebSocketMessage, to name: ByteString, except: ConnectionID?, now: Instant, _ effects: inout Effects<Self>
+        _ message: WebSocketMessage, event: String? = nil, to name: ByteString, tags: EventTags? = nil, except: ConnectionID?, now: Instant,
+        _ effects: inout Effects<Self>
     ) {
         let subscribers = self.channels[name]?.subscribers ?? SubscriberList()
         let expiration = now.advanced(by: self.recoveryLifetime)
         let limit = self.app.recoveryLimit
-        let numbered = self.histories[name]?.append(message, limit: limit, expiration: expiration)
+        let tagged = tags.map { PusherFrames.tagged(message, $0) } ?? message
+        let numbered = self.histories[name]?.append(tagged, tags, limit: limit, expiration: expiration) ?? tagged
         for subscriber in subscribers where subscriber != except {
-            guard let numbered, self.connections[subscriber]?.isVersion2 == true else {
+            guard self.allowsVersion2, self.connections[subscriber]?.isVersion2 == true else {
                 self.send(message, to: subscriber, &effects)
                 continue
             }
-            self.send(numbered, to: subscriber, &effects)
+            guard self.passesFilter(of: subscriber, on: name, tags) else { continue }
+            self.send(event.map { self.compressed(numbered, $0, on: name, for: subscriber) } ?? numbered, to: subscriber, &effects)
         }
     }
 
@@ -131,8 +141,9 @@ extension PusherServerMachine {
                 fail("position_expired", "hot_replay_expired")
                 continue
             }
-            for event in events { self.send(event, to: id, &effects) }
-            recovered.append((channel, events.count, history.position))
+            let passing = events.filter { self.passesFilter(of: id, on: name, $0.tags) }
+            for event in passing { self.send(event.message, to: id, &effects) }
+            recovered.append((channel, passing.count, history.position))
         }
         self.send(PusherFrames.resumeSucceeded(recovered: recovered, failed: failed), to: id, &effects)
     }

@@ -76,6 +76,8 @@ struct PusherServerMachine: SessionMachine {
         /// The hook that decides about the first pending client event.
         var clientEventHook: WorkID?
         var clientEventRate = EventRate()
+        /// The events that the client knows, if it has requested differences.
+        var deltas: DeltaBases?
 
         /// A message arrived. Returns when to schedule the heartbeat's timer, if its pending one does not suffice.
         mutating func messageReceived(heartbeatDeadline: Instant) -> Instant? {
@@ -89,6 +91,8 @@ struct PusherServerMachine: SessionMachine {
         case awaitingHook(WorkID)
         /// The number orders the subscribers of the channel.
         case subscribed(number: UInt64)
+        /// Only receives the events that satisfy the filter.
+        indirect case filtered(PusherFilter, number: UInt64)
         /// Indirect, because most channels have no user: an entry of the dictionary stays small.
         indirect case member(PresenceUser, number: UInt64)
 
@@ -96,7 +100,7 @@ struct PusherServerMachine: SessionMachine {
         var number: UInt64 {
             switch self {
             case .awaitingHook(let hook): hook.rawValue
-            case .subscribed(let number), .member(_, let number): number
+            case .subscribed(let number), .filtered(_, let number), .member(_, let number): number
             }
         }
     }
@@ -139,6 +143,7 @@ struct PusherServerMachine: SessionMachine {
         var connection: ConnectionID
         var channel: ByteString
         var user: PresenceUser?
+        var filter: PusherFilter?
     }
 
     /// What a running hook decides about.
@@ -220,7 +225,7 @@ struct PusherServerMachine: SessionMachine {
         if let rejection { return self.reject(id, rejection, "The server is configured to reject connections", &effects) }
         if let (code, message) = self.rejection(of: request) { return self.reject(id, code, message, &effects) }
         self.connectionIDs[ByteString(socketID)] = id
-        if self.allowsRecovery, let version = Self.version(of: request) { self.connections[id]!.isVersion2 = self.isVersion2(version) }
+        if self.allowsVersion2, let version = Self.version(of: request) { self.connections[id]!.isVersion2 = self.isVersion2(version) }
         guard self.hooks.connections else { return }
         let attempt = PusherConnectionAttempt(socketID: socketID, request: request)
         self.connections[id]!.state = .opening(hook: self.run(.connection(attempt), for: .connection(id), now: now, &effects))
@@ -361,7 +366,7 @@ struct PusherServerMachine: SessionMachine {
     // MARK: Sending
 
     func send(_ message: WebSocketMessage, to id: ConnectionID, _ effects: inout Effects<Self>) {
-        let isVersion2 = self.allowsRecovery && self.connections[id]?.isVersion2 == true
+        let isVersion2 = self.allowsVersion2 && self.connections[id]?.isVersion2 == true
         effects.commands.append(.send(id, isVersion2 ? PusherFrames.version2(message) : message))
     }
 

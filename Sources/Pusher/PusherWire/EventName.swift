@@ -22,6 +22,11 @@ package enum EventName {
     package static let resume = "pusher:resume"
     package static let resumeSucceeded = "pusher:resume_success"
     package static let resumeFailed = "pusher:resume_failed"
+    package static let enableDeltaCompression = "pusher:enable_delta_compression"
+    package static let deltaCompressionEnabled = "pusher:delta_compression_enabled"
+    package static let delta = "pusher:delta"
+    package static let deltaCacheSync = "pusher:delta_cache_sync"
+    package static let deltaSyncError = "pusher:delta_sync_error"
 
     package static let maximumLength = 200
     /// The maximum size of an event's data, in bytes.

@@ -9,7 +9,9 @@ package enum PusherFrames {
     package static let pong = WebSocketMessage.text(#"{"event":"pusher:pong","data":{}}"#)
 
     /// Returns a subscription request. `channelData` is sent byte for byte as authorized, because the signature covers it.
-    package static func subscribe(_ channel: String, auth: String? = nil, channelData: String? = nil) -> WebSocketMessage {
+    package static func subscribe(
+        _ channel: String, auth: String? = nil, channelData: String? = nil, filter: PusherFilter? = nil
+    ) -> WebSocketMessage {
         self.frame(EventName.subscribe) { json in
             json.key("data")
             json.beginObject()
@@ -22,6 +24,10 @@ package enum PusherFrames {
             if let channelData {
                 json.key("channel_data")
                 json.value(channelData)
+            }
+            if let filter {
+                json.key("filter")
+                filter.append(to: &json)
             }
             json.endObject()
         }

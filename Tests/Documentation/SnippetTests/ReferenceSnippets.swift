@@ -124,6 +124,29 @@ func clientEventLimitReference(_ configuration: inout PusherConfiguration) {
     // end
 }
 
+func filterReference(_ client: PusherClient) throws {
+    // snippet:filter-value
+    let filter = PusherFilter.all([.equals("region", "eu"), .isAtLeast("total", 100)])
+    let orders = try client.subscribe("orders", filter: filter)
+    // end
+    _ = orders
+}
+
+func filterSubscriptionReference(_ client: PusherClient) throws {
+    // snippet:filter
+    let orders = try client.subscribe("orders", filter: .equals("region", "eu"))
+    // end
+    _ = orders
+}
+
+func deltaCompressionReference() {
+    // snippet:delta-compression
+    var configuration = PusherConfiguration(key: "app-key", host: "127.0.0.1", port: 6001, useTLS: false)
+    configuration.deltaCompression = .fossil
+    // end
+    _ = configuration
+}
+
 func networkPathReference(_ configuration: inout PusherConfiguration) {
     // snippet:network-path
     let monitor = NetworkPathMonitor()

@@ -22,7 +22,40 @@ func selfHostedSnippets(_ session: UserSession) throws {
     _ = publisher
 }
 
+func filterSnippets(_ configuration: inout PusherConfiguration, _ publisher: PusherPublisher, _ order: Order) async throws {
+    // snippet:self-hosted-tags
+    try await publisher.trigger("shipped", on: "orders", data: order, tags: ["region": "eu", "total": "250"])
+    // end
+    // snippet:self-hosted-filter
+    configuration.allowsFilters = true
+    let client = PusherClient(configuration)
+    let orders = try client.subscribe("orders", filter: .all([.equals("region", "eu"), .isAtLeast("total", 100)]))
+    // end
+    // snippet:self-hosted-deltas
+    configuration.deltaCompression = .fossil
+    // end
+    _ = orders
+}
+
 @Suite struct SelfHostedSnippets {
+    // snippet:self-hosted-filter-test
+    @Test func `only orders from Europe arrive`() async throws {
+        let pusher = try await InMemoryPusher {
+            $0.allowsFilters = true
+            $0.allowsDeltaCompression = true
+        }
+        let client = pusher.client {
+            $0.allowsFilters = true
+            $0.deltaCompression = .fossil
+        }
+        client.connect()
+        let events = try client.subscribe("orders", filter: .equals("region", "eu")).events()
+        pusher.server.publish("shipped", to: "orders", data: "1", tags: ["region": "us"])
+        pusher.server.publish("shipped", to: "orders", data: "2", tags: ["region": "eu"])
+        #expect(await events.pending().map(\.data) == ["2"])
+    }
+    // end
+
     // snippet:self-hosted-test
     @Test(arguments: [PusherServerProfile.pusher, .soketi, .reverb, .slanger, .sockudo])
     func `messages arrive from every server`(profile: PusherServerProfile) async throws {

@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 /// A transport whose connections can be cut, as by a network that fails.
-private final class CuttableTransport: WebSocketTransport {
+final class CuttableTransport: WebSocketTransport {
     private struct Current: Sendable {
         var id: ConnectionID
         var connection: any WebSocketConnection

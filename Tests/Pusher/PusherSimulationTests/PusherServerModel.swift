@@ -24,6 +24,7 @@ final class PusherServerModel: SimulatedServer, @unchecked Sendable {
         // A server that keeps few events often has those no longer that a client has missed.
         app.recoveryLimit = simulation.choose([2, 100])
         app.recoveryLifetime = simulation.choose([.seconds(10), .seconds(120)])
+        (app.allowsFilters, app.allowsDeltaCompression) = (true, true)
         self.server = PusherServer(app: app, time: simulation, log: .none, seed: simulation.seed &+ 1)
     }
 

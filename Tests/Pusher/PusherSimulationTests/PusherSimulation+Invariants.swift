@@ -54,6 +54,7 @@ extension PusherSimulation {
             self.simulation.require(gap.duration >= .zero, "a gap of \(gap.duration)")
         case .error(let error):
             self.simulation.require(!error.message.contains("Existing subscription"), "the same channel was subscribed twice")
+            if error.code == .deltaFailed { self.deltaFailures += 1 }
             self.simulation.require(error.code != .invalidFrame, "the client reported a frame of the server as invalid: \(error)")
             self.simulation.require(error.serverCode != 4009, "a signature for another connection was used")
         case .connectingIn, .subscription, .members, .subscriptionCount, .user, .watchlist, .attempt, .frame, .sentFrame: break
@@ -62,7 +63,7 @@ extension PusherSimulation {
 
     private func check(_ event: PusherEvent, for consumers: [ConsumerID]) {
         if event.name == "client-a" {
-            return self.simulation.require(self.recoversEvents, "the client received its own event, which only version 2 sends")
+            return self.simulation.require(self.usesVersion2, "the client received its own event, which only version 2 sends")
         }
         guard let name = event.channel, let number = event.data.flatMap(Int.init), number <= self.published else {
             return self.simulation.fail("an event that was never published")

@@ -31,8 +31,11 @@ final class PusherSimulation: @unchecked Sendable {
     var immediateInARow = 0
     var published = 0
     var gapCount = 0
-    /// Whether the client recovers missed events, with version 2 of the protocol.
-    let recoversEvents: Bool
+    /// Whether the client uses version 2 of the protocol: it recovers missed events, requests differences, or has filters.
+    let usesVersion2: Bool
+    private let hasFilters: Bool
+    /// The number of events that the client couldn't restore from a difference.
+    var deltaFailures = 0
     /// The number of requests for missed events.
     var resumeCount = 0
     var lastSeen: [String: Int] = [:]
@@ -65,8 +68,11 @@ final class PusherSimulation: @unchecked Sendable {
             let excess: PusherClientEventLimit.Excess = simulation.chance(50) ? .wait : .fail
             configuration.clientEventLimit = PusherClientEventLimit(perSecond: 1, excess: excess)
         }
-        self.recoversEvents = simulation.chance(50)
-        if self.recoversEvents { configuration.recovery = .sockudo }
+        if simulation.chance(50) { configuration.recovery = .sockudo }
+        if simulation.chance(50) { configuration.deltaCompression = .fossil }
+        self.hasFilters = simulation.chance(50)
+        configuration.allowsFilters = self.hasFilters
+        self.usesVersion2 = configuration.usesVersion2
         var rules = ClientRules()
         // The connection to the old server may still be closing.
         rules.connectionLimit = 2
@@ -115,7 +121,8 @@ final class PusherSimulation: @unchecked Sendable {
         }
         return [
             "attempts": self.client.totals.attempts, "connects": self.connects, "gaps": self.gapCount,
-            "resumes": self.resumeCount, "recoveries": self.recoveryCount, "events": self.client.totals.events,
+            "resumes": self.resumeCount, "delta failures": self.deltaFailures, "recoveries": self.recoveryCount,
+            "events": self.client.totals.events,
             "late events": self.network.totals.lateEvents, "waits": self.client.totals.waits,
             "authorizations": self.client.totals.works, "immediate": self.client.totals.immediate, "pauses": self.network.totals.pauses,
             "dropped": self.client.totals.dropped, "faults": self.network.totals.faults, "steps": self.simulation.steps,
@@ -170,7 +177,7 @@ final class PusherSimulation: @unchecked Sendable {
         guard !self.server.isReliable else { return }
         self.simulation.schedule(in: 0...60_000) { [self] in self.callRandomMethod() }
         let name = self.simulation.choose(Self.names)
-        switch self.simulation.random(in: 0...14) {
+        switch self.simulation.random(in: 0...16) {
         case 0: self.user { self.client.stop() }
         case 1, 2, 3: self.user { self.client.start() }
         case 4: self.user { self.client.step("unsubscribe \(name)") { $0.unsubscribe(name, now: $1, &$2) } }
@@ -183,6 +190,8 @@ final class PusherSimulation: @unchecked Sendable {
             self.user { self.client.cancelWait(wait) }
         case 12: self.user { self.client.step("check the connection") { $0.checkConnection(now: $1, &$2) } }
         case 13: self.switchServer()
+        case 14: self.changeFilter(of: name)
+        case 15: self.forgetBases(of: name)
         default: self.trigger(on: name)
         }
     }
@@ -200,6 +209,26 @@ final class PusherSimulation: @unchecked Sendable {
                 _ = session.setConfiguration(new, replacing: old, now: now, &effects)
                 if isImmediate { session.switchServer(now: now, &effects) }
             }
+        }
+    }
+
+    /// Changes the filter of a channel to another one that all events satisfy.
+    private func changeFilter(of name: String) {
+        guard self.hasFilters, !ChannelName.kind(of: name).isPresence, self.handles[name] != nil else { return }
+        let filter: PusherFilter? = self.simulation.choose([nil, .doesNotExist("x"), .not(.exists("x"))])
+        self.user {
+            self.client.step("change the filter of \(name)") { session, now, effects in
+                guard session.channels[name] != nil else { return }
+                _ = session.subscribe(name, filter: filter, now: now, &effects)
+            }
+        }
+    }
+
+    /// Makes the next differences of a channel fail.
+    private func forgetBases(of name: String) {
+        self.client.step("forget the bases of \(name)") { session, _, _ in
+            guard let id = session.channels.id(named: name) else { return }
+            session.channels[id]?.deltaBases = nil
         }
     }
 

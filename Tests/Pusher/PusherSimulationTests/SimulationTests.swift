@@ -14,5 +14,6 @@ struct PusherSimulationTests {
         #expect(report.average("waits") > 4 && report.average("authorizations") > 4 && report.average("immediate") > 0.25)
         #expect(report.average("pauses") > 0.1 && report.average("dropped") > 0.1 && report.average("faults") > 4)
         #expect(report.average("gaps") > 2 && report.average("resumes") > 1 && report.average("recoveries") > 0.5)
+        #expect(report.average("delta failures") > 0.1)
     }
 }

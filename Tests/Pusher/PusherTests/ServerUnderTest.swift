@@ -24,7 +24,7 @@ enum ServerCommand: Equatable {
         case .send(_, let text):
             guard let frame = try? JSONValue(parsing: text), let event = frame["event"]?.string else { return "raw" }
             let name = event.split(separator: ":").last ?? ""
-            guard event == EventName.error else { return String(name) }
+            guard EventName.version7(event) == EventName.error else { return String(name) }
             // The data is JSON or a string that contains it.
             let data = frame["data"]?.string.flatMap { try? JSONValue(parsing: $0) } ?? frame["data"]
             return "error \(data?["code"]?.int.map { "\($0)" } ?? "null")"
@@ -115,7 +115,9 @@ struct ServerUnderTest {
 
     /// Establishes a connection on a server without a connection hook.
     @discardableResult
-    mutating func connect(_ number: Int) -> [ServerCommand] { self.accepted(number) + self.opened(number) }
+    mutating func connect(_ number: Int, version: Int = 7) -> [ServerCommand] {
+        self.accepted(number, "/app/key?protocol=\(version)") + self.opened(number)
+    }
 
     @discardableResult
     mutating func received(_ number: Int, _ messages: WebSocketMessage...) -> [ServerCommand] {

@@ -76,6 +76,11 @@ struct SessionHarness {
     mutating func subscribe(_ channel: String) -> [String] { self.step { _ = $0.subscribe(channel, now: $1, &$2) } }
 
     @discardableResult
+    mutating func subscribe(_ channel: String, filter: PusherFilter?) -> [String] {
+        self.step { _ = $0.subscribe(channel, filter: filter, now: $1, &$2) }
+    }
+
+    @discardableResult
     mutating func unsubscribe(_ channel: String) -> [String] { self.step { $0.unsubscribe(channel, now: $1, &$2) } }
 
     @discardableResult
@@ -263,6 +268,7 @@ struct SessionHarness {
             let parts = [
                 frame?["event"]?.string, (data?["channel"] ?? frame?["channel"])?.string, data?["auth"]?.string,
                 data?["channel_data"]?.string, data?["channel_positions"]?.description,
+                data?["filter"]?.description,
             ]
             return "\(id) " + parts.compactMap { $0 }.joined(separator: " ")
         case .close(let id, let code, _): return "close \(id) \(code)"

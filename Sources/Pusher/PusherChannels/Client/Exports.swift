@@ -17,6 +17,7 @@
 @_exported public import struct RealtimeJSON.JSONValueDecoder
 @_exported public import struct RealtimeJSON.JSONValueEncoder
 @_exported public import enum PusherWire.PusherChannelKind
+@_exported public import struct PusherWire.PusherFilter
 @_exported public import enum PusherWire.PusherWebhookEvent
 // For `Transports.standard`.
 @_exported public import RealtimeTransports

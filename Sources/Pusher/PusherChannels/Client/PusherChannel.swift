@@ -184,6 +184,9 @@ public final class PusherChannel: Sendable {
     /// If the channel is unsubscribed already, this method has no effect.
     public func unsubscribe() { self.client.unsubscribe(self.name) }
 
+    /// The filter with which the channel is subscribed, or `nil` if it has none; see ``PusherClient/subscribe(_:filter:)``.
+    public var filter: PusherFilter? { self.client.withRecord(self.name) { $0?.filter?.filter } }
+
     /// A sequence of notices that events may be missing, one after each time that an interrupted subscription was restored.
     ///
     /// The sequence continues across reconnects, and finishes when the channel is unsubscribed, when the client is disconnected, or when the

@@ -394,6 +394,49 @@ public final class PusherClient: Sendable {
         try self.subscribe(name, given: authorization)
     }
 
+    /// Subscribes to a channel with a filter, so that the server only sends the events whose tags satisfy it.
+    ///
+    /// ```swift
+    /// let orders = try client.subscribe("orders", filter: .equals("region", "eu"))
+    /// ```
+    /// The server has to support filters, as sockudo does, and ``PusherConfiguration/allowsFilters`` must be set. Publishers set the tags of an
+    /// event, for example with `trigger(_:on:data:except:info:tags:)` of a ``PusherPublisher``. Client events have no tags, so that few filters
+    /// let them pass. After a cache channel is subscribed, the server sends its last event even if it doesn't satisfy the filter. On an
+    /// encrypted channel, tags are plain text.
+    ///
+    /// The filter is sent again with every subscription, such as that after a reconnect. To change it, call this method again, and to remove
+    /// it, with `nil`. A subscribed channel is then ``PusherSubscriptionState/pending`` until the server has confirmed the new filter; until
+    /// then, the events of the earlier one arrive, and none is missing. ``subscribe(_:)`` keeps the filter.
+    ///
+    /// This method returns immediately, like ``subscribe(_:)``.
+    ///
+    /// - Parameters:
+    ///   - name: The name of the channel. It can't be a presence channel: the server would also filter the events about its members.
+    ///   - filter: The condition on the tags of events, or `nil` for all events.
+    /// - Returns: A handle to the channel.
+    /// - Throws: A ``PusherError`` with the code
+    ///   - ``PusherError/Code/invalidChannelName`` if the name is empty, too long, or contains an invalid character,
+    ///   - ``PusherError/Code/filterNotAllowed`` if the configuration doesn't allow filters, or the channel is a presence channel,
+    ///   - ``PusherError/Code/invalidFilter`` if the filter exceeds the limits of ``PusherFilter``.
+    @discardableResult
+    public func subscribe(_ name: String, filter: PusherFilter?) throws(PusherError) -> PusherChannel {
+        if let error = ChannelName.validationError(name) { throw PusherError(.invalidChannelName, error, channel: name) }
+        if let filter {
+            guard self.configuration.allowsFilters else {
+                let message = "\(name) can't have a filter: set allowsFilters of the configuration, if the server supports filters."
+                throw PusherError(.filterNotAllowed, message, channel: name)
+            }
+            guard !ChannelName.kind(of: name).isPresence else {
+                let message = "\(name) can't have a filter: the server would also filter the events about the members."
+                throw PusherError(.filterNotAllowed, message, channel: name)
+            }
+            if let error = filter.validationError { throw PusherError(.invalidFilter, error, channel: name) }
+        }
+        var id = ChannelID.none
+        self.driver.step { id = $0.subscribe(name, filter: filter, now: $1, &$2) }
+        return PusherChannel(name, self, id: id)
+    }
+
     private func subscribe(_ name: String, given authorization: PusherChannelAuthorization?) throws(PusherError) -> PusherChannel {
         if let error = ChannelName.validationError(name) { throw PusherError(.invalidChannelName, error, channel: name) }
         var id = ChannelID.none

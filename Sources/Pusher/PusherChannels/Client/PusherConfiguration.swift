@@ -47,6 +47,8 @@ public struct PusherConfiguration: Sendable {
         var clientEventQueueLimit: Int = 64
         var clientEventLimit: PusherClientEventLimit?
         var recovery: PusherRecovery?
+        var deltaCompression: PusherDeltaCompression?
+        var allowsFilters = false
         var headers: HTTPHeaders = [:]
         var environment = Environment.standard
     }
@@ -219,6 +221,21 @@ public struct PusherConfiguration: Sendable {
         get { self.values.recovery }
         set { self.values.recovery = newValue }
     }
+    /// How the client receives events as differences from earlier ones, which saves bandwidth, or `nil` if it receives complete events. The
+    /// default is `nil`: the Pusher service and most servers don't support differences.
+    public var deltaCompression: PusherDeltaCompression? {
+        get { self.values.deltaCompression }
+        set { self.values.deltaCompression = newValue }
+    }
+    /// Whether channels may have filters; see ``PusherClient/subscribe(_:filter:)``. The default is `false`: the Pusher service and most
+    /// servers don't support filters.
+    ///
+    /// With `true`, the client uses version 2 of the protocol, which is that of sockudo. A client that sends a client event receives it too.
+    /// sockudo ignores filters without the setting `tag_filtering`.
+    public var allowsFilters: Bool {
+        get { self.values.allowsFilters }
+        set { self.values.allowsFilters = newValue }
+    }
     /// Additional header fields of the request that opens the WebSocket.
     public var headers: HTTPHeaders {
         get { self.values.headers }
@@ -291,9 +308,12 @@ public struct PusherConfiguration: Sendable {
         self.values = values
     }
 
+    /// Whether a setting requires version 2 of the protocol, which sockudo has added.
+    var usesVersion2: Bool { self.recovery != nil || self.deltaCompression != nil || self.allowsFilters }
+
     func endpoint(useTLS: Bool) -> Endpoint {
         var endpoint = self.app(useTLS: useTLS)
-        endpoint.target += "?client=swift-realtime&version=\(PusherClient.version)&protocol=\(self.recovery == nil ? 7 : 2)"
+        endpoint.target += "?client=swift-realtime&version=\(PusherClient.version)&protocol=\(self.usesVersion2 ? 2 : 7)"
         return endpoint
     }
 

@@ -13,7 +13,8 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
                 authorizationMissing, authorizationFailed, subscriptionRejected, timedOut, cancelled, disconnected, rejected, failed,
                 server,
                 invalidFrame, noData, invalidConfiguration, encodingFailed, decodingFailed, decryptionFailed, invalidSocketID, invalidUser,
-                connectionLost, invalidBatch, invalidSignature, invalidWebhook, rateLimited, clientEventRejected
+                connectionLost, invalidBatch, invalidSignature, invalidWebhook, rateLimited, clientEventRejected, filterNotAllowed,
+                invalidFilter, deltaFailed
         }
 
         private let value: Value
@@ -67,6 +68,13 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
         /// The connection was lost, or an attempt to connect failed. The client retries, unless the error is that of its state: then, the
         /// ``PusherConfiguration/retry`` policy has ended the attempts.
         public static let connectionLost = Code(.connectionLost)
+        /// The client uses no filters, or the channel is a presence channel, which has none.
+        public static let filterNotAllowed = Code(.filterNotAllowed)
+        /// The filter has no conditions, too many, or one with an invalid tag or value.
+        public static let invalidFilter = Code(.invalidFilter)
+        /// An event that the server sent as a difference couldn't be restored, and was dropped; or the server uses an algorithm that the
+        /// client doesn't support. See ``PusherDeltaCompression``.
+        public static let deltaFailed = Code(.deltaFailed)
         /// The data can't be encoded as JSON.
         public static let encodingFailed = Code(.encodingFailed)
         /// An event couldn't be decoded as the type of its sequence. The sequence skipped the event.

@@ -14,14 +14,16 @@ extension PusherPublisher {
     ///   - data: The data of the event: a string, which is sent unchanged, or any other value, which is encoded as JSON; at most 10 KiB.
     ///   - socketID: The ID of a connection that doesn't receive the event, usually that of the client that caused it.
     ///   - attributes: The attributes of the channel to return.
+    ///   - tags: The values of tags by their names.
     /// - Returns: The attributes at the time of the event.
     /// - Throws: A ``PusherError``.
     @discardableResult
     public func trigger(
         _ event: String, on channel: String, data: some Encodable, except socketID: String? = nil,
-        info attributes: Set<PusherChannelAttribute> = []
+        info attributes: Set<PusherChannelAttribute> = [], tags: [String: String] = [:]
     ) async throws(PusherError) -> PusherChannelInfo {
-        try await self.trigger(event, on: [channel], data: data, except: socketID, info: attributes)[channel] ?? PusherChannelInfo()
+        let infos = try await self.trigger(event, on: [channel], data: data, except: socketID, info: attributes, tags: tags)
+        return infos[channel] ?? PusherChannelInfo()
     }
 
     /// Publishes an event on several channels, and returns the requested attributes of the channels.
@@ -34,6 +36,8 @@ extension PusherPublisher {
     ///   - data: The data of the event: a string, which is sent unchanged, or any other value, which is encoded as JSON; at most 10 KiB.
     ///   - socketID: The ID of a connection that doesn't receive the event, usually that of the client that caused it.
     ///   - attributes: The attributes of the channels to return.
+    ///   - tags: The values of tags by their names, for the filters of subscribers; see ``PusherClient/subscribe(_:filter:)``. The Pusher
+    ///     service and most other servers ignore them. They aren't encrypted.
     /// - Returns: The attributes at the time of the event, by the names of the channels; empty if no attribute is requested.
     /// - Throws: A ``PusherError`` with the code
     ///   - ``PusherError/Code/invalidEventName`` if the name of the event is invalid,
@@ -48,11 +52,12 @@ extension PusherPublisher {
     @discardableResult
     public func trigger(
         _ event: String, on channels: [String], data: some Encodable, except socketID: String? = nil,
-        info attributes: Set<PusherChannelAttribute> = []
+        info attributes: Set<PusherChannelAttribute> = [], tags: [String: String] = [:]
     ) async throws(PusherError) -> [String: PusherChannelInfo] {
-        let call = Call("trigger(_:on:data:except:info:)", about: "the event")
+        let call = Call("trigger(_:on:data:except:info:tags:)", about: "the event")
         var body = try self.publication(event, channels, data, except: socketID)
         body["info"] = PusherChannelAttribute.list(attributes).map { .string($0) }
+        body["tags"] = Self.json(tags)
         let response = try await self.post(body, to: "events", call)
         return attributes.isEmpty ? [:] : try self.channels(in: response, call)
     }
@@ -109,6 +114,11 @@ extension PusherPublisher {
         _ = try await self.post(body, to: "events", Call("sendToUser(_:_:data:)", about: "the event"))
     }
 
+    /// Returns the tags of an event in the order of their names, or `nil` if it has none.
+    fileprivate static func json(_ tags: [String: String]) -> JSONValue? {
+        tags.isEmpty ? nil : .object(JSONObject(tags.keys.sorted().map { ($0, .string(tags[$0] ?? "")) }))
+    }
+
     static func check(userID: String) throws(PusherError) {
         if let error = UserID.validationError(userID) { throw PusherError(.invalidUser, error) }
     }
@@ -126,6 +136,8 @@ public struct PusherBatchEvent: Sendable, Hashable {
     public var excludedSocketID: String?
     /// The attributes of the channel to return.
     public var info: Set<PusherChannelAttribute>
+    /// The values of tags by their names, for the filters of subscribers; see ``PusherClient/subscribe(_:filter:)``.
+    public var tags: [String: String]
 
     /// Creates an event.
     ///
@@ -135,17 +147,19 @@ public struct PusherBatchEvent: Sendable, Hashable {
     ///   - data: The data of the event: a string, which is sent unchanged, or any other value, which is encoded as JSON; at most 10 KiB.
     ///   - socketID: The ID of a connection that doesn't receive the event, usually that of the client that caused it.
     ///   - attributes: The attributes of the channel to return.
+    ///   - tags: The values of tags by their names.
     /// - Throws: A ``PusherError`` with the code ``PusherError/Code/encodingFailed`` if the data can't be encoded. The other values are
     ///   checked when the event is published.
     public init(
         _ name: String, on channel: String, data: some Encodable, except socketID: String? = nil,
-        info attributes: Set<PusherChannelAttribute> = []
+        info attributes: Set<PusherChannelAttribute> = [], tags: [String: String] = [:]
     ) throws(PusherError) {
         self.name = name
         self.channel = channel
         self.data = try PusherPublisher.text(of: data, name)
         self.excludedSocketID = socketID
         self.info = attributes
+        self.tags = tags
     }
 
     fileprivate func json(for publisher: PusherPublisher) throws(PusherError) -> JSONObject {
@@ -156,6 +170,7 @@ public struct PusherBatchEvent: Sendable, Hashable {
         var json: JSONObject = ["name": .string(self.name), "channel": .string(self.channel), "data": .string(data)]
         json["socket_id"] = self.excludedSocketID.map { .string($0) }
         json["info"] = PusherChannelAttribute.list(self.info).map { .string($0) }
+        json["tags"] = PusherPublisher.json(self.tags)
         return json
     }
 }

@@ -8,6 +8,7 @@ import PusherWire
 ///     │                                   └──────────── the subscription is lost ─────────┘  │
 ///     └────────────── succeeded, failed, timed out, or too many events wait ─────────────────┘
 /// ```
+/// An event that arrives and can't be restored leads from `live` to `resuming` as well.
 /// If nothing was missed, or the history is another one, the confirmation leads from `interrupted` to `live`.
 ///
 /// The serial of an event is larger than those of all earlier ones, but they need not be consecutive: a server may not send some events to
@@ -126,6 +127,28 @@ struct ChannelRecovery: Sendable {
         self.state = .interrupted
     }
 
+    /// Receives the confirmation of another filter, while no event is missing. Events up to its position are not recovered later: they were
+    /// published before the change.
+    ///
+    /// - Parameter isCache: Whether the server repeats the last event after it.
+    mutating func filterReplaced(at position: ChannelPosition, isCache: Bool) {
+        guard self.state == .live, position.streamID == self.position.streamID else { return }
+        self.position.serial = max(self.position.serial, position.serial)
+        self.skipsCachedEvent = isCache
+    }
+
+    /// An event was dropped that the client couldn't restore.
+    ///
+    /// - Returns: The position after which to request events, or `nil` if they are on their way.
+    mutating func dropped() -> ChannelPosition? {
+        guard self.state == .live else { return nil }
+        self.state = .resuming
+        self.delivered = self.delivered ?? self.position.serial
+        // No confirmation is on its way, after which the server would repeat the last event of a cache channel.
+        self.confirmed = nil
+        return self.position
+    }
+
     /// Receives a confirmation.
     ///
     /// - Parameter isCache: Whether the server repeats the last event after it.
@@ -156,7 +179,7 @@ struct ChannelRecovery: Sendable {
         if self.held.keys.contains(where: { $0 <= self.position.serial }) { self.missesCachedEvent = false }
         let isCachedEventHeld = self.heldCachedEvent != nil
         let events = self.takeHeldWithCachedEvent()
-        self.skipsCachedEvent = isCache && !isCachedEventHeld && !self.missesCachedEvent
+        self.skipsCachedEvent = isCache && self.confirmed != nil && !isCachedEventHeld && !self.missesCachedEvent
         return events
     }
 

@@ -43,6 +43,10 @@ struct ChannelRecord: Sendable {
     @Boxed var decryption: ChannelDecryption?
     /// The position in the server's history of events, if the client recovers missed ones and the server supports it.
     @Boxed var recovery: ChannelRecovery?
+    /// The filter, if the channel has or had one.
+    @Boxed var filter: ChannelFilter?
+    /// The events that differences refer to, if the server sends some.
+    @Boxed var deltaBases: DeltaBases?
     /// Since when events may be missing: from the loss of the subscription until it is restored.
     var lostSince: Instant?
     /// Whether events arrive of a subscription that the client has given up.

@@ -9,6 +9,7 @@ import RealtimeCore
 ///      │                                        └──────────────▶ failed ◀───┴─────────────────────────┘
 ///      └───────────────────── connection lost, from every state ────────────┘
 ///   failed ──subscribe() or a retry──▶ as from waiting
+///   subscribed ──another filter──▶ waiting
 /// ```
 /// A channel also stays in `waiting` while too many other authorizations are running; see ``AuthorizationQueue``.
 ///
@@ -94,6 +95,15 @@ struct PusherChannelStateMachine: Sendable {
             self.state = .failed(error)
             return .publish
         }
+    }
+
+    /// Begins again, because the server must receive another filter.
+    ///
+    /// - Returns: Whether the state has changed.
+    mutating func replace() -> Bool {
+        guard case .subscribed = self.state else { return false }
+        self.state = .waiting
+        return true
     }
 
     enum LostAction: Hashable { case none, publish, cancel(WorkID) }

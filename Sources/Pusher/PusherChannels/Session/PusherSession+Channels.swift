@@ -22,7 +22,7 @@ extension PusherSession {
         return id
     }
 
-    private mutating func addChannel(_ name: String) -> ChannelID {
+    mutating func addChannel(_ name: String) -> ChannelID {
         self.cachedRoute = nil
         return self.channels.add(name)
     }
@@ -30,9 +30,11 @@ extension PusherSession {
     mutating func unsubscribe(_ name: String, now: Instant, _ effects: inout Effects<Self>) {
         let waiters = self.channels.id(named: name).map { self.channels.takeWaiters(of: $0) } ?? []
         guard let record = self.channels.remove(name) else { return }
-        switch record.machine.unsubscribe() {
+        let action = record.machine.unsubscribe()
+        if action == .send || record.filter?.isReplacing == true { self.send(PusherFrames.unsubscribe(name), &effects) }
+        switch action {
         case .none: self.authorizations.remove(record.id)
-        case .send: self.send(PusherFrames.unsubscribe(name), &effects)
+        case .send: break
         case .cancel(let work): self.cancel(work, &effects)
         }
         if case .reloading(let work) = record.decryption?.state {
@@ -58,6 +60,9 @@ extension PusherSession {
 
     mutating func beginSubscription(_ id: ChannelID, now: Instant, _ effects: inout Effects<Self>) {
         guard let socketID, let record = self.channels[id], record.machine.canBegin else { return }
+        if record.filter?.filter != nil, !self.configuration.allowsFilters {
+            return self.reject(record, self.filtersNotAllowed(record.name), now: now, &effects)
+        }
         if let authorization = self.givenAuthorizations.take(id) {
             return self.beginSubscription(record, with: authorization, now: now, &effects)
         }
@@ -73,7 +78,7 @@ extension PusherSession {
             work = (id, authorizer)
         }
         if self.channels[id]?.machine.begin(authorizing: work?.id) == .subscribe {
-            self.send(PusherFrames.subscribe(record.name), &effects)
+            self.send(PusherFrames.subscribe(record.name, filter: record.filter?.filter), &effects)
         }
         if let work, !work.authorizer.isBatched {
             let request = PusherAuthorizationRequest(channel: record.name, socketID: socketID)
@@ -180,7 +185,9 @@ extension PusherSession {
             }
         }
         guard self.channels[id]?.machine.authorized(work) == true else { return }
-        self.send(PusherFrames.subscribe(record.name, auth: authorization.auth, channelData: authorization.channelData), &effects)
+        let (auth, channelData) = (authorization.auth, authorization.channelData)
+        let filter = record.filter?.filter
+        self.send(PusherFrames.subscribe(record.name, auth: auth, channelData: channelData, filter: filter), &effects)
     }
 
     /// Handles `pusher_internal:subscription_succeeded`.
@@ -210,9 +217,22 @@ extension PusherSession {
             self.subscriptionDeadlines.set(id, nil)
             self.channels[id]?.failures = 0
             effects.log(.debug, "subscribed to \(record.name)")
-            self.publishState(id, since: .pending, &effects)
-            self.resumeWaiters(id, .success(.none), &effects)
-            self.confirmPosition(id, frame, now: now, &effects)
+            // The state stays pending until the server has the current filter.
+            let isCurrent = record.filter?.isOutdated != true
+            if isCurrent {
+                self.publishState(id, since: .pending, &effects)
+                self.resumeWaiters(id, .success(.none), &effects)
+            }
+            if record.filter?.isReplacing == true {
+                self.filterReplaced(id, frame)
+            } else {
+                self.confirmPosition(id, frame, now: now, &effects)
+            }
+            self.channels[id]?.filter?.state = .settled
+            guard isCurrent else {
+                self.channels[id]?.confirmedAt = now
+                return self.replaceSubscription(id, since: .pending, now: now, &effects)
+            }
             self.channels[id]?.queuedMessages = []
             self.sendQueuedMessages(record.queuedMessages, from: id, on: connection, now: now, &effects)
             // An event that arrived before the confirmation may wait for another key, which is only loaded for a subscribed channel.
@@ -237,13 +257,16 @@ extension PusherSession {
         case .publish: break
         case .publishAndCancel(let work): self.cancel(work, &effects)
         }
+        let wasReplacing = self.channels[id]?.filter?.isReplacing == true
+        if wasReplacing, let name = self.channels[id]?.name { self.send(PusherFrames.unsubscribe(name), &effects) }
+        self.channels[id]?.filter?.state = .settled
         self.subscriptionDeadlines.set(id, error.isTransient ? now + self.retryDelay(id) : nil)
         effects.log(.warning, error.message)
         self.publishState(id, since: before, &effects)
         self.publish(.error(error), to: self.clientRoutes.errors, &effects)
         self.resumeWaiters(id, .failure(error), &effects)
         self.dropClientEvents(id)
-        if case .subscribed = before { self.interrupted(id, since: now) }
+        if before == .subscribed || wasReplacing { self.interrupted(id, since: now) }
         self.recoveryLost(id)
         if !error.isTransient { self.setMembers(id, PusherMembers(), &effects) }
         self.cancelReload(id, &effects)
@@ -276,7 +299,9 @@ extension PusherSession {
         }
         if case .failed = record.machine.state { return self.beginSubscription(id, now: now, &effects) }
         // Otherwise, a late confirmation would leave the client subscribed on the server only.
-        if case .subscribing = record.machine.state { self.send(PusherFrames.unsubscribe(record.name), &effects) }
+        if case .subscribing = record.machine.state, record.filter?.isReplacing != true {
+            self.send(PusherFrames.unsubscribe(record.name), &effects)
+        }
         let limit = self.configuration.subscriptionTimeout
         let error = PusherError(.timedOut, "The subscription to \(record.name) timed out after \(limit).", channel: record.name)
         self.subscriptionFailed(id, error, now: now, &effects)
@@ -291,8 +316,10 @@ extension PusherSession {
         _ id: ChannelID, since: Instant, isFinal: Bool, now: Instant, _ effects: inout Effects<Self>
     ) {
         guard let before = self.channels[id]?.machine.publicState, let action = self.channels[id]?.machine.connectionLost() else { return }
-        if before == .subscribed { self.interrupted(id, since: since) }
+        if before == .subscribed || self.channels[id]?.filter?.isReplacing == true { self.interrupted(id, since: since) }
         self.recoveryLost(id)
+        self.channels[id]?.filter?.state = .settled
+        self.channels[id]?.deltaBases = nil
         self.channels[id]?.receivesUnconfirmed = false
         self.subscriptionDeadlines.set(id, nil)
         switch action {
@@ -340,7 +367,7 @@ extension PusherSession {
         if let request = self.authorizations.cancel(work) { effects.commands.append(.cancel(request)) }
     }
 
-    private mutating func publishState(_ id: ChannelID, since before: PusherSubscriptionState, _ effects: inout Effects<Self>) {
+    mutating func publishState(_ id: ChannelID, since before: PusherSubscriptionState, _ effects: inout Effects<Self>) {
         guard let record = self.channels[id], record.machine.publicState != before else { return }
         self.publish(.subscription(channel: record.name, record.machine.publicState), to: record.states, &effects)
     }

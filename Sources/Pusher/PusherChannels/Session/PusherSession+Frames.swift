@@ -23,16 +23,28 @@ extension PusherSession {
         }
     }
 
+    /// - Parameter isRestored: Whether the text is the result of a difference.
     /// - Returns: `false` if the connection was abandoned because of the frame. The messages that follow are ignored.
     private mutating func received(
-        _ text: UnsafeRawBufferPointer, on id: ConnectionID, now: Instant, _ writer: inout EventWriter, _ effects: inout Effects<Self>
+        _ text: UnsafeRawBufferPointer, isRestored: Bool = false, on id: ConnectionID, now: Instant, _ writer: inout EventWriter,
+        _ effects: inout Effects<Self>
     ) -> Bool {
-        if self.clientRoutes.hasFrameConsumers { self.traceReceived(text, &effects) }
+        if self.clientRoutes.hasFrameConsumers, !isRestored { self.traceReceived(text, &effects) }
         do throws(PusherFrameError) {
             let frame = try PusherFrame(scanning: text)
-            guard !self.recoversEvents else {
+            guard !self.usesVersion2 else {
+                if self.deltaSupport == .on, !isRestored {
+                    if frame.isEvent("sockudo:delta") || frame.isEvent(EventName.delta) {
+                        return try self.received(delta: frame, on: id, now: now, &effects)
+                    }
+                    self.keepBase(frame)
+                }
                 if frame.isReservedInVersion2 { return try self.received(reserved: frame, on: id, now: now, &writer, &effects) }
-                self.receivedRecoverable(frame, now: now, &writer, &effects)
+                if self.recoversEvents {
+                    self.receivedRecoverable(frame, now: now, &writer, &effects)
+                } else {
+                    self.deliver(frame, now: now, &writer, &effects)
+                }
                 return true
             }
             guard frame.isReserved else {
@@ -47,6 +59,17 @@ extension PusherSession {
             self.publish(.error(PusherError(.invalidFrame, message)), to: self.clientRoutes.errors, &effects)
             return true
         }
+    }
+
+    /// Handles an event that arrives as a difference, like the complete event.
+    ///
+    /// - Returns: `false` if the connection was abandoned because of the frame.
+    private mutating func received(
+        delta frame: PusherFrame, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+    ) throws(PusherFrameError) -> Bool {
+        guard let text = try self.restored(frame, on: id, now: now, &effects) else { return self.connection.connected == id }
+        var writer = EventWriter(atMost: text.count)
+        return text.withUnsafeBytes { self.received($0, isRestored: true, on: id, now: now, &writer, &effects) }
     }
 
     // MARK: Events
@@ -206,6 +229,9 @@ extension PusherSession {
             if let record = self.channels[channel] {
                 self.publish(.subscriptionCount(channel: record.name, count), to: record.notices.counts, &effects)
             }
+        case EventName.deltaCompressionEnabled where self.deltaSupport == .on:
+            guard self.deltaCompressionEnabled(try frame.dataValue(), now: now, &effects) else { return false }
+        case EventName.deltaCacheSync where self.deltaSupport == .on: self.receivedBases(frame.channelName, try frame.dataValue())
         case EventName.resumeSucceeded where self.recoversEvents:
             try self.resumeSucceeded(try frame.dataValue(), now: now, &effects)
         case EventName.resumeFailed where self.recoversEvents:
@@ -298,6 +324,9 @@ extension PusherSession {
         if let named = pending.first(where: { $0.name == channel }) { return named.id }
         // Not public channels, whose names may be ordinary words.
         let signed = pending.filter(\.kind.needsAuthorization)
+        // sockudo doesn't name the channel of an invalid filter.
+        let filtered = pending.filter { $0.filter?.filter != nil }
+        if filtered.count == 1, error.text.containsText("filter") { return filtered.first?.id }
         if let named = signed.first(where: { ChannelName.isNamed($0.name, in: error.text) }) { return named.id }
         // An error about the user, who is signing in, has the same codes.
         return signed.count == 1 && self.user?.state != .signingIn && (error.code == nil || error.code == 4009) ? signed.first?.id : nil

@@ -54,15 +54,34 @@ extension PusherSession {
         case .complete(let events): self.recoverySucceeded(id, events, now: now, &effects)
         case .reset(let events): self.recoveryFailed(id, .streamReset, events, now: now, &effects)
         case .resume(let position):
-            guard let connection = self.connection.connected else { return }
             // The events since the first confirmation may be missing as well, if this is another one.
-            self.interrupted(id, since: record.confirmedAt ?? now)
-            effects.log(.debug, "recovering the events of \(record.name) after \(position.serial)")
-            self.send(PusherFrames.resume(record.name, after: position), on: connection, &effects)
-            let deadline = now.advanced(by: self.configuration.subscriptionTimeout)
-            if self.recoveryDeadlines == nil { self.recoveryDeadlines = Deadlines() }
-            self.recoveryDeadlines?.set(id, deadline)
+            self.requestEvents(record, after: position, missingSince: record.confirmedAt ?? now, now: now, &effects)
         }
+    }
+
+    private mutating func requestEvents(
+        _ record: ChannelRecord, after position: ChannelPosition, missingSince: Instant, now: Instant, _ effects: inout Effects<Self>
+    ) {
+        guard let connection = self.connection.connected else { return }
+        self.interrupted(record.id, since: missingSince)
+        effects.log(.debug, "recovering the events of \(record.name) after \(position.serial)")
+        self.send(PusherFrames.resume(record.name, after: position), on: connection, &effects)
+        let deadline = now.advanced(by: self.configuration.subscriptionTimeout)
+        if self.recoveryDeadlines == nil { self.recoveryDeadlines = Deadlines() }
+        self.recoveryDeadlines?.set(record.id, deadline)
+    }
+
+    /// Requests an event that arrived and was dropped, unless the missed events are requested already.
+    mutating func requestDroppedEvent(_ record: ChannelRecord, now: Instant, _ effects: inout Effects<Self>) {
+        guard let position = self.withRecovery(record.id, { $0.dropped() }) ?? nil else { return }
+        self.requestEvents(record, after: position, missingSince: now, now: now, &effects)
+    }
+
+    /// Handles the position in the confirmation of another filter.
+    mutating func filterReplaced(_ id: ChannelID, _ frame: PusherFrame) {
+        guard self.recoversEvents, let position = FramePosition(frame)?.position else { return }
+        let isCache = self.channels.kind(of: id)?.isCache == true
+        self.channels[id]?.recovery?.filterReplaced(at: position, isCache: isCache)
     }
 
     /// Handles `resume_success`, which also lists the channels whose events are not available.
@@ -129,14 +148,16 @@ extension PusherSession {
         self.deliver(events, now: now, &effects)
     }
 
-    /// Ends a recovery that has begun with a confirmation.
+    /// Ends a recovery that has begun with a confirmation, or with an event that couldn't be restored.
     private mutating func recoveryFailed(
         _ id: ChannelID, _ failure: PusherRecoveryFailure, now: Instant, _ effects: inout Effects<Self>
     ) {
         guard let record = self.channels[id] else { return }
         let events = self.channels[id]?.recovery?.failed() ?? []
-        // No event is missing since the confirmation: newer ones have waited.
-        self.recoveryFailed(id, failure, events, gapEnd: record.confirmedAt, now: now, &effects)
+        // No event is missing since the confirmation: newer ones have waited. The confirmation can precede an event that couldn't be restored.
+        var gapEnd = record.confirmedAt
+        if let since = record.lostSince, let confirmed = gapEnd, confirmed < since { gapEnd = nil }
+        self.recoveryFailed(id, failure, events, gapEnd: gapEnd, now: now, &effects)
     }
 
     /// Reports that events are missing, and delivers those that have waited.

@@ -61,8 +61,12 @@ struct PusherSession: ReconnectingSession {
     // elements have no memory.
 
     var connection: ConnectionStateMachine
-    /// Whether the client recovers missed events. It is read for every frame.
+    /// Whether the client uses version 2 of the protocol. It is read for every frame.
+    private(set) var usesVersion2: Bool
+    /// Whether the client recovers missed events.
     var recoversEvents: Bool
+    /// Whether the client requests events as differences.
+    var deltaSupport: DeltaSupport
     /// The settings of the current connection or attempt and, if there is none, of the next one.
     private(set) var configuration: PusherConfiguration
     /// The settings that apply when the current connection or attempt has ended, if they were changed.
@@ -115,7 +119,9 @@ struct PusherSession: ReconnectingSession {
         self.connection = ConnectionStateMachine(policy: configuration.connectionPolicy, generator: SplitMix64(seed: seed))
         self.generator = SplitMix64(seed: ~seed)
         self.configuration = configuration
+        self.usesVersion2 = configuration.usesVersion2
         self.recoversEvents = configuration.recovery != nil
+        self.deltaSupport = configuration.deltaCompression == nil ? .off : .on
         self.useTLS = configuration.useTLS
     }
 
@@ -242,14 +248,17 @@ struct PusherSession: ReconnectingSession {
     /// Applies the settings that were changed during the last connection or attempt.
     private mutating func applyConfiguration(now: Instant, _ effects: inout Effects<Self>) {
         guard let new = self.nextConfiguration else { return }
-        if !new.hasServer(of: self.configuration) {
+        let isOtherServer = !new.hasServer(of: self.configuration)
+        if isOtherServer {
             // The requirement of one server isn't that of another, and the keys of one app aren't those of another.
             self.useTLS = new.useTLS
             self.forgetKeys(now: now, &effects)
         }
         self.replacedConfiguration = self.configuration
         self.configuration = new
+        self.usesVersion2 = new.usesVersion2
         self.recoveryChanged(isOn: new.recovery != nil)
+        self.deltaCompressionChanged(new.deltaCompression, isOtherServer: isOtherServer)
         self.connection.sharedPolicy = new.connectionPolicy
         self.nextConfiguration = nil
     }
@@ -261,6 +270,11 @@ struct PusherSession: ReconnectingSession {
     ///   without a delay. Unlike this client, pusher-js also connects if it was disconnected.
     mutating func switchServer(now: Instant, _ effects: inout Effects<Self>) {
         self.applyConfiguration(now: now, &effects)
+        self.reconnect(now: now, &effects)
+    }
+
+    /// Connects now, instead of the current connection, attempt or delay.
+    mutating func reconnect(now: Instant, _ effects: inout Effects<Self>) {
         let new: ConnectionID
         switch self.connection.restart(now: now) {
         case .none: return
@@ -277,7 +291,7 @@ struct PusherSession: ReconnectingSession {
         }
         self.endRetries(&effects)
         self.lastLoss = nil
-        effects.log(.info, "switching to \(self.endpoint.origin)")
+        effects.log(.info, "connecting again, to \(self.endpoint.origin)")
         self.connectionEnded(since: now, isFinal: false, now: now, &effects)
         self.opening(new, now: now, &effects)
         self.begin(new, now: now, &effects)
@@ -320,6 +334,7 @@ struct PusherSession: ReconnectingSession {
         for waiter in self.connectWaiters.takeAll() {
             effects.resume(waiter, .success(.connected(socketID: established.socketID)))
         }
+        if self.deltaSupport == .on { self.send(PusherFrames.enableDeltaCompression, on: id, &effects) }
         self.beginSignIn(now: now, &effects)
         for id in self.channels.ids { self.beginSubscription(id, now: now, &effects) }
         self.sendBatches(&effects)

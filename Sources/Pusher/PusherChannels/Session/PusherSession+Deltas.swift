@@ -1,0 +1,131 @@
+import PusherWire
+import RealtimeCore
+import RealtimeEncoding
+import RealtimeJSON
+
+/// Events that arrive as differences from earlier ones.
+extension PusherSession {
+    /// Whether the client requests differences.
+    enum DeltaSupport: Hashable, Sendable {
+        case off, on
+        /// The server uses an algorithm that the client doesn't have.
+        case refused
+    }
+
+    /// Applies a change of the settings.
+    mutating func deltaCompressionChanged(_ compression: PusherDeltaCompression?, isOtherServer: Bool) {
+        if compression == nil {
+            self.deltaSupport = .off
+        } else if self.deltaSupport == .off || isOtherServer {
+            self.deltaSupport = .on
+        }
+    }
+
+    /// Keeps the text of a complete event, if later differences refer to it.
+    mutating func keepBase(_ frame: PusherFrame) {
+        guard frame.channel.kind.isString, let sequence = FrameSequence(frame),
+            let id = frame.channelName.flatMap({ self.channels.id(named: $0) })
+        else { return }
+        self.setBase(id, DeltaBases.Base(frame.eventName, group: sequence.group, sequence: sequence.number, text: sequence.text))
+    }
+
+    private mutating func setBase(_ id: ChannelID, _ base: DeltaBases.Base) {
+        var bases = self.channels[id]?.deltaBases ?? DeltaBases()
+        // The record doesn't share them meanwhile, so that they aren't copied.
+        self.channels[id]?.deltaBases = nil
+        bases.set(base)
+        self.channels[id]?.deltaBases = bases
+    }
+
+    /// Handles `delta_compression_enabled`.
+    ///
+    /// - Returns: `false` if the connection was abandoned.
+    mutating func deltaCompressionEnabled(_ data: JSONValue, now: Instant, _ effects: inout Effects<Self>) -> Bool {
+        guard let algorithm = data["algorithm"]?.string, algorithm != DeltaPayload.fossil else { return true }
+        self.refuseDeltas(algorithm, now: now, &effects)
+        return false
+    }
+
+    /// Reconnects without compression. A server has no request that ends it on a connection.
+    private mutating func refuseDeltas(_ algorithm: String, now: Instant, _ effects: inout Effects<Self>) {
+        self.deltaSupport = .refused
+        let name = Excerpt.of(algorithm, limit: 40)
+        let message = "The server compresses events with \(name), which the client doesn't support. It reconnects without deltaCompression."
+        effects.log(.warning, message)
+        self.publish(.error(PusherError(.deltaFailed, message)), to: self.clientRoutes.errors, &effects)
+        self.reconnect(now: now, &effects)
+    }
+
+    /// Handles `delta_cache_sync`: the last events of a channel, to which the first differences refer.
+    mutating func receivedBases(_ channel: String?, _ data: JSONValue) {
+        guard let id = channel.flatMap({ self.channels.id(named: $0) }) else { return }
+        let hasGroups = data["conflation_key"]?.string != nil
+        for (key, events) in data["states"]?.object ?? JSONObject() {
+            guard let last = events.array?.last, let sequence = last["seq"]?.int, let text = last["content"]?.string,
+                let event = (try? JSONValue(parsing: text))?["event"]?.string
+            else { continue }
+            self.setBase(id, DeltaBases.Base(event, group: hasGroups ? key : nil, sequence: sequence, text: Array(text.utf8)))
+        }
+    }
+
+    /// Handles an event that arrives as a difference.
+    ///
+    /// - Returns: The text of the frame of the complete event, or `nil` if it can't be restored.
+    mutating func restored(
+        _ frame: PusherFrame, on connection: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+    ) throws(PusherFrameError) -> [UInt8]? {
+        let delta = try DeltaPayload(try frame.dataValue())
+        // Valid: events may arrive after the client has unsubscribed.
+        guard let id = frame.channelName.flatMap({ self.channels.id(named: $0) }) else {
+            effects.counters.messagesIgnored += 1
+            return nil
+        }
+        guard delta.algorithm == DeltaPayload.fossil else {
+            self.refuseDeltas(delta.algorithm, now: now, &effects)
+            return nil
+        }
+        let base = self.channels[id]?.deltaBases?.base(delta.event, group: delta.group)
+        guard let base, let text = base.text, delta.base == nil || delta.base == base.sequence else {
+            let reason = "the event that it refers to is unknown"
+            self.deltaFailed(id, delta, reason, isRequested: base != nil && base?.text == nil, on: connection, now: now, &effects)
+            return nil
+        }
+        var reason = "the result isn't valid UTF-8"
+        do throws(FossilDeltaError) {
+            let result = try FossilDelta.apply(delta.delta, to: text, limit: self.configuration.messageLimit)
+            if String(validUTF8: result) != nil {
+                self.setBase(id, DeltaBases.Base(delta.event, group: delta.group, sequence: delta.sequence, text: result))
+                return result
+            }
+        } catch {
+            reason = "\(error)"
+        }
+        self.deltaFailed(id, delta, reason, isRequested: false, on: connection, now: now, &effects)
+        return nil
+    }
+
+    /// Drops an event, and requests what is missing.
+    ///
+    /// - Parameter isRequested: Whether the server has been asked for a complete event already.
+    private mutating func deltaFailed(
+        _ id: ChannelID, _ delta: DeltaPayload, _ reason: String, isRequested: Bool, on connection: ConnectionID, now: Instant,
+        _ effects: inout Effects<Self>
+    ) {
+        effects.counters.messagesIgnored += 1
+        // Otherwise, the event belongs to a subscription that the client has given up.
+        guard let record = self.channels[id], record.machine.state == .subscribed || record.filter?.isReplacing == true else { return }
+        self.setBase(id, DeltaBases.Base(delta.event, group: delta.group, sequence: delta.sequence, text: nil))
+        if !isRequested {
+            let event = Excerpt.of(delta.event, limit: 200)
+            let message =
+                "Cannot restore the event \"\(event)\" of \(record.name) from a difference: \(reason). The client requests complete events."
+            effects.log(.warning, message)
+            self.publish(.error(PusherError(.deltaFailed, message, channel: record.name)), to: self.clientRoutes.errors, &effects)
+            self.send(PusherFrames.deltaSyncError(record.name), on: connection, &effects)
+        }
+        // While missed events are on their way, the event is one of them: the server sent it before it received the request.
+        if self.recoversEvents, record.recovery != nil { return self.requestDroppedEvent(record, now: now, &effects) }
+        self.interrupted(id, since: now)
+        self.endInterruption(id, failure: self.recoversEvents ? .notSupported : nil, now: now, &effects)
+    }
+}
