@@ -2,6 +2,7 @@ import PeerSupport
 import PusherChannels
 import RealtimeCore
 import RealtimeJSON
+import RealtimeTesting
 import TestSupport
 import Testing
 
@@ -150,9 +151,9 @@ struct PusherFilterPeerTests {
         for data in expected { try await publisher.publish("price", to: "private-market", data: data) }
         #expect(await self.take(30, events) == expected)
         client.disconnect()
-        for await error in errors { Issue.record("The client reported an error: \(error)") }
+        for error in await errors.pending() { Issue.record("The client reported an error: \(error)") }
         var differences = 0
-        for await update in updates {
+        for update in await updates.pending() {
             guard case .frame(let text) = update else { continue }
             if text.contains("sockudo:delta\"") { differences += 1 }
         }
@@ -177,7 +178,7 @@ struct PusherFilterPeerTests {
         #expect(await self.take(12, events[0]) == stride(from: 0, to: 24, by: 2).map { self.data($0) })
         #expect(await self.take(24, events[1]) == (0..<24).map { self.data($0) })
         client.disconnect()
-        for await error in errors { Issue.record("The client reported an error: \(error)") }
+        for error in await errors.pending() { Issue.record("The client reported an error: \(error)") }
     }
 
     @Test func `differences continue after the connection was cut`() async throws {

@@ -255,7 +255,8 @@ import Testing
             "PusherError.Code": [PusherError.Code.failed],
             "PusherEvent": await events.pending(),
             "PusherGap": [PusherGap(channel: "one", duration: .seconds(1))],
-            "PusherRecovery": [PusherRecovery.sockudo],
+            "PusherRecovery": [PusherRecovery.sockudo], "PusherDeltaCompression": [PusherDeltaCompression.fossil],
+            "PusherFilter": [PusherFilter.all([.equals("region", "eu"), .isIn("kind", ["a", "b"])])],
             "PusherRecoveryFailure": [PusherRecoveryFailure.streamReset, PusherRecoveryFailure.other("no")],
             "PusherMember": [Self.member],
             "PusherMemberChange": [
