@@ -22,7 +22,10 @@ import Testing
         }
     }
 
-    private func advance(_ memory: InMemory, _ seconds: Double) { memory.clock.advance(by: .nanoseconds(Int64(seconds * 1e9))) }
+    private func advance(_ memory: InMemory, _ seconds: Double) async {
+        memory.clock.advance(by: .nanoseconds(Int64(seconds * 1e9)))
+        await settle()
+    }
 
     @Test func `delays are squares up to the maximum, and the attempts are counted`() async throws {
         let memory = try await InMemory()
@@ -31,11 +34,12 @@ import Testing
         memory.network.condition = .down
         pusher.connection.maxReconnectGapInSeconds = 20
         pusher.connect()
-        for _ in 0..<6 { self.advance(memory, (gate.delays.all.last ?? 0) + 1e-6) }
+        await settle()
+        for _ in 0..<6 { await self.advance(memory, (gate.delays.all.last ?? 0) + 1e-6) }
         #expect(gate.delays.all == [0, 1, 4, 9, 16, 20, 20])
         #expect(pusher.connection.connectionState == .reconnecting && pusher.connection.reconnectAttempts == 7)
         memory.network.condition = .up
-        self.advance(memory, 20.1)
+        await self.advance(memory, 20.1)
         #expect(pusher.connection.connectionState == .connected && pusher.connection.reconnectAttempts == 0)
     }
 
@@ -45,10 +49,12 @@ import Testing
         pusher.delegate = delegate
         pusher.connection.reconnectAttemptsMax = 2
         pusher.connect()
+        await settle()
         memory.network.condition = .down
         memory.network.cut()
-        self.advance(memory, 0.001)
-        self.advance(memory, 1.001)
+        await settle()
+        await self.advance(memory, 0.001)
+        await self.advance(memory, 1.001)
         #expect(pusher.connection.connectionState == .disconnected)
         #expect(delegate.logs.all.contains("[PUSHER DEBUG] Max reconnect attempts reached"))
         #expect(
@@ -56,10 +62,11 @@ import Testing
                 "[PUSHER DEBUG] Attempting to reconnect after waiting 0.0 seconds (attempt 1 of 2)",
                 "[PUSHER DEBUG] Attempting to reconnect after waiting 1.0 seconds (attempt 2 of 2)",
             ])
-        self.advance(memory, 1000)
+        await self.advance(memory, 1000)
         #expect(pusher.connection.connectionState == .disconnected)
         memory.network.condition = .up
         pusher.connect()
+        await settle()
         #expect(pusher.connection.connectionState == .connected)
     }
 
@@ -68,11 +75,13 @@ import Testing
         let (pusher, gate) = (memory.pusher(), Gate(limit: 1))
         pusher.delegate = gate
         pusher.connect()
+        await settle()
         memory.network.condition = .down
         memory.network.cut()
-        self.advance(memory, 0.001)
+        await settle()
+        await self.advance(memory, 0.001)
         #expect(gate.delays.all == [0, 1] && pusher.connection.connectionState == .disconnected)
-        self.advance(memory, 100)
+        await self.advance(memory, 100)
         #expect(pusher.connection.connectionState == .disconnected)
     }
 
@@ -81,13 +90,16 @@ import Testing
         let (pusher, gate) = (memory.pusher(), Gate())
         pusher.delegate = gate
         pusher.connect()
+        await settle()
         for _ in 0..<6 {
             memory.network.cut()
-            self.advance(memory, (gate.delays.all.last ?? 0) + 0.001)
+            await settle()
+            await self.advance(memory, (gate.delays.all.last ?? 0) + 0.001)
         }
         #expect(gate.delays.all == [0, 0, 0, 1, 4, 9] && pusher.connection.connectionState == .connected)
-        self.advance(memory, 31)
+        await self.advance(memory, 31)
         memory.network.cut()
+        await settle()
         #expect(gate.delays.all.last == 0)
     }
 
@@ -97,14 +109,18 @@ import Testing
         pusher.delegate = delegate
         pusher.connection.userDataFetcher = { PusherPresenceChannelMember(userId: "anna", userInfo: ["name": "Anna"]) }
         let room = pusher.subscribeToPresenceChannel(channelName: "presence-room")
+        await settle()
         let prices = pusher.subscribe("prices")
+        await settle()
         let data = EventRecorder<String?>()
         prices.bind(eventName: "price") { data.record($0.data) }
         pusher.connect()
+        await settle()
         #expect(room.members.map(\.userId) == ["anna"] && prices.subscribed)
         memory.network.cut()
+        await settle()
         #expect(!prices.subscribed && pusher.connection.connectionState == .reconnecting)
-        self.advance(memory, 0.001)
+        await self.advance(memory, 0.001)
         #expect(room.members.map(\.userId) == ["anna"] && prices.subscribed)
         #expect(delegate.calls.all.filter { $0 == "subscribed prices" }.count == 2)
         memory.server.publish("price", to: "prices", data: "1")
@@ -117,15 +133,16 @@ import Testing
         pusher.delegate = delegate
         pusher.connection.pongResponseTimeoutInterval = 5
         pusher.connect()
-        self.advance(memory, 20)
+        await settle()
+        await self.advance(memory, 20)
         #expect(
             delegate.logs.all.contains("[PUSHER DEBUG] Ping sent") && delegate.logs.all.contains("[PUSHER DEBUG] Websocket received pong"))
         memory.network.condition = .silent
-        self.advance(memory, 20)
-        self.advance(memory, 5)
+        await self.advance(memory, 20)
+        await self.advance(memory, 5)
         #expect(pusher.connection.connectionState == .reconnecting)
         memory.network.condition = .up
-        self.advance(memory, 30)
+        await self.advance(memory, 30)
         #expect(pusher.connection.connectionState == .connected && memory.server.socketIDs.count >= 1)
     }
 
@@ -134,8 +151,10 @@ import Testing
         let pusher = memory.pusher()
         memory.server.faults.rejectionCode = CloseCode(rawValue: 4000)
         pusher.connect()
+        await settle()
         #expect(pusher.connection.socket.url.absoluteString.hasPrefix("wss://\(memory.address.host)/app/key?"))
         pusher.disconnect()
+        await settle()
     }
 
     @Test func `a fixed delay replaces the squares`() async throws {
@@ -145,9 +164,11 @@ import Testing
         let (pusher, gate) = (memory.pusher(options), Gate())
         pusher.delegate = gate
         pusher.connect()
+        await settle()
         memory.network.condition = .down
         memory.network.cut()
-        for _ in 0..<3 { self.advance(memory, 5.001) }
+        await settle()
+        for _ in 0..<3 { await self.advance(memory, 5.001) }
         #expect(gate.delays.all == [5, 5, 5, 5])
     }
 
@@ -155,7 +176,9 @@ import Testing
         let memory = try await InMemory()
         let options = memory.options()
         options.connectAutomatically = true
-        #expect(memory.pusher(options).connection.connectionState == .connected)
+        let pusher = memory.pusher(options)
+        await settle()
+        #expect(pusher.connection.connectionState == .connected)
     }
 
     // MARK: The page about the connection
@@ -168,13 +191,16 @@ import Testing
         pusher.connection.bind("connected") { changes.record("connected \($0.socketID ?? "")") }
         #expect(pusher.connection.phase == .initialized)
         pusher.connect()
+        await settle()
         let id = try #require(pusher.connection.socketId)
         #expect(changes.take() == ["initialized → connecting", "connecting → connected", "connected \(id)"])
         memory.network.cut()
-        self.advance(memory, 0.001)
+        await settle()
+        await self.advance(memory, 0.001)
         #expect(
             changes.take().map { $0.hasPrefix("connected 1") ? "" : $0 }.prefix(2) == ["connected → connecting", "connecting → connected"])
         pusher.disconnect()
+        await settle()
         #expect(changes.all.last == "connected → disconnected" && pusher.connection.phase == .disconnected)
     }
 
@@ -187,19 +213,21 @@ import Testing
         let delays = EventRecorder<Int?>()
         for name in ["connecting", "connected", "unavailable"] { pusher.connection.bind(name) { changes.record($0.name) } }
         pusher.connect()
+        await settle()
         pusher.connection.bind("connecting_in") { delays.record($0.delay) }
         memory.network.condition = .down
         memory.network.cut()
-        self.advance(memory, 29)
+        await settle()
+        await self.advance(memory, 29)
         #expect(changes.all == ["connecting", "connected", "connecting"])
-        self.advance(memory, 1)
+        await self.advance(memory, 1)
         #expect(changes.all.last == "unavailable" && pusher.connection.phase == .unavailable)
         _ = delays.take()
-        self.advance(memory, 60)
+        for _ in 1...6 { await self.advance(memory, 10) }
         let taken = delays.take()
         #expect(taken.count >= 5 && Set(taken) == [10])
         memory.network.condition = .up
-        self.advance(memory, 10)
+        await self.advance(memory, 10)
         #expect(changes.all == ["connecting", "connected", "connecting", "unavailable", "connected"])
     }
 
@@ -209,9 +237,11 @@ import Testing
         let codes = EventRecorder<Int?>()
         pusher.connection.bind("error") { codes.record($0.data?.code) }
         pusher.connect()
+        await settle()
         #expect(codes.all.contains(4004) && pusher.connection.phase == .disconnected)
         pusher.connection.unbind("error")
         pusher.connect()
+        await settle()
         #expect(codes.all.count(where: { $0 == 4004 }) == 1)
         let id = pusher.connection.bind("error") { codes.record($0.data?.code) }
         pusher.connection.unbind(id)
@@ -219,6 +249,7 @@ import Testing
         pusher.connection.unbindAll()
         let count = codes.all.count
         pusher.connect()
+        await settle()
         #expect(codes.all.count == count)
     }
 
@@ -238,15 +269,18 @@ import Testing
         let (pusher, delegate) = (memory.pusher(options), RecordingDelegate())
         pusher.delegate = delegate
         pusher.connect()
+        await settle()
         let room = pusher.subscribeToPresenceChannel(channelName: "presence-room")
+        await settle()
         try await eventually { room.subscribed }
         #expect(room.myId == "anna")
         #expect(attempts.all.first?.parameters["CSRFToken"] == "some token")
         #expect(attempts.all.first?.request.headers["X-CSRF-Token"] == "some_csrf_token")
         pusher.subscribe("private-no")
+        await settle()
         try await eventually { delegate.calls.all.contains { $0.hasPrefix("failed private-no 403") } }
         // It isn't repeated until the next connection.
-        self.advance(memory, 100)
+        await self.advance(memory, 100)
         #expect(attempts.all.count(where: { $0.channel == "private-no" }) == 1)
     }
 
@@ -262,8 +296,10 @@ import Testing
         pusher.delegate = delegate
         let data = EventRecorder<String?>()
         let secrets = pusher.subscribe("private-encrypted-a")
+        await settle()
         pusher.bind { data.record("\($0.eventName) \($0.data ?? "")") }
         pusher.connect()
+        await settle()
         try await eventually { secrets.subscribed }
         _ = data.take()
         memory.server.publish("e", to: "private-encrypted-a", data: "1")
@@ -303,11 +339,22 @@ import Testing
         let (pusher, delegate) = (memory.pusher(options), QueueDelegate(key))
         pusher.delegate = delegate
         pusher.connect()
+        await settle()
         try await eventually { pusher.connection.connectionState == .connected }
         // On the queue, effects are complete when a call returns.
-        let isSubscribed = queue.sync { pusher.subscribe("a").subscribed }
-        #expect(isSubscribed)
+        let data = EventRecorder<String?>()
+        let channel = pusher.subscribe("a")
+        // Not on the main actor, because the queue is another one.
+        let record: @Sendable (PusherEvent) -> Void = { data.record($0.data) }
+        channel.bind(eventName: "e", eventCallback: record)
+        let received = queue.sync {
+            pusher.connection.webSocketDidReceiveMessage(
+                connection: pusher.connection.socket, string: #"{"event":"e","channel":"a","data":"1"}"#)
+            return data.all
+        }
+        #expect(received == ["1"])
         pusher.disconnect()
+        await settle()
         try await eventually { pusher.connection.connectionState == .disconnected }
         #expect(delegate.queues.all.count > 5 && delegate.queues.all.allSatisfy { $0 })
     }
@@ -319,11 +366,13 @@ import Testing
         pusher.connection.activityTimeoutInterval = 10
         pusher.connection.pongResponseTimeoutInterval = -1
         pusher.connect()
+        await settle()
         // What the server requests, because the options have none.
         #expect(pusher.connection.activityTimeoutInterval == 120)
         memory.network.condition = .silent
-        self.advance(memory, 10.1)
+        await self.advance(memory, 10.1)
         #expect(pusher.connection.connectionState != .connected)
         pusher.disconnect()
+        await settle()
     }
 }

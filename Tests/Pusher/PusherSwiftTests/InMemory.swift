@@ -5,9 +5,18 @@ import RealtimeTesting
 
 @testable import PusherSwift
 
+/// Waits for some turns of the main queue: what a socket reports while the library calls it is handled in a later one.
+@MainActor func settle() async {
+    for _ in 1...20 {
+        await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
+            DispatchQueue.main.async { continuation.resume() }
+        }
+    }
+}
+
 /// A server, a network and a clock, with clients whose handlers run on the main queue.
 ///
-/// On the main actor, the effects of a call are complete when it returns.
+/// On the main actor, the effects of a call are complete after `settle()`.
 struct InMemory {
     let clock = ManualClock(standstillLimit: nil)
     let network: InMemoryNetwork

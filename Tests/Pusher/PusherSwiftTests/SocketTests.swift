@@ -29,25 +29,29 @@ import Network
 
     // MARK: Connection
 
-    @Test func `connect reaches the socket, the state and the delegate before it returns`() {
+    @Test func `connect reaches the socket, the state and the delegate before it returns`() async {
         let pusher = self.pusher()
         #expect(pusher.connection.connectionState == .disconnected && pusher.connection.socketId == nil)
         pusher.connect()
+        await settle()
         #expect(self.socket.connects.all.count == 1)
         #expect(pusher.connection.connectionState == .connected && pusher.connection.socketId == "45481.1")
         #expect(self.delegate.calls.all == ["state disconnected → connecting", "state connecting → connected"])
         pusher.connect()
+        await settle()
         #expect(self.socket.connects.all.count == 1)
         pusher.disconnect()
+        await settle()
         #expect(self.socket.disconnects.all == [.protocolCode(.normalClosure)])
         #expect(
             self.delegate.states.suffix(2) == ["state connected → disconnecting", "state disconnecting → disconnected"])
         #expect(pusher.connection.socketId == nil)
         pusher.disconnect()
+        await settle()
         #expect(self.delegate.states.count == 4)
     }
 
-    @Test func `the URL names the client as before`() {
+    @Test func `the URL names the client as before`() async {
         let url = Pusher(key: "testKey123", options: PusherClientOptions(host: .cluster("eu"), path: "/x")).connection.url
         #expect(url == "wss://ws-eu.pusher.com:443/x/app/testKey123?client=pusher-websocket-swift&version=10.1.10&protocol=7")
         let plain = PusherClientOptions(host: .host("::1"), port: 6001, encrypted: false)
@@ -58,7 +62,9 @@ import Network
     @Test func `a loss passes through the states as before, and the client connects again`() async throws {
         let pusher = self.pusher()
         pusher.connect()
+        await settle()
         self.socket.close(.privateCode(4200), "restart")
+        await settle()
         // The delay is zero, but takes a timer.
         try await eventually { self.delegate.states.count == 6 }
         #expect(
@@ -73,51 +79,62 @@ import Network
         #expect(pusher.connection.reconnectAttempts == 0)
     }
 
-    @Test(arguments: [4001, 4009, 4042]) func `the client stops after the server has rejected it`(code: UInt16) {
+    @Test(arguments: [4001, 4009, 4042]) func `the client stops after the server has rejected it`(code: UInt16) async {
         let pusher = self.pusher()
         pusher.connect()
+        await settle()
         self.socket.close(.privateCode(code))
+        await settle()
         #expect(self.delegate.states.last == "state connected → disconnected")
         #expect(pusher.connection.connectionState == .disconnected && pusher.connection.phase == .disconnected)
     }
 
-    @Test func `without automatic reconnects, the client stays disconnected after a loss`() {
+    @Test func `without automatic reconnects, the client stays disconnected after a loss`() async {
         let pusher = self.pusher(PusherClientOptions(autoReconnect: false))
         pusher.connect()
+        await settle()
         self.socket.close(.protocolCode(.normalClosure))
+        await settle()
         #expect(pusher.connection.connectionState == .disconnected)
         #expect(self.delegate.states.last == "state connected → disconnected")
     }
 
-    @Test func `an error of the socket is a loss`() {
+    @Test func `an error of the socket is a loss`() async {
         let pusher = self.pusher(PusherClientOptions(autoReconnect: false))
         pusher.connect()
+        await settle()
         pusher.connection.webSocketDidReceiveError(connection: self.socket, error: .posix(.ECONNRESET))
         #expect(pusher.connection.connectionState == .disconnected)
     }
 
-    @Test func `disconnecting stops an attempt in every state`() {
+    @Test func `disconnecting stops an attempt in every state`() async {
         let pusher = self.pusher()
         self.socket.answersConnect = false
         pusher.connect()
+        await settle()
         #expect(pusher.connection.connectionState == .connecting)
         pusher.disconnect()
+        await settle()
         #expect(pusher.connection.connectionState == .disconnected)
         // The late success of the old attempt has no effect.
         self.socket.succeed()
+        await settle()
         #expect(pusher.connection.connectionState == .disconnected)
     }
 
     // MARK: Channels
 
-    @Test func `channels are in the table when subscribe returns, and one subscription is sent`() {
+    @Test func `channels are in the table when subscribe returns, and one subscription is sent`() async {
         let pusher = self.pusher()
         let early = pusher.subscribe("early")
+        await settle()
         #expect(pusher.connection.channels.find(name: "early") === early && pusher.connection.channels.channels.count == 1)
         #expect(!early.subscribed && early.type == .normal)
         pusher.connect()
+        await settle()
         #expect(early.subscribed)
         let chan = pusher.subscribe("test-channel")
+        await settle()
         #expect(chan.subscribed && pusher.subscribe("test-channel") === chan)
         let frames = self.socket.sent.all
         #expect(
@@ -133,19 +150,23 @@ import Network
         #expect(pusher.connection.channels.channels.isEmpty)
     }
 
-    @Test func `a pending channel can be unsubscribed`() {
+    @Test func `a pending channel can be unsubscribed`() async {
         let pusher = self.pusher()
         pusher.connect()
+        await settle()
         pusher.subscribe("x-pending")
+        await settle()
         pusher.unsubscribe("x-pending")
         #expect(pusher.connection.channels.channels.isEmpty)
         #expect(self.socket.sent.all.last == #"{"event":"pusher:unsubscribe","data":{"channel":"x-pending"}}"#)
     }
 
-    @Test func `a subscription without data is confirmed completely`() {
+    @Test func `a subscription without data is confirmed completely`() async {
         let pusher = self.pusher(PusherClientOptions(authMethod: .inline(secret: "secret")))
         pusher.connect()
+        await settle()
         let channel = pusher.subscribe("private-x-pending")
+        await settle()
         let names = EventRecorder<String>()
         channel.bind(eventName: "pusher:subscription_succeeded") { names.record($0.eventName) }
         channel.trigger(eventName: "client-a", data: ["x": 1])
@@ -156,30 +177,36 @@ import Network
         #expect(self.socket.sent.all.last == #"{"event":"client-a","data":{"x":1},"channel":"private-x-pending"}"#)
     }
 
-    @Test func `inline signatures are those of PusherSwift`() {
+    @Test func `inline signatures are those of PusherSwift`() async {
         let pusher = self.pusher(PusherClientOptions(authMethod: .inline(secret: "secret")))
         self.socket.answersConnect = false
         pusher.connect()
+        await settle()
         self.socket.receive(#"{"event":"pusher:connection_established","data":"{\"socket_id\":\"45481.3166671\"}"}"#)
         self.socket.delegate?.webSocketDidConnect(connection: self.socket)
         pusher.subscribe("private-channel")
+        await settle()
         #expect(self.socket.sent.all.last?.contains("testkey123:6aae8814fabd5285245422096705abbed64ea59614648814ffb0bf2dc5d19168") == true)
         let chan = pusher.subscribeToPresenceChannel("presence-channel")
+        await settle()
         #expect(self.socket.sent.all.last?.contains("testkey123:5ce61ee2b8594e22b66323913d7c7af9d8e815659365be3627733993f4ce3824") == true)
         #expect(chan.myId == "45481.3166671")
         pusher.connection.userDataFetcher = { PusherPresenceChannelMember(userId: "123", userInfo: ["twitter": "anna"]) }
         let other = pusher.subscribeToPresenceChannel(channelName: "presence-other")
+        await settle()
         #expect(other.myId == "123" && other.me()?.userId == "123")
         #expect(self.socket.sent.all.last?.contains(#"{\"user_id\":\"123\",\"user_info\":{\"twitter\":\"anna\"}}"#) == true)
     }
 
-    @Test func `without a method, private channels fail like before`() {
+    @Test func `without a method, private channels fail like before`() async {
         let pusher = self.pusher()
         let events = EventRecorder<String>()
         pusher.bind { events.record("global \($0.eventName) \($0.channelName ?? "")") }
         let chan = pusher.subscribe("private-channel")
+        await settle()
         chan.bind(eventName: "pusher:subscription_error") { events.record("channel \($0.data ?? "nil")") }
         pusher.connect()
+        await settle()
         #expect(events.all == ["global pusher:subscription_error private-channel", "channel "])
         #expect(self.delegate.calls.all.last == "failed private-channel with an error")
         #expect(self.delegate.logs.all.contains("[PUSHER DEBUG] Unable to subscribe to channel: private-channel"))
@@ -189,16 +216,20 @@ import Network
         #expect(pusher.connection.channels.channels.isEmpty)
     }
 
-    @Test func `an authorization can be passed with the subscription`() {
+    @Test func `an authorization can be passed with the subscription`() async {
         let pusher = self.pusher()
         pusher.connect()
+        await settle()
         let chan = pusher.subscribe("private-manual", auth: PusherAuth(auth: "testKey123:1234"))
+        await settle()
         #expect(self.socket.sent.all.last == #"{"event":"pusher:subscribe","data":{"channel":"private-manual","auth":"testKey123:1234"}}"#)
         #expect(chan.subscribed && chan.auth == nil)
         let auth = PusherAuth(auth: "testKey123:1234", channelData: #"{"user_id":"16"}"#)
         let presence = pusher.subscribeToPresenceChannel(channelName: "presence-manual", auth: auth)
+        await settle()
         #expect(presence.subscribed && presence.myId == "16")
         let failing = pusher.subscribe("presence-incomplete", auth: PusherAuth(auth: "testKey123:1234"))
+        await settle()
         #expect(!failing.subscribed)
         #expect(
             self.delegate.logs.all.contains(
@@ -216,24 +247,28 @@ import Network
         }
     }
 
-    @Test func `an authorizer authorizes, or fails the subscription with nil`() {
+    @Test func `an authorizer authorizes, or fails the subscription with nil`() async {
         let auth = PusherAuth(auth: "testKey123:abc", channelData: #"{"user_id":777}"#)
         let pusher = self.pusher(PusherClientOptions(authMethod: .authorizer(authorizer: TestAuthorizer(auth))))
         pusher.connect()
+        await settle()
         let chan = pusher.subscribeToPresenceChannel(channelName: "presence-a")
+        await settle()
         #expect(chan.subscribed && chan.myId == "777")
         pusher.connection.options.authMethod = .authorizer(authorizer: TestAuthorizer(nil))
         pusher.subscribe("private-b")
+        await settle()
         #expect(self.delegate.calls.all.last == "failed private-b with an error")
         #expect(self.delegate.logs.all.contains("[PUSHER DEBUG] Auth info passed to authorizer completionHandler was nil"))
     }
 
     // MARK: Events
 
-    @Test func `events are handled when they are handed in: global handlers first, in the order in which they were bound`() {
+    @Test func `events are handled when they are handed in: global handlers first, in the order in which they were bound`() async {
         let pusher = self.pusher()
         let calls = EventRecorder<String>()
         let chan = pusher.subscribe("test-channel")
+        await settle()
         chan.bind(eventName: "test-event") { event in calls.record("channel \(event.data ?? "")") }
         for number in 1...5 { pusher.bind { event in calls.record("global \(number) \(event.eventName)") } }
         let id = chan.bind(eventName: "test-event") { _ in calls.record("removed") }
@@ -244,6 +279,7 @@ import Network
             connection: self.socket, string: #"{"event":"test-event","channel":"test-channel","data":"stupid data"}"#)
         #expect(calls.take() == (1...5).map { "global \($0) test-event" } + ["channel stupid data"])
         pusher.connect()
+        await settle()
         self.socket.receive(#"{"event":"test-event","channel":"test-channel","data":{"a":1}}"#)
         #expect(calls.all.last == #"channel {"a":1}"#)
         self.socket.receive(#"{"event":"test-event","channel":"unknown","data":"x"}"#)
@@ -254,10 +290,11 @@ import Network
         #expect(calls.all.isEmpty)
     }
 
-    @Test func `an event has the properties of its frame`() throws {
+    @Test func `an event has the properties of its frame`() async throws {
         let pusher = self.pusher()
         let events = EventRecorder<PusherEvent>()
         pusher.subscribe("presence-channel")
+        await settle()
         pusher.bind(eventCallback: { events.record($0) })
         self.socket.receive(
             #"{"event":"client-a","channel":"presence-channel","data":"{\"x\":1}","user_id":"u1","extra":null}"#)
@@ -268,7 +305,7 @@ import Network
     }
 
     @available(*, deprecated)
-    @Test func `errors of the server reach the delegate and the handlers of old versions`() {
+    @Test func `errors of the server reach the delegate and the handlers of old versions`() async {
         let pusher = self.pusher()
         let messages = EventRecorder<String>()
         let currents = EventRecorder<String>()
@@ -291,11 +328,12 @@ import Network
     }
 
     @available(*, deprecated)
-    @Test func `handlers of old versions receive objects, or text if the options say so`() {
+    @Test func `handlers of old versions receive objects, or text if the options say so`() async {
         for isParsed in [true, false] {
             let pusher = Pusher(key: "key", options: PusherClientOptions(attemptToReturnJSONObject: isParsed))
             let values = EventRecorder<String>()
             let chan = pusher.subscribe("c")
+            await settle()
             chan.bind(
                 eventName: "e",
                 callback: { data in
@@ -311,13 +349,15 @@ import Network
         }
     }
 
-    @Test func `members are replaced, added once and removed`() {
+    @Test func `members are replaced, added once and removed`() async {
         let pusher = self.pusher(PusherClientOptions(authMethod: .inline(secret: "secret")))
         let changes = EventRecorder<String>()
         pusher.connect()
+        await settle()
         let chan = pusher.subscribeToPresenceChannel(
             channelName: "presence-channel", onMemberAdded: { changes.record("+\($0.userId)") },
             onMemberRemoved: { changes.record("-\($0.userId)") })
+        await settle()
         #expect(chan.members.map(\.userId) == ["123"])
         #expect((chan.findMember(userId: "123")?.userInfo as? [String: AnyObject])?["name"] as? String == "Anna")
         func receive(_ event: String, _ data: String) {
@@ -333,27 +373,31 @@ import Network
         #expect(chan.members.map(\.userId) == ["1", "2"])
     }
 
-    @Test func `the number of subscribers is reported`() {
+    @Test func `the number of subscribers is reported`() async {
         let pusher = self.pusher()
         let counts = EventRecorder<Int>()
         let chan = pusher.subscribe("c", onSubscriptionCountChanged: { counts.record($0) })
+        await settle()
         self.socket.receive(#"{"event":"pusher_internal:subscription_count","channel":"c","data":"{\"subscription_count\":5}"}"#)
         #expect(counts.all == [5] && chan.subscriptionCount == 5)
     }
 
     // MARK: Client events
 
-    @Test func `client events are sent in the order of the calls, and only if they are JSON`() {
+    @Test func `client events are sent in the order of the calls, and only if they are JSON`() async {
         let pusher = self.pusher(PusherClientOptions(authMethod: .inline(secret: "secret")))
         let chan = pusher.subscribe("private-channel")
+        await settle()
         chan.trigger(eventName: "client-1", data: "text")
         chan.trigger(eventName: "client-2", data: ["name": nil, "n": 2] as [String: Int?])
         #expect(chan.unsentEvents.map(\.name) == ["client-2", "client-1"])
         pusher.connect()
+        await settle()
         let optional: [String: String]? = ["a": "b"]
         chan.trigger(eventName: "client-3", data: optional as Any)
         chan.trigger(eventName: "client-4", data: Date())
         pusher.subscribe("public").trigger(eventName: "client-5", data: [:])
+        await settle()
         #expect(
             self.socket.sent.all.filter { $0.hasPrefix(#"{"event":"client"#) } == [
                 #"{"event":"client-1","data":"text","channel":"private-channel"}"#,
@@ -370,16 +414,18 @@ import Network
 
     // MARK: Reentrancy
 
-    @Test func `handlers and delegates may call the library`() {
+    @Test func `handlers and delegates may call the library`() async {
         let pusher = self.pusher()
         let calls = EventRecorder<String>()
         let chan = pusher.subscribe("a")
+        await settle()
         chan.bind(eventName: "e") { [unowned pusher] _ in
             pusher.subscribe("b").bind(eventName: "pusher:subscription_succeeded") { _ in calls.record("b") }
             chan.bind(eventName: "e") { _ in calls.record("late") }
             calls.record("a")
         }
         pusher.connect()
+        await settle()
         self.socket.receive(#"{"event":"e","channel":"a","data":""}"#)
         #expect(calls.all == ["a", "b"])
         self.socket.receive(#"{"event":"e","channel":"a","data":""}"#)
@@ -395,17 +441,19 @@ import Network
         }
     }
 
-    @Test func `a subclass of the connection receives every event`() {
+    @Test func `a subclass of the connection receives every event`() async {
         let connection = CountingConnection(key: "key", socket: self.socket, url: "ws://blah.blah:80", options: PusherClientOptions())
         connection.createGlobalChannel()
         connection.connect()
+        await settle()
         self.socket.receive(#"{"event":"e","data":""}"#)
         #expect(connection.events.all == ["pusher:connection_established", "e"] && connection.connectionState == .connected)
     }
 
-    @Test func `a client that is released closes its socket`() {
+    @Test func `a client that is released closes its socket`() async {
         var pusher: Pusher? = self.pusher()
         pusher?.connect()
+        await settle()
         weak let connection = pusher?.connection
         #expect(connection != nil)
         pusher = nil

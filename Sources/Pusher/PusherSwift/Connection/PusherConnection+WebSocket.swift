@@ -14,8 +14,7 @@ extension PusherConnection: WebSocketConnectionDelegate {
     ///
     /// - Parameter connection: The socket.
     public func webSocketDidConnect(connection: any WebSocketConnection) {
-        self.current(connection)?.opened()
-        self.delivery.drainIfOnQueue()
+        if let current = self.current(connection) { self.report(.opened, of: current) }
     }
 
     /// The connection was closed.
@@ -27,13 +26,8 @@ extension PusherConnection: WebSocketConnectionDelegate {
     public func webSocketDidDisconnect(
         connection: any WebSocketConnection, closeCode: NWProtocolWebSocket.CloseCode, reason: Data?
     ) {
-        if let current = self.current(connection) {
-            let code = closeCode.number
-            let text = reason.map { String(decoding: $0, as: UTF8.self) }
-            self.state.update { $0.losses.close = (code.rawValue, text) }
-            current.closed(.peer(code, text ?? ""))
-        }
-        self.delivery.drainIfOnQueue()
+        guard let current = self.current(connection) else { return }
+        self.report(.closed(.peer(closeCode.number, reason.map { String(decoding: $0, as: UTF8.self) } ?? "")), of: current)
     }
 
     /// The network path became usable or unusable, which is logged.
@@ -66,11 +60,9 @@ extension PusherConnection: WebSocketConnectionDelegate {
     public func webSocketDidReceiveError(connection: any WebSocketConnection, error: NWError) {
         let failure = (connection as? NWWebSocket)?.lastError
         self.log(.transportError("Error: \(failure?.message ?? error.debugDescription)"))
-        if let current = self.current(connection) {
-            self.state.update { $0.losses.close = nil }
-            current.closed(.transport(failure ?? TransportError(.closed, "The connection was lost: \(error.debugDescription)")))
-        }
-        self.delivery.drainIfOnQueue()
+        guard let current = self.current(connection) else { return }
+        let reason = failure ?? TransportError(.closed, "The connection was lost: \(error.debugDescription)")
+        self.report(.closed(.transport(reason)), of: current)
     }
 
     /// The server answered a ping.
@@ -78,24 +70,19 @@ extension PusherConnection: WebSocketConnectionDelegate {
     /// - Parameter connection: The socket.
     public func webSocketDidReceivePong(connection: any WebSocketConnection) {
         self.log(.pongReceived)
-        self.current(connection)?.receivedPong()
-        self.delivery.drainIfOnQueue()
+        if let current = self.current(connection) { self.report(.pong, of: current) }
     }
 
     /// A text message arrived. It is handled before this method returns if it is called on the queue of the client, unless an event is being
-    /// handled.
+    /// handled, or the library is calling the socket.
     ///
     /// - Parameters:
     ///   - connection: The socket.
     ///   - string: The text.
     public func webSocketDidReceiveMessage(connection: any WebSocketConnection, string: String) {
         self.log(.received(string))
-        if let current = self.current(connection) {
-            current.received(string)
-        } else if self.state.value.current == nil {
-            self.delivery.enqueue(.frame(string))
-        }
-        self.delivery.drainIfOnQueue()
+        let current = self.current(connection)
+        if current != nil || self.state.value.current == nil { self.report(.text(string), of: current) }
     }
 
     /// A binary message arrived, which is ignored.

@@ -2,6 +2,7 @@ public import Foundation
 public import NWWebSocket
 import PusherChannels
 import RealtimeCore
+import RealtimeSystem
 import RealtimeTransports
 #if canImport(FoundationNetworking)
 public import FoundationNetworking
@@ -11,7 +12,7 @@ public import FoundationNetworking
 ///
 /// Methods can be called from any thread. The delegate and handlers are called on the queue of the client, which is the main queue by default:
 /// in one order, and one at a time. A call that is made on this queue has informed them of its effects when it returns, unless one of them
-/// made the call.
+/// made the call. What the socket reports during the call is handled in a later turn of the queue.
 ///
 /// `@unchecked Sendable`: all state is protected by a lock. A subclass protects its own.
 #if canImport(ObjectiveC)
@@ -58,6 +59,13 @@ open class PusherConnection: NSObject, @unchecked Sendable {
         var losses = LossHistory()
     }
 
+    /// What a socket reported.
+    enum SocketReport: Sendable {
+        case opened, pong
+        case text(String)
+        case closed(CloseReason)
+    }
+
     /// The URL of the server.
     public let url: String
     /// The key of the app.
@@ -69,6 +77,10 @@ open class PusherConnection: NSObject, @unchecked Sendable {
     let transports: Transports
     /// Set once, at the end of the initializer.
     private(set) nonisolated(unsafe) var delivery: QueueDelivery<Item>!
+    /// What sockets reported, with the connections of the engine that used them, if any. Set once, at the end of the initializer.
+    private nonisolated(unsafe) var reports: QueueDelivery<(connection: SocketConnection?, report: SocketReport)>!
+    /// The threads that are calling the socket.
+    private let socketCallers = Lock<[ThreadID: Int]>([:])
     /// Set once, at the end of the initializer.
     private(set) nonisolated(unsafe) var engine: PusherClient!
     /// Set once, at the end of the initializer.
@@ -207,6 +219,8 @@ open class PusherConnection: NSObject, @unchecked Sendable {
         configuration.transports = transports
         configuration.log = .none
         configuration.messageLimit = 16 << 20
+        // The first event that can't be decrypted after a new key didn't fit soon loads another one, as in PusherSwift.
+        configuration.backoff = Backoff(base: .milliseconds(1), cap: .seconds(60))
         configuration.authorizer = .direct { request, complete in
             guard let connection = link.value else { return complete(.failure(PusherAuthorizationRefusal("The client was released."))) }
             connection.enqueue(.authorize(request, complete))
@@ -235,6 +249,7 @@ open class PusherConnection: NSObject, @unchecked Sendable {
             delivery?.append(.update(update))
         }
         observed.value = self.observation
+        self.reports = QueueDelivery(options.callbackQueue) { link.value?.handle($0.report, of: $0.connection) }
         socket.delegate = self
     }
 
@@ -412,7 +427,7 @@ open class PusherConnection: NSObject, @unchecked Sendable {
         text += "}"
         if self.state.value.current?.send(text) != true {
             self.log(isClientEvent ? .sentClientEvent(text) : .sentEvent(text))
-            self.socket?.send(string: text)
+            self.callSocket { self.socket?.send(string: text) }
         }
         self.delivery.drainIfOnQueue()
     }
@@ -456,6 +471,48 @@ open class PusherConnection: NSObject, @unchecked Sendable {
     /// - Returns: An object of Foundation, or the text if it isn't JSON.
     @available(*, deprecated, message: "Use JSONSerialization instead.")
     open func getEventDataJSON(from string: String) -> Any { FoundationJSON.parse(string) ?? string }
+
+    // MARK: Socket
+
+    /// Calls the socket. What it reports meanwhile is handled in a later turn of the queue, as in PusherSwift: a mock that answers
+    /// immediately mustn't call handlers before, for example, `subscribe` has returned the channel to which they are bound.
+    func callSocket(_ body: () -> Void) {
+        let thread = ThreadID.current
+        self.socketCallers.withLock { $0[thread, default: 0] += 1 }
+        body()
+        self.socketCallers.withLock { callers in
+            let count = (callers[thread] ?? 1) - 1
+            callers[thread] = count == 0 ? nil : count
+        }
+    }
+
+    /// Handles what a socket reported: now if this is the queue and the library isn't calling the socket, and soon otherwise.
+    func report(_ report: SocketReport, of connection: SocketConnection?) {
+        self.reports.enqueue((connection, report))
+        guard self.socketCallers.withLock({ $0[.current] }) == nil else { return }
+        self.reports.drainIfOnQueue()
+        self.delivery.drainIfOnQueue()
+    }
+
+    private func handle(_ report: SocketReport, of connection: SocketConnection?) {
+        switch report {
+        case .opened: connection?.opened()
+        case .pong: connection?.receivedPong()
+        case .text(let text):
+            if let connection { connection.received(text) } else { self.delivery.enqueue(.frame(text)) }
+        case .closed(let reason):
+            guard let connection, connection === self.state.value.current else { return }
+            self.state.update {
+                if case .peer(let code, let text) = reason {
+                    $0.losses.close = (code.rawValue, text.isEmpty ? nil : text)
+                } else {
+                    $0.losses.close = nil
+                }
+            }
+            connection.closed(reason)
+        }
+        self.delivery.drainIfOnQueue()
+    }
 
     // MARK: Delivery
 

@@ -68,7 +68,7 @@ final class SocketConnection: RealtimeCore.WebSocketConnection {
         guard opens else { return }
         // The delegate hears of the attempt before the socket does.
         connection.delivery.drainIfOnQueue()
-        socket.connect()
+        connection.callSocket { socket.connect() }
     }
 
     func enqueue(_ message: WebSocketMessage) {
@@ -79,8 +79,9 @@ final class SocketConnection: RealtimeCore.WebSocketConnection {
     func flush() {
         while let (socket, texts) = self.takeOutput() {
             for text in texts {
-                self.link.value?.log(Self.log(of: text))
-                socket.send(string: text)
+                guard let connection = self.link.value else { continue }
+                connection.log(Self.log(of: text))
+                connection.callSocket { socket.send(string: text) }
             }
             self.state.withLock { $0.isSending = false }
         }
@@ -114,7 +115,12 @@ final class SocketConnection: RealtimeCore.WebSocketConnection {
 
     func close(_ code: CloseCode, reason: String) {
         self.flush()
-        self.socket?.disconnect(with: code)
+        guard let socket = self.socket else { return }
+        if let connection = self.link.value {
+            connection.callSocket { socket.disconnect(with: code) }
+        } else {
+            socket.disconnect(with: code)
+        }
     }
 
     func abandon() {
