@@ -139,13 +139,14 @@ import Testing
                 }
             }
         }
-        #expect(examples == ["Chat", "FileUpload", "HubChat", "StockTicker", "Ticker", "Webhooks"])
+        #expect(examples == ["Chat", "FileUpload", "HubChat", "PusherSwiftMigration", "StockTicker", "Ticker", "Webhooks"])
     }
 
     @Test func `Foundation is imported only where the guide for contributors says so`() throws {
         let sources = Self.root.appendingPathComponent("Sources")
+        let exceptions = ["/RealtimeURLSession/", "/SignalRClient/", "/PusherSwift/", "/NWWebSocket/"]
         let importing = try FileManager.default.subpathsOfDirectory(atPath: sources.path).filter { path in
-            guard path.hasSuffix(".swift"), !path.contains("/RealtimeURLSession/"), !path.contains("/SignalRClient/") else { return false }
+            guard path.hasSuffix(".swift"), !exceptions.contains(where: { path.contains($0) }) else { return false }
             return try String(contentsOf: sources.appendingPathComponent(path), encoding: .utf8).contains(/\bimport Foundation\b/)
         }
         let rule = try #require(
