@@ -351,6 +351,22 @@ import Testing
         #expect(connection.calls.all == [.enqueue("done a-result"), .flush, .enqueue("done b-result"), .flush])
     }
 
+    @Test func `work that finishes immediately and is followed by more takes no more of the stack`() {
+        let addresses = EventRecorder<UInt>()
+        let toy = Toy(perform: { work, id, driver in
+            var local = 0
+            addresses.record(withUnsafeMutablePointer(to: &local) { UInt(bitPattern: $0) })
+            let count = Int(work) ?? 0
+            driver.workFinished(id, count == 1 ? "end" : "then \(count - 1)")
+            return nil
+        })
+        let connection = toy.connect()
+        connection.receive("do 500")
+        #expect(addresses.all.count == 500 && connection.calls.all == [.enqueue("done end"), .flush])
+        let depth = (addresses.all.max() ?? 0) - (addresses.all.min() ?? 0)
+        #expect(depth < 8 << 10, "500 works take \(depth) bytes of the stack.")
+    }
+
     @Test func `work that is cancelled before it starts never starts`() {
         let begun = EventRecorder<String>()
         let toy = Toy(perform: { work, _, _ in

@@ -9,7 +9,7 @@ import RealtimeTesting
 ///          = KEY text         the response to a request
 ///          @ TOPIC text       an event
 ///          end TOPIC          the last event of a topic
-///          do WORK            starts asynchronous work
+///          do WORK            starts asynchronous work; its result "then WORK" starts further work
 ///          undo               cancels the last work
 /// client:  ? KEY              a request
 ///          .                  a ping
@@ -109,7 +109,12 @@ struct ToySession: ReconnectingSession {
 
     mutating func workFinished(_ id: WorkID, _ result: String, now: Instant, _ effects: inout Effects<Self>) {
         self.results.append(result)
-        if let id = self.connection.connected { effects.commands.append(.send(id, .text("done \(result)"))) }
+        if result.hasPrefix("then ") {
+            self.lastWork += 1
+            effects.commands.append(.work(self.lastWorkID, String(result.dropFirst(5))))
+        } else if let id = self.connection.connected {
+            effects.commands.append(.send(id, .text("done \(result)")))
+        }
     }
 
     mutating func workProgressed(_ id: WorkID, _ progress: String, now: Instant, _ effects: inout Effects<Self>) {

@@ -77,6 +77,10 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         /// The deadlines of callers with a time limit, and these limits.
         var waiterDeadlines = Deadlines<WaiterID, Duration>()
         fileprivate var works: [WorkID: WorkState] = [:]
+        /// The thread that begins work, and the work that it begins afterwards: work may finish before it returns, and be followed by more, for
+        /// which there would be no end of nested calls.
+        fileprivate var beginner: ThreadID?
+        fileprivate var worksToBegin: [(WorkID, Machine.Work)] = []
         var lastNumber: UInt64 = 0
         var timer = CoalescedTimer()
         /// Whether the machine's deadline has passed although the machine has just handled it.
@@ -360,7 +364,27 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         }
     }
 
+    /// Begins work, and the work that follows before it returns.
     private func begin(_ id: WorkID, _ work: Machine.Work) {
+        let isFirst = self.state.withLock { state in
+            guard state.beginner == nil else { return false }
+            state.beginner = .current
+            return true
+        }
+        self.perform(id, work)
+        guard isFirst else { return }
+        while let (id, work) = self.nextWork() { self.perform(id, work) }
+    }
+
+    private func nextWork() -> (WorkID, Machine.Work)? {
+        self.state.withLock { state in
+            guard state.worksToBegin.isEmpty else { return state.worksToBegin.removeFirst() }
+            state.beginner = nil
+            return nil
+        }
+    }
+
+    private func perform(_ id: WorkID, _ work: Machine.Work) {
         guard self.state.withLock({ $0.works[id] != nil }) else { return }
         let cancel = self.dependencies.perform(work, id, self)
         // The work may have finished or been cancelled before `perform` returned.
@@ -498,7 +522,11 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
                 if let connection = self.remove(id, &state, now, &actions) { actions.add(.abandon(connection)) }
             case .work(let id, let work):
                 state.works[id] = .starting
-                actions.add(.run { self.begin(id, work) })
+                if state.beginner == .current {
+                    state.worksToBegin.append((id, work))
+                } else {
+                    actions.add(.run { self.begin(id, work) })
+                }
             case .cancel(let id):
                 if case .running(let cancel?) = state.works.take(id) { actions.add(.run(cancel)) }
             case .resume(let id, let result):
