@@ -174,10 +174,11 @@ extension PusherConnection {
             }
         case "pusher_internal:subscription_succeeded":
             guard let channel else { return }
-            channel.confirm()
+            // First, so that other threads see the members of a channel that is subscribed.
             if let presence = (event.dataToJSONObject() as? [String: Any])?["presence"] as? [String: Any] {
                 (channel as? PusherPresenceChannel)?.replaceMembers(with: presence)
             }
+            channel.confirm()
             let succeeded = event.copy(withEventName: "pusher:subscription_succeeded")
             self.globalChannel?.handleGlobalEvent(event: succeeded)
             channel.handleEvent(event: succeeded)
