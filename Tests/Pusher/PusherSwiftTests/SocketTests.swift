@@ -419,7 +419,7 @@ import Network
         let calls = EventRecorder<String>()
         let chan = pusher.subscribe("a")
         await settle()
-        chan.bind(eventName: "e") { [unowned pusher] _ in
+        chan.bind(eventName: "e") { [unowned pusher, unowned chan] _ in
             pusher.subscribe("b").bind(eventName: "pusher:subscription_succeeded") { _ in calls.record("b") }
             chan.bind(eventName: "e") { _ in calls.record("late") }
             calls.record("a")
