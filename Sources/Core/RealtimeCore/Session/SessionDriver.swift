@@ -70,7 +70,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         var overflows = Deadlines<ConsumerID, ConnectionID?>()
         /// The connections that aren't read while any consumer's buffer is full.
         var paused: Set<ConnectionID> = []
-        fileprivate var waiters: [WaiterID: RegisteredWaiter] = [:]
+        fileprivate var waiters = SequentialTable<RegisteredWaiter>()
         /// The number of waiters whose result depends on messages of the peer. Reading isn't paused while there are any: their results may
         /// be behind the messages that fill a consumer's buffer, and the consumer may be one of the callers.
         var peerWaiterCount = 0
@@ -103,9 +103,12 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
             .earliest(.earliest(self.machine.nextDeadline, self.waiterDeadlines.earliest), self.overflows.earliest)
         }
 
+        /// The waiters in the order of their calls.
+        fileprivate var waiterIDs: [WaiterID] { self.waiters.entries.map { WaiterID(rawValue: $0.key) } }
+
         fileprivate mutating func takeWaiter(_ id: WaiterID) -> Waiter<CallerResult>? {
             self.waiterDeadlines.remove(id)
-            guard let registered = self.waiters.take(id) else { return nil }
+            guard let registered = self.waiters.take(id.rawValue) else { return nil }
             if registered.awaitsPeer { self.peerWaiterCount -= 1 }
             return registered.waiter
         }
@@ -182,7 +185,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         var newID = WaiterID(rawValue: 0)
         self.run { state, now, actions in
             newID = WaiterID(rawValue: state.nextNumber())
-            state.waiters[newID] = RegisteredWaiter(waiter: waiter, awaitsPeer: awaitsPeer)
+            state.waiters[newID.rawValue] = RegisteredWaiter(waiter: waiter, awaitsPeer: awaitsPeer)
             if awaitsPeer {
                 state.peerWaiterCount += 1
                 if state.overflows.isEmpty { self.resumeReading(&state, now, &actions) }
@@ -341,7 +344,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
     package func timeStoodStill(for duration: Duration) -> String? {
         var message: String?
         self.run { state, now in
-            for id in state.waiters.keys.filter(state.waiterDeadlines.contains).sorted(by: { $0.rawValue < $1.rawValue }) {
+            for id in state.waiterIDs where state.waiterDeadlines.contains(id) {
                 state.effects.commands.append(.resume(id, .failure(state.machine.stoodStill(id, for: duration))))
                 state.machine.cancelled(id, now: now, &state.effects)
             }
@@ -358,7 +361,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
 
     private func cancel(_ id: WaiterID) {
         self.run { state, now in
-            guard state.waiters[id] != nil else { return }
+            guard state.waiters[id.rawValue] != nil else { return }
             state.effects.commands.append(.resume(id, .failure(state.machine.cancellation(of: id))))
             state.machine.cancelled(id, now: now, &state.effects)
         }
@@ -537,7 +540,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
                 let ending = state.consumers.entries.filter { $0.value.lifetime == .connection }.map(\.key)
                 for id in ending.sorted(by: { $0.rawValue < $1.rawValue }) { self.end(id, .closed(reason), &state, now, &actions) }
                 assert(
-                    state.waiters.keys.allSatisfy { state.waiterDeadlines.contains($0) },
+                    state.waiterIDs.allSatisfy(state.waiterDeadlines.contains),
                     "a caller without a time limit still waits after the end of the connection")
             case .log(let level, let message):
                 actions.add(.run { [dependencies] in dependencies.log.log(level, dependencies.subsystem, message) })

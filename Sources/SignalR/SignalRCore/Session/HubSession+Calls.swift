@@ -80,7 +80,7 @@ extension HubSession {
     ) {
         guard let connection = self.connection.connected else { return effects.resume(waiter, .failure(self.notConnected)) }
         let id = self.nextCall()
-        self.callers[waiter] = id
+        self.callers[waiter.rawValue] = id
         let uploads = self.write(id, target, arguments, streams, on: connection, now: now, &effects)
         self.calls[id] = Call(kind: .invocation(waiter), target: target, uploads: uploads)
     }
@@ -192,7 +192,7 @@ extension HubSession {
     private mutating func finish(_ call: Call, _ result: Result<HubPayload?, HubError>, _ effects: inout Effects<Self>) {
         switch call.kind {
         case .invocation(let waiter):
-            self.callers[waiter] = nil
+            self.callers[waiter.rawValue] = nil
             effects.resume(waiter, result.map { .result($0) })
         case .stream(let route, let consumer):
             var error: HubError?
@@ -238,7 +238,7 @@ extension HubSession {
             let message = "The server calls methods faster than their handlers return, while a call waits for its result."
             return self.close(connection, HubError(.bufferOverflow, message), now: now, &effects)
         }
-        let stream = self.calls.first { if case .stream(_, consumer) = $0.value.kind { true } else { false } }
+        let stream = self.calls.entries.first { if case .stream(_, consumer) = $0.value.kind { true } else { false } }
         guard let (id, call) = stream else { return }
         self.calls[id] = nil
         let message = "The items of \(call.target) weren't read, while another call waited for the server. Read or cancel each stream."
@@ -248,9 +248,9 @@ extension HubSession {
 
     /// Fails everything that waits for the server.
     mutating func failCalls(_ error: HubError, _ effects: inout Effects<Self>) {
-        let calls = self.calls
-        (self.calls, self.uploads) = ([:], [:])
-        for (_, call) in calls.sorted(by: { $0.key < $1.key }) { self.finish(call, .failure(error), &effects) }
+        let calls = self.calls.entries
+        (self.calls, self.uploads) = (SequentialTable(), [:])
+        for (_, call) in calls { self.finish(call, .failure(error), &effects) }
         for waiter in self.takeWritingCallers() { effects.resume(waiter, .failure(error)) }
     }
 

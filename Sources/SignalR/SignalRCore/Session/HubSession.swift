@@ -135,11 +135,11 @@ package struct HubSession: ReconnectingSession {
 
     /// The number of the last invocation or stream, of either direction.
     var lastCall: UInt64 = 0
-    var calls: [UInt64: Call] = [:]
+    var calls = SequentialTable<Call>()
     /// The streams to the server.
     var uploads: [UInt64: Upload] = [:]
     /// The callers that wait for the result of an invocation.
-    var callers: [WaiterID: UInt64] = [:]
+    var callers = SequentialTable<UInt64>()
     private var startCaller: WaiterID?
     var isWritingPaused = false
     /// The callers that wait until the server reads faster.
@@ -186,7 +186,7 @@ package struct HubSession: ReconnectingSession {
     }
 
     package func cancellation(of waiter: WaiterID) -> HubError {
-        guard let target = self.callers[waiter].flatMap({ self.calls[$0]?.target }) else { return .cancelled }
+        guard let target = self.callers[waiter.rawValue].flatMap({ self.calls[$0]?.target }) else { return .cancelled }
         return HubError(.cancelled, "The call of \(target) was cancelled with its task.")
     }
 
@@ -454,7 +454,7 @@ package struct HubSession: ReconnectingSession {
     // MARK: Callers and consumers
 
     package mutating func cancelled(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>) {
-        if let call = self.callers.take(waiter) {
+        if let call = self.callers.take(waiter.rawValue) {
             self.cancelCall(call, now: now, &effects)
         } else if waiter == self.startCaller {
             // No other caller waits for this connection.
