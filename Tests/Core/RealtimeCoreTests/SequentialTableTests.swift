@@ -48,8 +48,11 @@ import Testing
 
     @Test func `a removed value is released`() {
         var table = SequentialTable<Token>()
-        table[20] = Token()
-        weak var token = table[20]
+        weak var token: Token?
+        do {
+            let value = Token()
+            (table[20], token) = (value, value)
+        }
         #expect(token != nil)
         table[21] = Token()
         table[20] = nil

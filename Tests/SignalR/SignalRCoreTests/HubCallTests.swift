@@ -245,6 +245,25 @@ private struct Unencodable: Encodable {
         #expect(hub.server.received.all.map { $0["target"] } == ["large", "say"])
     }
 
+    @Test func `a call waits again if others have paused writing before it was sent`() async throws {
+        let hub = try await HubFixture.connected()
+        try await Self.fill(hub)
+        let payload = try hub.payload(1)
+        let call = Task { try await hub.client.invoke("say", payload) }
+        try await eventually { hub.client.driver.read { $0.waiterCount } == 1 }
+        hub.client.driver.step { session, now, effects in
+            guard let id = session.connection.connected else { return }
+            session.writing(id, paused: false, now: now, &effects)
+            session.writing(id, paused: true, now: now, &effects)
+        }
+        try await eventually { hub.client.driver.read { $0.waiterCount } == 1 }
+        #expect(hub.client.driver.read { $0.callCount } == 0)
+        hub.server.resumeReading()
+        try await eventually { hub.server.received.all.map { $0["target"] } == ["large", "say"] }
+        hub.server.send(#"{"type":3,"invocationId":"1"}"#)
+        _ = try await call.value
+    }
+
     @Test(arguments: [0, 1, 2])
     func `a message that waits fails when it is cancelled, or the connection is stopped or lost`(end: Int) async throws {
         let hub = try await HubFixture.connected()

@@ -191,7 +191,8 @@ public final class HubClient: Sendable {
     ) async throws(HubError) -> HubPayload? {
         if Task.isCancelled { throw .cancelled }
         var limit = limit ?? self.configuration.callTimeLimit
-        if self.driver.read({ $0.isWritingPaused }) {
+        // Other callers that were resumed at the same time may have paused writing again.
+        while self.driver.read({ $0.isWritingPaused }) {
             let start = self.driver.now
             try await self.driver.awaitWriting(limit: limit)
             limit = limit.map { max(.zero, $0 - start.duration(to: self.driver.now)) }
