@@ -63,6 +63,8 @@ package final class SystemTime: TimeSource, @unchecked Sendable {
     /// Setting a dispatch timer calls nothing back, so this is safe under the lock.
     private func set(_ instant: Instant) {
         let nanoseconds = max(0, min(self.now.duration(to: instant).nanoseconds, 1_000_000_000_000_000))
-        self.source.schedule(wallDeadline: .now() + .nanoseconds(Int(nanoseconds)), leeway: .milliseconds(1))
+        // In two parts: `Int` has 32 bits on some watches, and would hold two seconds of nanoseconds.
+        let (seconds, rest) = nanoseconds.quotientAndRemainder(dividingBy: 1_000_000_000)
+        self.source.schedule(wallDeadline: .now() + .seconds(Int(seconds)) + .nanoseconds(Int(rest)), leeway: .milliseconds(1))
     }
 }
