@@ -161,7 +161,7 @@ import Testing
     private static let codes: [HubError.Code] = [
         .notConnected, .alreadyStarted, .stopped, .connectionLost, .closedByServer, .serverTimeout, .negotiationFailed, .unauthorized,
         .tokenFailed, .handshakeFailed, .timedOut, .cancelled, .invocationFailed, .invalidMessage, .encodingFailed, .decodingFailed,
-        .handlerFailed, .invalidConfiguration, .authenticationRefreshFailed,
+        .handlerFailed, .bufferOverflow, .invalidConfiguration, .authenticationRefreshFailed,
     ]
 
     /// The name of the error that a `HubConnection` throws for an error of its client.

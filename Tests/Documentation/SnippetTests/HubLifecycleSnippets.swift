@@ -1,3 +1,4 @@
+import RealtimeSockets
 import SignalRClient
 
 // The snippets of the articles HubReconnection and HubAuthentication.
@@ -121,6 +122,22 @@ private func refused(_ client: HubClient) async {
         if error.code == .unauthorized { print("Sign in again. Status: \(error.cause?.status ?? 0)") }
     }
     // end
+}
+
+private func connectionTLS() {
+    // snippet:hub-connection-tls
+    var tls = TLSConfiguration()
+    tls.trustRoots = .systemAnd([.file("/etc/myservice/root.pem")])
+
+    var transports = Transports.standard
+    transports.webSocket = SocketWebSocketTransport(tls: tls)
+    transports.http = SocketHTTPTransport(tls: tls)
+    let connection = HubConnectionBuilder()
+        .withUrl(url: "https://example.org/chat")
+        .withTransports(transports)
+        .build()
+    // end
+    _ = connection
 }
 
 private func insecure() throws {

@@ -22,6 +22,19 @@ func selfHostedSnippets(_ session: UserSession) throws {
     _ = publisher
 }
 
+func echoSnippet(_ configuration: PusherConfiguration, _ session: UserSession) async throws {
+    // snippet:self-hosted-echo
+    let echo = try PusherEcho(configuration, application: "https://example.org") {
+        ["Authorization": "Bearer \(try await session.token())"]
+    }
+    echo.client.connect()
+    let order = try echo.private("orders.1")
+    for await update in order.listen("OrderShipped", as: Shipment.self) {
+        print(update.carrier)
+    }
+    // end
+}
+
 func filterSnippets(_ configuration: inout PusherConfiguration, _ publisher: PusherPublisher, _ order: Order) async throws {
     // snippet:self-hosted-tags
     try await publisher.trigger("shipped", on: "orders", data: order, tags: ["region": "eu", "total": "250"])

@@ -22,7 +22,9 @@ private struct Policy: RetryPolicy {
 }
 
 /// The typed API.
-private func typedForms(_ session: UserSession, _ numbers: AsyncStream<Int>, _ http: any HTTPTransport) async throws {
+private func typedForms(
+    _ session: UserSession, _ numbers: AsyncStream<Int>, _ transports: Transports, _ http: any HTTPTransport
+) async throws {
     var configuration = try HubConfiguration(url: "https://example.org/chat")
     configuration.hubProtocol = .messagePack
     configuration.keepAliveInterval = .seconds(15)
@@ -38,6 +40,7 @@ private func typedForms(_ session: UserSession, _ numbers: AsyncStream<Int>, _ h
     configuration.headers["X-Api-Key"] = "key"
     configuration.skipsNegotiation = true
     configuration.connectTimeout = .seconds(30)
+    configuration.transports = transports
     configuration.transports.http = http
     let client = HubClient(configuration)
     try await client.start()
@@ -58,10 +61,11 @@ private func typedForms(_ session: UserSession, _ numbers: AsyncStream<Int>, _ h
 }
 
 /// What signalr-client-swift doesn't have.
-private func newForms(_ connection: HubConnection, _ options: inout HttpConnectionOptions) async throws {
+private func newForms(_ connection: HubConnection, _ options: inout HttpConnectionOptions, _ transports: Transports) async throws {
     print(connection.connectionId ?? "")
     connection.reconnectNow()
     _ = HubConnectionBuilder().withAuthenticationRefresh()
+    _ = HubConnectionBuilder().withTransports(transports)
     try await connection.refreshAuthentication()
     print(connection.client.state)
     let token = await connection.on("Receive") { (text: String) in print(text) }

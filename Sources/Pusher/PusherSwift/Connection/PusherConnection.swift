@@ -139,7 +139,7 @@ open class PusherConnection: NSObject, @unchecked Sendable {
         set { self.state.update { $0.userDataFetcher = newValue } }
     }
 
-    /// The maximum number of attempts to reconnect after a loss, or `nil` for attempts without an end, which is the default.
+    /// The maximum number of attempts to reconnect after a loss, or `nil` for unlimited attempts, which is the default.
     open var reconnectAttemptsMax: Int? {
         get { self.state.value.reconnectAttemptsMax }
         set { self.state.update { $0.reconnectAttemptsMax = newValue } }
