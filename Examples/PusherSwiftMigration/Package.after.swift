@@ -3,8 +3,9 @@ import PackageDescription
 
 let package = Package(
     name: "YourPackage",
+    platforms: [.iOS("16.0"), .macOS("13.0")],
     dependencies: [
-        .package(url: "https://github.com/swift-realtime/swift-realtime.git", from: "0.1.0")
+        .package(path: "../swift-realtime")
     ],
     targets: [
         .target(name: "YourPackage", dependencies: ["PusherSwift"])

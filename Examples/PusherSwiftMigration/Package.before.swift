@@ -3,6 +3,7 @@ import PackageDescription
 
 let package = Package(
     name: "YourPackage",
+    platforms: [.iOS("16.0"), .macOS("13.0")],
     dependencies: [
         .package(url: "https://github.com/pusher/pusher-websocket-swift.git", from: "10.1.0")
     ],

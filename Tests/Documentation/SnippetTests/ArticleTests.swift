@@ -49,6 +49,43 @@ import Testing
         for call in calls { #expect(compiled.contains(call), "add this call to PusherJSIdioms.swift: \(call)") }
     }
 
+    @Test func `each call in the article on PusherSwift is compiled`() throws {
+        var (header, here, next): ([String], [String], [String]) = ([], [], [])
+        for row in try Self.rows(of: "MigratingFromPusherSwift", in: "Pusher/PusherSwift") {
+            guard !["PusherSwift", "code", "snippet", "page", "here"].contains(row[0]) else {
+                header = row
+                continue
+            }
+            for (column, cell) in zip(header, row) {
+                // A link is an empty piece.
+                let pieces = Self.code(in: cell).filter { !$0.isEmpty }
+                switch column {
+                case "here": here += pieces
+                case "`PusherChannels`": next += pieces
+                default: break
+                }
+            }
+        }
+        #expect(here.count > 50 && next.count > 35)
+        for (pieces, name) in [(here, "PusherSwiftIdioms"), (next, "PusherSwiftNextSteps")] {
+            let compiled = try Snippets.lines(ofFile: "Tests/Documentation/SnippetTests/\(name).swift").joined(separator: "\n")
+            for piece in pieces { #expect(compiled.contains(piece), "add this to \(name).swift: \(piece)") }
+        }
+    }
+
+    @Test func `the manifests of an app before and after its migration from PusherSwift differ in one line`() throws {
+        let before = try Snippets.lines(ofFile: "Examples/PusherSwiftMigration/Package.before.swift")
+        let after = try Snippets.lines(ofFile: "Examples/PusherSwiftMigration/Package.after.swift")
+        try #require(before.count == after.count)
+        let changes = zip(before, after).filter { $0 != $1 }
+        #expect(changes.count == 1)
+        let article = try Snippets.lines(ofFile: "Sources/Pusher/PusherSwift/Documentation.docc/MigratingFromPusherSwift.md")
+        for (old, new) in changes {
+            #expect(article.contains("-\(old.trimmingCharacters(in: .whitespaces))"))
+            #expect(article.contains("+\(new.trimmingCharacters(in: .whitespaces))"))
+        }
+    }
+
     @Test(arguments: [
         (
             "PusherClient", "Pusher/PusherChannels",

@@ -28,6 +28,30 @@ private enum PrintedDefinitions {
         case authorizer(authorizer: any Authorizer)
         case noMethod
     }
+
+    class PusherAuth: NSObject {
+        let auth: String
+        let channelData: String?
+        let sharedSecret: String?
+
+        init(auth: String, channelData: String? = nil, sharedSecret: String? = nil) {
+            self.auth = auth
+            self.channelData = channelData
+            self.sharedSecret = sharedSecret
+        }
+    }
+
+    enum Version6 {
+        class PusherAuth: NSObject {
+            let auth: String
+            let channelData: String?
+
+            init(auth: String, channelData: String? = nil) {
+                self.auth = auth
+                self.channelData = channelData
+            }
+        }
+    }
 }
 
 private protocol PrintedAuthRequestBuilderProtocol {
@@ -36,6 +60,16 @@ private protocol PrintedAuthRequestBuilderProtocol {
 
 private protocol PrintedAuthorizer {
     func fetchAuthValue(socketID: String, channelName: String, completionHandler: (PusherAuth?) -> ())
+}
+
+// README: a list of functions with `@objc optional`, which Linux doesn't have.
+private protocol PrintedPusherDelegate {
+    func changedConnectionState(from old: ConnectionState, to new: ConnectionState)
+    func subscribedToChannel(name: String)
+    func failedToSubscribeToChannel(name: String, response: URLResponse?, data: String?, error: NSError?)
+    func debugLog(message: String)
+    func receivedError(error: PusherError)
+    func failedToDecryptEvent(eventName: String, channelName: String, data: String?)
 }
 
 /// An object with the functions in the form in which the READMEs print the protocols.
@@ -66,7 +100,7 @@ private final class ViewController: UIViewController, PusherDelegate {
     }
 }
 
-private final class DummyDelegate: PusherDelegate {
+private final class DummyDelegate: PusherDelegate, PrintedPusherDelegate {
     let calls = EventRecorder<String>()
 
     func changedConnectionState(from old: ConnectionState, to new: ConnectionState) {
@@ -164,6 +198,13 @@ private struct PriceUpdate: Codable {
         forms.fetchAuthValue(socketID: "1.1", channelName: "private-a") { auth = $0 }
         #expect(auth?.auth == "key:signature" && auth?.channelData == nil && auth?.sharedSecret == nil)
         #expect(forms.requestFor(socketID: "1.1", channelName: "private-a") == nil)
+        let printed = PrintedDefinitions.PusherAuth(auth: "key:signature", channelData: "{}", sharedSecret: "key")
+        #expect(printed.auth == "key:signature" && printed.channelData == "{}" && printed.sharedSecret == "key")
+        let old = PrintedDefinitions.Version6.PusherAuth(auth: "key:signature", channelData: "{}")
+        #expect(old.auth == "key:signature" && old.channelData == "{}")
+        let delegate = DummyDelegate()
+        (delegate as any PrintedPusherDelegate).subscribedToChannel(name: "a")
+        #expect(delegate.calls.all == ["subscribed a"])
         if case .authorizer = PrintedDefinitions.AuthMethod.authorizer(authorizer: forms) {} else { Issue.record("another method") }
         // The functions of the classes for Objective-C.
         _ = [
