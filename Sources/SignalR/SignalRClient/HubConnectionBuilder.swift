@@ -125,7 +125,7 @@ public class HubConnectionBuilder {
         self.withAutomaticReconnect(retryDelays: retryDelays)
     }
 
-    /// Reconnects after a loss without end, after random delays that grow.
+    /// Reconnects after each loss, with an unlimited number of attempts, after random delays that grow.
     public func withAutomaticReconnect(_ backoff: Backoff) -> HubConnectionBuilder {
         (self.retry, self.retryPolicy) = (.backoff(backoff), nil)
         return self

@@ -185,7 +185,7 @@ public struct PusherConfiguration: Sendable {
         get { self.values.backoff }
         set { self.values.backoff = newValue }
     }
-    /// Whether and when the client reconnects after a loss. The default is without an end, with the delays of ``backoff``.
+    /// Whether and when the client reconnects after a loss. The default is unlimited reconnects, with the delays of ``backoff``.
     public var retry: PusherRetryPolicy {
         get { self.values.retry }
         set { self.values.retry = newValue }

@@ -10,7 +10,7 @@
 public enum PusherRetryPolicy: Sendable {
     /// Never. The client connects once for each call of ``PusherClient/connect()``.
     case none
-    /// Without an end, after the delays of ``PusherConfiguration/backoff``, or immediately after the close codes from 4200 to 4299.
+    /// Unlimited reconnects, after the delays of ``PusherConfiguration/backoff``, or immediately after the close codes from 4200 to 4299.
     case backoff
     /// The delays before the attempts. After the last one has failed, the client stops.
     ///

@@ -53,7 +53,7 @@ public struct PusherConnectionEvent: Sendable {
     public var data: ErrorData?
 }
 
-/// The listeners of a connection, in the order in which they were bound.
+/// The handlers that are bound to a connection, in the order in which they were bound.
 struct ConnectionListeners {
     private var listeners: [(id: String, event: String, callback: (PusherConnectionEvent) -> Void)] = []
 
@@ -71,12 +71,12 @@ struct ConnectionListeners {
 }
 
 extension PusherConnection {
-    /// The phase of the connection, as Pusher's client for JavaScript names it. It changes right before the listeners are called.
+    /// The phase of the connection, as Pusher's client for JavaScript names it. It changes right before the handlers are called.
     ///
     /// It describes the same connection as ``connectionState``. Unlike that, it also tells whether the server has been unreachable for a while.
     public var phase: PusherConnectionPhase { self.state.value.phase }
 
-    /// Calls a listener with events of the connection from now on.
+    /// Calls a handler with events of the connection from now on.
     ///
     /// ```swift
     /// pusher.connection.bind("state_change") { change in
@@ -104,14 +104,14 @@ extension PusherConnection {
         return id
     }
 
-    /// Removes a listener, or all listeners of an event.
+    /// Removes a handler, or all handlers of an event.
     ///
     /// - Parameter idOrEvent: The ID that ``bind(_:callback:)`` returned, or the name of the event.
     public func unbind(_ idOrEvent: String) {
         self.state.update { $0.listeners.remove { $0 == idOrEvent || $1 == idOrEvent } }
     }
 
-    /// Removes all listeners.
+    /// Removes all handlers.
     public func unbindAll() { self.state.update { $0.listeners = ConnectionListeners() } }
 
     func phaseChanged(to new: PusherConnectionPhase, socketID: String?) {

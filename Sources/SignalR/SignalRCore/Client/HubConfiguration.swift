@@ -119,7 +119,7 @@ public enum HubRetryPolicy: Sendable {
     case none
     /// The delays before the attempts. After the last one, the client stops.
     case delays([Duration])
-    /// Without end, after random delays that grow.
+    /// Unlimited reconnects, after random delays that grow.
     case backoff(Backoff)
     /// Asks the application, in a task, after the loss and after each attempt that failed.
     ///
