@@ -221,6 +221,34 @@ import Testing
         #expect(harness.receive(self.full("a", 4, seq: 0), self.delta("a", 5, from: 4, seq: 1)) == [self.line("a", 4), self.line("a", 5)])
     }
 
+    @Test func `events of the user arrive as differences as well`() {
+        let channel = "#server-to-user-anna"
+        func text(_ data: Int) -> String { ##"{"event":"a","channel":"\##(channel)","data":"a text that stays the same: \##(data)"}"## }
+        func full(_ data: Int, seq: Int) -> String { text(data).dropLast() + #","__delta_seq":\#(seq)}"# }
+        func delta(_ data: Int, from base: Int, seq: Int) -> String {
+            let delta = Base64.encode(FossilDelta.make(Array(text(data).utf8), from: Array(text(base).utf8)))
+            let data = #"{"event":"a","delta":"\#(delta)","seq":\#(seq),"base_index":\#(seq - 1),"algorithm":"fossil"}"#
+            return #"{"event":"sockudo:delta","channel":"\#(channel)","data":\#(data)}"#
+        }
+        func line(_ data: Int) -> String { "event \(channel) a a text that stays the same: \(data)" }
+        var harness = SessionHarness.connected {
+            $0.deltaCompression = .fossil
+            $0.userAuthenticator = .secret("unused", user: PusherMember(id: "unused"))
+        }
+        // Before the client has signed in.
+        #expect(harness.receive(full(0, seq: 0), delta(1, from: 0, seq: 1)) == [])
+        harness.signIn()
+        harness.authenticate(1, user: "anna")
+        harness.confirmUser("anna")
+        #expect(harness.receive(full(1, seq: 0), delta(2, from: 1, seq: 1), delta(3, from: 2, seq: 2)) == [1, 2, 3].map(line))
+        // What can't be restored is requested.
+        #expect(harness.receive(delta(5, from: 4, seq: 4)) == ["error deltaFailed", "#1 pusher:delta_sync_error \(channel)"])
+        #expect(harness.receive(delta(6, from: 5, seq: 5)) == [])
+        #expect(harness.receive(full(7, seq: 0), delta(8, from: 7, seq: 1)) == [7, 8].map(line))
+        harness.close(.peer(CloseCode(rawValue: 4200), ""))
+        #expect(harness.session.user?.deltaBases == nil)
+    }
+
     @Test func `a new connection has no bases`() {
         var harness = self.subscribed()
         harness.receive(self.full("a", 1, seq: 0))
@@ -363,6 +391,31 @@ import Testing
         if let first = differences.first?["data"] {
             #expect(first["event"] == "tick" && first["seq"] == 2 && first["base_index"] == 1 && first["algorithm"] == "fossil")
         }
+    }
+
+    @Test func `the server sends differences to a user`() async throws {
+        let pusher = try await self.pusher()
+        let secret = pusher.server.app.secret
+        let client = self.client(of: pusher) { $0.userAuthenticator = .secret(secret, user: PusherMember(id: "anna")) }
+        client.user.signIn()
+        try await client.user.signedIn()
+        let (events, updates, errors) = (client.user.events("tick"), client.updates(includingFrames: true), client.errors)
+        func publish(_ values: Range<Int>) {
+            for value in values { pusher.server.publish("tick", toUser: "anna", data: self.data(value)) }
+        }
+        publish(0..<12)
+        #expect(await events.pending().map(\.data) == (0..<12).map { self.data($0) })
+        #expect(
+            await self.frames(updates).compactMap { $0["event"]?.string } == ["tick", "tick"] + Array(repeating: "sockudo:delta", count: 10)
+        )
+        let bad = #"{"event":"tick","delta":"AAAA","seq":12,"base_index":11,"algorithm":"fossil"}"#
+        pusher.server.send(
+            ##"{"event":"sockudo:delta","channel":"#server-to-user-anna","data":\##(bad)}"##, to: try #require(client.socketID))
+        publish(12..<15)
+        #expect(await events.pending().map(\.data) == (12..<15).map { self.data($0) })
+        #expect(
+            await self.frames(updates).compactMap { $0["event"]?.string } == ["sockudo:delta", "tick", "tick", "sockudo:delta"])
+        #expect(await errors.pending().map(\.code) == [.deltaFailed])
     }
 
     @Test func `subscribers with and without compression receive the same events`() async throws {

@@ -2,6 +2,7 @@ import PusherWire
 import RealtimeCore
 import RealtimeEncoding
 import RealtimeJSON
+import RealtimeSystem
 
 /// Events that arrive as differences from earlier ones.
 extension PusherSession {
@@ -21,20 +22,48 @@ extension PusherSession {
         }
     }
 
-    /// Keeps the text of a complete event, if later differences refer to it.
-    mutating func keepBase(_ frame: PusherFrame) {
-        guard frame.channel.kind.isString, let sequence = FrameSequence(frame),
-            let id = frame.channelName.flatMap({ self.channels.id(named: $0) })
-        else { return }
-        self.setBase(id, DeltaBases.Base(frame.eventName, group: sequence.group, sequence: sequence.number, text: sequence.text))
+    /// Whose events a difference refers to.
+    private enum BaseOwner {
+        case channel(ChannelID)
+        /// The user who is signed in, and has a channel that isn't one of the application.
+        case user
     }
 
-    private mutating func setBase(_ id: ChannelID, _ base: DeltaBases.Base) {
-        var bases = self.channels[id]?.deltaBases ?? DeltaBases()
-        // The record doesn't share them meanwhile, so that they aren't copied.
-        self.channels[id]?.deltaBases = nil
+    private func baseOwner(_ channel: String?) -> BaseOwner? {
+        guard let channel else { return nil }
+        if let id = self.channels.id(named: channel) { return .channel(id) }
+        return self.user?.channel.map { ByteString($0) } == ByteString(channel) ? .user : nil
+    }
+
+    private subscript(bases owner: BaseOwner) -> DeltaBases? {
+        get {
+            switch owner {
+            case .channel(let id): self.channels[id]?.deltaBases
+            case .user: self.user?.deltaBases
+            }
+        }
+        set {
+            switch owner {
+            case .channel(let id): self.channels[id]?.deltaBases = newValue
+            case .user: self.user?.deltaBases = newValue
+            }
+        }
+    }
+
+    /// Keeps the text of a complete event, if later differences refer to it.
+    mutating func keepBase(_ frame: PusherFrame) {
+        guard frame.channel.kind.isString, let sequence = FrameSequence(frame), let owner = self.baseOwner(frame.channelName) else {
+            return
+        }
+        self.setBase(owner, DeltaBases.Base(frame.eventName, group: sequence.group, sequence: sequence.number, text: sequence.text))
+    }
+
+    private mutating func setBase(_ owner: BaseOwner, _ base: DeltaBases.Base) {
+        var bases = self[bases: owner] ?? DeltaBases()
+        // The owner doesn't share them meanwhile, so that they aren't copied.
+        self[bases: owner] = nil
         bases.set(base)
-        self.channels[id]?.deltaBases = bases
+        self[bases: owner] = bases
     }
 
     /// Handles `delta_compression_enabled`.
@@ -58,13 +87,13 @@ extension PusherSession {
 
     /// Handles `delta_cache_sync`: the last events of a channel, to which the first differences refer.
     mutating func receivedBases(_ channel: String?, _ data: JSONValue) {
-        guard let id = channel.flatMap({ self.channels.id(named: $0) }) else { return }
+        guard let owner = self.baseOwner(channel) else { return }
         let hasGroups = data["conflation_key"]?.string != nil
         for (key, events) in data["states"]?.object ?? JSONObject() {
             guard let last = events.array?.last, let sequence = last["seq"]?.int, let text = last["content"]?.string,
                 let event = (try? JSONValue(parsing: text))?["event"]?.string
             else { continue }
-            self.setBase(id, DeltaBases.Base(event, group: hasGroups ? key : nil, sequence: sequence, text: Array(text.utf8)))
+            self.setBase(owner, DeltaBases.Base(event, group: hasGroups ? key : nil, sequence: sequence, text: Array(text.utf8)))
         }
     }
 
@@ -76,7 +105,7 @@ extension PusherSession {
     ) throws(PusherFrameError) -> [UInt8]? {
         let delta = try DeltaPayload(try frame.dataValue())
         // Valid: events may arrive after the client has unsubscribed.
-        guard let id = frame.channelName.flatMap({ self.channels.id(named: $0) }) else {
+        guard let owner = self.baseOwner(frame.channelName) else {
             effects.counters.messagesIgnored += 1
             return nil
         }
@@ -84,23 +113,23 @@ extension PusherSession {
             self.refuseDeltas(delta.algorithm, now: now, &effects)
             return nil
         }
-        let base = self.channels[id]?.deltaBases?.base(delta.event, group: delta.group)
+        let base = self[bases: owner]?.base(delta.event, group: delta.group)
         guard let base, let text = base.text, delta.base == nil || delta.base == base.sequence else {
             let reason = "the event that it refers to is unknown"
-            self.deltaFailed(id, delta, reason, isRequested: base != nil && base?.text == nil, on: connection, now: now, &effects)
+            self.deltaFailed(owner, delta, reason, isRequested: base != nil && base?.text == nil, on: connection, now: now, &effects)
             return nil
         }
         var reason = "the result isn't valid UTF-8"
         do throws(FossilDeltaError) {
             let result = try FossilDelta.apply(delta.delta, to: text, limit: self.configuration.messageLimit)
             if String(validUTF8: result) != nil {
-                self.setBase(id, DeltaBases.Base(delta.event, group: delta.group, sequence: delta.sequence, text: result))
+                self.setBase(owner, DeltaBases.Base(delta.event, group: delta.group, sequence: delta.sequence, text: result))
                 return result
             }
         } catch {
             reason = "\(error)"
         }
-        self.deltaFailed(id, delta, reason, isRequested: false, on: connection, now: now, &effects)
+        self.deltaFailed(owner, delta, reason, isRequested: false, on: connection, now: now, &effects)
         return nil
     }
 
@@ -108,24 +137,33 @@ extension PusherSession {
     ///
     /// - Parameter isRequested: Whether the server has been asked for a complete event already.
     private mutating func deltaFailed(
-        _ id: ChannelID, _ delta: DeltaPayload, _ reason: String, isRequested: Bool, on connection: ConnectionID, now: Instant,
+        _ owner: BaseOwner, _ delta: DeltaPayload, _ reason: String, isRequested: Bool, on connection: ConnectionID, now: Instant,
         _ effects: inout Effects<Self>
     ) {
         effects.counters.messagesIgnored += 1
-        // Otherwise, the event belongs to a subscription that the client has given up.
-        guard let record = self.channels[id], record.machine.state == .subscribed || record.filter?.isReplacing == true else { return }
-        self.setBase(id, DeltaBases.Base(delta.event, group: delta.group, sequence: delta.sequence, text: nil))
+        let record: ChannelRecord?
+        let channel: String
+        switch owner {
+        case .channel(let id):
+            // Otherwise, the event belongs to a subscription that the client has given up.
+            guard let found = self.channels[id], found.machine.state == .subscribed || found.filter?.isReplacing == true else { return }
+            (record, channel) = (found, found.name)
+        case .user: (record, channel) = (nil, self.user?.channel ?? "")
+        }
+        self.setBase(owner, DeltaBases.Base(delta.event, group: delta.group, sequence: delta.sequence, text: nil))
         if !isRequested {
             let event = Excerpt.of(delta.event, limit: 200)
             let message =
-                "Cannot restore the event \"\(event)\" of \(record.name) from a difference: \(reason). The client requests complete events."
+                "Cannot restore the event \"\(event)\" of \(channel) from a difference: \(reason). The client requests complete events."
             effects.log(.warning, message)
-            self.publish(.error(PusherError(.deltaFailed, message, channel: record.name)), to: self.clientRoutes.errors, &effects)
-            self.send(PusherFrames.deltaSyncError(record.name), on: connection, &effects)
+            self.publish(.error(PusherError(.deltaFailed, message, channel: channel)), to: self.clientRoutes.errors, &effects)
+            self.send(PusherFrames.deltaSyncError(channel), on: connection, &effects)
         }
+        // Gaps are those of channels; the events of the user can't be recovered.
+        guard let record else { return }
         // While missed events are on their way, the event is one of them: the server sent it before it received the request.
         if self.recoversEvents, record.recovery != nil { return self.requestDroppedEvent(record, now: now, &effects) }
-        self.interrupted(id, since: now)
-        self.endInterruption(id, failure: self.recoversEvents ? .notSupported : nil, now: now, &effects)
+        self.interrupted(record.id, since: now)
+        self.endInterruption(record.id, failure: self.recoversEvents ? .notSupported : nil, now: now, &effects)
     }
 }

@@ -107,6 +107,7 @@ extension PusherSession {
         self.user?.state = .waiting
         self.user?.deadline = nil
         self.user?.subscriptions = []
+        self.user?.deltaBases = nil
         self.publishUser(since: before.publicState, &effects)
     }
 

@@ -50,6 +50,8 @@ struct PusherUserSession: Sendable {
     var states = EventRoutes.none
     var watchlist = EventRoutes.none
     var events = ChannelRoutes()
+    /// The events of the user that differences refer to, if the server sends some.
+    @Boxed var deltaBases: DeltaBases?
 
     /// The channel of the user, while the user is signed in.
     var channel: String? { if case .signedIn(let user) = self.state { UserID.channel(of: user.id) } else { nil } }
