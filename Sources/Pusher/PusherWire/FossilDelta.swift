@@ -25,8 +25,8 @@ package enum FossilDeltaError: Error, Hashable, Sendable, CustomStringConvertibl
 /// ```
 /// - Source: The description of the format in the documentation of Fossil, `delta_format.wiki`.
 package enum FossilDelta {
-    /// The largest size that a difference can state.
-    private static let sizeLimit = Int(UInt32.max)
+    /// The largest number in a difference. Numbers are read as `UInt64`, because `Int` has 32 bits on some platforms.
+    private static let numberLimit = UInt64(UInt32.max)
 
     // MARK: Applying
 
@@ -41,7 +41,7 @@ package enum FossilDelta {
         var position = 0
         let size = try self.number(in: delta, &position)
         guard try self.byte(in: delta, &position) == UInt8(ascii: "\n") else { throw .invalidFormat }
-        guard size <= limit else { throw .tooLarge(limit) }
+        guard let size = Int(exactly: size), size <= limit else { throw .tooLarge(limit) }
         var result: [UInt8] = []
         // A small difference may state a large size.
         result.reserveCapacity(min(size, base.count + delta.count))
@@ -50,17 +50,19 @@ package enum FossilDelta {
             switch try self.byte(in: delta, &position) {
             case UInt8(ascii: "@"):
                 let offset = try self.number(in: delta, &position)
-                guard try self.byte(in: delta, &position) == UInt8(ascii: ","), offset <= base.count, count <= base.count - offset,
-                    count <= size - result.count
+                guard try self.byte(in: delta, &position) == UInt8(ascii: ","), let offset = Int(exactly: offset), offset <= base.count,
+                    let count = Int(exactly: count), count <= base.count - offset, count <= size - result.count
                 else { throw .invalidFormat }
                 result += base[offset..<offset + count]
             case UInt8(ascii: ":"):
-                guard count <= delta.count - position, count <= size - result.count else { throw .invalidFormat }
+                guard let count = Int(exactly: count), count <= delta.count - position, count <= size - result.count else {
+                    throw .invalidFormat
+                }
                 result += delta[position..<position + count]
                 position += count
             case UInt8(ascii: ";"):
                 guard position == delta.count, result.count == size else { throw .invalidFormat }
-                guard count == Int(self.checksum(of: result)) else { throw .wrongChecksum }
+                guard count == UInt64(self.checksum(of: result)) else { throw .wrongChecksum }
                 return result
             default: throw .invalidFormat
             }
@@ -74,24 +76,24 @@ package enum FossilDelta {
     }
 
     /// Reads a number, which ends before the first byte that isn't a digit. It has at least one digit.
-    private static func number(in delta: [UInt8], _ position: inout Int) throws(FossilDeltaError) -> Int {
-        var value = 0
+    private static func number(in delta: [UInt8], _ position: inout Int) throws(FossilDeltaError) -> UInt64 {
+        var value: UInt64 = 0
         let start = position
         while position < delta.count, let digit = self.value(of: delta[position]) {
             value = value << 6 | digit
-            guard value <= self.sizeLimit else { throw .invalidFormat }
+            guard value <= self.numberLimit else { throw .invalidFormat }
             position += 1
         }
         guard position > start else { throw .invalidFormat }
         return value
     }
 
-    private static func value(of digit: UInt8) -> Int? {
+    private static func value(of digit: UInt8) -> UInt64? {
         switch digit {
-        case UInt8(ascii: "0")...UInt8(ascii: "9"): Int(digit - UInt8(ascii: "0"))
-        case UInt8(ascii: "A")...UInt8(ascii: "Z"): Int(digit - UInt8(ascii: "A")) + 10
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): UInt64(digit - UInt8(ascii: "0"))
+        case UInt8(ascii: "A")...UInt8(ascii: "Z"): UInt64(digit - UInt8(ascii: "A")) + 10
         case UInt8(ascii: "_"): 36
-        case UInt8(ascii: "a")...UInt8(ascii: "z"): Int(digit - UInt8(ascii: "a")) + 37
+        case UInt8(ascii: "a")...UInt8(ascii: "z"): UInt64(digit - UInt8(ascii: "a")) + 37
         case UInt8(ascii: "~"): 63
         default: nil
         }
@@ -113,7 +115,7 @@ package enum FossilDelta {
     /// in common.
     package static func make(_ text: [UInt8], from base: [UInt8]) -> [UInt8] {
         var delta: [UInt8] = []
-        self.append(text.count, "\n", to: &delta)
+        self.append(UInt64(text.count), "\n", to: &delta)
         let blocks = self.blocks(of: base)
         var (position, literal) = (0, 0)
         while position + self.blockSize <= text.count {
@@ -122,13 +124,13 @@ package enum FossilDelta {
                 continue
             }
             self.appendLiteral(text[literal..<match.start], to: &delta)
-            self.append(match.count, "@", to: &delta)
-            self.append(match.offset, ",", to: &delta)
+            self.append(UInt64(match.count), "@", to: &delta)
+            self.append(UInt64(match.offset), ",", to: &delta)
             position = match.start + match.count
             literal = position
         }
         self.appendLiteral(text[literal...], to: &delta)
-        self.append(Int(self.checksum(of: text)), ";", to: &delta)
+        self.append(UInt64(self.checksum(of: text)), ";", to: &delta)
         return delta
     }
 
@@ -139,24 +141,25 @@ package enum FossilDelta {
         var blocks = [Int32](repeating: -1, count: size)
         var offset = 0
         while offset + self.blockSize <= base.count {
-            let index = self.hash(base, offset) & (size - 1)
+            let index = self.hash(base, offset, count: size)
             if blocks[index] < 0 { blocks[index] = Int32(truncatingIfNeeded: offset) }
             offset += self.blockSize
         }
         return blocks
     }
 
-    private static func hash(_ text: [UInt8], _ offset: Int) -> Int {
+    /// Returns the index for a block in a table whose size is a power of two.
+    private static func hash(_ text: [UInt8], _ offset: Int, count: Int) -> Int {
         var hash: UInt32 = 0
         for index in offset..<offset + self.blockSize { hash = (hash ^ UInt32(text[index])) &* 16_777_619 }
-        return Int(hash ^ hash >> 15)
+        return Int((hash ^ hash >> 15) & UInt32(truncatingIfNeeded: count - 1))
     }
 
     /// Returns what the text at a position has in common with the base, as far as possible in both directions.
     private static func match(
         _ text: [UInt8], at position: Int, since literal: Int, _ base: [UInt8], _ blocks: [Int32]
     ) -> (start: Int, offset: Int, count: Int)? {
-        let offset = Int(blocks[self.hash(text, position) & (blocks.count - 1)])
+        let offset = Int(blocks[self.hash(text, position, count: blocks.count)])
         guard offset >= 0 else { return nil }
         var (before, after) = (0, 0)
         while position + after < text.count, offset + after < base.count, text[position + after] == base[offset + after] { after += 1 }
@@ -167,16 +170,16 @@ package enum FossilDelta {
 
     private static func appendLiteral(_ text: ArraySlice<UInt8>, to delta: inout [UInt8]) {
         guard !text.isEmpty else { return }
-        self.append(text.count, ":", to: &delta)
+        self.append(UInt64(text.count), ":", to: &delta)
         delta += text
     }
 
-    private static func append(_ number: Int, _ end: Unicode.Scalar, to delta: inout [UInt8]) {
+    private static func append(_ number: UInt64, _ end: Unicode.Scalar, to delta: inout [UInt8]) {
         let digits = ("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~" as StaticString).utf8Start
         var shift = 30
         while shift > 0, number >> shift == 0 { shift -= 6 }
         while shift >= 0 {
-            delta.append(digits[number >> shift & 63])
+            delta.append(digits[Int(number >> shift & 63)])
             shift -= 6
         }
         delta.append(UInt8(ascii: end))

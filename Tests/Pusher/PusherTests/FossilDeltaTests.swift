@@ -17,6 +17,8 @@ import Testing
         ("5\n5@3,3NPMmh;", "___hello", "hello"),
         ("5\n2@3,0@0,0:3@0,3NPMmh;", "llohe", "hello"), ("005\n05@000,0003NPMmh;", "hello", "hello"),
         ("7\n7:GrüßeB4YYx;", "", "Grüße"),
+        // The checksum exceeds the largest number with 31 bits.
+        ("4\n4:ßß33cxEV;", "", "ßß"), ("4\n2@0,2@0,33cxEV;", "ß", "ßß"),
     ])
     func `instructions are carried out in order`(delta: String, base: String, result: String) throws {
         #expect(try Self.apply(delta, to: base) == result)
