@@ -41,7 +41,7 @@ extension PusherServerMachine {
     private mutating func received(
         _ frame: PusherFrame, from id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
     ) throws(PusherFrameError) {
-        let event = self.allowsRecovery ? EventName.version7(frame.eventName) : frame.eventName
+        let event = self.allowsVersion2 ? EventName.version7(frame.eventName) : frame.eventName
         switch ByteString(event) {
         case ClientRequest.ping: self.send(self.pong, to: id, &effects)
         case ClientRequest.pong: break

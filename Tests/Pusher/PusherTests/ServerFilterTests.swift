@@ -126,6 +126,23 @@ import Testing
         }
     }
 
+    @Test func `requests can have the names of version 2`() {
+        for recoveryLimit in [0, 10] {
+            var server = ServerUnderTest {
+                $0.allowsFilters = true
+                $0.recoveryLimit = recoveryLimit
+            }
+            server.connect(1, version: 2)
+            let data = #"{"channel":"a","filter":\#(Self.eu)}"#
+            let confirmation = server.received(1, .text(#"{"event":"sockudo:subscribe","data":\#(data)}"#))
+            #expect(confirmation.map(\.summary) == ["subscription_succeeded"])
+            #expect(self.receivers(self.publish(&server, ["r": "us"])) == [] && self.receivers(self.publish(&server, ["r": "eu"])) == [1])
+            #expect(server.received(1, .text(#"{"event":"sockudo:ping"}"#)).map(\.summary) == ["pong"])
+            #expect(server.received(1, .text(#"{"event":"sockudo:unsubscribe","data":{"channel":"a"}}"#)) == [])
+            #expect(server.subscribers(of: "a") == [])
+        }
+    }
+
     @Test func `an app without filters and compression has no version 2`() {
         var server = ServerUnderTest()
         #expect(server.accepted(1, "/app/key?protocol=2").contains { $0.summary == "close 4007" })
