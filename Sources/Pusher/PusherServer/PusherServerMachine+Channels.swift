@@ -54,7 +54,7 @@ extension PusherServerMachine {
         case ClientRequest.enableDeltaCompression where self.app.allowsDeltaCompression: self.enableDeltaCompression(id, &effects)
         case ClientRequest.deltaSyncError where self.app.allowsDeltaCompression:
             guard let name = try frame.dataValue()["channel"]?.string else { throw .missing("channel") }
-            self.connections[id]?.established?.deltas?.remove(group: name)
+            self.connections[id]?.established?.withDeltas { $0.remove(group: name) }
         case _ where EventName.isClientEvent(event): self.clientEvent(id, event, frame, now: now, &effects)
         default: self.sendError(nil, "Clients cannot send the event \(Excerpt.of(event, limit: 80))", to: id, &effects)
         }
@@ -255,7 +255,7 @@ extension PusherServerMachine {
 
     private mutating func unsubscribe(_ id: ConnectionID, _ name: ByteString, now: Instant, _ effects: inout Effects<Self>) {
         guard let subscription = self.removeSubscription(of: id, to: name) else { return }
-        self.connections[id]!.established?.deltas?.remove(group: name.string)
+        self.connections[id]!.established?.withDeltas { $0.remove(group: name.string) }
         self.end(subscription, to: name, self.connections[id]!.socketID, now: now, &effects)
     }
 

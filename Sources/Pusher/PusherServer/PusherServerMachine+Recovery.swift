@@ -80,17 +80,31 @@ extension PusherServerMachine {
         _ effects: inout Effects<Self>
     ) {
         let subscribers = self.channels[name]?.subscribers ?? SubscriberList()
+        // Most servers have no clients with version 2, and there may be many subscribers.
+        guard self.allowsVersion2 else {
+            for subscriber in subscribers where subscriber != except { effects.commands.append(.send(subscriber, message)) }
+            return
+        }
         let expiration = now.advanced(by: self.recoveryLifetime)
         let limit = self.app.recoveryLimit
         let tagged = tags.map { PusherFrames.tagged(message, $0) } ?? message
         let numbered = self.histories[name]?.append(tagged, tags, limit: limit, expiration: expiration) ?? tagged
+        let version2 = PusherFrames.version2(numbered)
+        var compressible: CompressibleEvent?
+        if self.app.allowsDeltaCompression, let event, !ChannelName.kind(of: name.string).isEncrypted {
+            compressible = CompressibleEvent(version2, event, on: name.string)
+        }
         for subscriber in subscribers where subscriber != except {
-            guard self.allowsVersion2, self.connections[subscriber]?.isVersion2 == true else {
-                self.send(message, to: subscriber, &effects)
+            guard self.connections[subscriber]?.isVersion2 == true else {
+                effects.commands.append(.send(subscriber, message))
                 continue
             }
             guard self.passesFilter(of: subscriber, on: name, tags) else { continue }
-            self.send(event.map { self.compressed(numbered, $0, on: name, for: subscriber) } ?? numbered, to: subscriber, &effects)
+            var frame: WebSocketMessage?
+            if compressible != nil {
+                self.connections[subscriber]?.established?.withDeltas { frame = compressible?.frame(&$0) }
+            }
+            effects.commands.append(.send(subscriber, frame ?? version2))
         }
     }
 

@@ -77,7 +77,7 @@ struct PusherServerMachine: SessionMachine {
         var clientEventHook: WorkID?
         var clientEventRate = EventRate()
         /// The events that the client knows, if it has requested differences.
-        var deltas: DeltaBases?
+        @Boxed var deltas: DeltaBases?
 
         /// A message arrived. Returns when to schedule the heartbeat's timer, if its pending one does not suffice.
         mutating func messageReceived(heartbeatDeadline: Instant) -> Instant? {

@@ -157,6 +157,7 @@ package struct DeltaBases: Sendable {
         package var text: [UInt8]?
         /// The number of differences since the last complete event.
         package var deltaCount = 0
+        fileprivate var use: UInt64 = 0
 
         package init(_ event: String, group: String?, sequence: Int, text: [UInt8]?) {
             self.event = ByteString(event)
@@ -169,33 +170,63 @@ package struct DeltaBases: Sendable {
     /// The limits, which bound the memory that a server can use. The texts that were used least recently are removed first.
     package static let countLimit = 1_000, byteLimit = 4 << 20
 
-    /// The one that was used last is the last one.
-    private var bases: [Base] = []
-    private var bytes = 0
+    private struct Use: Sendable {
+        var event: ByteString
+        var group: ByteString?
+        var number: UInt64
+    }
+
+    /// The texts by conflation key, and then by event, so that those with a conflation key are removed without a search.
+    private var groups: [ByteString?: SmallDictionary<ByteString, Base>] = [:]
+    private var count = 0, bytes = 0
+    /// When texts were used, oldest first. Before the index `firstUse`, and where a text has another number or none, they are outdated.
+    private var uses: [Use] = []
+    private var firstUse = 0
+    private var lastUse: UInt64 = 0
 
     package init() {}
 
     package func base(_ event: String, group: String?) -> Base? {
-        self.index(ByteString(event), group.map { ByteString($0) }).map { self.bases[$0] }
+        self.groups[group.map { ByteString($0) }]?[ByteString(event)]
     }
 
-    private func index(_ event: ByteString, _ group: ByteString?) -> Int? {
-        self.bases.lastIndex { $0.event == event && $0.group == group }
-    }
-
-    /// Replaces a text.
+    /// Replaces a text. Takes constant time on average.
     package mutating func set(_ base: Base) {
-        if let index = self.index(base.event, base.group) { self.remove(at: index) }
-        self.bases.append(base)
+        var base = base
+        self.lastUse += 1
+        base.use = self.lastUse
+        self.remove(base.event, base.group)
+        self.groups[base.group, default: SmallDictionary()][base.event] = base
+        self.count += 1
         self.bytes += base.text?.count ?? 0
-        while self.bases.count > Self.countLimit || self.bytes > Self.byteLimit && self.bases.count > 1 { self.remove(at: 0) }
+        self.uses.append(Use(event: base.event, group: base.group, number: base.use))
+        while self.count > Self.countLimit || self.bytes > Self.byteLimit && self.count > 1 { self.removeOldest() }
+        // Bounds the memory for outdated uses to that for current ones.
+        guard self.uses.count > 2 * self.count + 16 else { return }
+        self.uses = self.uses[self.firstUse...].filter { self.isCurrent($0) }
+        self.firstUse = 0
     }
 
     /// Removes the texts with a conflation key.
     package mutating func remove(group: String) {
-        let group = ByteString(group)
-        while let index = self.bases.lastIndex(where: { $0.group == group }) { self.remove(at: index) }
+        for (_, base) in self.groups.removeValue(forKey: ByteString(group))?.entries ?? [] {
+            self.count -= 1
+            self.bytes -= base.text?.count ?? 0
+        }
     }
 
-    private mutating func remove(at index: Int) { self.bytes -= self.bases.remove(at: index).text?.count ?? 0 }
+    private func isCurrent(_ use: Use) -> Bool { self.groups[use.group]?[use.event]?.use == use.number }
+
+    private mutating func removeOldest() {
+        while !self.isCurrent(self.uses[self.firstUse]) { self.firstUse += 1 }
+        self.remove(self.uses[self.firstUse].event, self.uses[self.firstUse].group)
+        self.firstUse += 1
+    }
+
+    private mutating func remove(_ event: ByteString, _ group: ByteString?) {
+        guard let removed = self.groups[group]?.removeValue(forKey: event) else { return }
+        if self.groups[group]?.isEmpty == true { self.groups[group] = nil }
+        self.count -= 1
+        self.bytes -= removed.text?.count ?? 0
+    }
 }

@@ -168,6 +168,41 @@ import Testing
         #expect(bases.base("other", group: nil)?.text != nil && bases.base("new", group: nil) == nil)
     }
 
+    /// Compares with a list that is ordered by use.
+    @Test func `the texts that are kept are those that were used last`() {
+        typealias Entry = (event: Int, group: Int?, text: [UInt8]?)
+        for seed in seeds(10) {
+            var generator = SplitMix64(seed: seed)
+            var bases = DeltaBases()
+            var entries: [Entry] = []
+            for number in 0..<4_000 {
+                let event = Int.random(in: 0..<600, using: &generator)
+                let group = Bool.random(using: &generator) ? nil : Int.random(in: 0..<3, using: &generator)
+                if let group, Int.random(in: 0..<500, using: &generator) == 0 {
+                    bases.remove(group: "\(group)")
+                    entries.removeAll { $0.group == group }
+                    continue
+                }
+                let size = Int.random(in: 0..<400, using: &generator) == 0 ? DeltaBases.byteLimit / 3 : number % 100
+                let text = size == 7 ? nil : [UInt8](repeating: 1, count: size)
+                bases.set(.init("\(event)", group: group.map { "\($0)" }, sequence: number, text: text))
+                entries.removeAll { $0.event == event && $0.group == group }
+                entries.append((event, group, text))
+                while entries.count > DeltaBases.countLimit
+                    || entries.count > 1 && entries.reduce(0, { $0 + ($1.text?.count ?? 0) }) > DeltaBases.byteLimit
+                { entries.removeFirst() }
+            }
+            var kept = 0
+            for group in [nil, 0, 1, 2] {
+                for event in 0..<600 where bases.base("\(event)", group: group.map { "\($0)" }) != nil { kept += 1 }
+            }
+            #expect(kept == entries.count, "\(replay(seed))")
+            for (event, group, text) in entries {
+                #expect(bases.base("\(event)", group: group.map { "\($0)" })?.text?.count == text?.count, "\(replay(seed))")
+            }
+        }
+    }
+
     @Test func `frames of differences have the form of sockudo`() {
         func text(_ message: WebSocketMessage) -> String { String(decoding: PusherFrames.version2(message).bytes, as: UTF8.self) }
         let event = PusherFrames.event("a", channel: "c", data: "1")

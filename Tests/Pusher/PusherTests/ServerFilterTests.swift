@@ -126,6 +126,46 @@ import Testing
         }
     }
 
+    @Test func `subscribers who know the same event receive the same difference`() throws {
+        typealias Event = PusherServerMachine.CompressibleEvent
+        func message(_ number: Int) -> WebSocketMessage {
+            PusherFrames.event("tick", channel: "a", data: "a text that stays the same: \(number)")
+        }
+        func address(_ message: WebSocketMessage) -> UnsafePointer<UInt8>? { message.bytes.withUnsafeBufferPointer { $0.baseAddress } }
+        // Two have received all events, one begins later, and the others have received different ones.
+        var bases = [DeltaBases](repeating: DeltaBases(), count: 20)
+        for number in 0..<20 {
+            var event = Event(message(number), "tick", on: "a")
+            for index in bases.indices where index < 2 || number > 5 && index == 2 || number % 18 + 3 == index || number + 3 == index {
+                _ = event.frame(&bases[index])
+            }
+        }
+        for index in 5..<20 {
+            // A number of events of its own, so that the next one is a difference.
+            for number in 0..<3 {
+                var event = Event(message(100 * index + number), "tick", on: "a")
+                _ = event.frame(&bases[index])
+            }
+        }
+        var event = Event(message(7), "tick", on: "a")
+        let known = bases.map { $0.base("tick", group: "a") }
+        let frames = bases.indices.map { event.frame(&bases[$0]) }
+        let later = bases.indices.map { bases[$0].base("tick", group: "a")?.text }
+        #expect(later.allSatisfy { $0 == message(7).bytes })
+        #expect(address(frames[0]) == address(frames[1]) && address(frames[0]) != address(frames[2]))
+        var differences = 0
+        for (known, frame) in zip(known, frames) {
+            let json = try JSONValue(parsing: frame.bytes)
+            guard json["event"] == "sockudo:delta" else { continue }
+            let payload = try DeltaPayload(json["data"] ?? .null)
+            let base = try #require(known?.text)
+            #expect(try FossilDelta.apply(payload.delta, to: base, limit: 1_000) == message(7).bytes)
+            #expect(payload.base == known?.sequence && payload.sequence == (known?.sequence ?? 0) + 1)
+            differences += 1
+        }
+        #expect(differences > 15)
+    }
+
     @Test func `requests can have the names of version 2`() {
         for recoveryLimit in [0, 10] {
             var server = ServerUnderTest {
