@@ -125,4 +125,31 @@ private final class PushDelegate: PusherDelegate {
         let done = queue.changed(try #require(next?.0))
         #expect(done.change == .subscribe("a") && done.next?.1 == .change(.unsubscribe("b"), appKey: "k", clientID: "c"))
     }
+
+    @Test func `a token that is set during the registration of another one is registered next`() {
+        var queue = PushQueue()
+        var next = queue.setAppKey("k")
+        next = queue.register(token: "old")
+        #expect(next?.0 == 1)
+        for token in ["other", "new"] {
+            next = queue.register(token: token)
+            #expect(next == nil)
+        }
+        next = queue.add(.subscribe("a"))
+        #expect(next == nil)
+        let first = queue.registered(1, clientID: "c")
+        #expect(first.isCurrent && first.next?.0 == 2 && first.next?.1 == .register(appKey: "k", token: "new"))
+        // The same token again isn't another one.
+        next = queue.register(token: "new")
+        let second = queue.registered(2, clientID: "d")
+        #expect(second.isCurrent && second.next?.1 == .change(.subscribe("a"), appKey: "k", clientID: "d"))
+        let done = queue.changed(3)
+        #expect(done.change == .subscribe("a") && done.next == nil)
+        // During a change, too.
+        next = queue.add(.subscribe("b"))
+        next = queue.register(token: "newer")
+        #expect(next == nil)
+        let changed = queue.changed(4)
+        #expect(changed.next?.1 == .register(appKey: "k", token: "newer"))
+    }
 }

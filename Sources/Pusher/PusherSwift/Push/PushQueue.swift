@@ -14,8 +14,8 @@ struct PushQueue: Sendable {
 
     private enum Phase: Hashable, Sendable {
         case idle
-        /// The request with this number is in progress.
-        case sending(Int)
+        /// The request with this number is in progress: the registration of this token, or a change.
+        case sending(Int, token: String?)
         case waiting(until: Instant)
         /// Too many requests failed. The next call of the application tries again.
         case paused
@@ -60,20 +60,21 @@ struct PushQueue: Sendable {
 
     /// - Returns: Whether the result is that of the current request, and the request to send next.
     mutating func registered(_ number: Int, clientID: String) -> (isCurrent: Bool, next: (Int, Request)?) {
-        guard self.phase == .sending(number) else { return (false, nil) }
+        guard case .sending(number, let token) = self.phase else { return (false, nil) }
         self.clientID = clientID
-        self.token = nil
+        // The device may have received another token since.
+        if self.token == token { self.token = nil }
         return (true, self.succeeded())
     }
 
     mutating func changed(_ number: Int) -> (change: Change?, next: (Int, Request)?) {
-        guard self.phase == .sending(number), !self.changes.isEmpty else { return (nil, nil) }
+        guard case .sending(number, _) = self.phase, !self.changes.isEmpty else { return (nil, nil) }
         let change = self.changes.removeFirst()
         return (change, self.succeeded())
     }
 
     mutating func failed(_ number: Int, now: Instant) -> Bool {
-        guard self.phase == .sending(number) else { return false }
+        guard case .sending(number, _) = self.phase else { return false }
         self.failures += 1
         let delay = Duration.seconds(self.failures * self.failures)
         self.phase = self.failures < Self.failureLimit ? .waiting(until: now.advanced(by: delay)) : .paused
@@ -95,6 +96,7 @@ struct PushQueue: Sendable {
     private mutating func next() -> (Int, Request)? {
         guard self.phase == .idle, let appKey else { return nil }
         let request: Request
+        let token = self.token
         if let token {
             request = .register(appKey: appKey, token: token)
         } else if let clientID, let change = self.changes.first {
@@ -103,7 +105,7 @@ struct PushQueue: Sendable {
             return nil
         }
         self.lastNumber += 1
-        self.phase = .sending(self.lastNumber)
+        self.phase = .sending(self.lastNumber, token: token)
         return (self.lastNumber, request)
     }
 }
