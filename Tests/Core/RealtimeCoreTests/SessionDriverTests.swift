@@ -1,4 +1,6 @@
+import Foundation
 @testable import RealtimeCore
+import RealtimeSystem
 import RealtimeTesting
 import TestSupport
 import Testing
@@ -365,6 +367,56 @@ import Testing
         #expect(addresses.all.count == 500 && connection.calls.all == [.enqueue("done end"), .flush])
         let depth = (addresses.all.max() ?? 0) - (addresses.all.min() ?? 0)
         #expect(depth < 8 << 10, "500 works take \(depth) bytes of the stack.")
+    }
+
+    @Test func `work takes no more of the stack while another thread begins some`() async throws {
+        let addresses = EventRecorder<UInt>()
+        let connection = Lock<ManualConnection?>(nil)
+        let toy = Toy(perform: { work, id, driver in
+            var local = 0
+            guard let count = Int(work) else {
+                // This thread begins work until the other one has finished its own.
+                let finished = DispatchSemaphore(value: 0)
+                Thread.detachNewThread {
+                    connection.withLock { $0 }?.receive("do 100")
+                    finished.signal()
+                }
+                finished.wait()
+                driver.workFinished(id, "then 1")
+                return nil
+            }
+            addresses.record(withUnsafeMutablePointer(to: &local) { UInt(bitPattern: $0) })
+            driver.workFinished(id, count == 1 ? "end" : "then \(count - 1)")
+            return nil
+        })
+        let made = toy.connect()
+        connection.withLock { $0 = made }
+        try await onOwnThread { made.receive("do wait") }
+        #expect(addresses.all.count == 101 && made.calls.all == [.enqueue("done end"), .flush, .enqueue("done end"), .flush])
+        let others = addresses.all.dropLast()
+        let depth = (others.max() ?? 0) - (others.min() ?? 0)
+        #expect(depth < 8 << 10, "100 works take \(depth) bytes of the stack.")
+        connection.withLock { $0 = nil }
+    }
+
+    @Test func `much work that follows other work takes linear time`() async throws {
+        try await expectLinearCost { items in
+            // So many that the cost of moving the rest of a list exceeds that of the work.
+            let count = 4 * items
+            let toy = Toy(perform: { work, id, driver in
+                if work == "first" {
+                    driver.step { _, _, effects in
+                        for number in 1...count { effects.commands.append(.work(WorkID(rawValue: UInt64(number) + 1), "next")) }
+                    }
+                }
+                driver.workFinished(id, work)
+                return nil
+            })
+            return {
+                toy.driver.step { _, _, effects in effects.commands.append(.work(WorkID(rawValue: 1), "first")) }
+                #expect(toy.driver.read { $0.results.count } == count + 1)
+            }
+        }
     }
 
     @Test func `work that is cancelled before it starts never starts`() {

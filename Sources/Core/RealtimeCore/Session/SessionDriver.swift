@@ -77,10 +77,9 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         /// The deadlines of callers with a time limit, and these limits.
         var waiterDeadlines = Deadlines<WaiterID, Duration>()
         fileprivate var works: [WorkID: WorkState] = [:]
-        /// The thread that begins work, and the work that it begins afterwards: work may finish before it returns, and be followed by more, for
-        /// which there would be no end of nested calls.
-        fileprivate var beginner: ThreadID?
-        fileprivate var worksToBegin: [(WorkID, Machine.Work)] = []
+        /// The threads that begin work, and the work that each begins afterwards: work may finish before it returns, and be followed by more,
+        /// for which there would be no end of nested calls.
+        fileprivate var worksToBegin: [ThreadID: [(WorkID, Machine.Work)]] = [:]
         var lastNumber: UInt64 = 0
         var timer = CoalescedTimer()
         /// Whether the machine's deadline has passed although the machine has just handled it.
@@ -369,21 +368,19 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
 
     /// Begins work, and the work that follows before it returns.
     private func begin(_ id: WorkID, _ work: Machine.Work) {
-        let isFirst = self.state.withLock { state in
-            guard state.beginner == nil else { return false }
-            state.beginner = .current
-            return true
-        }
-        self.perform(id, work)
-        guard isFirst else { return }
-        while let (id, work) = self.nextWork() { self.perform(id, work) }
-    }
-
-    private func nextWork() -> (WorkID, Machine.Work)? {
-        self.state.withLock { state in
-            guard state.worksToBegin.isEmpty else { return state.worksToBegin.removeFirst() }
-            state.beginner = nil
-            return nil
+        let thread = ThreadID.current
+        self.state.withLock { $0.worksToBegin[thread] = [] }
+        var works = [(id, work)]
+        while !works.isEmpty {
+            for (id, work) in works { self.perform(id, work) }
+            works = self.state.withLock { state in
+                guard let next = state.worksToBegin[thread], !next.isEmpty else {
+                    _ = state.worksToBegin.take(thread)
+                    return []
+                }
+                state.worksToBegin[thread] = []
+                return next
+            }
         }
     }
 
@@ -525,8 +522,9 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
                 if let connection = self.remove(id, &state, now, &actions) { actions.add(.abandon(connection)) }
             case .work(let id, let work):
                 state.works[id] = .starting
-                if state.beginner == .current {
-                    state.worksToBegin.append((id, work))
+                let thread = ThreadID.current
+                if state.worksToBegin[thread] != nil {
+                    state.worksToBegin[thread]?.append((id, work))
                 } else {
                     actions.add(.run { self.begin(id, work) })
                 }
