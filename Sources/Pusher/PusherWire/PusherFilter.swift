@@ -41,13 +41,13 @@ public struct PusherFilter: Sendable, Hashable {
 
     private let operation: Operation
     /// Empty for a logical operation.
-    private let tag: String
-    private let values: [String]
+    private let tag: ByteString
+    private let values: [ByteString]
     /// The operands of a logical operation.
     private let nodes: [PusherFilter]
 
     private init(_ operation: Operation, _ tag: String = "", _ values: [String] = [], nodes: [PusherFilter] = []) {
-        (self.operation, self.tag, self.values, self.nodes) = (operation, tag, values, nodes)
+        (self.operation, self.tag, self.values, self.nodes) = (operation, ByteString(tag), values.map { ByteString($0) }, nodes)
     }
 
     // MARK: Texts
@@ -127,14 +127,14 @@ public struct PusherFilter: Sendable, Hashable {
             }
             return nil
         }
-        guard (1...Self.tagLimit).contains(self.tag.utf8.count) else {
-            return "The name of a tag must have 1 to \(Self.tagLimit) bytes, but has \(self.tag.utf8.count)."
+        guard (1...Self.tagLimit).contains(self.tag.string.utf8.count) else {
+            return "The name of a tag must have 1 to \(Self.tagLimit) bytes, but has \(self.tag.string.utf8.count)."
         }
         guard !self.operation.isAboutExistence else { return nil }
         guard (1...Self.listLimit).contains(self.values.count) else {
             return "The list for the tag \(self.tag) must have 1 to \(Self.listLimit) values, but has \(self.values.count)."
         }
-        for value in self.values where value.utf8.count > Self.valueLimit || value.isEmpty && !self.operation.hasList {
+        for value in self.values.map(\.string) where value.utf8.count > Self.valueLimit || value.isEmpty && !self.operation.hasList {
             return "A value for the tag \(self.tag) must have 1 to \(Self.valueLimit) bytes, but has \(value.utf8.count)."
         }
         return nil
@@ -150,13 +150,14 @@ public struct PusherFilter: Sendable, Hashable {
         case .not: return !self.nodes.contains { $0.matches(tags) }
         default: break
         }
-        guard let value = tags?[self.tag] else {
+        guard let tag = tags?[self.tag] else {
             return self.operation == .notEqual || self.operation == .isNotIn || self.operation == .doesNotExist
         }
-        let operand = self.values.first ?? ""
+        let operand = self.values.first?.string ?? ""
+        let value = tag.string
         switch self.operation {
-        case .equal, .isIn: return self.values.contains { ByteString($0) == ByteString(value) }
-        case .notEqual, .isNotIn: return !self.values.contains { ByteString($0) == ByteString(value) }
+        case .equal, .isIn: return self.values.contains(tag)
+        case .notEqual, .isNotIn: return !self.values.contains(tag)
         case .exists: return true
         case .hasPrefix: return value.utf8.starts(with: operand.utf8)
         case .hasSuffix: return value.utf8.reversed().starts(with: operand.utf8.reversed())
@@ -201,17 +202,17 @@ extension PusherFilter: CustomStringConvertible {
             json.endArray()
         } else {
             json.key("key")
-            json.value(self.tag)
+            json.value(self.tag.string)
             json.key("cmp")
             json.value(self.operation.rawValue)
             if self.operation.hasList {
                 json.key("vals")
                 json.beginArray()
-                for value in self.values { json.value(value) }
+                for value in self.values { json.value(value.string) }
                 json.endArray()
             } else if let value = self.values.first {
                 json.key("val")
-                json.value(value)
+                json.value(value.string)
             }
         }
         json.endObject()
@@ -251,7 +252,7 @@ extension PusherFilter: CustomStringConvertible {
 package struct EventTags: Hashable, Sendable {
     private struct Tag: Hashable, Sendable {
         var name: ByteString
-        var value: String
+        var value: ByteString
     }
 
     /// Sorted by name.
@@ -260,7 +261,7 @@ package struct EventTags: Hashable, Sendable {
     /// Creates tags, or returns `nil` if there are none.
     package init?(_ tags: [String: String]) {
         guard !tags.isEmpty else { return nil }
-        self.tags = tags.map { Tag(name: ByteString($0.key), value: $0.value) }.sorted { $0.name < $1.name }
+        self.tags = tags.map { Tag(name: ByteString($0.key), value: ByteString($0.value)) }.sorted { $0.name < $1.name }
     }
 
     /// Reads the tags in a request, or returns `nil` if they aren't an object whose values are texts.
@@ -269,21 +270,23 @@ package struct EventTags: Hashable, Sendable {
         var tags: [Tag] = []
         for (name, value) in object {
             guard let text = value.string else { return nil }
-            tags.append(Tag(name: ByteString(name), value: text))
+            tags.append(Tag(name: ByteString(name), value: ByteString(text)))
         }
         self.tags = tags.sorted { $0.name < $1.name }
     }
 
     /// The number of bytes of all names and values.
-    package var size: Int { self.tags.reduce(0) { $0 + $1.name.string.utf8.count + $1.value.utf8.count } }
+    package var size: Int { self.tags.reduce(0) { $0 + $1.name.string.utf8.count + $1.value.string.utf8.count } }
 
-    package subscript(name: String) -> String? { self.tags.first { $0.name == ByteString(name) }?.value }
+    package subscript(name: String) -> String? { self[ByteString(name)]?.string }
+
+    fileprivate subscript(name: ByteString) -> ByteString? { self.tags.first { $0.name == name }?.value }
 
     package func append(to json: inout JSONWriter) {
         json.beginObject()
         for tag in self.tags {
             json.key(tag.name.string)
-            json.value(tag.value)
+            json.value(tag.value.string)
         }
         json.endObject()
     }

@@ -168,6 +168,22 @@ import Testing
         #expect(harness.confirm("one") == ["one subscribed", "one gap 0.0 seconds"])
     }
 
+    @Test func `filters are compared byte by byte`() {
+        let (one, two) = ("caf\u{E9}", "cafe\u{301}")
+        for (left, right) in [
+            (PusherFilter.equals("r", one), PusherFilter.equals("r", two)), (.exists(one), .exists(two)),
+            (.isIn("r", ["a", one]), .isIn("r", ["a", two])), (.not(.all([.exists(one)])), .not(.all([.exists(two)]))),
+        ] {
+            #expect(left != right && Set([left, right, left]).count == 2)
+            var harness = SessionHarness.connected(to: "one") { $0.allowsFilters = true }
+            harness.confirm("one")
+            harness.subscribe("one", filter: left)
+            harness.confirm("one")
+            #expect(harness.subscribe("one", filter: right) == ["one pending", "#1 pusher:subscribe one \(right)"])
+        }
+        #expect(EventTags(["r": one]) != EventTags(["r": two]))
+    }
+
     @Test func `a subscription with an outdated filter is replaced when the server has confirmed it`() {
         var harness = self.connected()
         harness.subscribe("one", filter: Self.eu)
