@@ -147,12 +147,28 @@ import Testing
 
     // MARK: Text
 
+    @Test(
+        arguments: [
+            (.http, "proxy.test", 80, "http://proxy.test"), (.http, "proxy.test", 1080, "http://proxy.test:1080"),
+            (.http, "proxy.test", 443, "http://proxy.test:443"), (.http, "::1", 3128, "http://[::1]:3128"),
+            (.http, "::1", 80, "http://[::1]"),
+            (.socks5, "proxy.test", 1080, "socks5://proxy.test"), (.socks5, "proxy.test", 80, "socks5://proxy.test:80"),
+            (.socks5, "fe80::1%eth0", 80, "socks5://[fe80::1]:80"), (.socks5, "::1", 1080, "socks5://[::1]"),
+        ] as [(ProxyServer.Kind, String, Int, String)])
+    func `the name of a proxy has the port unless it is that of its kind`(
+        kind: ProxyServer.Kind, host: String, port: Int, name: String
+    ) throws {
+        let proxy = ProxyServer(kind: kind, host: host, port: port, credentials: .init(username: "anna", password: "hunter2"))
+        #expect(proxy.name == name)
+        if !host.contains("%") { #expect(try ProxyServer(url: name).port == port) }
+    }
+
     @Test func `the text of a configuration names the proxy without its credentials`() throws {
-        var configuration = try ProxyConfiguration("socks5://anna:hunter2@[::1]:1080")
+        var configuration = try ProxyConfiguration("socks5://anna:hunter2@[::1]:1081")
         configuration.exceptions = ["localhost"]
         #expect(
             "\(configuration)"
-                == #"ProxyConfiguration(proxy: "socks5://[::1]:1080", credentials: <redacted>, exceptions: ["localhost"])"#)
+                == #"ProxyConfiguration(proxy: "socks5://[::1]:1081", credentials: <redacted>, exceptions: ["localhost"])"#)
         #expect("\(Credentials(username: "anna", password: "hunter2"))" == "Credentials(username: <redacted>, password: <redacted>)")
         #expect("\(ProxyConfiguration.environment)".contains(#"proxy: "environment", credentials: nil"#))
         #expect("\(ProxyConfiguration.none)".contains(#"proxy: "none""#))

@@ -69,6 +69,8 @@ import Testing
         arguments: [
             ("server.test", false, "CONNECT server.test:443 HTTP/1.1\r\nHost: server.test:443\r\n\r\n"),
             ("::1", false, "CONNECT [::1]:443 HTTP/1.1\r\nHost: [::1]:443\r\n\r\n"),
+            // The zone has a meaning on this machine only.
+            ("fe80::1%eth0", false, "CONNECT [fe80::1]:443 HTTP/1.1\r\nHost: [fe80::1]:443\r\n\r\n"),
             (
                 "10.0.0.1", true,
                 "CONNECT 10.0.0.1:443 HTTP/1.1\r\nHost: 10.0.0.1:443\r\nProxy-Authorization: Basic YW5uYTpodW50ZXIy\r\n\r\n"

@@ -57,8 +57,11 @@ package struct ProxyTunnel: Sendable {
         self.port = port
     }
 
-    /// The host and the port of the server, as in a URL.
-    var target: String { self.host.utf8.contains(UInt8(ascii: ":")) ? "[\(self.host)]:\(self.port)" : "\(self.host):\(self.port)" }
+    /// The host and the port of the server, as in a URL, and without the zone of a link-local address, which has a meaning on this machine
+    /// only (RFC 6874 section 4).
+    var target: String {
+        self.host.utf8.contains(UInt8(ascii: ":")) ? "[\(self.host.prefix { $0 != "%" })]:\(self.port)" : "\(self.host):\(self.port)"
+    }
 
     /// The error for a proxy that requires other credentials.
     ///

@@ -5,6 +5,9 @@ import RealtimeEncoding
 package struct ProxyServer: Hashable, Sendable {
     package enum Kind: String, Hashable, Sendable {
         case http, socks5
+
+        /// The port of a URL without one.
+        fileprivate var defaultPort: Int { self == .http ? 80 : 1080 }
     }
 
     package let kind: Kind
@@ -50,7 +53,7 @@ package struct ProxyServer: Hashable, Sendable {
         guard let endpoint = try? Endpoint("http://\(authority)") else { throw Self.invalid("the host or the port is invalid") }
         // The parser replaces a missing port with that of HTTP.
         let hasPort = rest.last.map(HTTPCharacters.isDigit) == true && authority != endpoint.host
-        let port = kind == .socks5 && !hasPort ? 1080 : endpoint.port
+        let port = hasPort ? endpoint.port : kind.defaultPort
         self.init(kind: kind, host: endpoint.host, port: port, credentials: credentials)
     }
 
@@ -63,8 +66,8 @@ package struct ProxyServer: Hashable, Sendable {
 
     /// The URL of the proxy without the user name and the password.
     package var name: String {
-        let authority = Endpoint(scheme: self.kind.rawValue, host: self.host, port: self.port).authority
-        return "\(self.kind.rawValue)://\(authority)"
+        let host = Endpoint(scheme: "http", host: self.host, port: 80).authority
+        return "\(self.kind.rawValue)://" + (self.port == self.kind.defaultPort ? host : "\(host):\(self.port)")
     }
 
     /// - Throws: `TransportError` with the code `invalidURL` if the proxy can't be used.
