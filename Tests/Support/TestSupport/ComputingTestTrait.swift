@@ -45,7 +45,16 @@ private final class ComputingThread: TaskExecutor, @unchecked Sendable {
             let jobs = self.jobs
             self.jobs = []
             self.condition.unlock()
-            for job in jobs { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
+            for job in jobs { self.run(job) }
         }
+    }
+
+    private func run(_ job: UnownedJob) {
+        #if canImport(ObjectiveC)
+        // The thread never returns to the one that would release the objects.
+        autoreleasepool { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
+        #else
+        job.runSynchronously(on: self.asUnownedTaskExecutor())
+        #endif
     }
 }
