@@ -181,6 +181,28 @@ import Testing
         #expect(pusher.connection.connectionState == .connected)
     }
 
+    @Test(arguments: [nil, 20.0, 100.0]) func `without a request of the server, the client pings after 60 seconds or its own time`(
+        own: Double?
+    ) async throws {
+        let clock = ManualClock(standstillLimit: nil)
+        let options = PusherClientOptions(activityTimeout: own)
+        options.transports = InMemoryNetwork(clock: clock).transports()
+        let (pusher, socket) = (Pusher(key: "key", options: options), MockSocket())
+        socket.answersConnect = false
+        socket.delegate = pusher.connection
+        pusher.connection.socket = socket
+        pusher.connect()
+        socket.receive(#"{"event":"pusher:connection_established","data":"{\"socket_id\":\"1.1\"}"}"#)
+        socket.delegate?.webSocketDidConnect(connection: socket)
+        #expect(pusher.connection.connectionState == .connected && pusher.connection.activityTimeoutInterval == own ?? 60)
+        clock.advance(by: .seconds((own ?? 60) - 1))
+        await settle()
+        #expect(socket.sent.all.isEmpty)
+        clock.advance(by: .seconds(1))
+        await settle()
+        #expect(socket.sent.all == [#"{"event":"pusher:ping","data":{}}"#])
+    }
+
     // MARK: The page about the connection
 
     @Test func `the phases are those of the page: connecting, connected`() async throws {

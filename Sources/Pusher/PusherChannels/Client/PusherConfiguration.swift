@@ -36,6 +36,7 @@ public struct PusherConfiguration: Sendable {
         var authorizer: PusherAuthorizer?
         var userAuthenticator: PusherUserAuthenticator?
         var activityTimeout: Duration = .seconds(120)
+        var fallbackActivityTimeout: Duration?
         var pongTimeout: Duration = .seconds(30)
         var connectTimeout: Duration = .seconds(15)
         var unavailableTimeout: Duration = .seconds(10)
@@ -189,6 +190,11 @@ public struct PusherConfiguration: Sendable {
     public var retry: PusherRetryPolicy {
         get { self.values.retry }
         set { self.values.retry = newValue }
+    }
+    /// The activity timeout if the server requests none, or `nil` for ``activityTimeout``, which is the maximum in any case.
+    package var fallbackActivityTimeout: Duration? {
+        get { self.values.fallbackActivityTimeout }
+        set { self.values.fallbackActivityTimeout = newValue }
     }
     /// A closure that decides instead of ``retry``, without a task.
     package var retryDecision: PusherRetryDecision? {

@@ -319,8 +319,9 @@ struct PusherSession: ReconnectingSession {
     mutating func established(_ id: ConnectionID, _ data: JSONValue, now: Instant, _ effects: inout Effects<Self>) throws(PusherFrameError)
     {
         let established = try ConnectionEstablished(data)
-        let silence = min(
-            self.configuration.activityTimeout, established.activityTimeout.map { .seconds($0) } ?? self.configuration.activityTimeout)
+        let maximum = self.configuration.activityTimeout
+        let requested = established.activityTimeout.map { Duration.seconds($0) }
+        let silence = min(maximum, requested ?? self.configuration.fallbackActivityTimeout ?? maximum)
         // The sum saturates: each timeout may be so long that it never ends.
         let death = Instant(nanoseconds: silence.nanoseconds).advanced(by: self.configuration.pongTimeout)
         let heartbeat = HeartbeatPolicy(probeAfterSilence: silence, deadAfterSilence: .nanoseconds(death.nanoseconds))

@@ -293,17 +293,20 @@ open class PusherConnection: NSObject, @unchecked Sendable {
     /// Passes the settings on to the engine, if they have changed.
     func applySettings() {
         let state = self.state.value
-        let activity = Self.duration(state.ownActivityTimeout ?? state.options.activityTimeout ?? 120)
+        let own = (state.ownActivityTimeout ?? state.options.activityTimeout).map { Self.duration($0) }
+        let activity = own ?? .seconds(120)
+        let fallback = own == nil ? Duration.seconds(60) : nil
         let pong = Self.duration(state.pongTimeout)
         let unavailable = Self.duration(state.options.unavailableTimeout)
         let configuration = self.engine.configuration
         guard
-            configuration.activityTimeout != activity || configuration.pongTimeout != pong
-                || configuration.unavailableTimeout != unavailable
+            configuration.activityTimeout != activity || configuration.fallbackActivityTimeout != fallback
+                || configuration.pongTimeout != pong || configuration.unavailableTimeout != unavailable
         else { return }
         // A value that isn't valid is ignored.
         try? self.engine.update {
             $0.activityTimeout = activity
+            $0.fallbackActivityTimeout = fallback
             $0.pongTimeout = pong
             $0.unavailableTimeout = unavailable
         }
