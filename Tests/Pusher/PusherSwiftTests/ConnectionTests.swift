@@ -85,6 +85,88 @@ import Testing
         #expect(pusher.connection.connectionState == .disconnected)
     }
 
+    @Test func `after a server over capacity, the delegate hears of the delay of a second that the protocol requires`() async throws {
+        let memory = try await InMemory()
+        let (pusher, gate, logs) = (memory.pusher(), Gate(), RecordingDelegate())
+        pusher.delegate = gate
+        pusher.connect()
+        await settle()
+        memory.server.close(try #require(pusher.connection.socketId), CloseCode(rawValue: 4100))
+        await settle()
+        #expect(gate.delays.all == [1] && pusher.connection.connectionState == .reconnecting)
+        await self.advance(memory, 0.9)
+        #expect(pusher.connection.connectionState == .reconnecting)
+        pusher.delegate = logs
+        await self.advance(memory, 0.2)
+        #expect(pusher.connection.connectionState == .connected)
+        memory.server.close(try #require(pusher.connection.socketId), CloseCode(rawValue: 4100))
+        await settle()
+        #expect(logs.logs.all.last == "[PUSHER DEBUG] Attempting to reconnect after waiting 1.0 seconds (attempt 1)")
+        // A longer one stays.
+        var losses = LossHistory()
+        losses.close = (4199, nil)
+        #expect(losses.delay(attempts: 3, maximum: nil) == 9 && losses.delay(attempts: 3, maximum: 0.5) == 1)
+    }
+
+    /// Connects whenever the client is disconnected.
+    private final class Connecting: PusherDelegate {
+        let calls = EventRecorder<String>()
+        weak var pusher: Pusher?
+
+        func changedConnectionState(from old: ConnectionState, to new: ConnectionState) {
+            self.calls.record("\(new)")
+            if new == .disconnected { self.pusher?.connect() }
+        }
+        func connectionWillReconnect(afterDelay delay: TimeInterval) -> Bool {
+            self.calls.record("asked")
+            return true
+        }
+        func debugLog(message: String) { if message.hasPrefix("[PUSHER DEBUG] Attempting") { self.calls.record(message) } }
+    }
+
+    @Test func `a delegate that connects after a loss isn't asked about a reconnect`() async throws {
+        let memory = try await InMemory()
+        let (pusher, delegate) = (memory.pusher(), Connecting())
+        pusher.connect()
+        await settle()
+        pusher.delegate = delegate
+        delegate.pusher = pusher
+        memory.network.cut()
+        await settle()
+        #expect(delegate.calls.all == ["disconnected", "reconnecting", "connecting", "connected"])
+        #expect(pusher.connection.reconnectAttempts == 0 && pusher.connection.connectionState == .connected)
+    }
+
+    /// Connects or disconnects when it is asked about a reconnect.
+    private final class Acting: PusherDelegate {
+        let states = EventRecorder<String>()
+        let act: () -> Void
+
+        init(_ act: @escaping () -> Void) { self.act = act }
+
+        func changedConnectionState(from old: ConnectionState, to new: ConnectionState) { self.states.record("\(new)") }
+        func connectionWillReconnect(afterDelay delay: TimeInterval) -> Bool {
+            self.act()
+            return true
+        }
+    }
+
+    @Test func `a delegate may connect or disconnect when it is asked about a reconnect`() async throws {
+        for disconnects in [false, true] {
+            let memory = try await InMemory()
+            let pusher = memory.pusher()
+            pusher.connect()
+            await settle()
+            let delegate = Acting { [unowned pusher] in if disconnects { pusher.disconnect() } else { pusher.connect() } }
+            pusher.delegate = delegate
+            memory.network.cut()
+            await settle()
+            #expect(
+                delegate.states.all == (disconnects ? ["disconnected"] : ["disconnected", "reconnecting", "connecting", "connected"]))
+            #expect(pusher.connection.reconnectAttempts == 0)
+        }
+    }
+
     @Test func `a server that closes each connection soon is contacted less and less often`() async throws {
         let memory = try await InMemory()
         let (pusher, gate) = (memory.pusher(), Gate())
@@ -170,6 +252,58 @@ import Testing
         await settle()
         for _ in 0..<3 { await self.advance(memory, 5.001) }
         #expect(gate.delays.all == [5, 5, 5, 5])
+    }
+
+    @Test(arguments: [true, false]) func `a loss without a reconnect is logged once and is one error`(reconnects: Bool) async throws {
+        let memory = try await InMemory()
+        let options = memory.options()
+        options.autoReconnect = reconnects
+        let (pusher, delegate, errors) = (memory.pusher(options), RecordingDelegate(), EventRecorder<String>())
+        pusher.delegate = delegate
+        // With reconnects, the maximum of attempts is the reason.
+        pusher.connection.reconnectAttemptsMax = 0
+        pusher.connection.bind("error") { errors.record($0.data?.message ?? "") }
+        pusher.connect()
+        await settle()
+        memory.server.close(try #require(pusher.connection.socketId), .goingAway)
+        await settle()
+        #expect(pusher.connection.connectionState == .disconnected && pusher.connection.phase == .disconnected)
+        #expect(delegate.logs.all.count { $0.contains("Websocket is disconnected") } == 1 && errors.all.count == 1)
+    }
+
+    @Test func `the close code of a loss isn't logged for a later attempt that times out`() async throws {
+        let (clock, options) = (ManualClock(standstillLimit: nil), PusherClientOptions(useTLS: false))
+        options.transports = InMemoryNetwork(clock: clock).transports()
+        let (pusher, socket, delegate) = (Pusher(key: "key", options: options), MockSocket(), RecordingDelegate())
+        socket.delegate = pusher.connection
+        pusher.connection.socket = socket
+        pusher.delegate = delegate
+        pusher.connect()
+        await settle()
+        socket.answersConnect = false
+        // The client changes to TLS, without a decision about a reconnect.
+        socket.close(.privateCode(4000))
+        #expect(delegate.logs.all.count { $0.contains("Close code: 4000") } == 1 && socket.connects.all.count == 2)
+        clock.advance(by: .seconds(15))
+        await settle()
+        #expect(delegate.states.last == "state disconnected → reconnecting")
+        #expect(delegate.logs.all.count { $0.contains("Close code: 4000") } == 1)
+    }
+
+    @Test func `the reason why a connection is impossible is logged`() async throws {
+        let delegate = RecordingDelegate()
+        for (key, options, reason) in [
+            ("a/b", PusherClientOptions(), "The key contains an invalid character."),
+            ("key", PusherClientOptions(path: "x"), #"The path must start with "/" and must not end with one."#),
+        ] {
+            let pusher = Pusher(key: key, options: options)
+            pusher.delegate = delegate
+            for _ in 1...2 {
+                pusher.connect()
+                #expect(delegate.logs.take() == ["[PUSHER ERROR] Unable to connect: Invalid configuration: \(reason)"])
+            }
+            #expect(pusher.connection.connectionState == .disconnected && pusher.connection.phase == .failed)
+        }
     }
 
     @Test func `a client connects automatically if its options say so`() async throws {

@@ -56,6 +56,8 @@ import Network
         #expect(url == "wss://ws-eu.pusher.com:443/x/app/testKey123?client=pusher-websocket-swift&version=10.1.10&protocol=7")
         let plain = PusherClientOptions(host: .host("::1"), port: 6001, encrypted: false)
         #expect(Pusher(key: "k", options: plain).connection.url.hasPrefix("ws://[::1]:6001/app/k?"))
+        let slash = PusherClientOptions(path: "/x/")
+        #expect(Pusher(key: "k", options: slash).connection.url.hasPrefix("wss://ws.pusherapp.com:443/x/app/k?") && slash.path == "/x/")
         #expect(PusherClientOptions(useTLS: false).port == 80 && PusherClientOptions().host == "ws.pusherapp.com")
     }
 

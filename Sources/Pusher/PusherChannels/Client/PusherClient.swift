@@ -503,6 +503,11 @@ public final class PusherClient: Sendable {
     /// The number of suspended calls of ``connected(within:)``, ``run()`` and ``PusherChannel/subscribed(within:)``, for tests.
     package var waiterCount: Int { self.driver.read { $0.waiterCount } }
 
+    /// Whether the client waits for the answer of the ``PusherConfiguration/retryDecision``. An earlier or later answer is ignored.
+    package var awaitsRetryDecision: Bool {
+        self.driver.read { if case .deciding = $0.connection.state { true } else { false } }
+    }
+
     // MARK: User
 
     /// The user of the connection, who can be signed in.

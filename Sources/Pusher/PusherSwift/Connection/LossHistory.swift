@@ -21,6 +21,9 @@ struct LossHistory: Sendable {
     /// Whether the server closed the connection with a code of the Pusher protocol.
     var isPusherCode: Bool { self.close.map { (4000...4999).contains($0.code) } ?? false }
 
+    /// The shortest delay that the protocol allows, in seconds: the server is over capacity.
+    var minimumDelay: Double { self.close.map { (4100...4199).contains($0.code) } == true ? 1 : 0 }
+
     mutating func connected(now: Instant) { self.connectedAt = now }
 
     mutating func lost(now: Instant) {
@@ -41,6 +44,6 @@ struct LossHistory: Sendable {
         let maximum = maximum ?? .infinity
         let excess = max(0, self.shortConnections - Self.maximumShortConnections)
         let count = max(self.isImmediate ? 0 : attempts, excess)
-        return max(0, min(Double(count) * Double(count), maximum))
+        return max(self.minimumDelay, min(Double(count) * Double(count), maximum))
     }
 }

@@ -32,14 +32,17 @@ extension PusherConnection {
                 self.state.update { $0.losses.ended() }
             case .disconnected, .failed:
                 self.setDisconnected()
-                self.logClose()
+                // A loss after which the client doesn't reconnect was logged when it was reported.
+                if !self.state.value.losses.isPending { self.logClose() }
                 self.state.update { $0.losses.ended() }
             case .initialized, .connecting, .unavailable: break
             }
             self.phaseChanged(to: PusherConnectionPhase(state), socketID: self.socketId)
         case .connectingIn(let delay): self.notify(delay: delay)
         case .error(let error):
-            if error.code == .connectionLost { self.lost() }
+            // The error of a client that gives up repeats the loss.
+            if error.code == .connectionLost, !self.lost() { return }
+            if error.code == .invalidConfiguration || error.code == .failed { self.log(.unableToConnect(error.message)) }
             if let failure = error.cause as? PusherDecryptionFailure {
                 let event = failure.event
                 self.delegate?.notifyFailedToDecryptEvent(
@@ -77,19 +80,26 @@ extension PusherConnection {
 
     private func attemptStarted() {
         let isLost = self.state.update { state in
-            defer { state.losses.isPending = false }
+            defer {
+                state.losses.isPending = false
+                // It isn't the reason if this attempt fails without a close code.
+                state.losses.close = nil
+            }
             return state.losses.isPending && state.connectionState == .disconnected
         }
         if isLost { self.setState(.reconnecting) }
         self.setState(.connecting)
     }
 
-    /// A connection was lost or an attempt failed. The error of a client that doesn't reconnect isn't a loss of its own.
-    private func lost() {
-        guard self.connectionState != .disconnected else { return }
+    /// A connection was lost or an attempt failed.
+    ///
+    /// - Returns: `false` if the client is disconnected already. The error then isn't one of a loss of its own.
+    private func lost() -> Bool {
+        guard self.connectionState != .disconnected else { return false }
         self.state.update { [now = self.transports.time.now] in $0.losses.lost(now: now) }
         self.setDisconnected()
         self.logClose()
+        return true
     }
 
     private func logClose() {
@@ -99,11 +109,8 @@ extension PusherConnection {
 
     /// Decides whether and when to reconnect.
     func decide(_ context: PusherRetryContext, _ answer: @escaping @Sendable (Duration?) -> Void) {
-        switch self.engine.state {
-        case .connecting, .unavailable: break
-        // The client was disconnected, or has connected, before it was this decision's turn.
-        case .initialized, .connected, .failed, .disconnected: return answer(nil)
-        }
+        // A delegate or another thread may have connected or disconnected before it was this decision's turn. The answer is then ignored.
+        guard self.engine.awaitsRetryDecision else { return answer(nil) }
         self.applySettings()
         let state = self.state.value
         // The codes of the Pusher protocol ask for a reconnect, whatever the options say.
@@ -115,8 +122,12 @@ extension PusherConnection {
         let fixed = state.losses.isImmediate ? nil : state.options.reconnectDelay
         var delay = state.losses.delay(attempts: fixed == nil ? state.reconnectAttempts : 0, maximum: state.maxReconnectGap)
         if let fixed { delay = max(delay, fixed) }
-        if let interval = state.options.unavailableRetryInterval, state.phase == .unavailable { delay = max(interval, 0) }
-        guard self.delegate?.notifyConnectionWillReconnect(afterDelay: delay) ?? true else { return answer(nil) }
+        if let interval = state.options.unavailableRetryInterval, state.phase == .unavailable {
+            delay = max(interval, state.losses.minimumDelay)
+        }
+        guard self.delegate?.notifyConnectionWillReconnect(afterDelay: delay) ?? true, self.engine.awaitsRetryDecision else {
+            return answer(nil)
+        }
         self.setState(.reconnecting)
         self.log(
             .reconnecting(

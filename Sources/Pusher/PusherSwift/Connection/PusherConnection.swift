@@ -215,7 +215,7 @@ open class PusherConnection: NSObject, @unchecked Sendable {
         var transports = self.transports
         transports.webSocket = SocketTransport(link: link)
         let host = options.host
-        var configuration = PusherConfiguration(key: key, host: host, port: options.port, path: options.path ?? "", useTLS: options.useTLS)
+        var configuration = PusherConfiguration(key: key, host: host, port: options.port, path: options.serverPath, useTLS: options.useTLS)
         configuration.transports = transports
         configuration.log = .none
         configuration.messageLimit = 16 << 20
@@ -266,7 +266,7 @@ open class PusherConnection: NSObject, @unchecked Sendable {
     static func url(key: String, options: PusherClientOptions) -> String {
         // A host with colons is an IPv6 address.
         let host = options.host.utf8.contains(UInt8(ascii: ":")) && !options.host.hasPrefix("[") ? "[\(options.host)]" : options.host
-        return "\(options.useTLS ? "wss" : "ws")://\(host):\(options.port)\(options.path ?? "")/app/\(key)"
+        return "\(options.useTLS ? "wss" : "ws")://\(host):\(options.port)\(options.serverPath)/app/\(key)"
             + "?client=pusher-websocket-swift&version=10.1.10&protocol=7"
     }
 
@@ -498,6 +498,8 @@ open class PusherConnection: NSObject, @unchecked Sendable {
     }
 
     private func handle(_ report: SocketReport, of connection: SocketConnection?) {
+        // The start of an attempt is handled before its end.
+        self.delivery.drainIfOnQueue()
         switch report {
         case .opened: connection?.opened()
         case .pong: connection?.receivedPong()

@@ -35,6 +35,8 @@ public class PusherClientOptions: NSObject, @unchecked Sendable {
     public let path: String?
     /// Whether to use TLS.
     public let useTLS: Bool
+    /// The path without slashes at its end, which would be followed by another one.
+    let serverPath: String
     /// Whether to use TLS, as versions 5 to 7 call it.
     public var encrypted: Bool { self.useTLS }
     /// The time in seconds without a message after which the client sends a ping, or `nil` for the one that the server requests.
@@ -72,6 +74,9 @@ public class PusherClientOptions: NSObject, @unchecked Sendable {
         self.host = host.stringValue
         self.port = port ?? (useTLS ? 443 : 80)
         self.path = path
+        var serverPath = path ?? ""
+        while serverPath.hasSuffix("/") { serverPath.removeLast() }
+        self.serverPath = serverPath
         self.useTLS = useTLS
         self.activityTimeout = activityTimeout
     }

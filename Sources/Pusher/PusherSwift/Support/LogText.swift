@@ -21,12 +21,12 @@ struct LogText: Sendable, Hashable {
     static func established(_ socketID: String) -> LogText { LogText("Socket established with socket ID:", socketID) }
     static func viable(_ isViable: Bool) -> LogText { LogText("Network connection became \(isViable ? "viable" : "unviable")") }
     static func transportError(_ text: String) -> LogText { LogText("Websocket received error.", text) }
+    static func unableToConnect(_ reason: String) -> LogText { LogText(.error, "Unable to connect:", reason) }
     static let intentionalDisconnection = LogText("Deliberate disconnection - skipping reconnect attempts")
     static let attemptsExhausted = LogText("Max reconnect attempts reached")
     static func unableToSubscribe(_ channel: String) -> LogText { LogText("Unable to subscribe to channel:", channel) }
     static let channelDataMissing = LogText("Attempting to subscribe to presence channel but no channelData value provided")
     static let authorizationMissing = LogText("Auth info passed to authorizer completionHandler was nil")
-    static let authenticationFailed = LogText("Authentication failed. You may not be connected")
     static let authUnsupported = LogText(
         .warning,
         "Passing an auth value to 'subscribe' is not supported for encrypted channels. Event decryption will fail. You must use one of the "
