@@ -140,7 +140,9 @@ open class Pusher: NSObject, @unchecked Sendable {
     /// - Parameter eventCallback: Called with each event.
     /// - Returns: An ID for ``unbind(callbackId:)``.
     @discardableResult
-    open func bind(eventCallback: @escaping (PusherEvent) -> Void) -> String { self.connection.addCallback(eventCallback) }
+    open func bind(eventCallback: @escaping (PusherEvent) -> Void) -> String {
+        self.connection.globalChannel?.add(eventCallback) ?? ""
+    }
 
     /// Calls a handler with the events of all channels and the errors of the server from now on, as in versions 5 to 9.
     ///
@@ -149,15 +151,15 @@ open class Pusher: NSObject, @unchecked Sendable {
     @discardableResult
     @_disfavoredOverload
     @available(*, deprecated, message: "Use bind(eventCallback:) instead.")
-    open func bind(_ callback: @escaping (Any?) -> Void) -> String { self.connection.addCallback(legacy: callback) }
+    open func bind(_ callback: @escaping (Any?) -> Void) -> String { self.connection.globalChannel?.add(legacy: callback) ?? "" }
 
     /// Removes a handler.
     ///
     /// - Parameter callbackId: The ID that ``bind(eventCallback:)`` returned.
-    open func unbind(callbackId: String) { self.connection.removeCallback(callbackId) }
+    open func unbind(callbackId: String) { self.connection.globalChannel?.remove(callbackId) }
 
     /// Removes all handlers that are bound to the client. Those of the channels remain.
-    open func unbindAll() { self.connection.removeAllCallbacks() }
+    open func unbindAll() { self.connection.globalChannel?.unbindAll() }
 }
 
 extension Pusher {
@@ -206,5 +208,5 @@ extension Pusher {
     @discardableResult
     @_disfavoredOverload
     @available(*, deprecated, message: "Use bind(eventCallback:) instead.")
-    public func bind(callback: @escaping (Any?) -> Void) -> String { self.connection.addCallback(legacy: callback) }
+    public func bind(callback: @escaping (Any?) -> Void) -> String { self.bind(callback) }
 }

@@ -343,12 +343,40 @@ import Network
                     if let text = data as? String { values.record("text \(text)") }
                     if data == nil { values.record("nil") }
                 })
-            for data in [#""{\"name\":\"Anna\"}""#, #""no JSON""#, "null"] {
+            for data in [#""{\"name\":\"Anna\"}""#, #""no JSON""#, "null", #""42""#, #""true""#] {
                 pusher.connection.webSocketDidReceiveMessage(
                     connection: self.socket, string: #"{"event":"e","channel":"c","data":\#(data)}"#)
             }
-            #expect(values.all == (isParsed ? ["object Anna", "text no JSON", "nil"] : [#"text {"name":"Anna"}"#, "text no JSON", "nil"]))
+            // What isn't an object or an array stays text.
+            let texts = ["text no JSON", "nil", "text 42", "text true"]
+            #expect(values.all == [isParsed ? "object Anna" : #"text {"name":"Anna"}"#] + texts)
         }
+        #expect(self.pusher().connection.getEventDataJSON(from: "42") as? String == "42")
+    }
+
+    @Test func `handlers that the application adds to the table itself follow those that are bound`() async {
+        let pusher = self.pusher()
+        let calls = EventRecorder<String>()
+        func receive() -> [String] {
+            self.socket.receive(#"{"event":"e","data":""}"#)
+            return calls.take()
+        }
+        #expect(receive().isEmpty)
+        let first = pusher.bind { _ in calls.record("first") }
+        pusher.bind { _ in calls.record("second") }
+        let channel = pusher.connection.globalChannel!
+        channel.globalCallbacks["b"] = { _ in calls.record("b") }
+        channel.globalCallbacks["a"] = { _ in calls.record("a") }
+        channel.globalLegacyCallbacks["c"] = { _ in calls.record("c") }
+        pusher.bind { _ in calls.record("last") }
+        #expect(receive() == ["first", "second", "b", "a", "c", "last"])
+        channel.globalCallbacks[first] = nil
+        pusher.unbind(callbackId: "b")
+        #expect(receive() == ["second", "a", "c", "last"])
+        channel.globalCallbacks = [:]
+        #expect(receive() == ["c"])
+        pusher.unbindAll()
+        #expect(receive().isEmpty)
     }
 
     @Test func `members are replaced, added once and removed`() async {

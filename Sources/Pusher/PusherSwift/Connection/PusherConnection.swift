@@ -402,14 +402,6 @@ open class PusherConnection: NSObject, @unchecked Sendable {
 
     func createGlobalChannel() { self.globalChannel = GlobalChannel(connection: self) }
 
-    func addCallback(_ callback: @escaping (PusherEvent) -> Void) -> String { self.globalChannel?.add(callback) ?? "" }
-
-    func addCallback(legacy callback: @escaping (Any?) -> Void) -> String { self.globalChannel?.add(legacy: callback) ?? "" }
-
-    func removeCallback(_ id: String) { self.globalChannel?.remove(id) }
-
-    func removeAllCallbacks() { self.globalChannel?.unbindAll() }
-
     // MARK: Sending
 
     /// Sends an event.

@@ -10,8 +10,15 @@ open class GlobalChannel: PusherChannel, @unchecked Sendable {
     private struct Callbacks {
         var current: [String: (PusherEvent) -> Void] = [:]
         var legacy: [String: (Any?) -> Void] = [:]
-        /// The IDs in the order in which they were bound.
+        /// The IDs of both dictionaries in the order in which they were bound.
         var order: [String] = []
+
+        /// Makes the order agree with dictionaries that the application has changed.
+        mutating func updateOrder() {
+            let ids = Set(self.current.keys).union(self.legacy.keys)
+            self.order.removeAll { !ids.contains($0) }
+            self.order += ids.subtracting(self.order).sorted()
+        }
     }
 
     private let callbacks = Guarded(Callbacks())
@@ -19,32 +26,34 @@ open class GlobalChannel: PusherChannel, @unchecked Sendable {
     /// The handlers by their IDs.
     open var globalCallbacks: [String: (PusherEvent) -> Void] {
         get { self.callbacks.value.current }
-        set { self.callbacks.update { $0.current = newValue } }
+        set {
+            self.callbacks.update {
+                $0.current = newValue
+                $0.updateOrder()
+            }
+        }
     }
 
     /// The handlers of versions 5 to 9 by their IDs.
     open var globalLegacyCallbacks: [String: (Any?) -> Void] {
         get { self.callbacks.value.legacy }
-        set { self.callbacks.update { $0.legacy = newValue } }
+        set {
+            self.callbacks.update {
+                $0.legacy = newValue
+                $0.updateOrder()
+            }
+        }
     }
 
     init(connection: PusherConnection) {
         super.init(name: "pusher_global_internal_channel", connection: connection)
     }
 
-    func add(_ callback: @escaping (PusherEvent) -> Void) -> String {
+    func add(_ callback: ((PusherEvent) -> Void)? = nil, legacy: ((Any?) -> Void)? = nil) -> String {
         let id = UUID().uuidString
         self.callbacks.update {
             $0.current[id] = callback
-            $0.order.append(id)
-        }
-        return id
-    }
-
-    func add(legacy callback: @escaping (Any?) -> Void) -> String {
-        let id = UUID().uuidString
-        self.callbacks.update {
-            $0.legacy[id] = callback
+            $0.legacy[id] = legacy
             $0.order.append(id)
         }
         return id
@@ -64,7 +73,7 @@ open class GlobalChannel: PusherChannel, @unchecked Sendable {
     /// Calls the handlers of an event, in the order in which they were bound.
     func handleGlobalEvent(event: PusherEvent) {
         let callbacks = self.callbacks.value
-        for id in Self.ids(callbacks) {
+        for id in callbacks.order {
             callbacks.current[id]?(event.copied)
             callbacks.legacy[id]?(event.raw)
         }
@@ -73,13 +82,6 @@ open class GlobalChannel: PusherChannel, @unchecked Sendable {
     /// Calls the handlers of versions 5 to 9 with an error of the server.
     func handleGlobalError(_ frame: [String: Any]) {
         let callbacks = self.callbacks.value
-        for id in Self.ids(callbacks) { callbacks.legacy[id]?(frame) }
-    }
-
-    /// The IDs in their order, followed by those that the application has added to the dictionaries itself.
-    private static func ids(_ callbacks: Callbacks) -> [String] {
-        let known = Set(callbacks.order)
-        let others = Set(callbacks.current.keys).union(callbacks.legacy.keys).subtracting(known)
-        return callbacks.order + others.sorted()
+        for id in callbacks.order { callbacks.legacy[id]?(frame) }
     }
 }

@@ -2,14 +2,12 @@ import Foundation
 
 /// JSON as objects of Foundation, which the handlers of applications expect.
 enum FoundationJSON {
-    /// Parses a text, which may also be a single value.
-    static func parse(_ text: String) -> Any? {
-        try? JSONSerialization.jsonObject(with: Data(text.utf8), options: [.fragmentsAllowed])
-    }
+    /// Parses a text that must be an object or an array: handlers receive other values as text.
+    static func parse(_ text: String) -> Any? { try? JSONSerialization.jsonObject(with: Data(text.utf8), options: []) }
 
     /// Parses a text that must be an object.
     static func object(_ text: String) -> [String: AnyObject]? {
-        (try? JSONSerialization.jsonObject(with: Data(text.utf8), options: [])) as? [String: AnyObject]
+        Self.parse(text) as? [String: AnyObject]
     }
 
     /// Returns the text of a value, or `nil` if it isn't JSON. An optional is replaced by what it contains, or by `null`.
