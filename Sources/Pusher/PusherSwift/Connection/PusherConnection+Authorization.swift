@@ -4,6 +4,7 @@ import PusherChannels
 import RealtimeCore
 import RealtimeCrypto
 import RealtimeEncoding
+import RealtimeSystem
 #if canImport(FoundationNetworking)
 import FoundationNetworking
 #endif
@@ -36,19 +37,25 @@ extension PusherConnection {
             return complete(.failure(PusherAuthorizationRefusal("The channel was unsubscribed.")))
         }
         let isReload = channel.subscribed
+        let isFinished = Lock(false)
         let finish: @Sendable (Result<PusherAuth, AuthorizationFailure>) -> Void = { [weak self] result in
+            // An authorizer of the application may answer more than once.
+            let isFirst = isFinished.withLock { isFinished in
+                defer { isFinished = true }
+                return !isFinished
+            }
+            guard isFirst else { return }
+            // A result for an earlier connection, or for a channel that was unsubscribed, concerns a subscription that was given up.
+            let isCurrent = self?.engine.socketID == request.socketID && self?.channels.find(name: channel.name) === channel
             switch result {
             case .success(let auth):
-                if let data = auth.channelData { (channel as? PusherPresenceChannel)?.setMyID(channelData: data) }
+                if isCurrent, let data = auth.channelData { (channel as? PusherPresenceChannel)?.setMyID(channelData: data) }
                 complete(
                     .success(
                         PusherChannelAuthorization(auth: auth.auth, channelData: auth.channelData, sharedSecret: auth.sharedSecret)))
             case .failure(let failure):
-                // The result for an earlier connection concerns a subscription that was given up. A key that can't be loaded is reported with
-                // the events that need it.
-                if !isReload, let self, self.socketId == request.socketID {
-                    self.delivery.enqueue(.authorizationFailed(channel: channel.name, failure))
-                }
+                // A key that can't be loaded is reported with the events that need it.
+                if !isReload, isCurrent { self?.delivery.enqueue(.authorizationFailed(channel, failure)) }
                 complete(.failure(PusherAuthorizationRefusal("The subscription wasn't authorized.")))
             }
             self?.delivery.drainIfOnQueue()

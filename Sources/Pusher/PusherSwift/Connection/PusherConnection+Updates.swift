@@ -10,14 +10,13 @@ import FoundationNetworking
 extension PusherConnection {
     func handle(_ update: PusherUpdate) {
         switch update {
-        case .frame(let text): self.handle(frame: text, isDecrypted: true)
-        case .event(let event) where event.channel?.hasPrefix("private-encrypted-") == true:
-            var frame: [String: Any] = ["event": event.name]
-            frame["channel"] = event.channel
-            frame["data"] = event.data
-            frame["user_id"] = event.userID
-            guard let name = event.channel, self.channels.find(name: name) != nil, let event = PusherEvent(frame) else { return }
-            self.handleEvent(event: event)
+        case .frame(let text): self.handle(frame: text, isFromEngine: true)
+        case .event(let event) where Self.isEncrypted(event.name, on: event.channel):
+            var frame: PusherEventJSON = ["event": event.name as AnyObject]
+            frame["channel"] = event.channel.map { $0 as AnyObject }
+            frame["data"] = event.data.map { $0 as AnyObject }
+            frame["user_id"] = event.userID.map { $0 as AnyObject }
+            if let name = event.channel, self.channels.find(name: name) != nil { self.pass(frame) }
         case .attempt: self.attemptStarted()
         case .state(let state):
             switch state {
@@ -25,7 +24,9 @@ extension PusherConnection {
                 self.state.update { [now = self.transports.time.now] in $0.losses.connected(now: now) }
                 self.setState(.connected)
                 // Those that the application has added to the table itself.
-                for name in self.channels.channels.keys.sorted() where self.engine.channel(name) == nil { self.subscribeEngine(name) }
+                for (name, channel) in self.channels.channels.sorted(by: { $0.key < $1.key }) where self.engine.channel(name) == nil {
+                    self.subscribeEngine(channel)
+                }
             case .disconnected(nil):
                 self.setDisconnected()
                 self.log(.intentionalDisconnection)
@@ -51,7 +52,7 @@ extension PusherConnection {
             } else if let channel = error.channel, !(error.cause is PusherAuthorizationRefusal) {
                 switch error.code {
                 case .authorizationFailed, .timedOut:
-                    if self.channels.find(name: channel)?.subscribed == false {
+                    if let channel = self.channels.find(name: channel), !channel.subscribed {
                         self.subscriptionFailed(channel, AuthorizationFailure(error.message))
                     }
                 default: break
@@ -142,33 +143,46 @@ extension PusherConnection {
 
     // MARK: Frames
 
-    /// - Parameter isDecrypted: Whether the engine delivers the events of encrypted channels itself.
-    func handle(frame text: String, isDecrypted: Bool) {
-        guard let frame = FoundationJSON.object(text), let event = PusherEvent(frame) else { return self.log(.unhandled(text)) }
-        switch event.eventName {
+    /// Whether an event is decrypted, and then delivered, by the engine.
+    private static func isEncrypted(_ event: String, on channel: String?) -> Bool {
+        channel?.hasPrefix("private-encrypted-") == true && !event.hasPrefix("pusher:") && !event.hasPrefix("pusher_internal:")
+    }
+
+    /// - Parameter isFromEngine: Whether the frame arrived on a connection of the engine, which handles it as well.
+    func handle(frame text: String, isFromEngine: Bool) {
+        guard let frame = FoundationJSON.object(text), let name = frame["event"] as? String else { return self.log(.unhandled(text)) }
+        switch name {
         case "pusher:error":
             guard let error = PusherError(jsonObject: frame) else { return self.log(.unhandledError(text)) }
             self.handleError(error: error)
             self.globalChannel?.handleGlobalError(frame)
         case "pusher:pong": self.log(.pongReceived)
         default:
-            if let channel = event.channelName {
+            if let channel = frame["channel"] as? String {
                 // Events may arrive after the channel was unsubscribed.
                 guard self.channels.find(name: channel) != nil else { return }
-                let isEncrypted =
-                    channel.hasPrefix("private-encrypted-")
-                    && !event.eventName.hasPrefix("pusher:") && !event.eventName.hasPrefix("pusher_internal:")
-                guard !isEncrypted else {
+                if Self.isEncrypted(name, on: channel) {
                     // Without a connection, there isn't a key.
-                    if !isDecrypted {
-                        self.delegate?.notifyFailedToDecryptEvent(eventName: event.eventName, channelName: channel, data: event.data)
+                    if !isFromEngine {
+                        self.delegate?.notifyFailedToDecryptEvent(
+                            eventName: name, channelName: channel, data: PusherEvent(frame)?.data)
                         self.log(.undecryptable(channel))
                     }
                     return
                 }
+                // The engine ignores the confirmation of a subscription that it has given up.
+                if isFromEngine, name == "pusher_internal:subscription_succeeded", self.engine.channel(channel)?.state != .subscribed {
+                    return
+                }
             }
-            self.handleEvent(event: event)
+            self.pass(frame)
         }
+    }
+
+    /// Passes an event to the methods that subclasses override: that of version 5, which calls that of the other versions.
+    private func pass(_ frame: PusherEventJSON) {
+        guard let name = frame["event"] as? String else { return }
+        (self as any FrameHandler).handleEvent(eventName: name, jsonObject: frame)
     }
 
     func process(_ event: PusherEvent) {
@@ -216,12 +230,18 @@ extension PusherConnection {
 
     // MARK: Subscriptions
 
-    /// Reports a subscription that failed.
-    func subscriptionFailed(_ channel: String, _ failure: AuthorizationFailure) {
+    /// Reports a subscription that failed, unless the channel was unsubscribed.
+    func subscriptionFailed(_ channel: PusherChannel, _ failure: AuthorizationFailure) {
+        guard self.channels.find(name: channel.name) === channel else { return }
         self.delegate?.notifyFailedToSubscribeToChannel(
-            name: channel, response: failure.response, data: failure.data, error: failure.error)
-        let event = PusherEvent(["event": "pusher:subscription_error", "channel": channel, "data": failure.data ?? ""])
-        if let event { self.handleEvent(event: event) }
-        if failure.isLocal { self.log(.unableToSubscribe(channel)) }
+            name: channel.name, response: failure.response, data: failure.data, error: failure.error)
+        let frame = ["event": "pusher:subscription_error", "channel": channel.name, "data": failure.data ?? ""]
+        self.pass(frame.mapValues { $0 as AnyObject })
+        if failure.isLocal { self.log(.unableToSubscribe(channel.name)) }
     }
 }
+
+/// The method of version 5. Called by the name of this protocol, it isn't deprecated.
+private protocol FrameHandler { func handleEvent(eventName: String, jsonObject: PusherEventJSON) }
+
+extension PusherConnection: FrameHandler {}

@@ -27,7 +27,7 @@ open class PusherConnection: NSObject, @unchecked Sendable {
         case log(LogText)
         case disconnecting
         case authorize(PusherAuthorizationRequest, PusherAuthorizer.Completion)
-        case authorizationFailed(channel: String, AuthorizationFailure)
+        case authorizationFailed(PusherChannel, AuthorizationFailure)
         case decide(PusherRetryContext, @Sendable (Duration?) -> Void)
         case push(NativePusher.Notice)
     }
@@ -376,23 +376,31 @@ open class PusherConnection: NSObject, @unchecked Sendable {
 
     private func subscribe(_ channel: PusherChannel, auth: PusherAuth?) {
         if let auth, !channel.subscribed { channel.auth = auth }
-        self.subscribeEngine(channel.name)
+        self.subscribeEngine(channel)
         self.delivery.drainIfOnQueue()
     }
 
     /// Subscribes to a channel, unless it is subscribed already.
-    func subscribeEngine(_ name: String) {
+    func subscribeEngine(_ channel: PusherChannel) {
         do {
-            _ = try self.engine.subscribe(name)
+            _ = try self.engine.subscribe(channel.name)
         } catch {
-            self.delivery.enqueue(.authorizationFailed(channel: name, AuthorizationFailure(error.message)))
+            self.delivery.enqueue(.authorizationFailed(channel, AuthorizationFailure(error.message)))
         }
+        // Another thread may have removed the channel and unsubscribed before. The last call of the engine must agree with the table.
+        if self.channels.find(name: channel.name) == nil { self.unsubscribeEngine(channel.name) }
+    }
+
+    private func unsubscribeEngine(_ name: String) {
+        self.engine.unsubscribe(name)
+        // For the same reason.
+        if let channel = self.channels.find(name: name) { self.subscribeEngine(channel) }
     }
 
     func unsubscribe(_ name: String) {
         guard let channel = self.channels.remove(name: name) else { return }
-        self.engine.unsubscribe(name)
         channel.subscribed = false
+        self.unsubscribeEngine(name)
         self.delivery.drainIfOnQueue()
     }
 
@@ -541,7 +549,7 @@ open class PusherConnection: NSObject, @unchecked Sendable {
     private func handle(_ item: Item) {
         switch item {
         case .update(let update): self.handle(update)
-        case .frame(let text): self.handle(frame: text, isDecrypted: false)
+        case .frame(let text): self.handle(frame: text, isFromEngine: false)
         case .log(let message): self.delegate?.notifyDebugLog(message: message.text)
         case .disconnecting:
             if self.connectionState != .disconnected { self.setState(.disconnecting) }
