@@ -480,6 +480,33 @@ import Network
         #expect(connection.events.all == ["pusher:connection_established", "e"] && connection.connectionState == .connected)
     }
 
+    private final class Version5Connection: PusherConnection, @unchecked Sendable {
+        let events = EventRecorder<String>()
+
+        @available(*, deprecated)
+        override func handleEvent(eventName: String, jsonObject: [String: AnyObject]) {
+            self.events.record("\(eventName) \(jsonObject["data"] as? String ?? "")")
+            super.handleEvent(eventName: eventName, jsonObject: jsonObject)
+        }
+    }
+
+    @available(*, deprecated)
+    @Test func `a subclass that overrides the method of version 5 receives every event, and handlers are called once`() async {
+        let connection = Version5Connection(key: "key", socket: self.socket, url: "ws://blah.blah:80", options: PusherClientOptions())
+        let calls = EventRecorder<String>()
+        connection.createGlobalChannel()
+        _ = connection.globalChannel.add { calls.record($0.eventName) }
+        #expect(!connection.socketConnected && !connection.connectionEstablishedMessageReceived)
+        connection.connect()
+        await settle()
+        #expect(connection.socketConnected && connection.connectionEstablishedMessageReceived)
+        _ = connection.events.take()
+        self.socket.receive(#"{"event":"e","data":"x"}"#)
+        #expect(connection.events.all == ["e x"] && calls.all == ["e"])
+        connection.disconnect()
+        #expect(!connection.socketConnected && !connection.connectionEstablishedMessageReceived)
+    }
+
     @Test func `a client that is released closes its socket`() async {
         var pusher: Pusher? = self.pusher()
         pusher?.connect()

@@ -77,6 +77,7 @@ extension PusherConnection {
         self.setState(.disconnected)
         for channel in self.channels.channels.values { channel.subscribed = false }
         self.socketId = nil
+        self.state.update { ($0.socketConnected, $0.isEstablished) = (false, false) }
     }
 
     private func attemptStarted() {
@@ -195,6 +196,7 @@ extension PusherConnection {
             self.state.update { state in
                 state.socketID = socketID
                 state.reconnectAttempts = 0
+                state.isEstablished = true
                 if state.options.activityTimeout == nil, let activityTimeout { state.activityTimeout = activityTimeout }
             }
         case "pusher_internal:subscription_succeeded":

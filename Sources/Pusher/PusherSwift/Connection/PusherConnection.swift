@@ -38,6 +38,8 @@ open class PusherConnection: NSObject, @unchecked Sendable {
         var options: PusherClientOptions
         var globalChannel: GlobalChannel?
         var socketID: String?
+        var socketConnected = false
+        var isEstablished = false
         var connectionState = ConnectionState.disconnected
         var channels = PusherSwift.PusherChannels()
         var socket: NWWebSocket?
@@ -108,6 +110,20 @@ open class PusherConnection: NSObject, @unchecked Sendable {
     open var connectionState: ConnectionState {
         get { self.state.value.connectionState }
         set { self.state.update { $0.connectionState = newValue } }
+    }
+
+    /// Whether the socket is connected, as in version 5. Setting it doesn't change the connection.
+    @available(*, deprecated, message: "Use connectionState instead.")
+    open var socketConnected: Bool {
+        get { self.state.value.socketConnected }
+        set { self.state.update { $0.socketConnected = newValue } }
+    }
+
+    /// Whether the server has assigned an ID to the connection, as in version 5. Setting it doesn't change the connection.
+    @available(*, deprecated, message: "Use socketId instead.")
+    open var connectionEstablishedMessageReceived: Bool {
+        get { self.state.value.isEstablished }
+        set { self.state.update { $0.isEstablished = newValue } }
     }
 
     /// The channels.
@@ -444,7 +460,9 @@ open class PusherConnection: NSObject, @unchecked Sendable {
     /// - Parameter event: The event.
     open func handleEvent(event: PusherEvent) { self.process(event) }
 
-    /// Handles an event, as in version 5.
+    /// Handles an event, as in version 5: calls ``handleEvent(event:)``.
+    ///
+    /// The library calls it on the queue of the client, for each event in order. A subclass that overrides it calls `super`.
     ///
     /// - Parameters:
     ///   - eventName: The name of the event.
@@ -501,7 +519,9 @@ open class PusherConnection: NSObject, @unchecked Sendable {
         // The start of an attempt is handled before its end.
         self.delivery.drainIfOnQueue()
         switch report {
-        case .opened: connection?.opened()
+        case .opened:
+            self.state.update { if let connection, $0.current === connection { $0.socketConnected = true } }
+            connection?.opened()
         case .pong: connection?.receivedPong()
         case .text(let text):
             if let connection { connection.received(text) } else { self.delivery.enqueue(.frame(text)) }

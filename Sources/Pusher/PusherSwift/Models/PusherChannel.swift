@@ -134,7 +134,7 @@ open class PusherChannel: NSObject, @unchecked Sendable {
         for handler in self.eventHandlers[event.eventName] ?? [] { handler.callback(event.copied) }
     }
 
-    /// Calls the handlers of an event, as in version 5.
+    /// Calls the handlers of an event, as in version 5. The library doesn't call it: a subclass overrides ``handleEvent(event:)`` instead.
     ///
     /// - Parameters:
     ///   - name: The name of the event.
