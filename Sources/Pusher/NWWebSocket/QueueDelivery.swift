@@ -16,6 +16,35 @@ private func number(of queue: DispatchQueue) -> UInt64 {
     }
 }
 
+/// Items that wait. One that is taken out isn't retained any longer, also while others wait.
+package struct ItemQueue<Item: Sendable>: Sendable {
+    /// Those before `head` have been taken out.
+    private var items: [Item?] = []
+    private var head = 0
+
+    package init() {}
+
+    package var isEmpty: Bool { self.head == self.items.count }
+
+    /// The number of items for which there is memory in use.
+    package var storedCount: Int { self.items.count }
+
+    package mutating func append(_ item: Item) { self.items.append(item) }
+
+    package mutating func popFirst() -> Item? {
+        guard self.head < self.items.count else { return nil }
+        let item = self.items[self.head].take()
+        self.head += 1
+        if self.head == self.items.count {
+            (self.items, self.head) = ([], 0)
+        } else if self.head > 64, 2 * self.head > self.items.count {
+            self.items.removeFirst(self.head)
+            self.head = 0
+        }
+        return item
+    }
+}
+
 /// Handles items on a serial queue, in order and one at a time, without a task.
 ///
 /// Items are either enqueued or collected from another source, such as the core's delivery of updates, right before the next item is handled.
@@ -24,21 +53,10 @@ package final class QueueDelivery<Item: Sendable>: Sendable {
     private enum Phase: Sendable { case idle, scheduled, draining }
 
     private struct State: Sendable {
-        var items: [Item] = []
-        /// The position of the first item that waits.
-        var head = 0
+        var items = ItemQueue<Item>()
         var phase = Phase.idle
         /// Whether something was enqueued or became collectable since the last collection.
         var mayHaveMore = false
-
-        mutating func pop() -> Item? {
-            guard self.head < self.items.count else {
-                (self.items, self.head) = ([], 0)
-                return nil
-            }
-            defer { self.head += 1 }
-            return self.items[self.head]
-        }
     }
 
     /// The maximum number of items that are handled in a row, so that other work of the queue gets its turn.
@@ -116,7 +134,7 @@ package final class QueueDelivery<Item: Sendable>: Sendable {
 
     private func next() -> Item? {
         while true {
-            if let item = self.state.withLock({ $0.pop() }) { return item }
+            if let item = self.state.withLock({ $0.items.popFirst() }) { return item }
             self.state.withLock { $0.mayHaveMore = false }
             self.order.withLock { _ in self.collect() }
             let isDone = self.state.withLock { state in
