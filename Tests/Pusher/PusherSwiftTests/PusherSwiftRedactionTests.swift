@@ -64,6 +64,8 @@ import Network
         ]
         // A namespace.
         values["NWProtocolWebSocket"] = []
+        // Only for Objective-C.
+        values["FormerConnectionState"] = []
         return values
     }
 

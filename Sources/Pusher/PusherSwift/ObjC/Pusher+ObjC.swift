@@ -1,6 +1,6 @@
-#if canImport(ObjectiveC)
 public import Foundation
 
+#if canImport(ObjectiveC)
 extension Pusher {
     /// Subscribes to a channel.
     ///
@@ -47,18 +47,21 @@ extension Pusher {
         self.subscribeToPresenceChannel(channelName: channelName, onMemberAdded: onMemberAdded, onMemberRemoved: onMemberRemoved)
     }
 }
+#endif
 
+#if canImport(ObjectiveC)
+@objc
+#endif
 extension PusherConnection {
     /// ``reconnectAttemptsMax`` as an object.
-    @objc public var OCReconnectAttemptsMax: NSNumber? {
+    public var OCReconnectAttemptsMax: NSNumber? {
         get { self.reconnectAttemptsMax.map { NSNumber(value: $0) } }
         set { self.reconnectAttemptsMax = newValue?.intValue }
     }
 
     /// ``maxReconnectGapInSeconds`` as an object.
-    @objc public var OCMaxReconnectGapInSeconds: NSNumber? {
+    public var OCMaxReconnectGapInSeconds: NSNumber? {
         get { self.maxReconnectGapInSeconds.map { NSNumber(value: $0) } }
         set { self.maxReconnectGapInSeconds = newValue?.doubleValue }
     }
 }
-#endif

@@ -1,6 +1,8 @@
-#if canImport(ObjectiveC)
 public import Foundation
 
+#if canImport(ObjectiveC)
+@objc
+#endif
 extension PusherClientOptions {
     /// Creates settings from Objective-C.
     ///
@@ -11,7 +13,7 @@ extension PusherClientOptions {
     ///   - port: The port, or `nil` for the default port.
     ///   - useTLS: Whether to use TLS.
     ///   - activityTimeout: The time in seconds without a message after which the client sends a ping.
-    @objc public convenience init(
+    public convenience init(
         ocAuthMethod authMethod: OCAuthMethod, autoReconnect: Bool = true, ocHost host: OCPusherHost = OCPusherHost(),
         port: NSNumber? = nil, useTLS: Bool = true, activityTimeout: NSNumber? = nil
     ) {
@@ -30,7 +32,7 @@ extension PusherClientOptions {
     ///   - port: The port, or `nil` for the default port.
     ///   - useTLS: Whether to use TLS.
     ///   - activityTimeout: The time in seconds without a message after which the client sends a ping.
-    @objc public convenience init(
+    public convenience init(
         ocAuthMethod authMethod: OCAuthMethod, attemptToReturnJSONObject: Bool, autoReconnect: Bool = true,
         ocHost host: OCPusherHost = OCPusherHost(), port: NSNumber? = nil, useTLS: Bool = true, activityTimeout: NSNumber? = nil
     ) {
@@ -40,7 +42,7 @@ extension PusherClientOptions {
             activityTimeout: activityTimeout?.doubleValue)
     }
 
-    /// Creates settings from Objective-C, as in versions 5 to 7.
+    /// Creates settings from Objective-C, as in version 5.
     ///
     /// - Parameters:
     ///   - authMethod: How subscriptions are authorized.
@@ -49,7 +51,7 @@ extension PusherClientOptions {
     ///   - host: The server.
     ///   - port: The port, or `nil` for the default port.
     ///   - encrypted: Whether to use TLS.
-    @objc public convenience init(
+    public convenience init(
         ocAuthMethod authMethod: OCAuthMethod, attemptToReturnJSONObject: Bool = true, autoReconnect: Bool = true,
         ocHost host: OCPusherHost = OCPusherHost(), port: NSNumber? = nil, encrypted: Bool
     ) {
@@ -58,14 +60,33 @@ extension PusherClientOptions {
             host: PusherHost.fromObjc(source: host), port: port?.intValue, useTLS: encrypted)
     }
 
+    /// Creates settings from Objective-C, as in versions 6 and 7.
+    ///
+    /// - Parameters:
+    ///   - authMethod: How subscriptions are authorized.
+    ///   - attemptToReturnJSONObject: Whether handlers receive objects of Foundation.
+    ///   - autoReconnect: Whether the client reconnects automatically.
+    ///   - host: The server.
+    ///   - port: The port, or `nil` for the default port.
+    ///   - encrypted: Whether to use TLS.
+    ///   - activityTimeout: The time in seconds without a message after which the client sends a ping.
+    public convenience init(
+        ocAuthMethod authMethod: OCAuthMethod, attemptToReturnJSONObject: Bool = true, autoReconnect: Bool = true,
+        ocHost host: OCPusherHost = OCPusherHost(), port: NSNumber? = nil, encrypted: Bool, activityTimeout: NSNumber?
+    ) {
+        self.init(
+            authMethod: authMethod.method, attemptToReturnJSONObject: attemptToReturnJSONObject, autoReconnect: autoReconnect,
+            host: PusherHost.fromObjc(source: host), port: port?.intValue, useTLS: encrypted,
+            activityTimeout: activityTimeout?.doubleValue)
+    }
+
     /// Creates settings from Objective-C with default values.
     ///
     /// - Parameter authMethod: How subscriptions are authorized.
-    @objc public convenience init(authMethod: OCAuthMethod) { self.init(authMethod: authMethod.method) }
+    public convenience init(authMethod: OCAuthMethod) { self.init(authMethod: authMethod.method) }
 
     /// Sets how subscriptions are authorized.
     ///
     /// - Parameter authMethod: The method.
-    @objc public func setAuthMethod(authMethod: OCAuthMethod) { self.authMethod = authMethod.method }
+    public func setAuthMethod(authMethod: OCAuthMethod) { self.authMethod = authMethod.method }
 }
-#endif
