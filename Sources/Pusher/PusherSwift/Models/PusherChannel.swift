@@ -28,41 +28,41 @@ open class PusherChannel: NSObject, @unchecked Sendable {
 
     /// The handlers that are bound, by the names of their events.
     open var eventHandlers: [String: [EventHandler]] {
-        get { self.state.value.eventHandlers }
-        set { self.state.update { $0.eventHandlers = newValue } }
+        get { self.state.read { $0.eventHandlers } }
+        set { self.state.set(\.eventHandlers, to: newValue) }
     }
 
     /// The number of connections that are subscribed to the channel, if the server has reported it.
-    public var subscriptionCount: Int? { self.state.value.subscriptionCount }
+    public var subscriptionCount: Int? { self.state.read { $0.subscriptionCount } }
 
     /// Whether the channel is subscribed.
     open var subscribed: Bool {
-        get { self.state.value.subscribed }
-        set { self.state.update { $0.subscribed = newValue } }
+        get { self.state.read { $0.subscribed } }
+        set { self.state.set(\.subscribed, to: newValue) }
     }
 
     /// The connection of the channel. It isn't retained.
     open var connection: PusherConnection? {
-        get { self.state.value.connection }
-        set { self.state.update { $0.connection = newValue } }
+        get { self.state.read { $0.connection } }
+        set { self.state.set(\.connection, to: newValue) }
     }
 
     /// The client events that wait for the subscription, the newest first.
     open var unsentEvents: [QueuedClientEvent] {
-        get { self.state.value.unsentEvents }
-        set { self.state.update { $0.unsentEvents = newValue } }
+        get { self.state.read { $0.unsentEvents } }
+        set { self.state.set(\.unsentEvents, to: newValue) }
     }
 
     /// The authorization that was passed with the subscription, until it is confirmed.
     public var auth: PusherAuth? {
-        get { self.state.value.auth }
-        set { self.state.update { $0.auth = newValue } }
+        get { self.state.read { $0.auth } }
+        set { self.state.set(\.auth, to: newValue) }
     }
 
     /// Called with the number of connections that are subscribed to the channel, when the server reports it.
     open var onSubscriptionCountChanged: ((Int) -> Void)? {
-        get { self.state.value.onSubscriptionCountChanged }
-        set { self.state.update { $0.onSubscriptionCountChanged = newValue } }
+        get { self.state.read { $0.onSubscriptionCountChanged } }
+        set { self.state.set(\.onSubscriptionCountChanged, to: newValue) }
     }
 
     /// Creates a channel. It isn't subscribed: use ``Pusher/subscribe(_:auth:onMemberAdded:onMemberRemoved:onSubscriptionCountChanged:)``.
@@ -91,7 +91,7 @@ open class PusherChannel: NSObject, @unchecked Sendable {
     @discardableResult
     open func bind(eventName: String, eventCallback: @escaping (PusherEvent) -> Void) -> String {
         let handler = EventHandler(id: UUID().uuidString, callback: eventCallback)
-        self.state.update { $0.eventHandlers[eventName, default: []].append(handler) }
+        self.state.mutate { $0.eventHandlers[eventName, default: []].append(handler) }
         return handler.id
     }
 
@@ -116,22 +116,26 @@ open class PusherChannel: NSObject, @unchecked Sendable {
     ///   - eventName: The name of the events.
     ///   - callbackId: The ID that ``bind(eventName:eventCallback:)`` returned.
     open func unbind(eventName: String, callbackId: String) {
-        self.state.update { $0.eventHandlers[eventName]?.removeAll { $0.id == callbackId } }
+        _ = self.state.mutate { state in
+            state.eventHandlers[eventName]?.firstIndex { $0.id == callbackId }.map { state.eventHandlers[eventName]?.remove(at: $0) }
+        }
     }
 
     /// Removes all handlers.
-    open func unbindAll() { self.state.update { $0.eventHandlers = [:] } }
+    open func unbindAll() { self.state.set(\.eventHandlers, to: [:]) }
 
     /// Removes the handlers of the events of a name.
     ///
     /// - Parameter eventName: The name of the events.
-    open func unbindAll(forEventName eventName: String) { self.state.update { $0.eventHandlers[eventName] = [] } }
+    open func unbindAll(forEventName eventName: String) {
+        _ = self.state.mutate { $0.eventHandlers.updateValue([], forKey: eventName) }
+    }
 
     /// Calls the handlers of an event, in the order in which they were bound. The library calls it on the queue of the client.
     ///
     /// - Parameter event: The event. Each handler receives a copy.
     open func handleEvent(event: PusherEvent) {
-        for handler in self.eventHandlers[event.eventName] ?? [] { handler.callback(event.copied) }
+        for handler in self.state.read({ $0.eventHandlers[event.eventName] }) ?? [] { handler.callback(event.copied) }
     }
 
     /// Calls the handlers of an event, as in version 5. The library doesn't call it: a subclass overrides ``handleEvent(event:)`` instead.
@@ -161,7 +165,7 @@ open class PusherChannel: NSObject, @unchecked Sendable {
         }
         let event = QueuedClientEvent(name: eventName, data: data)
         // In one step, so that an event can't be queued after the others were sent.
-        let isSubscribed = self.state.update { state in
+        let isSubscribed = self.state.mutate { state in
             if !state.subscribed { state.unsentEvents.insert(event, at: 0) }
             return state.subscribed
         }
@@ -174,21 +178,14 @@ open class PusherChannel: NSObject, @unchecked Sendable {
     /// Sends the events that waited for the subscription.
     func sendUnsentEvents() {
         self.auth = nil
-        while let event = self.state.update({ Unsent($0.unsentEvents.popLast()) }).event {
+        while let event = self.state.mutate({ $0.unsentEvents.popLast() }) {
             self.connection?.sendEvent(event: event.name, data: event.data, channel: self)
         }
     }
 
     func setSubscriptionCount(_ count: Int) {
-        self.state.update { $0.subscriptionCount = count }
+        self.state.mutate { $0.subscriptionCount = count }
         self.onSubscriptionCountChanged?(count)
-    }
-
-    /// `@unchecked Sendable`: the event leaves the lock and is used by one thread.
-    private struct Unsent: @unchecked Sendable {
-        let event: QueuedClientEvent?
-
-        init(_ event: QueuedClientEvent?) { self.event = event }
     }
 }
 

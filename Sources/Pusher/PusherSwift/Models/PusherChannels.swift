@@ -45,15 +45,17 @@ open class PusherChannels: NSObject, @unchecked Sendable {
 
     /// Returns the channel with a name, or adds one.
     func findOrAdd<Channel: PusherChannel>(_ name: String, as type: Channel.Type, _ make: () -> Channel) -> Channel {
-        if let channel = self.channels[name] as? Channel { return channel }
+        if let channel = self.table.read({ $0[name] }) as? Channel { return channel }
         // Made without the lock. If another thread was faster, its channel is used.
         let new = make()
-        return self.table.update { table in
+        var replaced: PusherChannel?
+        defer { withExtendedLifetime(replaced) {} }
+        return self.table.mutate { table in
             if let channel = table[name] as? Channel { return channel }
-            table[name] = new
+            replaced = table.updateValue(new, forKey: name)
             return new
         }
     }
 
-    func remove(name: String) -> PusherChannel? { self.table.update { $0.removeValue(forKey: name) } }
+    func remove(name: String) -> PusherChannel? { self.table.mutate { $0.removeValue(forKey: name) } }
 }

@@ -44,14 +44,14 @@ public class PusherClientOptions: NSObject, @unchecked Sendable {
 
     /// How subscriptions are authorized.
     public var authMethod: AuthMethod {
-        get { self.values.value.authMethod }
-        set { self.values.update { $0.authMethod = newValue } }
+        get { self.values.read { $0.authMethod } }
+        set { self.values.set(\.authMethod, to: newValue) }
     }
 
     /// Whether the client reconnects automatically.
     public var autoReconnect: Bool {
-        get { self.values.value.autoReconnect }
-        set { self.values.update { $0.autoReconnect = newValue } }
+        get { self.values.read { $0.autoReconnect } }
+        set { self.values.set(\.autoReconnect, to: newValue) }
     }
 
     /// Creates settings.
@@ -105,8 +105,8 @@ public class PusherClientOptions: NSObject, @unchecked Sendable {
     /// The queue on which delegates and handlers are called. The default is the main queue. It must be a serial queue, and be set before the
     /// client is created.
     public var callbackQueue: DispatchQueue {
-        get { self.values.value.callbackQueue }
-        set { self.values.update { $0.callbackQueue = newValue } }
+        get { self.values.read { $0.callbackQueue } }
+        set { self.values.set(\.callbackQueue, to: newValue) }
     }
 
     /// The URL of the endpoint that authorizes subscriptions. Setting it sets ``authMethod``; it is `nil` with another method.
@@ -123,20 +123,20 @@ public class PusherClientOptions: NSObject, @unchecked Sendable {
 
     /// Additional fields of the form that is sent to the ``authEndpoint``.
     public var authParameters: [String: String] {
-        get { self.values.value.authParameters }
-        set { self.values.update { $0.authParameters = newValue } }
+        get { self.values.read { $0.authParameters } }
+        set { self.values.set(\.authParameters, to: newValue) }
     }
 
     /// Additional header fields of the request to the ``authEndpoint``.
     public var authHeaders: [String: String] {
-        get { self.values.value.authHeaders }
-        set { self.values.update { $0.authHeaders = newValue } }
+        get { self.values.read { $0.authHeaders } }
+        set { self.values.set(\.authHeaders, to: newValue) }
     }
 
     /// Whether the client connects when it is created. The default is `false`.
     public var connectAutomatically: Bool {
-        get { self.values.value.connectAutomatically }
-        set { self.values.update { $0.connectAutomatically = newValue } }
+        get { self.values.read { $0.connectAutomatically } }
+        set { self.values.set(\.connectAutomatically, to: newValue) }
     }
 
     /// Whether the client reconnects automatically, under its name in libPusher; see ``autoReconnect``.
@@ -147,32 +147,32 @@ public class PusherClientOptions: NSObject, @unchecked Sendable {
 
     /// The delay before each reconnect in seconds, or `nil` for 0, 1, 4, 9 and so on.
     public var reconnectDelay: TimeInterval? {
-        get { self.values.value.reconnectDelay }
-        set { self.values.update { $0.reconnectDelay = newValue } }
+        get { self.values.read { $0.reconnectDelay } }
+        set { self.values.set(\.reconnectDelay, to: newValue) }
     }
 
     /// The time in seconds without a connection after which ``PusherConnection/phase`` changes to ``PusherConnectionPhase/unavailable``. The
     /// default is 30.
     public var unavailableTimeout: TimeInterval {
-        get { self.values.value.unavailableTimeout }
-        set { self.values.update { $0.unavailableTimeout = newValue } }
+        get { self.values.read { $0.unavailableTimeout } }
+        set { self.values.set(\.unavailableTimeout, to: newValue) }
     }
 
     /// The delay in seconds between attempts in the phase ``PusherConnectionPhase/unavailable``, or `nil` for the same delays as before.
     public var unavailableRetryInterval: TimeInterval? {
-        get { self.values.value.unavailableRetryInterval }
-        set { self.values.update { $0.unavailableRetryInterval = newValue } }
+        get { self.values.read { $0.unavailableRetryInterval } }
+        set { self.values.set(\.unavailableRetryInterval, to: newValue) }
     }
 
     /// The URL of the service for push notifications; see ``NativePusher``.
     public var pushServiceURL: URL {
-        get { self.values.value.pushServiceURL }
-        set { self.values.update { $0.pushServiceURL = newValue } }
+        get { self.values.read { $0.pushServiceURL } }
+        set { self.values.set(\.pushServiceURL, to: newValue) }
     }
 
     /// The transports that are used instead of the standard ones.
     package var transports: Transports? {
-        get { self.values.value.transports }
-        set { self.values.update { $0.transports = newValue } }
+        get { self.values.read { $0.transports } }
+        set { self.values.set(\.transports, to: newValue) }
     }
 }

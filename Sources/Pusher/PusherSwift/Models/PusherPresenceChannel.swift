@@ -53,26 +53,26 @@ open class PusherPresenceChannel: PusherChannel, @unchecked Sendable {
 
     /// The members, since the channel was subscribed.
     open var members: [PusherPresenceChannelMember] {
-        get { self.membership.value.members }
-        set { self.membership.update { $0.members = newValue } }
+        get { self.membership.read { $0.members } }
+        set { self.membership.set(\.members, to: newValue) }
     }
 
     /// Called with each member who joins.
     open var onMemberAdded: ((PusherPresenceChannelMember) -> Void)? {
-        get { self.membership.value.onMemberAdded }
-        set { self.membership.update { $0.onMemberAdded = newValue } }
+        get { self.membership.read { $0.onMemberAdded } }
+        set { self.membership.set(\.onMemberAdded, to: newValue) }
     }
 
     /// Called with each member who leaves.
     open var onMemberRemoved: ((PusherPresenceChannelMember) -> Void)? {
-        get { self.membership.value.onMemberRemoved }
-        set { self.membership.update { $0.onMemberRemoved = newValue } }
+        get { self.membership.read { $0.onMemberRemoved } }
+        set { self.membership.set(\.onMemberRemoved, to: newValue) }
     }
 
     /// The ID of the client's own user, since the channel was authorized.
     open var myId: String? {
-        get { self.membership.value.myID }
-        set { self.membership.update { $0.myID = newValue } }
+        get { self.membership.read { $0.myID } }
+        set { self.membership.set(\.myID, to: newValue) }
     }
 
     init(
@@ -104,7 +104,7 @@ open class PusherPresenceChannel: PusherChannel, @unchecked Sendable {
 
     /// Adds a member who has joined, unless the member is in the list already.
     func add(_ member: PusherPresenceChannelMember) {
-        let isNew = self.membership.update { state in
+        let isNew = self.membership.mutate { state in
             guard !state.members.contains(where: { $0.userId == member.userId }) else { return false }
             state.members.append(member)
             return true
@@ -114,7 +114,7 @@ open class PusherPresenceChannel: PusherChannel, @unchecked Sendable {
 
     /// Removes a member who has left.
     func remove(userID: String) {
-        let member = self.membership.update { state in
+        let member = self.membership.mutate { state in
             state.members.firstIndex { $0.userId == userID }.map { state.members.remove(at: $0) }
         }
         if let member { self.onMemberRemoved?(member) }

@@ -27,7 +27,23 @@ final class Guarded<Value>: @unchecked Sendable {
         }
     }
 
+    /// Returns a part of the value, without a copy of the rest. The closure must not call code of the application.
+    func read<Result>(_ body: (borrowing Value) -> Result) -> Result { self.lock.withLock { body($0.value) } }
+
+    /// Replaces a part of the value, and releases the old one after the lock.
+    func set<Part>(_ path: WritableKeyPath<Value, Part>, to newValue: Part) {
+        var part = newValue
+        self.lock.withLock { swap(&$0.value[keyPath: path], &part) }
+        withExtendedLifetime(part) {}
+    }
+
+    /// Changes the value in place. The closure must not call code of the application, and returns what it removes from the value, so that it
+    /// is released after the lock.
+    func mutate<Result>(_ body: (inout Value) -> Result) -> Result { self.lock.withLock { body(&$0.value) } }
+
     /// Changes the value. The closure must not call code of the application.
+    ///
+    /// A copy of the value is kept until the end, so a collection in it is copied when it is changed; see ``mutate(_:)``.
     func update<Result: Sendable>(_ body: (inout Value) -> Result) -> Result {
         var old: Unchecked?
         defer { withExtendedLifetime(old) {} }
