@@ -22,6 +22,14 @@ open class NWWebSocket: WebSocketConnection, @unchecked Sendable {
         struct Current: Sendable {
             var id: ConnectionID
             var connection: any RealtimeCore.WebSocketConnection
+            /// The number of the use that connected.
+            var use: UInt64
+        }
+
+        struct Use: Sendable {
+            /// Zero until an engine uses the socket.
+            var number: UInt64 = 0
+            var isOver = false
         }
 
         var delegate = Delegate()
@@ -29,11 +37,15 @@ open class NWWebSocket: WebSocketConnection, @unchecked Sendable {
         var counter = ConnectionCounter()
         /// The connection that was made last, until it has ended.
         var current: Current?
+        /// The use that began last.
+        var use = Use()
         var lastError: TransportError?
         /// The size of the messages that wait for the queue.
         var waitingBytes = 0
         var isPaused = false
         var pings: PingTimer?
+
+        func isCurrent(_ use: UInt64) -> Bool { self.use.number == use && !self.use.isOver }
     }
 
     /// `@unchecked Sendable`: a timer of Dispatch can be used on any thread.
@@ -44,7 +56,16 @@ open class NWWebSocket: WebSocketConnection, @unchecked Sendable {
         case text(String), binary(Data)
         case pong
         case closed(CloseReason)
-        case disconnected(CloseCode)
+        case disconnected(CloseCode, use: UInt64)
+
+        /// The size of what waits for the queue.
+        var size: Int {
+            switch self {
+            case .text(let text): text.utf8.count
+            case .binary(let data): data.count
+            case .opened, .pong, .closed, .disconnected: 0
+            }
+        }
     }
 
     /// The settings that are fixed when the socket is created.
@@ -160,24 +181,32 @@ open class NWWebSocket: WebSocketConnection, @unchecked Sendable {
     // MARK: Commands
 
     /// Connects. Has no effect while the socket is connecting or connected.
-    open func connect() {
+    open func connect() { self.connect(for: nil) }
+
+    /// - Parameter use: The use that connects, or `nil` for the application.
+    final func connect(for use: UInt64?) {
+        typealias Connection = any RealtimeCore.WebSocketConnection
         let endpoint = Result { () throws(TransportError) in try Endpoint(self.url.absoluteString) }
-        let connection = self.state.withLock { state -> (any RealtimeCore.WebSocketConnection)? in
-            guard state.current == nil else { return nil }
+        let (connection, replaced) = self.state.withLock { state -> (Connection?, Connection?) in
+            if let use, !state.isCurrent(use) { return (nil, nil) }
+            if let current = state.current, current.use == state.use.number { return (nil, nil) }
+            // An earlier use hasn't disconnected yet, and can't any more.
+            let replaced = state.current?.connection
             let id = state.counter.next()
             state.lastError = nil
             let request = WebSocketRequest(
                 (try? endpoint.get()) ?? Endpoint(scheme: "ws", host: "", port: 0), headers: self.settings.headers,
                 subprotocols: self.settings.subprotocols, messageLimit: self.settings.messageLimit)
             let connection = self.transport.makeConnection(request, id: id, events: Events(self))
-            state.current = State.Current(id: id, connection: connection)
+            state.current = State.Current(id: id, connection: connection, use: state.use.number)
             (state.waitingBytes, state.isPaused) = (0, false)
             if case .failure(let error) = endpoint {
                 self.delivery.enqueue((id, .closed(.transport(error))))
-                return nil
+                return (nil, replaced)
             }
-            return connection
+            return (connection, replaced)
         }
+        replaced?.close(.goingAway, reason: "")
         connection?.open()
     }
 
@@ -194,7 +223,7 @@ open class NWWebSocket: WebSocketConnection, @unchecked Sendable {
     /// Does nothing: messages are received without it.
     public func listen() {}
 
-    /// Sends pings at intervals, until the socket is disconnected.
+    /// Sends pings at intervals, until the connection ends.
     ///
     /// - Parameter interval: The time between two pings in seconds.
     open func ping(interval: TimeInterval) {
@@ -217,35 +246,80 @@ open class NWWebSocket: WebSocketConnection, @unchecked Sendable {
     ///
     /// - Parameter closeCode: The close code that the server receives.
     open func disconnect(closeCode: NWProtocolWebSocket.CloseCode = .protocolCode(.normalClosure)) {
-        let (current, pings) = self.take()
-        pings?.timer.cancel()
-        guard let current else { return }
-        current.connection.close(closeCode.number, reason: "")
-        self.delivery.enqueue((current.id, .disconnected(closeCode.number)))
-        self.delivery.drainIfOnQueue()
+        _ = self.disconnect(closeCode.number, for: nil)
     }
 
-    /// Disconnects with a close code of the core.
-    package func disconnect(with code: CloseCode) { self.disconnect(closeCode: NWProtocolWebSocket.CloseCode(code)) }
+    /// - Parameter use: The use that disconnects, or `nil` for the application.
+    /// - Returns: Whether there was a connection.
+    final func disconnect(_ code: CloseCode, for use: UInt64?) -> Bool {
+        let (current, pings) = self.take(for: use)
+        pings?.timer.cancel()
+        guard let current else { return false }
+        current.connection.close(code, reason: "")
+        self.delivery.enqueue((current.id, .disconnected(code, use: current.use)))
+        self.delivery.drainIfOnQueue()
+        return true
+    }
 
-    /// Ends the connection without a close frame. The delegate isn't informed.
-    package func abandon() {
-        let (current, pings) = self.take()
+    /// Ends the connection of a use without a close frame. The delegate isn't informed.
+    final func abandon(for use: UInt64) {
+        let (current, pings) = self.take(for: use)
         pings?.timer.cancel()
         current?.connection.abandon()
     }
 
-    private func take() -> (State.Current?, PingTimer?) {
+    private func take(for use: UInt64?) -> (State.Current?, PingTimer?) {
         self.state.withLock { state in
+            if let use {
+                guard state.isCurrent(use) else { return (nil, nil) }
+                state.use.isOver = true
+            }
             defer { (state.current, state.pings) = (nil, nil) }
             return (state.current, state.pings)
         }
     }
 
-    private func send(_ message: WebSocketMessage) {
-        guard let connection = self.state.withLock({ $0.current?.connection }) else { return }
+    /// - Parameter use: The use that sends, or `nil` for the application.
+    final func send(_ message: WebSocketMessage, for use: UInt64? = nil) {
+        let connection = self.state.withLock { state in
+            guard let current = state.current, use == nil || (use == current.use && state.isCurrent(current.use)) else {
+                return nil as (any RealtimeCore.WebSocketConnection)?
+            }
+            return current.connection
+        }
+        guard let connection else { return }
         connection.enqueue(message)
         connection.flush()
+    }
+
+    // MARK: Uses
+
+    enum UseState { case current, over, replaced }
+
+    /// Begins a use; see ``SocketUse``.
+    final func beginUse() -> UInt64 {
+        self.state.withLock { state in
+            state.use = State.Use(number: state.use.number + 1)
+            return state.use.number
+        }
+    }
+
+    /// Ends a use.
+    ///
+    /// - Returns: Whether it was the current one.
+    final func endUse(_ use: UInt64) -> Bool {
+        self.state.withLock { state in
+            guard state.isCurrent(use) else { return false }
+            state.use.isOver = true
+            return true
+        }
+    }
+
+    final func state(of use: UInt64) -> UseState {
+        self.state.withLock { state in
+            guard state.use.number == use else { return .replaced }
+            return state.use.isOver ? .over : .current
+        }
     }
 
     // MARK: Events
@@ -269,21 +343,22 @@ open class NWWebSocket: WebSocketConnection, @unchecked Sendable {
                 case .ping: break
                 }
             }
-            self.socket?.receive(events, from: id, size: batch.bytes.count)
+            self.socket?.receive(events, from: id)
         }
 
         func closed(_ id: ConnectionID, _ reason: CloseReason) { self.socket?.receive([.closed(reason)], from: id) }
     }
 
-    private func receive(_ events: [Event], from id: ConnectionID, size: Int = 0) {
-        let paused = self.state.withLock { state -> (any RealtimeCore.WebSocketConnection)? in
-            guard let current = state.current, current.id == id else { return nil }
+    private func receive(_ events: [Event], from id: ConnectionID) {
+        let size = events.reduce(0) { $0 + $1.size }
+        self.state.withLock { state in
+            guard let current = state.current, current.id == id else { return }
             state.waitingBytes += size
-            guard state.waitingBytes > Self.pauseSize, !state.isPaused else { return nil }
+            guard state.waitingBytes > Self.pauseSize, !state.isPaused else { return }
             state.isPaused = true
-            return current.connection
+            // Under the lock, so that pausing and resuming keep their order.
+            current.connection.pauseReading()
         }
-        paused?.pauseReading()
         for event in events { self.delivery.enqueue((id, event)) }
         self.delivery.drainIfOnQueue()
     }
@@ -291,9 +366,9 @@ open class NWWebSocket: WebSocketConnection, @unchecked Sendable {
     /// Informs the delegate, unless the connection isn't the current one.
     private func handle(_ event: Event, of id: ConnectionID) {
         let delegate: (any WebSocketConnectionDelegate)?
-        if case .disconnected = event {
+        if case .disconnected(_, let use) = event {
             // The object would take it for the end of the newer connection.
-            delegate = self.state.withLock { $0.current == nil ? $0.delegate.value : nil }
+            delegate = self.state.withLock { $0.current == nil && $0.use.number == use ? $0.delegate.value : nil }
         } else {
             guard let current = self.current(for: event, of: id) else { return }
             delegate = current
@@ -310,7 +385,7 @@ open class NWWebSocket: WebSocketConnection, @unchecked Sendable {
         case .closed(.openTimeout), .closed(.heartbeatTimeout):
             delegate?.webSocketDidReceiveError(connection: self, error: .posix(.ETIMEDOUT))
         case .closed(.requested): delegate?.webSocketDidDisconnect(connection: self, closeCode: .protocolCode(.normalClosure), reason: nil)
-        case .disconnected(let code):
+        case .disconnected(let code, _):
             delegate?.webSocketDidDisconnect(connection: self, closeCode: NWProtocolWebSocket.CloseCode(code), reason: nil)
         }
     }
@@ -318,22 +393,23 @@ open class NWWebSocket: WebSocketConnection, @unchecked Sendable {
     /// Returns the delegate if the connection is the current one, and records the event.
     private func current(for event: Event, of id: ConnectionID) -> (any WebSocketConnectionDelegate)? {
         var resumed: (any RealtimeCore.WebSocketConnection)?
+        // Released after the lock.
+        var ended: (current: State.Current, pings: PingTimer?)?
         defer {
-            resumed?.resumeReading()
             resumed?.flush()
+            ended?.pings?.timer.cancel()
         }
         return self.state.withLock { state in
             guard let current = state.current, current.id == id else { return nil }
-            switch event {
-            case .text(let text): state.waitingBytes -= text.utf8.count
-            case .binary(let data): state.waitingBytes -= data.count
-            case .closed(let reason):
-                state.current = nil
+            state.waitingBytes -= event.size
+            if case .closed(let reason) = event {
+                ended = (current, state.pings)
+                (state.current, state.pings) = (nil, nil)
                 if case .transport(let error) = reason { state.lastError = error }
-            case .opened, .pong, .disconnected: break
             }
             if state.isPaused, state.waitingBytes < Self.resumeSize {
                 state.isPaused = false
+                current.connection.resumeReading()
                 resumed = current.connection
             }
             return state.delegate.value

@@ -17,7 +17,7 @@ public protocol WebSocketConnection {
     func send(data: Data)
     /// Receives messages. A socket of this package always does; the method exists for compatibility.
     func listen()
-    /// Sends pings at intervals, until the socket is disconnected.
+    /// Sends pings at intervals, until the connection ends.
     ///
     /// - Parameter interval: The time between two pings in seconds.
     func ping(interval: TimeInterval)

@@ -16,11 +16,25 @@ final class MockSocket: NWWebSocket, @unchecked Sendable {
     let sent = EventRecorder<String>()
     let connects = EventRecorder<Void>()
     let disconnects = EventRecorder<NWProtocolWebSocket.CloseCode>()
+    /// All calls, in order.
+    let calls = EventRecorder<String>()
     private let settings = Lock(Settings())
 
     private struct Settings: Sendable {
         var answersConnect = true
         var socketID = 0
+        var onCall: (@Sendable (_ call: String) -> Void)?
+    }
+
+    /// Called during each call, after it was recorded.
+    var onCall: (@Sendable (_ call: String) -> Void)? {
+        get { self.settings.withLock { $0.onCall } }
+        set { self.settings.withLock { $0.onCall = newValue } }
+    }
+
+    private func record(_ call: String) {
+        self.calls.record(call)
+        self.onCall?(call)
     }
 
     /// Whether the socket connects as soon as it is asked to.
@@ -33,16 +47,19 @@ final class MockSocket: NWWebSocket, @unchecked Sendable {
 
     override func connect() {
         self.connects.record(())
+        self.record("connect")
         if self.answersConnect { self.succeed() }
     }
 
     override func disconnect(closeCode: NWProtocolWebSocket.CloseCode = .protocolCode(.normalClosure)) {
         self.disconnects.record(closeCode)
+        self.record("disconnect")
         self.delegate?.webSocketDidDisconnect(connection: self, closeCode: closeCode, reason: nil)
     }
 
     override func send(string: String) {
         self.sent.record(string)
+        self.record("send \(string)")
         guard let frame = (try? JSONSerialization.jsonObject(with: Data(string.utf8))) as? [String: Any],
             frame["event"] as? String == "pusher:subscribe", let data = frame["data"] as? [String: Any],
             let channel = data["channel"] as? String, !channel.hasSuffix("-pending")
@@ -78,12 +95,15 @@ final class MockSocket: NWWebSocket, @unchecked Sendable {
 final class RecordingDelegate: PusherDelegate {
     let calls = EventRecorder<String>()
     let logs = EventRecorder<String>()
+    /// Called with each state, after it was recorded.
+    var onState: ((ConnectionState) -> Void)?
 
     var states: [String] { self.calls.all.filter { $0.hasPrefix("state ") } }
 
     func debugLog(message: String) { self.logs.record(message) }
     func changedConnectionState(from old: ConnectionState, to new: ConnectionState) {
         self.calls.record("state \(old.stringValue()) → \(new.stringValue())")
+        self.onState?(new)
     }
     func subscribedToChannel(name: String) { self.calls.record("subscribed \(name)") }
     func failedToSubscribeToChannel(name: String, response: URLResponse?, data: String?, error: NSError?) {

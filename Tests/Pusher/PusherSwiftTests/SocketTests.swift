@@ -33,6 +33,8 @@ import Network
         let pusher = self.pusher()
         #expect(pusher.connection.connectionState == .disconnected && pusher.connection.socketId == nil)
         pusher.connect()
+        #expect(self.socket.connects.all.count == 1 && pusher.connection.connectionState == .connecting)
+        #expect(self.delegate.calls.all == ["state disconnected → connecting"])
         await settle()
         #expect(self.socket.connects.all.count == 1)
         #expect(pusher.connection.connectionState == .connected && pusher.connection.socketId == "45481.1")
@@ -41,10 +43,11 @@ import Network
         await settle()
         #expect(self.socket.connects.all.count == 1)
         pusher.disconnect()
-        await settle()
         #expect(self.socket.disconnects.all == [.protocolCode(.normalClosure)])
         #expect(
             self.delegate.states.suffix(2) == ["state connected → disconnecting", "state disconnecting → disconnected"])
+        await settle()
+        #expect(self.socket.disconnects.all.count == 1 && self.delegate.states.count == 4)
         #expect(pusher.connection.socketId == nil)
         pusher.disconnect()
         await settle()
@@ -116,12 +119,86 @@ import Network
         await settle()
         #expect(pusher.connection.connectionState == .connecting)
         pusher.disconnect()
+        #expect(self.socket.disconnects.take() == [.protocolCode(.goingAway)])
         await settle()
         #expect(pusher.connection.connectionState == .disconnected)
         // The late success of the old attempt has no effect.
         self.socket.succeed()
         await settle()
         #expect(pusher.connection.connectionState == .disconnected)
+        // While the client waits for the handshake of the protocol.
+        pusher.connect()
+        self.socket.delegate?.webSocketDidConnect(connection: self.socket)
+        await settle()
+        #expect(pusher.connection.connectionState == .connecting)
+        pusher.disconnect()
+        await settle()
+        #expect(pusher.connection.connectionState == .disconnected && self.socket.disconnects.take().count == 1)
+        // While it waits for the next attempt.
+        pusher.connection.options.reconnectDelay = 1000
+        pusher.connect()
+        self.socket.close(.protocolCode(.goingAway))
+        await settle()
+        #expect(pusher.connection.connectionState == .reconnecting)
+        _ = self.socket.calls.take()
+        pusher.disconnect()
+        await settle()
+        #expect(pusher.connection.connectionState == .disconnected && self.socket.calls.all.isEmpty)
+    }
+
+    @Test func `a socket whose time limit has passed is disconnected`() async throws {
+        let memory = try await InMemory()
+        let pusher = self.pusher(memory.options())
+        pusher.connection.options.reconnectDelay = 1000
+        self.socket.answersConnect = false
+        pusher.connect()
+        memory.clock.advance(by: .seconds(31))
+        await settle()
+        #expect(self.socket.disconnects.take() == [.protocolCode(.goingAway)] && pusher.connection.connectionState == .reconnecting)
+        self.socket.answersConnect = true
+        memory.clock.advance(by: .seconds(1000))
+        await settle()
+        #expect(pusher.connection.connectionState == .connected)
+        // The ping isn't answered.
+        memory.clock.advance(by: .seconds(120))
+        await settle()
+        memory.clock.advance(by: .seconds(30))
+        await settle()
+        #expect(self.socket.disconnects.all == [.protocolCode(.goingAway)] && pusher.connection.connectionState == .reconnecting)
+    }
+
+    @Test func `an attempt can be ended by the delegate before the socket connects`() async {
+        let pusher = self.pusher()
+        self.delegate.onState = { [unowned pusher] state in if state == .connecting { pusher.disconnect() } }
+        pusher.connect()
+        #expect(self.socket.calls.all.isEmpty)
+        await settle()
+        #expect(self.socket.calls.all.isEmpty && pusher.connection.connectionState == .disconnected)
+        #expect(pusher.connection.state.value.current == nil)
+        self.delegate.onState = nil
+        pusher.connect()
+        await settle()
+        #expect(self.socket.calls.all == ["connect"] && pusher.connection.connectionState == .connected)
+    }
+
+    @Test func `the delegate can connect when the client is disconnected, and disconnect when it connects`() async {
+        let pusher = self.pusher()
+        self.delegate.onState = { [unowned pusher] state in if state == .connected { pusher.disconnect() } }
+        pusher.connect()
+        await settle()
+        #expect(self.socket.calls.all == ["connect", "disconnect"] && pusher.connection.connectionState == .disconnected)
+        #expect(
+            self.delegate.states == [
+                "state disconnected → connecting", "state connecting → connected", "state connected → disconnecting",
+                "state disconnecting → disconnected",
+            ])
+        self.delegate.onState = { [unowned pusher] state in if state == .disconnected { pusher.connect() } }
+        pusher.connect()
+        await settle()
+        pusher.disconnect()
+        await settle()
+        #expect(self.socket.calls.all.suffix(3) == ["connect", "disconnect", "connect"])
+        #expect(pusher.connection.connectionState == .connected)
     }
 
     // MARK: Channels
@@ -136,6 +213,7 @@ import Network
         await settle()
         #expect(early.subscribed)
         let chan = pusher.subscribe("test-channel")
+        #expect(self.socket.sent.all.last == #"{"event":"pusher:subscribe","data":{"channel":"test-channel"}}"# && !chan.subscribed)
         await settle()
         #expect(chan.subscribed && pusher.subscribe("test-channel") === chan)
         let frames = self.socket.sent.all
@@ -187,10 +265,8 @@ import Network
         self.socket.receive(#"{"event":"pusher:connection_established","data":"{\"socket_id\":\"45481.3166671\"}"}"#)
         self.socket.delegate?.webSocketDidConnect(connection: self.socket)
         pusher.subscribe("private-channel")
-        await settle()
         #expect(self.socket.sent.all.last?.contains("testkey123:6aae8814fabd5285245422096705abbed64ea59614648814ffb0bf2dc5d19168") == true)
         let chan = pusher.subscribeToPresenceChannel("presence-channel")
-        await settle()
         #expect(self.socket.sent.all.last?.contains("testkey123:5ce61ee2b8594e22b66323913d7c7af9d8e815659365be3627733993f4ce3824") == true)
         #expect(chan.myId == "45481.3166671")
         pusher.connection.userDataFetcher = { PusherPresenceChannelMember(userId: "123", userInfo: ["twitter": "anna"]) }
@@ -223,8 +299,8 @@ import Network
         pusher.connect()
         await settle()
         let chan = pusher.subscribe("private-manual", auth: PusherAuth(auth: "testKey123:1234"))
-        await settle()
         #expect(self.socket.sent.all.last == #"{"event":"pusher:subscribe","data":{"channel":"private-manual","auth":"testKey123:1234"}}"#)
+        await settle()
         #expect(chan.subscribed && chan.auth == nil)
         let auth = PusherAuth(auth: "testKey123:1234", channelData: #"{"user_id":"16"}"#)
         let presence = pusher.subscribeToPresenceChannel(channelName: "presence-manual", auth: auth)

@@ -337,16 +337,23 @@ open class PusherConnection: NSObject, @unchecked Sendable {
     ///
     /// - Returns: The socket.
     func attach(_ connection: SocketConnection, to endpoint: Endpoint) -> NWWebSocket? {
-        let socket = self.state.update { state in
+        let (socket, old) = self.state.mutate { state -> (NWWebSocket?, SocketConnection?) in
+            // One that was abandoned already mustn't replace its successor.
+            guard connection.isIdle else { return (nil, nil) }
+            let old = state.current
             state.current = connection
-            return state.socket
+            return (state.socket, old)
         }
+        withExtendedLifetime(old) {}
         if let socket, socket === self.ownSocket { self.secure(socket, if: endpoint.isSecure) }
         return socket
     }
 
     func detach(_ connection: SocketConnection) {
-        self.state.update { if $0.current === connection { $0.current = nil } }
+        _ = self.state.mutate { state -> SocketConnection? in
+            guard state.current === connection else { return nil }
+            return state.current.take()
+        }
     }
 
     /// Changes the URL of a socket to TLS, because the server requires it.

@@ -31,16 +31,49 @@ final class SocketConnection: RealtimeCore.WebSocketConnection {
     private enum Phase: Sendable {
         case idle
         /// The socket has been asked to connect. Texts that arrive before it reports its success wait for it.
-        case opening(NWWebSocket, early: [String])
-        case open(NWWebSocket)
+        case opening(SocketUse, early: [String])
+        case open(SocketUse)
+        /// The socket is disconnected with the code after the output was sent. Without a code, it has been.
+        case closing(SocketUse, CloseCode?)
         case ended
+
+        var use: SocketUse? {
+            switch self {
+            case .opening(let use, _), .open(let use), .closing(let use, _): use
+            case .idle, .ended: nil
+            }
+        }
+    }
+
+    private enum Step: Sendable {
+        case send(SocketUse, String)
+        case disconnect(SocketUse, CloseCode)
     }
 
     private struct State: Sendable {
         var phase = Phase.idle
-        var output: [String] = []
-        /// Whether a thread is passing texts to the socket. Others leave theirs to it, so that texts keep their order.
+        var output: ArraySlice<String> = []
+        /// Whether a thread is calling the socket. Others leave their texts to it, so that these keep their order.
         var isSending = false
+
+        /// - Parameter continues: Whether the calling thread has performed the step before.
+        mutating func nextStep(continues: Bool) -> Step? {
+            guard continues || !self.isSending else { return nil }
+            let step = self.takeStep()
+            self.isSending = step != nil
+            return step
+        }
+
+        private mutating func takeStep() -> Step? {
+            switch self.phase {
+            case .open(let use): return self.output.popFirst().map { .send(use, $0) }
+            case .closing(let use, let code?):
+                if let text = self.output.popFirst() { return .send(use, text) }
+                self.phase = .closing(use, nil)
+                return .disconnect(use, code)
+            case .idle, .opening, .closing(_, nil), .ended: return nil
+            }
+        }
     }
 
     private let link: ConnectionLink
@@ -60,39 +93,42 @@ final class SocketConnection: RealtimeCore.WebSocketConnection {
         guard let socket = connection.attach(self, to: self.request.endpoint) else {
             return self.closed(.transport(TransportError(.unsupported, "The connection has no socket.")))
         }
-        let opens = self.state.withLock { state in
-            guard case .idle = state.phase else { return false }
-            state.phase = .opening(socket, early: [])
-            return true
-        }
-        guard opens else { return }
-        // The delegate hears of the attempt before the socket does.
+        // The delegate hears of the attempt before the socket does, and may end it.
         connection.delivery.drainIfOnQueue()
-        connection.callSocket { socket.connect() }
+        let use = self.state.withLock { state -> SocketUse? in
+            guard case .idle = state.phase else { return nil }
+            let use = SocketUse(socket)
+            state.phase = .opening(use, early: [])
+            return use
+        }
+        guard let use else { return connection.detach(self) }
+        connection.callSocket { use.connect() }
     }
 
     func enqueue(_ message: WebSocketMessage) {
         guard message.kind == .text else { return }
-        self.state.withLock { $0.output.append(String(decoding: message.bytes, as: UTF8.self)) }
-    }
-
-    func flush() {
-        while let (socket, texts) = self.takeOutput() {
-            for text in texts {
-                guard let connection = self.link.value else { continue }
-                connection.log(Self.log(of: text))
-                connection.callSocket { socket.send(string: text) }
+        self.state.withLock { state in
+            switch state.phase {
+            case .idle, .opening, .open: state.output.append(String(decoding: message.bytes, as: UTF8.self))
+            case .closing, .ended: break
             }
-            self.state.withLock { $0.isSending = false }
         }
     }
 
-    private func takeOutput() -> (NWWebSocket, [String])? {
-        self.state.withLock { state in
-            guard case .open(let socket) = state.phase, !state.isSending, !state.output.isEmpty else { return nil }
-            defer { state.output = [] }
-            state.isSending = true
-            return (socket, state.output)
+    func flush() {
+        var continues = false
+        while let step = self.state.withLock({ $0.nextStep(continues: continues) }) {
+            continues = true
+            switch step {
+            case .send(let use, let text):
+                guard let connection = self.link.value else { continue }
+                connection.log(Self.log(of: text))
+                connection.callSocket { use.send(text) }
+            case .disconnect(let use, let code):
+                var isReported = false
+                self.callSocket { isReported = use.disconnect(with: code) }
+                if !isReported { self.closed(.requested) }
+            }
         }
     }
 
@@ -114,40 +150,51 @@ final class SocketConnection: RealtimeCore.WebSocketConnection {
     func resumeReading() {}
 
     func close(_ code: CloseCode, reason: String) {
-        self.flush()
-        guard let socket = self.socket else { return }
-        if let connection = self.link.value {
-            connection.callSocket { socket.disconnect(with: code) }
-        } else {
-            socket.disconnect(with: code)
+        let wasIdle = self.state.withLock { state in
+            switch state.phase {
+            case .idle: return true
+            case .opening(let use, _): (state.phase, state.output) = (.closing(use, code), [])
+            case .open(let use): state.phase = .closing(use, code)
+            case .closing, .ended: break
+            }
+            return false
         }
+        if wasIdle { self.closed(.requested) } else { self.flush() }
     }
 
     func abandon() {
-        let socket = self.socket
-        self.state.withLock { $0.phase = .ended }
+        let old = self.end()
         self.link.value?.detach(self)
-        socket?.abandon()
+        if let use = old.use { self.callSocket { use.abandon() } }
     }
 
-    private var socket: NWWebSocket? {
+    /// Whether the connection has neither begun nor ended.
+    var isIdle: Bool { self.state.withLock { if case .idle = $0.phase { true } else { false } } }
+
+    /// - Returns: The phase before, which is released without the lock, as it may contain the last reference to the socket.
+    private func end() -> Phase {
         self.state.withLock { state in
-            switch state.phase {
-            case .opening(let socket, _), .open(let socket): socket
-            case .idle, .ended: nil
-            }
+            defer { (state.phase, state.output) = (.ended, []) }
+            return state.phase
         }
+    }
+
+    private func callSocket(_ body: () -> Void) {
+        if let connection = self.link.value { connection.callSocket(body) } else { body() }
     }
 
     // MARK: Called by the delegate of the socket
 
     /// Whether the events of a socket are those of this connection.
-    func isConnected(over socket: AnySocket) -> Bool { self.socket === (socket as AnyObject) }
+    func isConnected(over socket: AnySocket) -> Bool {
+        guard let use = self.state.withLock({ $0.phase.use }) else { return false }
+        return use.socket === (socket as AnyObject)
+    }
 
     func opened() {
         let early = self.state.withLock { state -> [String]? in
-            guard case .opening(let socket, let early) = state.phase else { return nil }
-            state.phase = .open(socket)
+            guard case .opening(let use, let early) = state.phase else { return nil }
+            state.phase = .open(use)
             return early
         }
         guard let early else { return }
@@ -159,11 +206,11 @@ final class SocketConnection: RealtimeCore.WebSocketConnection {
     func received(_ text: String) {
         let isOpen = self.state.withLock { state in
             switch state.phase {
-            case .opening(let socket, let early):
-                state.phase = .opening(socket, early: early + [text])
+            case .opening(let use, let early):
+                state.phase = .opening(use, early: early + [text])
                 return false
             case .open: return true
-            case .idle, .ended: return false
+            case .idle, .closing, .ended: return false
             }
         }
         if isOpen { self.pass(.text(text)) }
@@ -172,12 +219,7 @@ final class SocketConnection: RealtimeCore.WebSocketConnection {
     func receivedPong() { self.pass(WebSocketMessage(.pong, [])) }
 
     func closed(_ reason: CloseReason) {
-        let isFirst = self.state.withLock { state in
-            defer { state.phase = .ended }
-            if case .ended = state.phase { return false }
-            return true
-        }
-        guard isFirst else { return }
+        if case .ended = self.end() { return }
         self.link.value?.detach(self)
         self.events.closed(self.id, reason)
     }
