@@ -82,7 +82,7 @@ extension PusherConnection: WebSocketConnectionDelegate {
     public func webSocketDidReceiveMessage(connection: any WebSocketConnection, string: String) {
         self.log(.received(string))
         let current = self.current(connection)
-        if current != nil || self.state.value.current == nil { self.report(.text(string), of: current) }
+        if current != nil || self.state.read({ $0.current }) == nil { self.report(.text(string), of: current) }
     }
 
     /// A binary message arrived, which is ignored.
@@ -93,7 +93,7 @@ extension PusherConnection: WebSocketConnectionDelegate {
     public func webSocketDidReceiveMessage(connection: any WebSocketConnection, data: Data) {}
 
     private func current(_ socket: any WebSocketConnection) -> SocketConnection? {
-        guard let current = self.state.value.current, current.isConnected(over: socket) else { return nil }
+        guard let current = self.state.read({ $0.current }), current.isConnected(over: socket) else { return nil }
         return current
     }
 }

@@ -90,26 +90,26 @@ open class PusherConnection: NSObject, @unchecked Sendable {
 
     /// The settings. Changes apply to the next attempt to connect.
     open var options: PusherClientOptions {
-        get { self.state.value.options }
-        set { self.state.update { $0.options = newValue } }
+        get { self.state.read { $0.options } }
+        set { self.state.set(\.options, to: newValue) }
     }
 
     /// The handlers that are bound to the client.
     open var globalChannel: GlobalChannel! {
-        get { self.state.value.globalChannel }
-        set { self.state.update { $0.globalChannel = newValue } }
+        get { self.state.read { $0.globalChannel } }
+        set { self.state.set(\.globalChannel, to: newValue) }
     }
 
     /// The ID that the server assigned to the connection, while there is one.
     open var socketId: String? {
-        get { self.state.value.socketID }
-        set { self.state.update { $0.socketID = newValue } }
+        get { self.state.read { $0.socketID } }
+        set { self.state.set(\.socketID, to: newValue) }
     }
 
     /// The state of the connection. It changes right before the delegate is informed.
     open var connectionState: ConnectionState {
-        get { self.state.value.connectionState }
-        set { self.state.update { $0.connectionState = newValue } }
+        get { self.state.read { $0.connectionState } }
+        set { self.state.set(\.connectionState, to: newValue) }
     }
 
     /// Whether the socket is connected, as in version 5. Setting it doesn't change the connection.
@@ -128,16 +128,16 @@ open class PusherConnection: NSObject, @unchecked Sendable {
 
     /// The channels.
     open var channels: PusherSwift.PusherChannels {
-        get { self.state.value.channels }
-        set { self.state.update { $0.channels = newValue } }
+        get { self.state.read { $0.channels } }
+        set { self.state.set(\.channels, to: newValue) }
     }
 
     /// The socket. It can be replaced, for example with a mock; the next attempt to connect uses it.
     open var socket: NWWebSocket! {
-        get { self.state.value.socket }
+        get { self.state.read { $0.socket } }
         set {
             if newValue?.delegate == nil { newValue?.delegate = self }
-            self.state.update { $0.socket = newValue }
+            self.state.set(\.socket, to: newValue)
         }
     }
 
@@ -145,45 +145,45 @@ open class PusherConnection: NSObject, @unchecked Sendable {
     ///
     /// On platforms without Apple's `URLSession`, the shared session stands for the package's own HTTP client.
     open var URLSession: URLSession {
-        get { self.state.value.session }
-        set { self.state.update { $0.session = newValue } }
+        get { self.state.read { $0.session } }
+        set { self.state.set(\.session, to: newValue) }
     }
 
     /// Returns the client's own user, for presence channels that are authorized with ``AuthMethod/inline(secret:)``.
     open var userDataFetcher: (() -> PusherPresenceChannelMember)? {
-        get { self.state.value.userDataFetcher }
-        set { self.state.update { $0.userDataFetcher = newValue } }
+        get { self.state.read { $0.userDataFetcher } }
+        set { self.state.set(\.userDataFetcher, to: newValue) }
     }
 
     /// The maximum number of attempts to reconnect after a loss, or `nil` for unlimited attempts, which is the default.
     open var reconnectAttemptsMax: Int? {
-        get { self.state.value.reconnectAttemptsMax }
-        set { self.state.update { $0.reconnectAttemptsMax = newValue } }
+        get { self.state.read { $0.reconnectAttemptsMax } }
+        set { self.state.set(\.reconnectAttemptsMax, to: newValue) }
     }
 
     /// The number of attempts to reconnect since the last connection.
     open var reconnectAttempts: Int {
-        get { self.state.value.reconnectAttempts }
-        set { self.state.update { $0.reconnectAttempts = newValue } }
+        get { self.state.read { $0.reconnectAttempts } }
+        set { self.state.set(\.reconnectAttempts, to: newValue) }
     }
 
     /// The maximum delay before an attempt to reconnect in seconds, or `nil` for no maximum. The default is 120.
     open var maxReconnectGapInSeconds: Double? {
-        get { self.state.value.maxReconnectGap }
-        set { self.state.update { $0.maxReconnectGap = newValue } }
+        get { self.state.read { $0.maxReconnectGap } }
+        set { self.state.set(\.maxReconnectGap, to: newValue) }
     }
 
     /// The object that is informed about the connection. It isn't retained.
     open var delegate: (any PusherDelegate)? {
-        get { self.state.value.delegate.value }
-        set { self.state.update { $0.delegate.value = newValue } }
+        get { self.state.read { $0.delegate.value } }
+        set { self.state.set(\.delegate.value, to: newValue) }
     }
 
     /// The time to wait for any message after a ping, in seconds. A change applies to the next attempt to connect.
     open var pongResponseTimeoutInterval: TimeInterval {
-        get { self.state.value.pongTimeout }
+        get { self.state.read { $0.pongTimeout } }
         set {
-            self.state.update { $0.pongTimeout = newValue }
+            self.state.set(\.pongTimeout, to: newValue)
             self.applySettings()
         }
     }
@@ -191,7 +191,7 @@ open class PusherConnection: NSObject, @unchecked Sendable {
     /// The time without a message after which the client sends a ping, in seconds. A shorter one that the server requests takes precedence.
     /// A change applies to the next attempt to connect.
     open var activityTimeoutInterval: TimeInterval {
-        get { self.state.value.activityTimeout }
+        get { self.state.read { $0.activityTimeout } }
         set {
             self.state.update {
                 $0.activityTimeout = newValue
@@ -203,8 +203,8 @@ open class PusherConnection: NSObject, @unchecked Sendable {
 
     /// The service for push notifications.
     var nativePusher: NativePusher? {
-        get { self.state.value.nativePusher }
-        set { self.state.update { $0.nativePusher = newValue } }
+        get { self.state.read { $0.nativePusher } }
+        set { self.state.set(\.nativePusher, to: newValue) }
     }
 
     /// Creates a connection. Use it in tests with a mock of the socket; a ``Pusher`` creates its own.
@@ -451,7 +451,7 @@ open class PusherConnection: NSObject, @unchecked Sendable {
         var text = #"{"event":\#(name),"data":\#(data)"#
         if isClientEvent, let channel = channel.flatMap({ FoundationJSON.text($0.name) }) { text += #","channel":\#(channel)"# }
         text += "}"
-        if self.state.value.current?.send(text) != true {
+        if self.state.read({ $0.current })?.send(text) != true {
             self.log(isClientEvent ? .sentClientEvent(text) : .sentEvent(text))
             self.callSocket { self.socket?.send(string: text) }
         }
@@ -533,7 +533,7 @@ open class PusherConnection: NSObject, @unchecked Sendable {
         case .text(let text):
             if let connection { connection.received(text) } else { self.delivery.enqueue(.frame(text)) }
         case .closed(let reason):
-            guard let connection, connection === self.state.value.current else { return }
+            guard let connection, connection === self.state.read({ $0.current }) else { return }
             self.state.update {
                 if case .peer(let code, let text) = reason {
                     $0.losses.close = (code.rawValue, text.isEmpty ? nil : text)
