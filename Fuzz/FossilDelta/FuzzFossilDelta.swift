@@ -1,11 +1,11 @@
 import PusherWire
 
-/// Applies arbitrary bytes as a difference, and compares two arbitrary texts. Applying must neither crash nor exceed the limit, and each text
-/// must survive the way over its difference.
+/// Applies arbitrary bytes as a delta, and compares two arbitrary texts. Applying must neither crash nor exceed the limit, and each text
+/// must survive the way over its delta.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func fuzzFossilDelta(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let bytes = Array(UnsafeRawBufferPointer(start: start, count: count))
-    // The first byte is the size of the base, which precedes the difference.
+    // The first byte is the size of the base, which precedes the delta.
     let size = min(Int(bytes.first ?? 0), max(0, bytes.count - 1))
     let (base, rest) = (Array(bytes.dropFirst().prefix(size)), Array(bytes.dropFirst(1 + size)))
     let limit = 4_096

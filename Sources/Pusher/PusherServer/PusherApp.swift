@@ -70,7 +70,7 @@ public struct PusherApp: Sendable, Hashable {
     /// A channel with a filter receives the events whose tags satisfy it. Publishers set tags with the HTTP API and
     /// ``PusherServer/publish(_:to:data:tags:except:)``. Presence channels have no filters. Clients use version 2 of the protocol for it.
     public var allowsFilters = false
-    /// Whether clients may request events as differences from earlier ones, as from sockudo. The default is `false`, like the Pusher
+    /// Whether clients may request events as deltas from earlier ones, as from sockudo. The default is `false`, like the Pusher
     /// service.
     ///
     /// The events that servers publish are compressed with the algorithm Fossil, except on encrypted channels: the first two of each name are

@@ -2,7 +2,7 @@ import PusherWire
 import RealtimeCore
 import RealtimeSystem
 
-/// Filters, and events that are sent as differences.
+/// Filters, and events that are sent as deltas.
 extension PusherServerMachine {
     /// Sets a subscription that isn't one of a member.
     mutating func setSubscription(_ id: ConnectionID, _ name: ByteString, _ filter: PusherFilter?, number: UInt64) {
@@ -18,7 +18,7 @@ extension PusherServerMachine {
         return filter.matches(tags)
     }
 
-    // MARK: Differences
+    // MARK: Deltas
 
     mutating func enableDeltaCompression(_ id: ConnectionID, _ effects: inout Effects<Self>) {
         // Like sockudo, which confirms the request with version 7 as well, and then sends complete events.
@@ -26,24 +26,24 @@ extension PusherServerMachine {
         self.send(PusherFrames.deltaCompressionEnabled(), to: id, &effects)
     }
 
-    /// An event for several subscribers, some of whom receive it as a difference. What they have in common is computed once.
+    /// An event for several subscribers, some of whom receive it as a delta. What they have in common is computed once.
     struct CompressibleEvent {
-        /// The largest number of differences between two complete events, which is that of sockudo's default settings.
+        /// The largest number of deltas between two complete events, which is that of sockudo's default settings.
         private static let deltaLimit = 10
-        /// The number of texts whose differences are kept. Usually, there is one: subscribers have received the same events before, unless
+        /// The number of texts whose deltas are kept. Usually, there is one: subscribers have received the same events before, unless
         /// they have different filters.
         private static let baseLimit = 8
 
         private struct Key: Hashable {
             var sequence: Int
-            /// The index of the difference, or `nil` for the complete event.
+            /// The index of the delta, or `nil` for the complete event.
             var delta: Int?
         }
 
         private let event: String
         private let channel: String
         private let message: WebSocketMessage
-        /// The differences, or `nil` where the event is smaller.
+        /// The deltas, or `nil` where the event is smaller.
         private var deltas: [(base: [UInt8], delta: [UInt8]?)] = []
         private var frames: [Key: WebSocketMessage] = [:]
 
@@ -52,7 +52,7 @@ extension PusherServerMachine {
             (self.message, self.event, self.channel) = (message, event, channel)
         }
 
-        /// Returns the frame for a subscriber: a difference, if it knows an earlier event of the same name.
+        /// Returns the frame for a subscriber: a delta, if it knows an earlier event of the same name.
         ///
         /// - Parameter bases: The events that the subscriber knows.
         mutating func frame(_ bases: inout DeltaBases) -> WebSocketMessage {
@@ -61,7 +61,7 @@ extension PusherServerMachine {
             var base = DeltaBases.Base(self.event, group: self.channel, sequence: sequence, text: self.message.bytes)
             // Like sockudo, which sends the first two events completely.
             if sequence > 1, let earlier, let text = earlier.text, earlier.deltaCount < Self.deltaLimit,
-                let frame = self.difference(from: text, sequence)
+                let frame = self.delta(from: text, sequence)
             {
                 base.deltaCount = earlier.deltaCount + 1
                 bases.set(base)
@@ -71,8 +71,8 @@ extension PusherServerMachine {
             return self.frame(Key(sequence: sequence, delta: nil))
         }
 
-        /// Returns the event as a difference, or `nil` if that isn't smaller.
-        private mutating func difference(from base: [UInt8], _ sequence: Int) -> WebSocketMessage? {
+        /// Returns the event as a delta, or `nil` if that isn't smaller.
+        private mutating func delta(from base: [UInt8], _ sequence: Int) -> WebSocketMessage? {
             // Texts that subscribers share are equal without a comparison of their bytes.
             var index = self.deltas.firstIndex { $0.base == base }
             if index == nil {
@@ -105,7 +105,7 @@ extension PusherServerMachine {
 }
 
 extension PusherServerMachine.Established {
-    /// Changes the events that the client knows, if it has requested differences.
+    /// Changes the events that the client knows, if it has requested deltas.
     mutating func withDeltas(_ change: (inout DeltaBases) -> Void) {
         guard var deltas = self.deltas else { return }
         // The connection doesn't share them meanwhile, so that they aren't copied.

@@ -72,7 +72,7 @@ extension PusherServerMachine {
     /// Sends an event to the subscribers of a channel, and keeps it for those that have lost their connection.
     ///
     /// - Parameters:
-    ///   - event: The name of the event, if it may be sent as a difference.
+    ///   - event: The name of the event, if it may be sent as a delta.
     ///   - tags: The tags of the event, which filters refer to.
     ///   - except: The connection that doesn't receive it.
     mutating func broadcast(

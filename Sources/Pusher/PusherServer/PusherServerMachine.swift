@@ -76,7 +76,7 @@ struct PusherServerMachine: SessionMachine {
         /// The hook that decides about the first pending client event.
         var clientEventHook: WorkID?
         var clientEventRate = EventRate()
-        /// The events that the client knows, if it has requested differences.
+        /// The events that the client knows, if it has requested deltas.
         @Boxed var deltas: DeltaBases?
 
         /// A message arrived. Returns when to schedule the heartbeat's timer, if its pending one does not suffice.

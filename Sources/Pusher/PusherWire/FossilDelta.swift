@@ -1,23 +1,23 @@
-/// The reason why a difference can't be applied.
+/// The reason why a delta can't be applied.
 package enum FossilDeltaError: Error, Hashable, Sendable, CustomStringConvertible {
     case invalidFormat
     /// The result would be larger than the limit.
     case tooLarge(Int)
-    /// The result isn't that of the sender: the difference refers to another text, or has changed on its way.
+    /// The result isn't that of the sender: the delta refers to another text, or has changed on its way.
     case wrongChecksum
 
     package var description: String {
         switch self {
-        case .invalidFormat: "it isn't a valid difference"
+        case .invalidFormat: "it isn't a valid delta"
         case .tooLarge(let limit): "the result has more than \(limit) bytes"
         case .wrongChecksum: "the checksum is wrong"
         }
     }
 }
 
-/// Differences between texts in the format of the version control system Fossil, in which sockudo compresses events.
+/// Deltas between texts in the format of the version control system Fossil, in which sockudo compresses events.
 ///
-/// A difference is the size of the result and a line feed, then instructions, and at last a checksum of the result. Numbers have the base 64,
+/// A delta is the size of the result and a line feed, then instructions, and at last a checksum of the result. Numbers have the base 64,
 /// with digits of their own. This one has two instructions: copy `1E` bytes of the base from the offset 0, and insert one byte, `2`.
 /// ```
 /// 1F
@@ -25,15 +25,15 @@ package enum FossilDeltaError: Error, Hashable, Sendable, CustomStringConvertibl
 /// ```
 /// - Source: The description of the format in the documentation of Fossil, `delta_format.wiki`.
 package enum FossilDelta {
-    /// The largest number in a difference. Numbers are read as `UInt64`, because `Int` has 32 bits on some platforms.
+    /// The largest number in a delta. Numbers are read as `UInt64`, because `Int` has 32 bits on some platforms.
     private static let numberLimit = UInt64(UInt32.max)
 
     // MARK: Applying
 
-    /// Applies a difference.
+    /// Applies a delta.
     ///
     /// - Parameters:
-    ///   - delta: The difference.
+    ///   - delta: The delta.
     ///   - base: The text that it refers to.
     ///   - limit: The maximum size of the result, in bytes.
     /// - Returns: The result, whose checksum is right.
@@ -43,7 +43,7 @@ package enum FossilDelta {
         guard try self.byte(in: delta, &position) == UInt8(ascii: "\n") else { throw .invalidFormat }
         guard let size = Int(exactly: size), size <= limit else { throw .tooLarge(limit) }
         var result: [UInt8] = []
-        // A small difference may state a large size.
+        // A small delta may state a large size.
         result.reserveCapacity(min(size, base.count + delta.count))
         while true {
             let count = try self.number(in: delta, &position)
@@ -111,7 +111,7 @@ package enum FossilDelta {
     /// The number of bytes that have to be equal so that they are copied.
     private static let blockSize = 16
 
-    /// Returns the difference between two texts, in time that is proportional to their sizes. It is larger than the text if they have little
+    /// Returns the delta between two texts, in time that is proportional to their sizes. It is larger than the text if they have little
     /// in common.
     package static func make(_ text: [UInt8], from base: [UInt8]) -> [UInt8] {
         var delta: [UInt8] = []

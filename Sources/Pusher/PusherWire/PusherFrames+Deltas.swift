@@ -3,15 +3,15 @@ import RealtimeSystem
 package import RealtimeCore
 package import RealtimeJSON
 
-/// Frames of tags and of differences between events, which sockudo has added.
+/// Frames of tags and of deltas between events, which sockudo has added.
 extension PusherFrames {
     // MARK: Client to server
 
-    /// A request to send events as differences. sockudo ignores the algorithms, and uses that of its settings.
+    /// A request to send events as deltas. sockudo ignores the algorithms, and uses that of its settings.
     package static let enableDeltaCompression = WebSocketMessage.text(
         #"{"event":"pusher:enable_delta_compression","data":{"algorithms":["fossil"]}}"#)
 
-    /// Returns a request for complete events of a channel, because a difference couldn't be applied.
+    /// Returns a request for complete events of a channel, because a delta couldn't be applied.
     package static func deltaSyncError(_ channel: String) -> WebSocketMessage {
         self.nested(EventName.deltaSyncError, as: .json) { data in
             data.key("channel")
@@ -30,7 +30,7 @@ extension PusherFrames {
         }
     }
 
-    /// Returns an event as a difference from an earlier one.
+    /// Returns an event as a delta from an earlier one.
     ///
     /// - Parameters:
     ///   - sequence: The number of the event.
@@ -50,7 +50,7 @@ extension PusherFrames {
         }
     }
 
-    /// Adds the number of a complete event, to which later differences refer, to a frame that an embedded server has encoded.
+    /// Adds the number of a complete event, to which later deltas refer, to a frame that an embedded server has encoded.
     package static func sequenced(_ message: WebSocketMessage, _ sequence: Int) -> WebSocketMessage {
         self.adding(to: message) { bytes in
             JSONWriter.append(literal: #""__delta_seq":"#, to: &bytes)
@@ -78,14 +78,14 @@ extension PusherFrames {
     }
 }
 
-/// The data of `pusher:delta`: an event as a difference.
+/// The data of `pusher:delta`: an event as a delta.
 package struct DeltaPayload: Sendable {
     package static let fossil = "fossil"
 
     package var event: String
     /// The number of the event.
     package var sequence: Int
-    /// The number of the event that the difference refers to, or `nil` for the last one.
+    /// The number of the event that the delta refers to, or `nil` for the last one.
     package var base: Int?
     /// The conflation key: what the server considers the same object, whose events it compares with each other.
     package var group: String?
@@ -103,14 +103,14 @@ package struct DeltaPayload: Sendable {
     }
 }
 
-/// The number of a complete event, to which later differences refer.
+/// The number of a complete event, to which later deltas refer.
 package struct FrameSequence {
     private static let keys = JSONKeys("__delta_seq", "__conflation_key")
 
     package let number: Int
     /// The conflation key.
     package let group: String?
-    /// The text of the frame without the number and the conflation key: the text that differences refer to.
+    /// The text of the frame without the number and the conflation key: the text that deltas refer to.
     package let text: [UInt8]
 
     /// Returns the number in a frame, or `nil` if it has none.
@@ -146,7 +146,7 @@ package struct FrameSequence {
     }
 }
 
-/// The texts that differences refer to: the last one of each event and conflation key.
+/// The texts that deltas refer to: the last one of each event and conflation key.
 package struct DeltaBases: Sendable {
     package struct Base: Sendable {
         fileprivate let event: ByteString
@@ -155,7 +155,7 @@ package struct DeltaBases: Sendable {
         package var sequence: Int
         /// The text, or `nil` if it is unknown, and the server has been asked for a complete event.
         package var text: [UInt8]?
-        /// The number of differences since the last complete event.
+        /// The number of deltas since the last complete event.
         package var deltaCount = 0
         fileprivate var use: UInt64 = 0
 

@@ -6,7 +6,7 @@ import RealtimeTesting
 import TestSupport
 import Testing
 
-/// Filters and differences with the server sockudo.
+/// Filters and deltas with the server sockudo.
 @Suite(
     .usesSockets, .enabled(if: Peer.starts("sockudo"), Comment(rawValue: Peer.skipReason)), .timeLimit(.minutes(10)))
 struct PusherFilterPeerTests {
@@ -123,7 +123,7 @@ struct PusherFilterPeerTests {
         for await gap in gaps { Issue.record("The client reported a gap: \(gap)") }
     }
 
-    // MARK: Differences
+    // MARK: Deltas
 
     private func data(_ value: Int, key: String = "") -> String {
         #"{"value":\#(value),"key":"\#(key)","text":"Grüße 🎉, a text that stays the same in all events of this kind"}"#
@@ -137,7 +137,7 @@ struct PusherFilterPeerTests {
     ]
 
     @Test(arguments: Self.compressions, [false, true])
-    func `differences of sockudo are complete events`(settings: String, recovers: Bool) async throws {
+    func `deltas of sockudo are complete events`(settings: String, recovers: Bool) async throws {
         let sockudo = try await self.sockudo(settings)
         let client = sockudo.client("anna") {
             $0.deltaCompression = .fossil
@@ -152,15 +152,15 @@ struct PusherFilterPeerTests {
         #expect(await self.take(30, events) == expected)
         client.disconnect()
         for error in await errors.pending() { Issue.record("The client reported an error: \(error)") }
-        var differences = 0
+        var deltas = 0
         for update in await updates.pending() {
             guard case .frame(let text) = update else { continue }
-            if text.contains("sockudo:delta\"") { differences += 1 }
+            if text.contains("sockudo:delta\"") { deltas += 1 }
         }
-        #expect(differences >= 18, "\(differences) of 30 events were differences")
+        #expect(deltas >= 18, "\(deltas) of 30 events were deltas")
     }
 
-    @Test func `other events and filters don't disturb differences`() async throws {
+    @Test func `other events and filters don't disturb deltas`() async throws {
         let sockudo = try await self.sockudo()
         let client = self.client(sockudo) { $0.deltaCompression = .fossil }
         let (publisher, errors) = (sockudo.publisher(), client.errors)
@@ -181,7 +181,7 @@ struct PusherFilterPeerTests {
         for error in await errors.pending() { Issue.record("The client reported an error: \(error)") }
     }
 
-    @Test func `differences continue after the connection was cut`() async throws {
+    @Test func `deltas continue after the connection was cut`() async throws {
         let (sockudo, transport) = (try await self.sockudo(), CuttableTransport())
         let client = sockudo.client("anna") {
             $0.deltaCompression = .fossil

@@ -31,10 +31,10 @@ final class PusherSimulation: @unchecked Sendable {
     var immediateInARow = 0
     var published = 0
     var gapCount = 0
-    /// Whether the client uses version 2 of the protocol: it recovers missed events, requests differences, or has filters.
+    /// Whether the client uses version 2 of the protocol: it recovers missed events, requests deltas, or has filters.
     let usesVersion2: Bool
     private let hasFilters: Bool
-    /// The number of events that the client couldn't restore from a difference.
+    /// The number of events that the client couldn't restore from a delta.
     var deltaFailures = 0
     /// The number of requests for missed events.
     var resumeCount = 0
@@ -224,7 +224,7 @@ final class PusherSimulation: @unchecked Sendable {
         }
     }
 
-    /// Makes the next differences of a channel fail.
+    /// Makes the next deltas of a channel fail.
     private func forgetBases(of name: String) {
         self.client.step("forget the bases of \(name)") { session, _, _ in
             guard let id = session.channels.id(named: name) else { return }

@@ -1,5 +1,6 @@
 import Foundation
 import NWWebSocket
+import RealtimeCore
 import RealtimeSystem
 import RealtimeTesting
 import TestSupport
@@ -18,8 +19,11 @@ import Network
 @MainActor @Suite struct SocketTests {
     private let socket = MockSocket()
     private let delegate = RecordingDelegate()
+    /// Stands unless a test advances it, so that no time limit passes while the main queue is busy with other tests.
+    private let clock = ManualClock(standstillLimit: nil)
 
     private func pusher(_ options: PusherClientOptions = PusherClientOptions(), key: String = "testKey123") -> Pusher {
+        if options.transports == nil { options.transports = InMemoryNetwork(clock: self.clock).transports() }
         let pusher = Pusher(key: key, options: options)
         self.socket.delegate = pusher.connection
         pusher.connection.socket = self.socket
@@ -71,7 +75,8 @@ import Network
         self.socket.close(.privateCode(4200), "restart")
         await settle()
         // The delay is zero, but takes a timer.
-        try await eventually { self.delegate.states.count == 6 }
+        self.clock.advance(by: .seconds(1))
+        await settle()
         #expect(
             self.delegate.states == [
                 "state disconnected → connecting", "state connecting → connected", "state connected → disconnected",

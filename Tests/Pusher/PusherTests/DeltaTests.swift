@@ -11,7 +11,7 @@ import Testing
 
 @testable import PusherChannels
 
-/// Events as differences: the client's session with frames of a server, and the client with the embedded server.
+/// Events as deltas: the client's session with frames of a server, and the client with the embedded server.
 @Suite(.timeLimit(.minutes(10))) struct DeltaTests {
     // MARK: The session
 
@@ -28,7 +28,7 @@ import Testing
         return self.text(event, data, serial: serial).dropLast() + #","__delta_seq":\#(seq)\#(group)}"#
     }
 
-    /// A difference between two events.
+    /// A delta between two events.
     private func delta(
         _ event: String, _ data: Int, from base: Int, seq: Int, key: String? = nil, serial: Int? = nil, baseSerial: Int? = nil,
         algorithm: String = "fossil", change: (inout [UInt8]) -> Void = { _ in }
@@ -58,7 +58,7 @@ import Testing
         return harness
     }
 
-    @Test func `a client requests differences before it subscribes`() {
+    @Test func `a client requests deltas before it subscribes`() {
         var harness = SessionHarness { $0.deltaCompression = .fossil }
         harness.subscribe("one")
         harness.start()
@@ -69,7 +69,7 @@ import Testing
         #expect(!other.establish().contains { $0.contains("delta") })
     }
 
-    @Test func `events that arrive as differences are complete`() {
+    @Test func `events that arrive as deltas are complete`() {
         var harness = self.subscribed()
         #expect(harness.receive(self.full("a", 1, seq: 0), self.full("a", 2, seq: 1)) == [self.line("a", 1), self.line("a", 2)])
         #expect(harness.receive(self.delta("a", 3, from: 2, seq: 2)) == [self.line("a", 3)])
@@ -90,7 +90,7 @@ import Testing
         #expect(harness.receive(self.delta("a", 8, from: 4, seq: 1, key: "y")) == [self.line("a", 8)])
     }
 
-    @Test func `differences are events of the protocol as well`() {
+    @Test func `deltas are events of the protocol as well`() {
         var harness = SessionHarness.connected(to: "presence-room") { $0.deltaCompression = .fossil }
         harness.authorize(1, channelData: #"{"user_id":"me"}"#)
         harness.confirm("presence-room", data: #"{"presence":{"ids":["me"],"hash":{"me":{}},"count":1}}"#)
@@ -108,7 +108,7 @@ import Testing
     @Test(arguments: [
         "changed", "truncated", "empty", "another base", "another number", "too large", "no text",
     ])
-    func `a difference that can't be applied is an error and a gap, and affects no other event`(kind: String) {
+    func `a delta that can't be applied is an error and a gap, and affects no other event`(kind: String) {
         var harness = self.subscribed { if kind == "too large" { $0.messageLimit = 60 } }
         harness.receive(self.full("a", 1, seq: 0), self.full("b", 1, seq: 0))
         let bad =
@@ -127,7 +127,7 @@ import Testing
         let ignored = harness.counters.messagesIgnored
         #expect(harness.receive(bad) == ["error deltaFailed", "one gap 0.0 seconds", "#1 pusher:delta_sync_error one"])
         #expect(harness.counters.messagesIgnored == ignored + 1)
-        // Differences that were on their way are lost as well, which is reported without another request.
+        // Deltas that were on their way are lost as well, which is reported without another request.
         #expect(harness.receive(self.delta("a", 3, from: 2, seq: 2)) == ["one gap 0.0 seconds"])
         if kind != "too large" { #expect(harness.receive(self.delta("b", 2, from: 1, seq: 1)) == [self.line("b", 2)]) }
         // The server begins again.
@@ -135,7 +135,7 @@ import Testing
         if kind != "too large" { #expect(harness.receive(self.delta("a", 5, from: 4, seq: 1)) == [self.line("a", 5)]) }
     }
 
-    @Test func `the event that a difference couldn't restore is recovered, and newer ones wait for it`() {
+    @Test func `the event that a delta couldn't restore is recovered, and newer ones wait for it`() {
         var harness = self.subscribed { $0.recovery = .sockudo }
         harness.receive(self.full("a", 1, seq: 0, serial: 1), self.full("b", 2, seq: 0, serial: 2))
         let bad = self.delta("a", 3, from: 1, seq: 1, serial: 3, baseSerial: 1) { $0[$0.count - 2] ^= 1 }
@@ -173,7 +173,7 @@ import Testing
                 == ["error deltaFailed", "one gap 0.0 seconds, \(PusherRecoveryFailure.notSupported)", "#1 pusher:delta_sync_error one"])
     }
 
-    @Test func `a cache channel keeps its events after a difference that failed`() {
+    @Test func `a cache channel keeps its events after a delta that failed`() {
         var harness = SessionHarness.connected(to: "cache-one") {
             $0.deltaCompression = .fossil
             $0.recovery = .sockudo
@@ -188,7 +188,7 @@ import Testing
         #expect(harness.receive(frame(self.text("a", 3))).count == 1)
     }
 
-    @Test func `invalid frames of differences are reported and cost nothing else`() {
+    @Test func `invalid frames of deltas are reported and cost nothing else`() {
         var harness = self.subscribed()
         harness.receive(self.full("a", 1, seq: 0))
         for data in [
@@ -197,11 +197,11 @@ import Testing
         ] {
             #expect(harness.receive(#"{"event":"sockudo:delta","channel":"one","data":\#(data)}"#) == ["error invalidFrame"], "\(data)")
         }
-        // The result of a difference isn't a frame.
+        // The result of a delta isn't a frame.
         let noFrame = self.delta("a", 2, from: 1, seq: 1) { $0 = FossilDelta.make(Array("[]".utf8), from: []) }
         #expect(harness.receive(noFrame) == ["error invalidFrame"])
         harness.receive(self.full("a", 1, seq: 0))
-        // Nor is a difference in a difference applied.
+        // Nor is a delta in a delta applied.
         let inner = self.delta("a", 2, from: 1, seq: 1)
         let nested = self.delta("a", 2, from: 1, seq: 1) { $0 = FossilDelta.make(Array(inner.utf8), from: []) }
         #expect(harness.receive(nested).filter { $0.hasPrefix("event one a") } == [])
@@ -209,7 +209,7 @@ import Testing
         #expect(harness.receive(self.full("a", 3, seq: 0)) == [self.line("a", 3)])
     }
 
-    @Test func `differences of a channel that was unsubscribed or subscribed again are dropped`() {
+    @Test func `deltas of a channel that was unsubscribed or subscribed again are dropped`() {
         var harness = self.subscribed()
         harness.receive(self.full("a", 1, seq: 0))
         harness.unsubscribe("one")
@@ -221,7 +221,7 @@ import Testing
         #expect(harness.receive(self.full("a", 4, seq: 0), self.delta("a", 5, from: 4, seq: 1)) == [self.line("a", 4), self.line("a", 5)])
     }
 
-    @Test func `events of the user arrive as differences as well`() {
+    @Test func `events of the user arrive as deltas as well`() {
         let channel = "#server-to-user-anna"
         func text(_ data: Int) -> String { ##"{"event":"a","channel":"\##(channel)","data":"a text that stays the same: \##(data)"}"## }
         func full(_ data: Int, seq: Int) -> String { text(data).dropLast() + #","__delta_seq":\#(seq)}"# }
@@ -259,7 +259,7 @@ import Testing
         #expect(harness.receive(self.delta("a", 2, from: 1, seq: 1)).first == "error deltaFailed")
     }
 
-    @Test func `differences arrive while a filter is replaced`() {
+    @Test func `deltas arrive while a filter is replaced`() {
         var harness = self.subscribed { $0.allowsFilters = true }
         harness.receive(self.full("a", 1, seq: 0))
         harness.subscribe("one", filter: .exists("r"))
@@ -302,7 +302,7 @@ import Testing
         #expect(harness.establish().contains("#3 pusher:enable_delta_compression"))
     }
 
-    @Test func `differences refer to the events of a cache that the server has sent`() throws {
+    @Test func `deltas refer to the events of a cache that the server has sent`() throws {
         var harness = self.subscribed()
         func sync(_ members: String, _ key: String, _ data: Int) throws -> String {
             let content = try JSONValue(parsing: JSONValue.string(self.text("a", data)).description).description
@@ -316,8 +316,8 @@ import Testing
         #expect(harness.receive(self.delta("a", 4, from: 3, seq: 8, key: "ACME")) == [self.line("a", 4)])
     }
 
-    /// The differences of sockudo, with their checksums.
-    @Test func `the differences that sockudo sent are restored`() throws {
+    /// The deltas of sockudo, with their checksums.
+    @Test func `the deltas that sockudo sent are restored`() throws {
         let recorded = try RecordedFrames("pusher/sockudo-5.2.0-deltas.txt")
         for recovers in [false, true] {
             var harness = SessionHarness {
@@ -326,7 +326,7 @@ import Testing
             }
             harness.subscribe("market")
             harness.start()
-            var (numbers, texts, differences): ([Int], Set<String>, Int) = ([], [], 0)
+            var (numbers, texts, deltas): ([Int], Set<String>, Int) = ([], [], 0)
             for frame in recorded.sections.flatMap(\.frames) {
                 if frame.contains("connection_established") {
                     // The second server is another connection.
@@ -334,7 +334,7 @@ import Testing
                     let id = harness.connection
                     harness.step { $0.opened(id, head: HTTPResponseHead(status: 101), now: $1, &$2) }
                 }
-                if frame.contains("sockudo:delta\"") { differences += 1 }
+                if frame.contains("sockudo:delta\"") { deltas += 1 }
                 for line in harness.receive(frame) {
                     #expect(!line.hasPrefix("error"), "\(line)")
                     guard line.hasPrefix("event market ") else { continue }
@@ -344,7 +344,7 @@ import Testing
                     if let lines = data["lines"]?.array { #expect(lines.count == 60 && Set(lines).count == 60) }
                 }
             }
-            #expect(numbers == Array(1...36) && differences >= 17)
+            #expect(numbers == Array(1...36) && deltas >= 17)
             #expect(texts == ["Grüße aus 東京 🎉, a text that is the same in all events of this kind"])
         }
     }
@@ -375,7 +375,7 @@ import Testing
     }
 
     @Test(arguments: ["market", "private-market", "presence-market", "cache-market", "private-encrypted-market"])
-    func `the server sends differences, and complete events between them`(name: String) async throws {
+    func `the server sends deltas, and complete events between them`(name: String) async throws {
         let pusher = try await self.pusher()
         let client = self.client(of: pusher)
         let channel = try client.subscribe(name)
@@ -386,14 +386,14 @@ import Testing
         let frames = await self.frames(updates)
         let complete = frames.enumerated().filter { $0.element["event"] == "tick" }.map(\.offset)
         #expect(complete == (isEncrypted ? Array(0..<30) : [0, 1, 12, 23]))
-        let differences = frames.filter { $0["event"] == "sockudo:delta" }
-        #expect(differences.count == (isEncrypted ? 0 : 26))
-        if let first = differences.first?["data"] {
+        let deltas = frames.filter { $0["event"] == "sockudo:delta" }
+        #expect(deltas.count == (isEncrypted ? 0 : 26))
+        if let first = deltas.first?["data"] {
             #expect(first["event"] == "tick" && first["seq"] == 2 && first["base_index"] == 1 && first["algorithm"] == "fossil")
         }
     }
 
-    @Test func `the server sends differences to a user`() async throws {
+    @Test func `the server sends deltas to a user`() async throws {
         let pusher = try await self.pusher()
         let secret = pusher.server.app.secret
         let client = self.client(of: pusher) { $0.userAuthenticator = .secret(secret, user: PusherMember(id: "anna")) }
@@ -443,7 +443,7 @@ import Testing
     }
 
     @Test(arguments: [false, true])
-    func `after a difference that failed, the server sends complete events`(recovers: Bool) async throws {
+    func `after a delta that failed, the server sends complete events`(recovers: Bool) async throws {
         let pusher = try await self.pusher { if recovers { $0.recoveryLimit = 100 } }
         let client = self.client(of: pusher) { if recovers { $0.recovery = .sockudo } }
         let channel = try client.subscribe("market")

@@ -5,7 +5,7 @@ import RealtimeJSON
 import TestSupport
 import Testing
 
-/// Differences in the format of Fossil, and the frames that contain them.
+/// Deltas in the format of Fossil, and the frames that contain them.
 @Suite struct FossilDeltaTests {
     private static func apply(_ delta: String, to base: String, limit: Int = 1_000) throws(FossilDeltaError) -> String {
         String(decoding: try FossilDelta.apply(Array(delta.utf8), to: Array(base.utf8), limit: limit), as: UTF8.self)
@@ -36,7 +36,7 @@ import Testing
         "B 5@0,6: world19x_VR;",
         "B\n5@0;6: world19x_VR;", "B\n5@0,6: world19x_VR;\n", "B\n5@0,6: world19x_VR;19x_VR;", "-5\n5@0,3NPMmh;", "5\n5@0,3NPMmh;é",
     ])
-    func `what isn't a difference is invalid`(delta: String) {
+    func `what isn't a delta is invalid`(delta: String) {
         #expect(throws: FossilDeltaError.invalidFormat) { try Self.apply(delta, to: "hello") }
     }
 
@@ -44,7 +44,7 @@ import Testing
         for delta in ["B\n5@0,6: world19x_VS;", "B\n5@0,6: world0;", "5\n5@0,3NPMmi;", "1\n1:x0;"] {
             #expect(throws: FossilDeltaError.wrongChecksum) { try Self.apply(delta, to: "hello") }
         }
-        // The difference refers to another text.
+        // The delta refers to another text.
         #expect(throws: FossilDeltaError.wrongChecksum) { try Self.apply("B\n5@0,6: world19x_VR;", to: "Hello") }
     }
 
@@ -62,7 +62,7 @@ import Testing
         }
     }
 
-    @Test func `a difference restores the text`() throws {
+    @Test func `a delta restores the text`() throws {
         let base = #"{"event":"price","channel":"market","data":"{\"symbol\":\"ACME\",\"value\":12.5}","serial":7}"#
         let texts = [
             base, "", "x", String(base.reversed()), base + base, String(base.dropFirst(20)), String(base.dropLast(20)),
@@ -97,7 +97,7 @@ import Testing
         }
     }
 
-    @Test func `a changed difference never restores another text without an error`() throws {
+    @Test func `a changed delta never restores another text without an error`() throws {
         let base = Array(#"{"event":"price","channel":"market","data":"12","serial":7}"#.utf8)
         let text = Array(#"{"event":"price","channel":"market","data":"13","serial":8}"#.utf8)
         let delta = FossilDelta.make(text, from: base)
@@ -121,7 +121,7 @@ import Testing
         }
     }
 
-    @Test func `the text that differences refer to has neither the number nor the conflation key`() throws {
+    @Test func `the text that deltas refer to has neither the number nor the conflation key`() throws {
         let frames = [
             (#"{"event":"a","serial":1,"__delta_seq":12}"#, 12, nil, #"{"event":"a","serial":1}"#),
             (#"{"event":"a","__delta_seq":0,"__conflation_key":"x \"ü\" \u0041"}"#, 0, #"x "ü" A"#, #"{"event":"a"}"#),
@@ -203,7 +203,7 @@ import Testing
         }
     }
 
-    @Test func `frames of differences have the form of sockudo`() {
+    @Test func `frames of deltas have the form of sockudo`() {
         func text(_ message: WebSocketMessage) -> String { String(decoding: PusherFrames.version2(message).bytes, as: UTF8.self) }
         let event = PusherFrames.event("a", channel: "c", data: "1")
         #expect(text(PusherFrames.sequenced(event, 3)) == #"{"event":"a","channel":"c","data":"1","__delta_seq":3}"#)

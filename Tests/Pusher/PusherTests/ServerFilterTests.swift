@@ -5,7 +5,7 @@ import RealtimeJSON
 import RealtimeSystem
 import Testing
 
-/// Filters and differences of the server's machine, and tags in its HTTP API.
+/// Filters and deltas of the server's machine, and tags in its HTTP API.
 @Suite struct ServerFilterTests {
     private func server(_ change: (inout PusherApp) -> Void = { _ in }) -> ServerUnderTest {
         ServerUnderTest {
@@ -98,7 +98,7 @@ import Testing
             ])
     }
 
-    @Test func `differences are sent on request, until the client can't apply one`() {
+    @Test func `deltas are sent on request, until the client can't apply one`() {
         var server = self.server()
         server.connect(1, version: 2)
         server.connect(2)
@@ -126,7 +126,7 @@ import Testing
         }
     }
 
-    @Test func `subscribers who know the same event receive the same difference`() throws {
+    @Test func `subscribers who know the same event receive the same delta`() throws {
         typealias Event = PusherServerMachine.CompressibleEvent
         func message(_ number: Int) -> WebSocketMessage {
             PusherFrames.event("tick", channel: "a", data: "a text that stays the same: \(number)")
@@ -141,7 +141,7 @@ import Testing
             }
         }
         for index in 5..<20 {
-            // A number of events of its own, so that the next one is a difference.
+            // A number of events of its own, so that the next one is a delta.
             for number in 0..<3 {
                 var event = Event(message(100 * index + number), "tick", on: "a")
                 _ = event.frame(&bases[index])
@@ -153,7 +153,7 @@ import Testing
         let later = bases.indices.map { bases[$0].base("tick", group: "a")?.text }
         #expect(later.allSatisfy { $0 == message(7).bytes })
         #expect(address(frames[0]) == address(frames[1]) && address(frames[0]) != address(frames[2]))
-        var differences = 0
+        var deltas = 0
         for (known, frame) in zip(known, frames) {
             let json = try JSONValue(parsing: frame.bytes)
             guard json["event"] == "sockudo:delta" else { continue }
@@ -161,9 +161,9 @@ import Testing
             let base = try #require(known?.text)
             #expect(try FossilDelta.apply(payload.delta, to: base, limit: 1_000) == message(7).bytes)
             #expect(payload.base == known?.sequence && payload.sequence == (known?.sequence ?? 0) + 1)
-            differences += 1
+            deltas += 1
         }
-        #expect(differences > 15)
+        #expect(deltas > 15)
     }
 
     @Test func `requests can have the names of version 2`() {

@@ -1,7 +1,7 @@
 /// A dictionary whose keys are numbers that were given in ascending order, such as those of calls.
 ///
 /// Values with neighboring keys are stored side by side. In a hash table, every access to one of 100,000 entries misses the processor's
-/// caches; here, the newest entries stay in them beside any number of old ones. It is for the rows of `realtime bench signalr-pending`.
+/// caches; here, the newest entries stay in them beside any number of old ones.
 ///
 /// An empty table allocates no memory. A single old entry holds the memory of ``pageSize`` entries.
 @usableFromInline

@@ -227,8 +227,8 @@ public struct PusherConfiguration: Sendable {
         get { self.values.recovery }
         set { self.values.recovery = newValue }
     }
-    /// How the client receives events as differences from earlier ones, which saves bandwidth, or `nil` if it receives complete events. The
-    /// default is `nil`: the Pusher service and most servers don't support differences.
+    /// How the client receives events as deltas from earlier ones, which saves bandwidth, or `nil` if it receives complete events. The
+    /// default is `nil`: the Pusher service and most servers don't support deltas.
     public var deltaCompression: PusherDeltaCompression? {
         get { self.values.deltaCompression }
         set { self.values.deltaCompression = newValue }

@@ -1,4 +1,4 @@
-/// How a client receives events as differences from earlier ones.
+/// How a client receives events as deltas from earlier ones.
 ///
 /// Set it as ``PusherConfiguration/deltaCompression``. The server has to support it, which the Pusher service doesn't:
 ///
@@ -12,7 +12,7 @@ public enum PusherDeltaCompression: Sendable, Hashable {
     /// The server sends the first events of a name completely, and then, for some time, only how each differs from the one before. Your app
     /// receives complete events. Events of encrypted channels and client events aren't compressed.
     ///
-    /// If a difference can't be applied, the client drops the event, reports an error with the code ``PusherError/Code/deltaFailed``, and asks
+    /// If a delta can't be applied, the client drops the event, reports an error with the code ``PusherError/Code/deltaFailed``, and asks
     /// the server to send complete events again. With ``PusherConfiguration/recovery``, it then requests the dropped event, and delivers it in
     /// its place; otherwise, it reports a ``PusherGap``. Other events aren't affected.
     ///

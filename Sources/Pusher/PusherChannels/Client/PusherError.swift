@@ -72,7 +72,7 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
         public static let filterNotAllowed = Code(.filterNotAllowed)
         /// The filter has no conditions, too many, or one with an invalid tag or value.
         public static let invalidFilter = Code(.invalidFilter)
-        /// An event that the server sent as a difference couldn't be restored, and was dropped; or the server uses an algorithm that the
+        /// An event that the server sent as a delta couldn't be restored, and was dropped; or the server uses an algorithm that the
         /// client doesn't support. See ``PusherDeltaCompression``.
         public static let deltaFailed = Code(.deltaFailed)
         /// The data can't be encoded as JSON.

@@ -45,7 +45,7 @@ struct ChannelRecord: Sendable {
     @Boxed var recovery: ChannelRecovery?
     /// The filter, if the channel has or had one.
     @Boxed var filter: ChannelFilter?
-    /// The events that differences refer to, if the server sends some.
+    /// The events that deltas refer to, if the server sends some.
     @Boxed var deltaBases: DeltaBases?
     /// Since when events may be missing: from the loss of the subscription until it is restored.
     var lostSince: Instant?

@@ -4,9 +4,9 @@ import RealtimeEncoding
 import RealtimeJSON
 import RealtimeSystem
 
-/// Events that arrive as differences from earlier ones.
+/// Events that arrive as deltas from earlier ones.
 extension PusherSession {
-    /// Whether the client requests differences.
+    /// Whether the client requests deltas.
     enum DeltaSupport: Hashable, Sendable {
         case off, on
         /// The server uses an algorithm that the client doesn't have.
@@ -22,7 +22,7 @@ extension PusherSession {
         }
     }
 
-    /// Whose events a difference refers to.
+    /// Whose events a delta refers to.
     private enum BaseOwner {
         case channel(ChannelID)
         /// The user who is signed in, and has a channel that isn't one of the application.
@@ -50,7 +50,7 @@ extension PusherSession {
         }
     }
 
-    /// Keeps the text of a complete event, if later differences refer to it.
+    /// Keeps the text of a complete event, if later deltas refer to it.
     mutating func keepBase(_ frame: PusherFrame) {
         guard frame.channel.kind.isString, let sequence = FrameSequence(frame), let owner = self.baseOwner(frame.channelName) else {
             return
@@ -85,7 +85,7 @@ extension PusherSession {
         self.reconnect(now: now, &effects)
     }
 
-    /// Handles `delta_cache_sync`: the last events of a channel, to which the first differences refer.
+    /// Handles `delta_cache_sync`: the last events of a channel, to which the first deltas refer.
     mutating func receivedBases(_ channel: String?, _ data: JSONValue) {
         guard let owner = self.baseOwner(channel) else { return }
         let hasGroups = data["conflation_key"]?.string != nil
@@ -97,7 +97,7 @@ extension PusherSession {
         }
     }
 
-    /// Handles an event that arrives as a difference.
+    /// Handles an event that arrives as a delta.
     ///
     /// - Returns: The text of the frame of the complete event, or `nil` if it can't be restored.
     mutating func restored(
@@ -154,7 +154,7 @@ extension PusherSession {
         if !isRequested {
             let event = Excerpt.of(delta.event, limit: 200)
             let message =
-                "Cannot restore the event \"\(event)\" of \(channel) from a difference: \(reason). The client requests complete events."
+                "Cannot restore the event \"\(event)\" of \(channel) from a delta: \(reason). The client requests complete events."
             effects.log(.warning, message)
             self.publish(.error(PusherError(.deltaFailed, message, channel: channel)), to: self.clientRoutes.errors, &effects)
             self.send(PusherFrames.deltaSyncError(channel), on: connection, &effects)

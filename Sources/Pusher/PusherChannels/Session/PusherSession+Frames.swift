@@ -23,7 +23,7 @@ extension PusherSession {
         }
     }
 
-    /// - Parameter isRestored: Whether the text is the result of a difference.
+    /// - Parameter isRestored: Whether the text is the result of a delta.
     /// - Returns: `false` if the connection was abandoned because of the frame. The messages that follow are ignored.
     private mutating func received(
         _ text: UnsafeRawBufferPointer, isRestored: Bool = false, on id: ConnectionID, now: Instant, _ writer: inout EventWriter,
@@ -61,7 +61,7 @@ extension PusherSession {
         }
     }
 
-    /// Handles an event that arrives as a difference, like the complete event.
+    /// Handles an event that arrives as a delta, like the complete event.
     ///
     /// - Returns: `false` if the connection was abandoned because of the frame.
     private mutating func received(

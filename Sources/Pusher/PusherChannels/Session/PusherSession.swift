@@ -65,7 +65,7 @@ struct PusherSession: ReconnectingSession {
     private(set) var usesVersion2: Bool
     /// Whether the client recovers missed events.
     var recoversEvents: Bool
-    /// Whether the client requests events as differences.
+    /// Whether the client requests events as deltas.
     var deltaSupport: DeltaSupport
     /// The settings of the current connection or attempt and, if there is none, of the next one.
     private(set) var configuration: PusherConfiguration

@@ -50,7 +50,7 @@ struct PusherUserSession: Sendable {
     var states = EventRoutes.none
     var watchlist = EventRoutes.none
     var events = ChannelRoutes()
-    /// The events of the user that differences refer to, if the server sends some.
+    /// The events of the user that deltas refer to, if the server sends some.
     @Boxed var deltaBases: DeltaBases?
 
     /// The channel of the user, while the user is signed in.

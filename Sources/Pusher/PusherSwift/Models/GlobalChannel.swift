@@ -51,7 +51,7 @@ open class GlobalChannel: PusherChannel, @unchecked Sendable {
 
     func add(_ callback: ((PusherEvent) -> Void)? = nil, legacy: ((Any?) -> Void)? = nil) -> String {
         let id = UUID().uuidString
-        self.callbacks.update {
+        self.callbacks.mutate {
             $0.current[id] = callback
             $0.legacy[id] = legacy
             $0.order.append(id)
@@ -60,10 +60,9 @@ open class GlobalChannel: PusherChannel, @unchecked Sendable {
     }
 
     func remove(_ id: String) {
-        self.callbacks.update {
-            $0.current[id] = nil
-            $0.legacy[id] = nil
+        _ = self.callbacks.mutate {
             $0.order.removeAll { $0 == id }
+            return ($0.current.removeValue(forKey: id), $0.legacy.removeValue(forKey: id))
         }
     }
 
