@@ -151,7 +151,7 @@ import Testing
 
     @Test(arguments: Self.protocols)
     func `each available feature of a protocol has a test that exists`(name: String, target: String, folders: [String]) throws {
-        let tests = try Self.tests(in: folders)
+        let tests = try Self.tests(in: folders + ["Documentation"])
         let features = try Self.rows(of: "\(name)Features", in: target).filter { $0[0] != "feature" }
         #expect(features.count > 20)
         for feature in features {
@@ -159,6 +159,16 @@ import Testing
             #expect(proofs.isEmpty == feature[1].hasPrefix("Not yet"), "\(feature[0])")
             for test in proofs { #expect(tests.contains(test), "\(feature[0]): there is no test `\(test)`") }
         }
+    }
+
+    /// So the type check of the code for Apple platforms counts for each of them.
+    @Test func `the package declares all platforms of Apple, and its sources are the same for each`() throws {
+        let manifest = try Snippets.lines(ofFile: "Package.swift").joined()
+        for platform in [".iOS(", ".macOS(", ".tvOS(", ".watchOS(", ".visionOS("] { #expect(manifest.contains(platform)) }
+        let conditions = try Snippets.paths(below: "Sources", ".swift").flatMap { try Snippets.lines(ofFile: $0) }
+            .filter { $0.contains("#if") || $0.contains("#elseif") }
+        #expect(conditions.count > 20)
+        for condition in conditions { #expect(!condition.contains(/os\((?!Linux\))|targetEnvironment\(/), "\(condition)") }
     }
 
     /// The names of the tests in folders.

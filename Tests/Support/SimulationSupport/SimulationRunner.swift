@@ -16,7 +16,7 @@ package struct SimulationReport: Sendable {
 /// Runs a simulation once for each seed, and stops after five failures.
 ///
 /// ```swift
-/// let report = try await simulate(seeds(1_000)) { simulation in
+/// let report = try await simulate(seeds(400)) { simulation in
 ///     let network = VirtualNetwork(simulation, .unreliable)
 ///     network.setServer(server, host: "example", port: 80)
 ///     let client = SimulatedClient(session, on: network)
