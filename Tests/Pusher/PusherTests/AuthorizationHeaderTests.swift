@@ -63,8 +63,8 @@ import Testing
         }
         let client = pusher.client { $0.authorizer = authorizer }
         client.connect()
-        let orders = try client.subscribe("private-orders")
-        let error = try await #require(throws: PusherError.self) { try await orders.subscribed() }
+        let error = try await client.subscriptionError("private-orders")
+        let orders = try #require(client.channel("private-orders"))
         #expect(error.code == .authorizationFailed && error.cause is ExpiredError && error.message.contains("ExpiredError"))
         #expect(application.tokens.all.isEmpty)
         isExpired.withLock { $0 = false }

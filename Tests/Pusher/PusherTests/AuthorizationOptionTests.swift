@@ -73,7 +73,7 @@ import Testing
             $0.authorizer = .endpoint(PusherAuthorizationEndpoint(endpoint, freshParameters: { throw UnknownError() }))
         }
         client.connect()
-        let error = try await self.failure(try client.subscribe("private-orders"))
+        let error = try await client.subscriptionError("private-orders")
         #expect(error.cause is UnknownError && error.isTransient)
         #expect(error.message.contains("the closure for the parameters threw an error of type UnknownError."))
     }
@@ -113,7 +113,7 @@ import Testing
         let pusher = try await InMemoryPusher()
         let client = pusher.client { $0.authorizer = .request { _ in throw UnknownError() } }
         client.connect()
-        let error = try await self.failure(try client.subscribe("private-orders"))
+        let error = try await client.subscriptionError("private-orders")
         #expect(error.cause is UnknownError && error.isTransient)
     }
 
@@ -351,7 +351,7 @@ import Testing
         let none = try await self.failure(try client.subscribe("private-none"))
         #expect(none.code == .authorizationMissing && none.channel == "private-none" && !none.isTransient)
         #expect(none.message.contains("byChannel(_:)"))
-        let failing = try await self.failure(try client.subscribe("private-failing"))
+        let failing = try await client.subscriptionError("private-failing")
         #expect(failing.code == .authorizationFailed && failing.cause is UnknownError && failing.isTransient)
     }
 

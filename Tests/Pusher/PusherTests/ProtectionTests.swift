@@ -25,16 +25,23 @@ private final class ChannelHolder: Sendable {
     @Test func `an error that refers to a channel does not keep the client`() async throws {
         let pusher = try await InMemoryPusher()
         let holder = ChannelHolder()
+        let gate = Waiter<Void>()
         weak var released: PusherClient?
         do {
             let client = pusher.client { configuration in
-                configuration.authorizer = .callback { _ in throw Denied(channel: holder.get()!) }
+                configuration.authorizer = .callback { _ in
+                    await gate.value()
+                    throw Denied(channel: holder.get()!)
+                }
             }
             released = client
             let channel = try client.subscribe("private-orders")
             holder.set(channel)
             client.connect()
-            let error = await #expect(throws: PusherError.self) { try await channel.subscribed(within: .seconds(30)) }
+            let call = Task { try await channel.subscribed(within: .seconds(30)) }
+            try await eventually { client.waiterCount == 1 }
+            gate.fulfill(())?.resume()
+            let error = await #expect(throws: PusherError.self) { try await call.value }
             // The caller receives the whole error, and the channel's state keeps it without the application's error.
             #expect(error?.cause is Denied)
             guard case .failed(let stored) = channel.state else { return #expect(Bool(false), "the subscription should have failed") }
