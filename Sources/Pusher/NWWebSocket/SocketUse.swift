@@ -1,5 +1,9 @@
 package import RealtimeCore
 
+#if canImport(Network)
+import Network
+#endif
+
 /// The use of a socket by one connection of an engine, of which a socket has many, one after the other.
 ///
 /// Calls have no effect after ``disconnect(with:)`` and ``abandon()``, and after another use has begun. A socket with methods of its own, such

@@ -7,6 +7,10 @@ import Testing
 
 @testable import PusherSwift
 
+#if canImport(Network)
+import Network
+#endif
+
 /// Losses and reconnects, with a server and a clock in memory.
 @MainActor @Suite struct PusherSwiftConnectionTests {
     /// Allows some reconnects, and records their delays.

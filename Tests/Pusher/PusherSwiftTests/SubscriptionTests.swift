@@ -7,6 +7,10 @@ import Testing
 
 @testable import PusherSwift
 
+#if canImport(Network)
+import Network
+#endif
+
 /// Subscriptions that are given up, confirmed late or authorized more than once, with a mock of the socket.
 @MainActor @Suite struct SubscriptionTests {
     /// Answers when the test does.
