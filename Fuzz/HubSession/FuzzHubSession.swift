@@ -2,7 +2,7 @@ import Dispatch
 import RealtimeCore
 import RealtimeSystem
 import RealtimeTesting
-import SignalRCore
+import SignalRHubs
 import SignalRWire
 
 /// A hub that sends the fuzzer's data: as the answer to the negotiation, instead of the answer to the handshake, or after it.

@@ -1,4 +1,4 @@
-import RealtimeJSON
+import RealtimeCoding
 
 /// Reads arbitrary bytes with all readers of MessagePack. They must return the same error or value, and the value must survive writing
 /// and parsing.

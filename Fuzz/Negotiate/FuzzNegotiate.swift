@@ -23,7 +23,7 @@ public func fuzzNegotiate(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt 
     return 0
 }
 
-/// What the written form of a response is read as: a lifetime is written as a whole number.
+/// The response as it is read from its written form: a lifetime is written as a whole number.
 private func expected(_ response: NegotiateResponse) -> NegotiateResponse {
     func whole(_ lifetime: Double?) -> Double? { lifetime.flatMap { Int(exactly: $0.rounded(.down)) }.map { Double($0) } }
     switch response {
