@@ -2,8 +2,11 @@
 package struct ConnectionPolicy: Sendable, Hashable {
     /// The time limit from the start of an attempt until the protocol's handshake is complete.
     package var openTimeout: Duration = .seconds(15)
+    /// The time limit for the protocol's handshake, from when the connection is open. `nil` if only ``openTimeout`` applies, which applies
+    /// in any case.
+    package var handshakeTimeout: Duration?
     /// The time limit for a decision that the protocol has to ask for. After it, the connection is re-established after a backoff. `nil` to
-    /// wait for the decision without a limit, for example because it is the user's.
+    /// wait for the decision without a limit, for example because it is the application's.
     package var decisionTimeout: Duration? = .seconds(30)
     /// The time limit for the peer's response to a close.
     package var closeTimeout: Duration = .seconds(5)
@@ -29,12 +32,12 @@ package enum ReconnectDecision: Hashable, Sendable {
     /// Continue the attempt with another connection, for example over another transport. Nothing counts as a failure. An established
     /// connection has no attempt to continue, and is re-established immediately.
     case reopen
-    /// The decision isn't made yet, for example because it is the user's. The connection waits for
+    /// The decision isn't made yet, for example because it is the application's. The connection waits for
     /// ``ConnectionStateMachine/decided(_:_:now:)``.
     case ask
 }
 
-/// What follows the loss of a connection or the failure of an attempt.
+/// The next step after the loss of a connection or the failure of an attempt.
 package enum NextAttempt: Hashable, Sendable {
     /// The next attempt starts now and has this number.
     case reconnect(ConnectionID)
@@ -49,7 +52,7 @@ package enum NextAttempt: Hashable, Sendable {
 /// The life cycle of one logical connection, as a value without I/O, tasks, clock or knowledge of a protocol.
 ///
 /// ```
-///   idle ────start────▶ opening ────opened────▶ handshaking ────ready────▶ connected ⟲ timeout, check: ping
+///   idle ────start────▶ opening ────opened────▶ handshaking ────ready────▶ connected ⟲ timeout, check: ping, probe
 ///                       ▲ ▲ │ ⟲ reopen               │ ⟲ reopen               │ ⟲ replace
 ///                       │ │ │ closed, timeout        │ closed, timeout        │ closed, timeout: dead
 /// timeout, start, check │ │ ▼                        ▼                        ▼
@@ -64,7 +67,7 @@ package enum NextAttempt: Hashable, Sendable {
 ///   closing ──closed, timeout──▶ closed                      (not reported: the end was reported at `stop`)
 ///   closing ──start──▶ opening                               (the old connection is abandoned first)
 ///   closed  ──start──▶ opening                               (with a new number; failure counts are reset)
-///   deciding ──start──▶ opening                              (without the decision)
+///   deciding ──start, check──▶ opening                       (without the decision)
 ///   restart: backingOff, deciding                   ──▶ opening   (failure counts are reset)
 ///            opening, handshaking, connected        ──▶ opening   (with a new number; the old connection is closed or abandoned)
 ///            idle, closing, closed                  ──▶ unchanged
@@ -177,9 +180,10 @@ package struct ConnectionStateMachine: Sendable {
 
     package enum OpenedAction: Equatable, Sendable { case none, beginHandshake }
 
-    package mutating func opened(_ id: ConnectionID) -> OpenedAction {
+    package mutating func opened(_ id: ConnectionID, now: Instant) -> OpenedAction {
         guard case .opening(id, let deadline) = self.state else { return .none }
-        self.state = .handshaking(id, deadline: deadline)
+        let limit = self.policy.handshakeTimeout.map { now.advanced(by: max(.nanoseconds(1), $0)) }
+        self.state = .handshaking(id, deadline: min(deadline, limit ?? deadline))
         return .beginHandshake
     }
 
@@ -221,24 +225,25 @@ package struct ConnectionStateMachine: Sendable {
         self.state = .connected(id, heartbeat, since: since)
     }
 
-    package enum CheckAction: Equatable, Sendable { case none, open(ConnectionID), sendPing(ConnectionID) }
+    package enum CheckAction: Equatable, Sendable { case none, open(ConnectionID), sendProbe(ConnectionID) }
 
-    /// Checks the connection now, because the network has changed or the process was suspended: starts a pending retry, or pings the peer.
+    /// Checks the connection now, because the network has changed or the process was suspended: starts a pending retry, also one whose
+    /// decision is pending, or probes the peer.
     ///
     /// An attempt in progress isn't affected: it has a time limit of its own.
     ///
     /// - Parameter timeout: The time after which the connection counts as dead if the peer doesn't respond.
     package mutating func check(timeout: Duration, now: Instant) -> CheckAction {
         switch self.state {
-        case .backingOff:
+        case .backingOff, .deciding:
             // The failures say nothing about the network that is available now, so they don't make the next delay longer.
             self.failures = 0
             return .open(self.open(now: now))
         case .connected(let id, var heartbeat, let since):
             let action = heartbeat.probe(timeout: timeout, now: now)
             self.state = .connected(id, heartbeat, since: since)
-            return action == .sendPing ? .sendPing(id) : .none
-        case .idle, .opening, .handshaking, .deciding, .closing, .closed:
+            return action == .sendProbe ? .sendProbe(id) : .none
+        case .idle, .opening, .handshaking, .closing, .closed:
             return .none
         }
     }
@@ -297,7 +302,7 @@ package struct ConnectionStateMachine: Sendable {
         _ id: ConnectionID, _ decision: ReconnectDecision, now: Instant
     ) -> (reason: CloseReason, next: NextAttempt)? {
         guard case .deciding(id, let reason, _) = self.state else { return nil }
-        // Asking once more would have no end.
+        // Asking again could loop forever.
         let decision = decision == .ask ? .afterBackoff() : decision
         return (reason, self.follow(decision, on: reason, of: id, now: now))
     }
@@ -330,7 +335,11 @@ package struct ConnectionStateMachine: Sendable {
     }
 
     package enum TimeoutAction: Equatable, Sendable {
-        case none, open(ConnectionID), sendPing(ConnectionID)
+        case none, open(ConnectionID)
+        /// Send a message that keeps the connection alive.
+        case sendPing(ConnectionID)
+        /// Send a message that the peer answers. The connection counts as dead if it doesn't.
+        case sendProbe(ConnectionID)
         /// Drop the socket without closing it, because a dead peer doesn't respond. The connection has ended for this reason, and
         /// ``closed(_:_:_:now:)`` must follow.
         case end(ConnectionID, CloseReason)
@@ -357,6 +366,7 @@ package struct ConnectionStateMachine: Sendable {
             switch action {
             case .none: return .none
             case .sendPing: return .sendPing(id)
+            case .sendProbe: return .sendProbe(id)
             case .declareDead: return .end(id, .heartbeatTimeout)
             }
         default:

@@ -1,6 +1,6 @@
 /// The keep-alive timing of a protocol.
 package struct HeartbeatPolicy: Sendable, Hashable {
-    /// The time without *received* messages after which to send a ping.
+    /// The time without *received* messages after which to probe the peer.
     package var probeAfterSilence: Duration?
     /// The time without *received* messages after which the connection counts as dead.
     package var deadAfterSilence: Duration?
@@ -16,7 +16,14 @@ package struct HeartbeatPolicy: Sendable, Hashable {
 
 /// Tracks the inactivity of one connection.
 package struct Heartbeat: Sendable {
-    package enum Action: Equatable, Sendable { case none, sendPing, declareDead }
+    package enum Action: Equatable, Sendable {
+        case none
+        /// Send a message that keeps the connection alive.
+        case sendPing
+        /// Send a message that the peer answers.
+        case sendProbe
+        case declareDead
+    }
 
     /// In nanoseconds; `.max` for never.
     private let probeAfter, deadAfter, pingAfter: Int64
@@ -53,7 +60,7 @@ package struct Heartbeat: Sendable {
         if !paused { self.received(now: now) }
     }
 
-    /// Pings the peer now, for example after the network has changed.
+    /// Probes the peer now, for example after the network has changed.
     ///
     /// - Parameter timeout: The time after which the connection counts as dead if the peer doesn't respond.
     package mutating func probe(timeout: Duration, now: Instant) -> Action {
@@ -61,7 +68,7 @@ package struct Heartbeat: Sendable {
         if self.deadAfter != .max { self.lastReceived = min(self.lastReceived, now + (timeout.nanoseconds - self.deadAfter)) }
         self.isProbed = true
         self.lastSent = now
-        return .sendPing
+        return .sendProbe
     }
 
     package mutating func timeout(now: Instant) -> Action {
@@ -69,7 +76,7 @@ package struct Heartbeat: Sendable {
         if let deadline = self.probeDeadline, deadline <= now {
             self.isProbed = true
             self.lastSent = now
-            return .sendPing
+            return .sendProbe
         }
         if let deadline = self.pingDeadline, deadline <= now {
             self.lastSent = now

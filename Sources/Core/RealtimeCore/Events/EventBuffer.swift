@@ -4,10 +4,10 @@ import RealtimeSystem
 public enum BufferPolicy: Sendable, Hashable {
     /// Buffers up to a number of events, and drops the oldest one when another arrives. A slow consumer never stalls the connection.
     case dropOldest(Int)
-    /// Buffers up to a number of events, and drops those that arrive while the buffer is full.
+    /// Buffers up to a number of events, and drops events that arrive while the buffer is full.
     case dropNewest(Int)
     /// Drops no events. While a consumer has this number of events in its buffer, the connection stops reading, which also delays all
-    /// other consumers of the connection. The heartbeat is suspended meanwhile, so that the server doesn't count as dead.
+    /// other consumers of the connection. The heartbeat is suspended during this time, so that the server doesn't count as dead.
     case pauseReading(Int)
 
     /// Buffers up to 1,024 events and drops the oldest.

@@ -1,8 +1,10 @@
 /// Identifies a consumer of events.
 @usableFromInline
-package struct ConsumerID: Hashable, Sendable {
+package struct ConsumerID: Hashable, Comparable, Sendable {
     package var rawValue: UInt64
     package init(rawValue: UInt64) { self.rawValue = rawValue }
+    @usableFromInline
+    package static func < (first: Self, second: Self) -> Bool { first.rawValue < second.rawValue }
 }
 
 /// A destination of events: the number of a set of consumers.
@@ -53,7 +55,7 @@ struct ConvertingConsumer<Event: Sendable, Element: Sendable>: EventConsumer {
 package protocol EventSource: AnyObject, Sendable {
     /// The consumer's buffer was full and has been emptied.
     func drained(_ consumer: ConsumerID)
-    /// A task waits for the next event of a consumer whose events depend on the peer. Reading must not stay paused meanwhile.
+    /// A task waits for the next event of a consumer whose events depend on the peer. Reading must not stay paused until then.
     func readerWaits(_ consumer: ConsumerID)
     /// The last copy of the consumer's sequence was released, or its callback was cancelled.
     func consumerRemoved(_ consumer: ConsumerID)

@@ -3,8 +3,9 @@
 /// Events are buffered from the moment the sequence is returned, not from the first call of `next()`, so no event is missed in between.
 /// Buffering ends when the last copy of the sequence is released. Every call that returns a sequence returns an independent one, with its
 /// own buffer. A sequence has one iterator at a time: a second one takes over from the first, whose `next()` then returns `nil`, after the
-/// events that it had taken from the buffer before. A view that is shown again can therefore start a new loop while the old one is still
-/// ending. For two consumers, use two sequences.
+/// events that it had taken from the buffer before. A stored sequence can therefore be iterated again, for example after the task of a loop
+/// was cancelled, and a view that is shown again can start a new loop while the old one is still ending. For two consumers, use two
+/// sequences.
 ///
 /// The sequence doesn't throw. It finishes after the last event, and ``endReason`` contains the reason. Events that were buffered before
 /// the end are still delivered. Cancelling the waiting task ends its wait immediately; events that weren't consumed remain in the

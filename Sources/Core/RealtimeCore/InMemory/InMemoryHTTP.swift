@@ -87,7 +87,7 @@ final class InMemoryExchange: HTTPResponder, TimerClient {
             state.hasClientDisconnected = true
             return (state.response.takeReadyReader(), state.onDisconnect.take())
         }
-        reader?.resume()
+        if let reader { DelayedWakeUps.resume(reader) }
         action?()
     }
 
@@ -149,6 +149,6 @@ final class InMemoryExchange: HTTPResponder, TimerClient {
         }
         // What the action captures may be released here, outside the lock.
         _ = released
-        reader?.resume()
+        if let reader { DelayedWakeUps.resume(reader) }
     }
 }

@@ -3,8 +3,10 @@ import RealtimeSystem
 /// A network without sockets that connects clients and servers of the same process in memory.
 ///
 /// The network processes events one at a time, on the calling thread: when a call such as `client.connect()` returns, the server has
-/// responded and the client has handled the response. Tests run deterministically and don't have to wait. Calls from other threads while
-/// events are being processed return immediately; the first thread processes their events.
+/// responded and the client has handled the response. Tests run deterministically and don't have to wait. Tasks that wait for a result
+/// continue when all events have been processed, so a synchronous closure, for example of a server, must not block until a task has
+/// continued. Calls from other threads while events are being processed return immediately; the first
+/// thread processes their events.
 public final class InMemoryNetwork: Sendable {
     /// The condition of the network.
     public enum Condition: Sendable {
@@ -120,12 +122,15 @@ public final class InMemoryNetwork: Sendable {
             state.runner = .current
             return true
         }
-        if isRunner { self.run() }
+        // A task that a result resumes must not find the network busy: its next call would return before its effects are complete.
+        if isRunner { DelayedWakeUps.delaying { self.run() } }
     }
 
     /// Processes events on the runner's thread until there are none.
     private func run() {
-        while true {
+        for round in 1... {
+            // Other threads may keep the network busy without end.
+            if round.isMultiple(of: 64) { DelayedWakeUps.resumeNow() }
             let jobs = self.state.withLock { state -> [@Sendable () -> Void] in
                 if state.jobs.isEmpty { state.runner = nil }
                 defer { state.jobs = [] }
@@ -136,12 +141,12 @@ public final class InMemoryNetwork: Sendable {
         }
     }
 
-    /// Waits until another thread has processed all events, including those that this thread has submitted. Returns immediately on the
+    /// Waits until another thread has processed all events, including the events that this thread has submitted. Returns immediately on the
     /// thread that processes them.
     ///
-    /// A test continues on its own thread as soon as a call has a result, while the thread that produced the result may not have returned
-    /// from the network yet. What the test does next would then be handled later, for example after the clock has advanced. The wait ends
-    /// after a second in any case: a server's closure could wait for the caller.
+    /// A test that polls a state continues on its own thread as soon as the state has changed, while the thread that has changed it may not
+    /// have returned from the network yet. What the test does next would then be handled later, for example after the clock has advanced. The
+    /// wait ends after a second in any case: a server's closure could wait for the caller.
     package func waitUntilIdle() {
         for _ in 1...10_000 {
             guard let runner = self.state.withLock({ $0.runner }), runner != .current else { return }

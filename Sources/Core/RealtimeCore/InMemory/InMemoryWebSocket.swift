@@ -28,7 +28,7 @@ final class InMemorySocket: WebSocketConnection {
         var outgoing: [WebSocketMessage] = []
         var incoming: [WebSocketMessage] = []
         var isPaused = false
-        /// What this end has sent and the other end has not received yet.
+        /// The bytes that this end has sent and the other end has not received yet.
         var output: OutputGauge
         /// More bytes than the limit wait, and the next `flush` ends the connection.
         var isOverLimit = false

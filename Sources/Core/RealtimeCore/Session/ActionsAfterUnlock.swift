@@ -49,8 +49,8 @@ struct ActionsAfterUnlock {
     func run() {
         if let action = self.firstAction { Self.run(action) }
         for action in self.otherActions { Self.run(action) }
-        self.firstWakeUp?.resume()
-        for wakeUp in self.otherWakeUps { wakeUp.resume() }
+        if let wakeUp = self.firstWakeUp { DelayedWakeUps.resume(wakeUp) }
+        for wakeUp in self.otherWakeUps { DelayedWakeUps.resume(wakeUp) }
         for delivery in self.deliveries { delivery.scheduleDelivery() }
     }
 

@@ -25,11 +25,32 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         let subsystem: String
         let perform: Perform
 
+        /// Describes the messages of a connection in the log. It receives the request that opened the connection, whose secrets the peer may
+        /// repeat.
+        package typealias Describe = @Sendable (Machine.Request) -> DescribeMessage
+
+        /// Creates an environment.
+        ///
+        /// - Parameters:
+        ///   - connect: Creates a connection.
+        ///   - time: The source of the time.
+        ///   - log: The destination of log messages. If it asks for the level ``LogSink/Level/trace``, it receives what all connections do.
+        ///   - describe: Describes messages for the level `trace`, by their size unless the protocol says more.
+        ///   - subsystem: The part of the library that the log messages name.
+        ///   - perform: Starts work.
         package init(
-            connect: @escaping Connect, time: any TimeSource, log: LogSink = .standard, subsystem: String,
-            perform: @escaping Perform = { _, _, _ in nil }
+            connect: @escaping Connect, time: any TimeSource, log: LogSink = .standard,
+            describe: @escaping Describe = { _ in messageSize }, subsystem: String, perform: @escaping Perform = { _, _, _ in nil }
         ) {
-            self.connect = connect
+            if log.minimumLevel <= .trace {
+                let trace = ConnectionLog(log: log, subsystem: subsystem)
+                self.connect = { request, id, events in
+                    trace.connect(id, events, describe(request)) { connect(request, id, $0) }
+                }
+            } else {
+                // Connections that aren't traced do no work for it.
+                self.connect = connect
+            }
             self.time = time
             self.log = log
             self.subsystem = subsystem
@@ -38,11 +59,6 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
     }
 
     fileprivate typealias CallerResult = Result<Machine.WaiterResult, Machine.Failure>
-
-    fileprivate enum WorkState: Sendable {
-        case starting
-        case running(cancel: (@Sendable () -> Void)?)
-    }
 
     fileprivate struct RegisteredWaiter: Sendable {
         var waiter: Waiter<CallerResult>
@@ -63,28 +79,17 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         /// The consumers whose task, when it waits for an event, waits for messages of the peer, like a caller. A client can have thousands
         /// of other consumers.
         var peerConsumers: Set<ConsumerID> = []
-        /// A set instead of a count: a consumer may be removed after it has emptied its buffer, but before it has reported that.
-        var fullConsumers: Set<ConsumerID> = []
-        /// When consumers that have fallen far behind, while someone waits for the peer, are given up unless they catch up, and the connections
-        /// whose events they don't take.
-        var overflows = Deadlines<ConsumerID, ConnectionID?>()
-        /// The connections that aren't read while any consumer's buffer is full.
-        var paused: Set<ConnectionID> = []
+        var gate = ReadingGate()
         fileprivate var waiters = SequentialTable<RegisteredWaiter>()
-        /// The number of waiters whose result depends on messages of the peer. Reading isn't paused while there are any: their results may
-        /// be behind the messages that fill a consumer's buffer, and the consumer may be one of the callers.
-        var peerWaiterCount = 0
         /// The deadlines of callers with a time limit, and these limits.
         var waiterDeadlines = Deadlines<WaiterID, Duration>()
-        fileprivate var works: [WorkID: WorkState] = [:]
-        /// The threads that begin work, and the work that each begins afterwards: work may finish before it returns, and be followed by more,
-        /// for which there would be no end of nested calls.
-        fileprivate var worksToBegin: [ThreadID: [(WorkID, Machine.Work)]] = [:]
+        var works = StartedWork<Machine.Work>()
         var lastNumber: UInt64 = 0
         var timer = CoalescedTimer()
         /// Whether the machine's deadline has passed although the machine has just handled it.
         var isOverdue = false
         var hasLoggedOverdue = false
+        var interceptor: (any ConnectionInterceptor)?
         // Last: in unspecialized code, members after one of generic type have no constant offset.
         @usableFromInline var machine: Machine
 
@@ -93,13 +98,14 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
             return self.lastNumber
         }
 
-        /// Whether reading must not be paused, because someone waits for messages of the peer, and may be behind a full buffer.
-        var awaitsPeer: Bool {
-            self.peerWaiterCount > 0 || self.peerConsumers.contains { self.consumers[$0]?.consumer.hasWaitingReader == true }
+        /// Returns whether the task of a consumer waits for messages of the peer. A copy, because the gate asks while it changes.
+        var isReaderWaiting: () -> Bool {
+            if self.peerConsumers.isEmpty { return { false } }
+            return { [peerConsumers, consumers] in peerConsumers.contains { consumers[$0]?.consumer.hasWaitingReader == true } }
         }
 
         var nextDeadline: Instant? {
-            .earliest(.earliest(self.machine.nextDeadline, self.waiterDeadlines.earliest), self.overflows.earliest)
+            .earliest(.earliest(self.machine.nextDeadline, self.waiterDeadlines.earliest), self.gate.nextDeadline)
         }
 
         /// The waiters in the order of their calls.
@@ -108,7 +114,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         fileprivate mutating func takeWaiter(_ id: WaiterID) -> Waiter<CallerResult>? {
             self.waiterDeadlines.remove(id)
             guard let registered = self.waiters.take(id.rawValue) else { return nil }
-            if registered.awaitsPeer { self.peerWaiterCount -= 1 }
+            if registered.awaitsPeer { self.gate.waiterEnded() }
             return registered.waiter
         }
     }
@@ -171,13 +177,14 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
     /// - Parameters:
     ///   - limit: The maximum time to wait; `nil` to wait without a limit. If it is not positive, only a result that is available
     ///     immediately is returned.
+    ///   - total: The limit that an error names, if a part of it has passed; `limit` by default.
     ///   - awaitsPeer: Whether the result depends on messages of the peer, so that reading isn't paused until there is one.
     ///   - request: Steps the machine, which resumes the waiter now or later.
     /// - Returns: The result.
     /// - Throws: The failure with which the machine resumed the waiter; `timedOut(_:after:)` when the limit is exceeded;
     ///   `cancellation(of:)` immediately when the task is cancelled.
     package func awaitResult(
-        limit: Duration? = nil, awaitsPeer: Bool = true,
+        limit: Duration? = nil, of total: Duration? = nil, awaitsPeer: Bool = true,
         _ request: (inout Machine, WaiterID, Instant, inout Effects<Machine>) -> Void
     ) async throws(Machine.Failure) -> Machine.WaiterResult {
         let waiter = Waiter<CallerResult>()
@@ -185,15 +192,12 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         self.run { state, now, actions in
             newID = WaiterID(rawValue: state.nextNumber())
             state.waiters[newID.rawValue] = RegisteredWaiter(waiter: waiter, awaitsPeer: awaitsPeer)
-            if awaitsPeer {
-                state.peerWaiterCount += 1
-                if state.overflows.isEmpty { self.resumeReading(&state, now, &actions) }
-            }
-            if let limit { state.waiterDeadlines.set(newID, now.advanced(by: limit), limit) }
+            if awaitsPeer { self.resumeReading(state.gate.waiterBegan(), &state, now, &actions) }
+            if let limit { state.waiterDeadlines.set(newID, now.advanced(by: limit), total ?? limit) }
             request(&state.machine, newID, now, &state.effects)
-            // Without a timer, so that it works the same with a manual clock. A result that the request yielded comes first.
+            // Uses no timer, so that it works the same with a manual clock. A result that the request yielded comes first.
             if let limit, limit <= .zero {
-                state.effects.commands.append(.resume(newID, .failure(state.machine.timedOut(newID, after: limit))))
+                state.effects.commands.append(.resume(newID, .failure(state.machine.timedOut(newID, after: .time(total ?? limit)))))
                 state.machine.cancelled(newID, now: now, &state.effects)
             }
         }
@@ -223,7 +227,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         var id = ConsumerID(rawValue: 0)
         self.run { state, _ in
             id = ConsumerID(rawValue: state.nextNumber())
-            if let element = first(state.machine), buffer.append({ $0.append(element) }).becameFull { state.fullConsumers.insert(id) }
+            if let element = first(state.machine), buffer.append({ $0.append(element) }).becameFull { state.gate.becameFull(id) }
             state.consumers[id] = RegisteredConsumer(consumer: consumer, lifetime: lifetime)
             if awaitsPeer { state.peerConsumers.insert(id) }
             register(&state.machine, id, &state.effects)
@@ -245,32 +249,78 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         _ policy: BufferPolicy, lifetime: ConsumerLifetime, schedule: @escaping CallbackSchedule,
         convert: @escaping EventConversion<Machine.Event, Element>,
         register: (inout Machine, ConsumerID, inout Effects<Machine>) -> Void, callback: @escaping @Sendable (Element) -> Void
-    ) -> ObservationToken {
-        let id = ConsumerID(rawValue: self.state.withLock { $0.nextNumber() })
-        let consumer = CallbackConsumer<Machine.Event, Element>(
-            policy, id, of: self, schedule: schedule, convert: convert, callback: callback)
-        self.run { state, _ in
-            state.consumers[id] = RegisteredConsumer(consumer: consumer, lifetime: lifetime)
-            register(&state.machine, id, &state.effects)
-        }
-        return ObservationToken(consumer)
+    ) -> CallbackObservation {
+        let queue = CallbackQueue(policy, schedule: schedule, callback: callback)
+        return self.observe(into: queue, lifetime: lifetime, convert: convert, register: register)
     }
 
-    /// Takes over a connection that a listener accepted. Its events are handled like those of a connection that the driver opened.
+    /// Appends the events from now on to a queue. A queue observes one driver, once.
+    ///
+    /// - Parameters:
+    ///   - queue: The queue.
+    ///   - lifetime: When the queue receives no more events.
+    ///   - convert: Appends the elements for a batch of events. Called under the driver's lock.
+    ///   - register: Registers the consumer with the machine.
+    /// - Returns: The registration. Releasing it cancels the queue's callback.
+    package func observe<Element: Sendable>(
+        into queue: CallbackQueue<Element>, lifetime: ConsumerLifetime, convert: @escaping EventConversion<Machine.Event, Element>,
+        register: (inout Machine, ConsumerID, inout Effects<Machine>) -> Void
+    ) -> CallbackObservation {
+        let id = ConsumerID(rawValue: self.state.withLock { $0.nextNumber() })
+        queue.setSource(id, self)
+        self.run { state, _ in
+            state.consumers[id] = RegisteredConsumer(
+                consumer: CallbackConsumer<Machine.Event, Element>(queue: queue, convert: convert), lifetime: lifetime)
+            register(&state.machine, id, &state.effects)
+        }
+        return CallbackObservation(queue)
+    }
+
+    /// Takes over a connection that a listener accepted. Its events are handled like the events of a connection that the driver opened.
+    ///
+    /// - Parameters:
+    ///   - connection: The connection.
+    ///   - id: The ID of the connection.
+    ///   - input: Steps the machine.
+    ///   - intercepted: Changes the machine afterwards, if the driver's connections are intercepted.
     package func adopt(
-        _ connection: any WebSocketConnection, id: ConnectionID, _ input: (inout Machine, Instant, inout Effects<Machine>) -> Void
+        _ connection: any WebSocketConnection, id: ConnectionID, _ input: (inout Machine, Instant, inout Effects<Machine>) -> Void,
+        intercepted: (inout Machine, Instant) -> Void = { _, _ in }
     ) {
         self.run { state, now in
-            state.connections[id] = connection
+            state.connections[id] = state.interceptor?.intercept(connection, id: id) ?? connection
+            input(&state.machine, now, &state.effects)
+            if state.interceptor != nil { intercepted(&state.machine, now) }
+        }
+    }
+
+    /// Intercepts the driver's connections from now on, also those that are open already, and steps the machine.
+    ///
+    /// - Parameters:
+    ///   - interceptor: The interceptor, always the same one.
+    ///   - input: Steps the machine.
+    package func intercept(
+        _ interceptor: any ConnectionInterceptor, _ input: (inout Machine, Instant, inout Effects<Machine>) -> Void
+    ) {
+        self.run { state, now in
+            if state.interceptor == nil {
+                state.interceptor = interceptor
+                state.connections.replaceAll { interceptor.intercept($1, id: $0) }
+            }
             input(&state.machine, now, &state.effects)
         }
+    }
+
+    /// Returns the connection that the machine names, or `nil` if it has ended.
+    package func connection(_ id: (borrowing Machine) -> ConnectionID?) -> (any WebSocketConnection)? {
+        self.state.withLock { state in id(state.machine).flatMap { state.connections[$0] } }
     }
 
     /// Stops the machine and finishes the sequences of all consumers. Called when the owner is released.
     package func shutDown() {
         self.run { state, now in
             state.machine.stop(now: now, &state.effects)
-            let all = state.consumers.keys.sorted { $0.rawValue < $1.rawValue }
+            let all = state.consumers.keys.sorted()
             state.effects.commands.append(.endConsumers(all, .ended))
         }
     }
@@ -286,10 +336,11 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
     package func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
         var actions = ActionsAfterUnlock()
         self.state.withLock { state in
+            if let interceptor = state.interceptor, interceptor.ignoresMessages(of: id) { return }
             let now = self.time.now
             state.effects.counters.messagesReceived += batch.entries.count
             state.effects.counters.bytesReceived += batch.bytes.count
-            // Not for few messages: an idle connection would keep the memory.
+            // Doesn't reserve for few messages: an idle connection would keep the memory.
             if batch.entries.count > 16 { state.effects.deliveries.reserveCapacity(batch.entries.count) }
             state.machine.received(id, batch, now: now, &state.effects)
             self.finishStep(&state, reading: id, now, &actions)
@@ -321,12 +372,14 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
             case .due: break
             }
             while let due = state.waiterDeadlines.popDue(now) {
-                state.effects.commands.append(.resume(due.key, .failure(state.machine.timedOut(due.key, after: due.companion))))
+                state.effects.commands.append(.resume(due.key, .failure(state.machine.timedOut(due.key, after: .time(due.companion)))))
                 state.machine.cancelled(due.key, now: now, &state.effects)
             }
-            while let due = state.overflows.popDue(now) {
-                guard let registered = state.consumers[due.key], registered.consumer.isFull, state.awaitsPeer else { continue }
-                state.machine.overflowed(due.key, now: now, &state.effects)
+            while let overdue = state.gate.popOverdue(now: now) {
+                guard let registered = state.consumers[overdue], registered.consumer.isFull,
+                    state.gate.awaitsPeer(state.isReaderWaiting)
+                else { continue }
+                state.machine.overflowed(overdue, now: now, &state.effects)
             }
             guard let deadline = state.machine.nextDeadline, deadline <= now else { return }
             state.machine.timeout(now: now, &state.effects)
@@ -339,20 +392,21 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         }
     }
 
-    /// Ends the waits that would never end: those of callers with a time limit and, if no events can occur, those for events.
+    /// Ends the waits that would never end: the waits of callers with a time limit and, if no events can occur, for events.
     package func timeStoodStill(for duration: Duration) -> String? {
+        let limit = WaitLimit.standstill(duration)
         var message: String?
         self.run { state, now in
             for id in state.waiterIDs where state.waiterDeadlines.contains(id) {
-                state.effects.commands.append(.resume(id, .failure(state.machine.stoodStill(id, for: duration))))
+                state.effects.commands.append(.resume(id, .failure(state.machine.timedOut(id, after: limit))))
                 state.machine.cancelled(id, now: now, &state.effects)
             }
             guard let inactivity = state.machine.inactivity else { return }
             let waiting = state.consumers.entries.filter { $0.value.consumer.hasWaitingReader }.map(\.key)
             guard !waiting.isEmpty else { return }
-            let text = "Waited \(duration) in reality for an event, while the test's clock stood still. \(inactivity)"
+            let text = "\(limit). \(inactivity)"
             let reason = EndReason.closed(.transport(TransportError(.timedOut, text)))
-            state.effects.commands.append(.endConsumers(waiting.sorted { $0.rawValue < $1.rawValue }, reason))
+            state.effects.commands.append(.endConsumers(waiting.sorted(), reason))
             message = text
         }
         return message
@@ -366,40 +420,21 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         }
     }
 
-    /// Begins work, and the work that follows before it returns.
-    private func begin(_ id: WorkID, _ work: Machine.Work) {
+    /// Begins the work that this thread has to begin, and the work that follows before it returns.
+    private func beginWork() {
         let thread = ThreadID.current
-        self.state.withLock { $0.worksToBegin[thread] = [] }
-        var works = [(id, work)]
-        while !works.isEmpty {
-            for (id, work) in works { self.perform(id, work) }
-            works = self.state.withLock { state in
-                guard let next = state.worksToBegin[thread], !next.isEmpty else {
-                    _ = state.worksToBegin.take(thread)
-                    return []
-                }
-                state.worksToBegin[thread] = []
-                return next
-            }
+        while let (id, work, isCancelled) = self.state.withLock({ $0.works.next(on: thread) }) {
+            guard !isCancelled else { continue }
+            let cancel = self.dependencies.perform(work, id, self)
+            // The work may have finished or been cancelled before `perform` returned.
+            if !self.state.withLock({ $0.works.began(id, cancel: cancel) }) { cancel?() }
         }
-    }
-
-    private func perform(_ id: WorkID, _ work: Machine.Work) {
-        guard self.state.withLock({ $0.works[id] != nil }) else { return }
-        let cancel = self.dependencies.perform(work, id, self)
-        // The work may have finished or been cancelled before `perform` returned.
-        let isPending = self.state.withLock { state in
-            guard state.works[id] != nil else { return false }
-            state.works[id] = .running(cancel: cancel)
-            return true
-        }
-        if !isPending { cancel?() }
     }
 
     /// Reports an intermediate result of work. Has no effect after the work has finished or was cancelled.
     package func workProgressed(_ id: WorkID, _ progress: Machine.WorkProgress) {
         self.run { state, now in
-            guard state.works[id] != nil else { return }
+            guard state.works.contains(id) else { return }
             state.machine.workProgressed(id, progress, now: now, &state.effects)
         }
     }
@@ -407,8 +442,8 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
     /// Reports the result of work. Only the first call for the same work has an effect, and none if the work was cancelled.
     package func workFinished(_ id: WorkID, _ result: Machine.WorkResult) {
         self.run { state, now, actions in
-            guard let work = state.works.take(id) else { return }
-            actions.release(work)
+            guard let cancel = state.works.remove(id) else { return }
+            if let cancel { actions.release(cancel) }
             state.machine.workFinished(id, result, now: now, &state.effects)
         }
     }
@@ -417,16 +452,14 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         self.run { state, now, actions in
             // The buffer may have filled up again in the meantime, and will be drained again.
             guard let registered = state.consumers[id], !registered.consumer.isFull else { return }
-            self.markNotFull(id, &state, now, &actions)
+            self.resumeReading(state.gate.isNotFull(id, isReaderWaiting: state.isReaderWaiting), &state, now, &actions)
         }
     }
 
     package func readerWaits(_ id: ConsumerID) {
         // If reading is paused later, it is known that the task waits.
-        guard self.state.withLock({ !$0.paused.isEmpty }) else { return }
-        self.run { state, now, actions in
-            if state.overflows.isEmpty { self.resumeReading(&state, now, &actions) }
-        }
+        guard self.state.withLock({ !$0.gate.isOpen }) else { return }
+        self.run { state, now, actions in self.resumeReading(state.gate.readerWaits(), &state, now, &actions) }
     }
 
     package func consumerRemoved(_ id: ConsumerID) {
@@ -475,7 +508,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
                 if let delivery = appended.delivery { actions.schedule(delivery) }
                 if let released = appended.released { actions.release(released) }
                 state.effects.counters.eventsDropped += appended.dropped
-                if appended.becameFull { state.fullConsumers.insert(id) }
+                if appended.becameFull { state.gate.becameFull(id) }
                 isFull = isFull || appended.isFull
                 if appended.isOverflowing { overflowing.append(id) }
             }
@@ -485,23 +518,12 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         actions.release(state.effects.deliveries)
         state.effects.deliveries = []
         state.effects.runs.removeAll(keepingCapacity: true)
-        if !overflowing.isEmpty, state.awaitsPeer {
-            for consumer in overflowing where !state.overflows.contains(consumer) {
-                state.overflows.set(consumer, now.advanced(by: Self.overflowLimit), id)
-            }
-        }
-        // Only when events are delivered, not whenever a consumer is full: the handshake of a new connection delivers none, and must be
-        // read although a consumer is full.
-        guard isFull, let id, !state.paused.contains(id), let connection = state.connections[id] else { return }
-        // Someone who waits for the peer may be behind a full buffer, or be the one who empties it.
-        guard !state.overflows.isEmpty || !state.awaitsPeer else { return }
-        state.paused.insert(id)
-        connection.pauseReading()
-        state.machine.reading(id, paused: true, now: now)
+        guard isFull || !overflowing.isEmpty else { return }
+        let connection = id.flatMap { state.connections[$0] == nil ? nil : $0 }
+        let isPaused = state.gate.delivered(
+            on: connection, isFull: isFull, overflowing: overflowing, now: now, isReaderWaiting: state.isReaderWaiting)
+        if isPaused, let connection { self.pauseReading(connection, &state, now) }
     }
-
-    /// How long a consumer that has fallen far behind stops a connection while someone waits for the peer.
-    private static var overflowLimit: Duration { .seconds(30) }
 
     private func run(commandsOf state: inout State, _ now: Instant, _ actions: inout ActionsAfterUnlock) {
         let commands = state.effects.commands
@@ -521,43 +543,37 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
             case .abandon(let id):
                 if let connection = self.remove(id, &state, now, &actions) { actions.add(.abandon(connection)) }
             case .work(let id, let work):
-                state.works[id] = .starting
-                let thread = ThreadID.current
-                if state.worksToBegin[thread] != nil {
-                    state.worksToBegin[thread]?.append((id, work))
-                } else {
-                    actions.add(.run { self.begin(id, work) })
-                }
+                if state.works.add(id, work, on: .current) { actions.add(.run { self.beginWork() }) }
             case .cancel(let id):
-                if case .running(let cancel?) = state.works.take(id) { actions.add(.run(cancel)) }
+                if case .some(let cancel?) = state.works.remove(id) { actions.add(.run(cancel)) }
+            case .reading(let id, let isPaused):
+                guard state.connections[id] != nil, state.gate.setPaused(isPaused, id) else { continue }
+                if isPaused { self.pauseReading(id, &state, now) } else { self.resumeReading([id], &state, now, &actions) }
             case .resume(let id, let result):
                 actions.resume(state.takeWaiter(id)?.fulfill(result))
             case .endConsumers(let ids, let reason):
                 for id in ids { self.end(id, reason, &state, now, &actions) }
             case .finish(let reason):
                 let ending = state.consumers.entries.filter { $0.value.lifetime == .connection }.map(\.key)
-                for id in ending.sorted(by: { $0.rawValue < $1.rawValue }) { self.end(id, .closed(reason), &state, now, &actions) }
+                for id in ending.sorted() { self.end(id, .closed(reason), &state, now, &actions) }
                 assert(
                     state.waiterIDs.allSatisfy(state.waiterDeadlines.contains),
                     "a caller without a time limit still waits after the end of the connection")
             case .log(let level, let message):
                 actions.add(.run { [dependencies] in dependencies.log.log(level, dependencies.subsystem, message) })
+            case .release: break
             }
         }
-        // The results of callers that have received one already are contained in the commands alone.
+        // The values to release, and the results of callers that have received one already, are contained in the commands alone.
         actions.release(commands)
     }
 
-    /// Removes a connection that has ended or is abandoned. Consumers that have fallen behind on it don't fail because of it any more.
+    /// Removes a connection that has ended or is abandoned.
     private func remove(
         _ id: ConnectionID, _ state: inout State, _ now: Instant, _ actions: inout ActionsAfterUnlock
     ) -> (any WebSocketConnection)? {
-        state.paused.remove(id)
-        if !state.overflows.isEmpty {
-            state.overflows.removeAll { $0 == id }
-            // Other connections aren't read because of these consumers either, and nothing else would resume them.
-            if state.overflows.isEmpty, state.awaitsPeer { self.resumeReading(&state, now, &actions) }
-        }
+        state.interceptor?.ended(id)
+        self.resumeReading(state.gate.removed(id, isReaderWaiting: state.isReaderWaiting), &state, now, &actions)
         return state.connections.remove(id)
     }
 
@@ -572,28 +588,24 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         guard let registered = state.consumers.removeValue(forKey: id) else { return nil }
         state.peerConsumers.remove(id)
         state.effects.routes.remove(id)
-        self.markNotFull(id, &state, now, &actions)
+        self.resumeReading(state.gate.isNotFull(id, isReaderWaiting: state.isReaderWaiting), &state, now, &actions)
         actions.release(registered.consumer)
         return registered.consumer
     }
 
-    private func markNotFull(_ id: ConsumerID, _ state: inout State, _ now: Instant, _ actions: inout ActionsAfterUnlock) {
-        state.overflows.remove(id)
-        guard state.fullConsumers.remove(id) != nil else { return }
-        guard state.fullConsumers.isEmpty || (state.overflows.isEmpty && state.awaitsPeer) else { return }
-        self.resumeReading(&state, now, &actions)
+    private func pauseReading(_ id: ConnectionID, _ state: inout State, _ now: Instant) {
+        state.connections[id]?.pauseReading()
+        state.machine.reading(id, paused: true, now: now)
     }
 
-    /// Resumes all connections. Called under the lock, so that pausing and resuming keep their order. The flush performs it.
-    private func resumeReading(_ state: inout State, _ now: Instant, _ actions: inout ActionsAfterUnlock) {
-        guard !state.paused.isEmpty else { return }
-        for id in state.paused.sorted() {
+    /// Resumes connections. Called under the lock, so that pausing and resuming keep their order. The flush performs it.
+    private func resumeReading(_ ids: [ConnectionID], _ state: inout State, _ now: Instant, _ actions: inout ActionsAfterUnlock) {
+        for id in ids {
             guard let connection = state.connections[id] else { continue }
             connection.resumeReading()
             actions.flush(connection)
             state.machine.reading(id, paused: false, now: now)
         }
-        state.paused = []
     }
 
     /// Schedules the timer for the next deadline. Called under the lock: otherwise, of two threads, the one with the later deadline could
@@ -612,11 +624,12 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
 extension SessionDriver.Dependencies where Machine.Request == WebSocketRequest {
     /// Creates the environment of a client whose connections are WebSockets.
     package convenience init(
-        transport: any WebSocketTransport, time: any TimeSource, log: LogSink = .standard, subsystem: String,
-        perform: @escaping Perform = { _, _, _ in nil }
+        transport: any WebSocketTransport, time: any TimeSource, log: LogSink = .standard,
+        describe: @escaping Describe = { _ in messageSize }, subsystem: String, perform: @escaping Perform = { _, _, _ in nil }
     ) {
         self.init(
-            connect: { transport.makeConnection($0, id: $1, events: $2) }, time: time, log: log, subsystem: subsystem, perform: perform)
+            connect: { transport.makeConnection($0, id: $1, events: $2) }, time: time, log: log, describe: describe,
+            subsystem: subsystem, perform: perform)
     }
 }
 
@@ -644,6 +657,13 @@ struct OpenConnections: Sendable {
     }
 
     mutating func remove(_ id: ConnectionID) -> (any WebSocketConnection)? { self.connections.removeValue(forKey: id) }
+
+    /// Replaces the connections, in the order of their IDs.
+    mutating func replaceAll(_ replacement: (ConnectionID, any WebSocketConnection) -> any WebSocketConnection) {
+        for (id, connection) in self.connections.entries.sorted(by: { $0.key < $1.key }) {
+            self.connections[id] = replacement(id, connection)
+        }
+    }
 
     /// Enqueues a message on a connection.
     ///

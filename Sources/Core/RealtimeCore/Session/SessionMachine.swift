@@ -1,15 +1,19 @@
-/// Identifies a caller that waits for a result.
+/// Identifies a caller that waits for a result. The numbers ascend in the order of the calls.
 @usableFromInline
-package struct WaiterID: Hashable, Sendable {
+package struct WaiterID: Hashable, Comparable, Sendable {
     package var rawValue: UInt64
     package init(rawValue: UInt64) { self.rawValue = rawValue }
+    @usableFromInline
+    package static func < (first: Self, second: Self) -> Bool { first.rawValue < second.rawValue }
 }
 
 /// Identifies asynchronous work that a session machine requested, such as an authorization or a negotiation.
 @usableFromInline
-package struct WorkID: Hashable, Sendable {
+package struct WorkID: Hashable, Comparable, Sendable {
     package var rawValue: UInt64
     package init(rawValue: UInt64) { self.rawValue = rawValue }
+    @usableFromInline
+    package static func < (first: Self, second: Self) -> Bool { first.rawValue < second.rawValue }
 }
 
 /// The output of a session machine: commands for the driver and events for consumers. Every command names its connection, so that the
@@ -23,6 +27,9 @@ package struct Effects<Machine: SessionMachine>: Sendable {
         case close(ConnectionID, CloseCode, reason: String)
         /// Drop the socket. Its events are ignored from now on.
         case abandon(ConnectionID)
+        /// Pause or resume the reading of a connection. It is read when neither the machine nor a full consumer prevents it. The machine
+        /// receives ``SessionMachine/reading(_:paused:now:)`` when that changes.
+        case reading(ConnectionID, paused: Bool)
         case work(WorkID, Machine.Work)
         /// Cancel the work. Its result is ignored.
         case cancel(WorkID)
@@ -33,6 +40,8 @@ package struct Effects<Machine: SessionMachine>: Sendable {
         /// The connection has ended until the next `start`: finish the sequences of all consumers with the lifetime of the connection.
         case finish(CloseReason)
         case log(LogSink.Level, String)
+        /// Release a value after the lock: it may own objects of the application, whose deinitializers may call the driver.
+        case release(any Sendable)
     }
 
     /// Consecutive events for the same route. They end before the index `end` of `deliveries`.
@@ -76,6 +85,11 @@ package struct Effects<Machine: SessionMachine>: Sendable {
         }
     }
 
+    /// Returns a result to a caller that waits.
+    package mutating func resume(_ waiter: WaiterID, _ result: Result<Machine.WaiterResult, Machine.Failure>) {
+        self.commands.append(.resume(waiter, result))
+    }
+
     /// Logs a message. Evaluates `message` only if its level is logged.
     package mutating func log(_ level: LogSink.Level, _ message: @autoclosure () -> String) {
         guard level >= self.logLevel else { return }
@@ -116,7 +130,7 @@ package protocol SessionMachine: Sendable {
     mutating func stop(now: Instant, _ effects: inout Effects<Self>)
     mutating func opened(_ id: ConnectionID, head: HTTPResponseHead, now: Instant, _ effects: inout Effects<Self>)
     mutating func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, now: Instant, _ effects: inout Effects<Self>)
-    /// The driver paused or resumed reading because of a full consumer.
+    /// The driver paused or resumed reading, because of a full consumer or the command of the machine.
     mutating func reading(_ id: ConnectionID, paused: Bool, now: Instant)
     /// Much output waits for a peer that reads slowly, or it has been sent. Does nothing by default.
     mutating func writing(_ id: ConnectionID, paused: Bool, now: Instant, _ effects: inout Effects<Self>)
@@ -134,11 +148,8 @@ package protocol SessionMachine: Sendable {
 
     /// The result of a caller whose task was cancelled. Called before ``cancelled(_:now:_:)``.
     func cancellation(of waiter: WaiterID) -> Failure
-    /// The result of a caller whose time limit was exceeded.
-    func timedOut(_ waiter: WaiterID, after: Duration) -> Failure
-    /// The result of a caller whose time limit can't be exceeded, because the clock of a test has stood still. By default, it is the same as
-    /// if the limit was exceeded.
-    func stoodStill(_ waiter: WaiterID, for: Duration) -> Failure
+    /// The result of a caller that has waited for too long.
+    func timedOut(_ waiter: WaiterID, after: WaitLimit) -> Failure
     /// Why no events can occur until the application does something, such as connecting; `nil`, the default, if some can.
     var inactivity: String? { get }
 }
@@ -147,6 +158,5 @@ extension SessionMachine {
     package mutating func writing(_ id: ConnectionID, paused: Bool, now: Instant, _ effects: inout Effects<Self>) {}
     package mutating func overflowed(_ consumer: ConsumerID, now: Instant, _ effects: inout Effects<Self>) {}
     package mutating func workProgressed(_ id: WorkID, _ progress: WorkProgress, now: Instant, _ effects: inout Effects<Self>) {}
-    package func stoodStill(_ waiter: WaiterID, for duration: Duration) -> Failure { self.timedOut(waiter, after: duration) }
     package var inactivity: String? { nil }
 }

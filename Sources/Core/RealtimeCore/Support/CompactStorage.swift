@@ -2,7 +2,7 @@
 ///
 /// A client has one connection, often one channel and one consumer. An idle connection would otherwise consist mostly of dictionaries
 /// with one entry, and comparing with the inline key is faster than hashing. It is for the row "idle connection, plain" of
-/// `realtime bench idle`, whose goal is 4 KiB.
+/// `realtime bench idle`, whose goal is 6 KiB.
 ///
 /// `@usableFromInline` on this type and the other generic types of this module: without it, `@inlinable` members of a type that isn't
 /// public are not specialized in other modules, and a lookup takes several times as long.

@@ -34,7 +34,7 @@ extension Redacting {
     }
 }
 
-/// The text that stands for a secret.
+/// A placeholder for a secret.
 package struct Redacted: Sendable, CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     /// The text for a secret that is set.
     package static let secret = Redacted(description: "<redacted>")

@@ -1,4 +1,4 @@
-/// A dictionary whose keys are numbers that were given in ascending order, such as those of calls.
+/// A dictionary whose keys are numbers that were given in ascending order, such as the numbers of calls.
 ///
 /// Values with neighboring keys are stored side by side. In a hash table, every access to one of 100,000 entries misses the processor's
 /// caches; here, the newest entries stay in them beside any number of old ones.

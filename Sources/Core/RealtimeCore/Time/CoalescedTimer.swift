@@ -3,7 +3,7 @@
 ///
 /// `Instant.max` is never reached, so a deadline at that instant is the same as none.
 package struct CoalescedTimer: Sendable {
-    /// What to do when the timer has fired.
+    /// The next step when the timer has fired.
     package enum Firing: Sendable, Equatable {
         /// The deadline has passed, and is cleared.
         case due

@@ -8,7 +8,7 @@ package protocol TimeSource: AnyObject, Sendable {
     /// late, but never early.
     func schedule(_ client: any TimerClient, at instant: Instant?)
 
-    /// Registers an object whose tasks would wait forever if the time stood still. The observer is referenced weakly.
+    /// Registers an object whose tasks would wait forever if the time did not advance. The observer is referenced weakly.
     ///
     /// Only the clocks of tests can stand still. Does nothing by default.
     func addStandstillObserver(_ observer: any StandstillObserver)
@@ -20,7 +20,7 @@ extension TimeSource {
 
 /// An object for whose results or events tasks wait.
 package protocol StandstillObserver: AnyObject, Sendable {
-    /// The time has stood still although this duration has elapsed in reality. Called without a lock held.
+    /// The time did not advance for this duration of real time. Called without a lock held.
     ///
     /// - Returns: A message for the developer of the test, unless the tasks that waited have received one.
     func timeStoodStill(for duration: Duration) -> String?
