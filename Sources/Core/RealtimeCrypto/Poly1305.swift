@@ -37,7 +37,7 @@ struct Poly1305 {
             index &+= 16
         }
         if index < message.count {
-            // A one bit follows the last bytes, as it follows those of each complete block.
+            // A one bit follows the last bytes, as it follows each complete block.
             var last: (UInt64, UInt64) = (0, 0)
             withUnsafeMutableBytes(of: &last) { last in
                 last.copyMemory(from: UnsafeRawBufferPointer(rebasing: message[index...]))

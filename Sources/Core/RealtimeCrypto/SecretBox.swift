@@ -64,7 +64,7 @@ package enum SecretBoxError: Error, Hashable, Sendable {
     case nonceLength(Int)
     /// The box has this number of bytes, but the tag alone has 16.
     case boxLength(Int)
-    /// The tag doesn't match: the key or the nonce is another one, or the box was changed.
+    /// The tag doesn't match: the key or the nonce is a different one, or the box was changed.
     case wrongTag
 }
 

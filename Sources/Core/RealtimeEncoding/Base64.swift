@@ -9,6 +9,8 @@ package enum Base64 {
 
     /// Encodes `bytes` as padded Base64 text in ASCII, and appends it to `output`.
     package static func append(_ bytes: [UInt8], to output: inout [UInt8]) {
+        // All empty arrays share storage, to which `append(addingCapacity:)` would write if there is nothing to append.
+        if bytes.isEmpty { return }
         // Literals of this kind are stored in the binary: reading one costs neither a lazy initialization nor a bounds check.
         let alphabet = ("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/" as StaticString).utf8Start
         let length = (bytes.count + 2) / 3 * 4

@@ -20,7 +20,7 @@ package enum PercentEncoding {
     ///
     /// - Parameters:
     ///   - text: The text to decode.
-    ///   - plusIsSpace: Whether `+` stands for a space, as in HTML forms.
+    ///   - plusIsSpace: Whether `+` means a space, as in HTML forms.
     /// - Returns: The decoded text, or `nil` if a percent sign is not followed by two hexadecimal digits, or the result is not UTF-8.
     package static func decode(_ text: some StringProtocol, plusIsSpace: Bool = false) -> String? {
         var result: [UInt8] = []
@@ -43,7 +43,7 @@ package enum PercentEncoding {
     ///
     /// - Parameters:
     ///   - text: The query, without its leading `?`, or the form body.
-    ///   - plusIsSpace: Whether `+` stands for a space, as in HTML forms.
+    ///   - plusIsSpace: Whether `+` means a space, as in HTML forms.
     /// - Returns: The fields, or `nil` if a name or value cannot be decoded.
     package static func fields(_ text: some StringProtocol, plusIsSpace: Bool = false) -> [(name: String, value: String)]? {
         var fields: [(name: String, value: String)] = []

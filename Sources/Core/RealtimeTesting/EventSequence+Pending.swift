@@ -5,7 +5,7 @@ extension EventSequence {
     ///
     /// The events that a call caused are in the buffer when the call returns if everything between the call and the sequence is synchronous,
     /// as with an `InMemoryNetwork`: `server.publish(…)` then delivers to the sequences of a client before it returns, and so do
-    /// `clock.advance(by:)` and `network.cut()`. Events that depend on a task, such as that of an asynchronous hook or authorizer, may arrive
+    /// `clock.advance(by:)` and `network.cut()`. Events that depend on a task, such as the result of an asynchronous hook or authorizer, may arrive
     /// later, and so do all events over sockets. To wait for these, iterate the sequence.
     ///
     /// Like another iterator, it takes over from one that exists. Cancelling the task has no effect.
@@ -22,7 +22,7 @@ extension EventSequence {
 
 /// Runs an operation in a cancelled task, in which an iterator of events doesn't wait.
 package func withCancelledTask<Result: Sendable>(_ operation: @escaping @Sendable () async -> Result) async -> Result {
-    // A task of its own, because only the operation is cancelled. It is awaited below.
+    // A separate task, because only the operation is cancelled. It is awaited below.
     let task = Task {
         withUnsafeCurrentTask { $0?.cancel() }
         return await operation()

@@ -1,5 +1,5 @@
 // Disfavored, so that the tests of this package can have a variant with a longer limit.
-/// Waits until a condition is true, for code that runs in tasks of its own.
+/// Waits until a condition is true, for code that runs in other tasks.
 ///
 /// ```swift
 /// model.refresh()
@@ -11,7 +11,7 @@
 ///
 /// - Parameters:
 ///   - description: What the condition means, for the error.
-///   - limit: The maximum time to wait, in reality, whatever the clock of the test shows. At least 10 checks are made, even if they take
+///   - limit: The maximum time to wait, in real time, whatever the clock of the test shows. At least 10 checks are made, even if they take
 ///     longer, because other tests may use the processor.
 ///   - fileID: The file of the call.
 ///   - line: The line of the call.
@@ -36,7 +36,7 @@ public func eventually(
 
 /// The error for a condition that didn't become true in time.
 public struct ConditionError: Error, Hashable, CustomStringConvertible {
-    /// What didn't become true, and for how long the call waited.
+    /// The condition that didn't become true, and how long the call waited.
     public let message: String
     /// The module and the file of the call of ``eventually(_:within:fileID:line:_:)``.
     public let fileID: String

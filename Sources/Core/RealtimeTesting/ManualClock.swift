@@ -8,14 +8,14 @@ public import RealtimeCore
 /// clock.advance(by: .seconds(120))
 /// ```
 /// Advancing the clock fires all timers up to the new time on the calling thread, in order and each at its own time. When the call
-/// returns, all timers of clients and servers that were due have fired, and their effects are complete, also those that another thread
+/// returns, all timers of clients and servers that were due have fired, and their effects are complete, including effects that another thread
 /// was processing.
 ///
 /// ### Time limits
 ///
 /// Time limits of calls such as `connected(within:)` elapse on this clock. In a test that doesn't advance it, a call whose result never
 /// comes, for example because the test doesn't connect the client, would wait forever. If the clock and its timers don't change for
-/// `standstillLimit` in reality, 5 seconds by default, the calls that wait with a time limit throw an error that says so. The sequences of
+/// `standstillLimit` of real time, 5 seconds by default, the calls that wait with a time limit throw an error that says so. The sequences of
 /// a client that isn't connecting finish if a task waits for their next element, and a message is written to standard error, or to the
 /// unified logging system on Apple platforms. Nothing ends while no task waits.
 ///
@@ -57,7 +57,7 @@ public final class ManualClock: Clock {
 
     /// Creates a clock at time zero.
     ///
-    /// - Parameter standstillLimit: How long the clock may stand still in reality while a call waits that has a time limit on this clock;
+    /// - Parameter standstillLimit: How much real time may pass while the clock stands still and a call with a time limit on it waits;
     ///   `nil` for no limit.
     public init(standstillLimit: Duration? = .seconds(5)) {
         self.time = ManualTime(standstillLimit: standstillLimit)

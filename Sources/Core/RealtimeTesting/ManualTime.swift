@@ -19,17 +19,17 @@ package final class ManualTime: TimeSource {
         /// The networks whose clients and servers use this time.
         var networks: [WeakNetwork] = []
         var observers: [WeakObserver] = []
-        /// How many observers there may be before those that were released are removed.
+        /// The number of observers at which the released ones are removed.
         var observerLimit = 64
         var isWatched = false
-        /// The time that has elapsed in reality since the last change of the time or of a timer.
+        /// The real time that has elapsed since the last change of the time or of a timer.
         var standstill = Duration.zero
     }
 
     private let state = Lock(State())
     private let standstillLimit: Duration?
 
-    /// - Parameter standstillLimit: How long the time may stand still in reality while a task waits; `nil` for no limit.
+    /// - Parameter standstillLimit: How much real time may pass while the clock stands still and a task waits; `nil` for no limit.
     init(standstillLimit: Duration?) {
         self.standstillLimit = standstillLimit
     }
@@ -110,7 +110,7 @@ package final class ManualTime: TimeSource {
         }
         if isFirst { StandstillWatch.shared.add(self) }
         guard !observers.isEmpty else { return }
-        // Without the lock: a reference may become the last one, whose release runs deinitializers.
+        // Runs without the lock: a reference may become the last one, whose release runs deinitializers.
         let remaining = observers.filter { $0.value != nil }
         self.state.withLock { state in
             state.observers += remaining
@@ -118,8 +118,8 @@ package final class ManualTime: TimeSource {
         }
     }
 
-    /// Time has elapsed in reality. Notifies the observers if the time of the clock has stood still for too long.
-    package func elapsedInReality(_ duration: Duration) {
+    /// Real time has elapsed. Notifies the observers if the time of the clock has stood still for too long.
+    package func elapsedInRealTime(_ duration: Duration) {
         guard let limit = self.standstillLimit else { return }
         let observers = self.state.withLock { state -> [WeakObserver] in
             state.standstill += duration
@@ -134,7 +134,7 @@ package final class ManualTime: TimeSource {
     }
 }
 
-/// Tells all manual clocks of the process how much time elapses in reality.
+/// Tells all manual clocks of the process how much real time elapses.
 ///
 /// The time is counted in short steps, so that a process that was suspended, for example by a debugger, or that has no processor time, has
 /// the opportunity to continue before a limit is reached.
@@ -156,7 +156,7 @@ private final class StandstillWatch: Sendable {
             return times.isEmpty
         }
         guard isFirst else { return }
-        // No call waits for the watch, so it needs a task of its own. It ends when there are no more clocks.
+        // No call waits for the watch, so it runs in a separate task. It ends when there are no more clocks.
         Task.detached { [self] in
             repeat { try? await Task.sleep(for: Self.step) } while self.notify()
         }
@@ -168,7 +168,7 @@ private final class StandstillWatch: Sendable {
             times.removeAll { $0.value == nil }
             return times
         }
-        for time in times { time.value?.elapsedInReality(Self.step) }
+        for time in times { time.value?.elapsedInRealTime(Self.step) }
         return !times.isEmpty
     }
 }

@@ -116,7 +116,7 @@ final class URLSessionWebSocket: WebSocketConnection {
             state.task = task
             return true
         }
-        // The owner may have closed the connection meanwhile. A task that was never resumed completes only when it is cancelled.
+        // The owner may have closed the connection since. A task that was never resumed completes only when it is cancelled.
         if isConnecting { task.resume() } else { task.cancel() }
     }
 
@@ -225,7 +225,7 @@ final class URLSessionWebSocket: WebSocketConnection {
         }
     }
 
-    /// Sends the close frame after all messages: the system would otherwise send it before those that are queued.
+    /// Sends the close frame after all messages: the system would otherwise send it before the queued messages.
     private func sendCloseIfFlushed() {
         let close = self.state.withLock { state -> (URLSessionWebSocketTask, CloseCode, String)? in
             guard case .closing(let code, let reason) = state.phase, state.outgoing.isEmpty, !state.isSending, state.unconfirmed == 0,

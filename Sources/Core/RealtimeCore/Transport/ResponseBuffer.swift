@@ -11,7 +11,7 @@
 ///
 /// The buffer is a value without effects. Its owner keeps it under a lock and resumes continuations outside that lock.
 package struct ResponseBuffer: Sendable {
-    /// What the transport does after it has added data.
+    /// The next step of the transport after it has added data.
     package enum Action: Sendable, Hashable {
         /// Continues to receive.
         case proceed
@@ -138,7 +138,7 @@ package struct ResponseBuffer: Sendable {
 
     /// Whether a paused transport is to resume now.
     ///
-    /// Not while something is unread: a transport may deliver what it received before it paused.
+    /// Doesn't apply while something is unread: a transport may deliver what it received before it paused.
     package mutating func takeResume() -> Bool {
         guard self.isPaused, self.unread.isEmpty else { return false }
         self.isPaused = false

@@ -6,7 +6,7 @@ extension HTTPResponse {
 
     /// The status, and what the body says in one line, for error messages: `404 Not Found: no such app.`
     ///
-    /// Of a web page, only the title is included: such a response usually comes from another server than the one that was meant.
+    /// For a web page, includes only the title: it usually comes from an unintended server.
     package var summary: String {
         let text = self.start
         guard !self.isWebPage(text), !text.isEmpty else { return self.statusSummary }

@@ -47,7 +47,7 @@ public struct TransportError: Error, Hashable, Sendable {
         /// The error is for callers that require success.
         public static let requestRejected = Code(.requestRejected)
         /// The proxy didn't connect to the server: it requires other credentials, doesn't allow the connection, or can't reach the server.
-        /// For an HTTP proxy, ``TransportError/status`` is that of its response.
+        /// For an HTTP proxy, ``TransportError/status`` is the status of its response.
         public static let proxyRejected = Code(.proxyRejected)
         /// The peer violated the protocol.
         public static let protocolViolation = Code(.protocolViolation)
@@ -73,7 +73,7 @@ public struct TransportError: Error, Hashable, Sendable {
     public let message: String
     private let details: Details?
 
-    /// What belongs to a failure of an HTTP request. Stored out of line, because most errors have none.
+    /// The details of a failed HTTP request. Stored out of line, because most errors have none.
     private indirect enum Details: Hashable, Sendable {
         case status(Int)
         case response(HTTPResponse)
@@ -82,7 +82,7 @@ public struct TransportError: Error, Hashable, Sendable {
     /// The maximum size of the body of ``response``, in bytes.
     package static let responseBodyLimit = 64 << 10
 
-    /// The HTTP status that belongs to the failure, for example that of a rejected upgrade. With ``Code/proxyRejected``, it is the proxy's.
+    /// The HTTP status that belongs to the failure, for example of a rejected upgrade. With ``Code/proxyRejected``, the proxy sent it.
     public var status: Int? {
         switch self.details {
         case .status(let status): status
@@ -91,7 +91,7 @@ public struct TransportError: Error, Hashable, Sendable {
         }
     }
 
-    /// The HTTP response that belongs to the failure, for example that of a rejected upgrade, with its header fields and the first 64 KiB
+    /// The HTTP response that belongs to the failure, for example of a rejected upgrade, with its header fields and the first 64 KiB
     /// of its body. `nil` if there was none or the transport doesn't provide it.
     ///
     /// The header fields and the body can contain secrets. They are not part of ``description``.
@@ -129,6 +129,13 @@ public struct TransportError: Error, Hashable, Sendable {
     package func withMessage(_ message: String) -> TransportError {
         guard let response = self.response else { return TransportError(self.code, message, status: self.status) }
         return TransportError(self.code, message, response: response)
+    }
+
+    /// The same error as a machine may keep it: with the first KiB of the body of a response, which may be large.
+    package var forStorage: TransportError {
+        guard var response = self.response, response.body.count > 1 << 10 else { return self }
+        response.body = Array(response.body.prefix(1 << 10))
+        return TransportError(self.code, self.message, response: response)
     }
 }
 

@@ -17,7 +17,7 @@ extension HTTPHeaders: Redacting {
 }
 
 extension HTTPHeaders.Field: Redacting {
-    /// The fields whose values are shown. All others may contain credentials: applications also define fields of their own for tokens.
+    /// The fields whose values are shown. All others may contain credentials: applications also define fields for tokens.
     private static let visibleNames: Set<String> = [
         "accept", "accept-encoding", "accept-language", "cache-control", "connection", "content-encoding", "content-length", "content-type",
         "date", "host", "keep-alive", "retry-after", "sec-websocket-extensions", "sec-websocket-version", "server", "transfer-encoding",

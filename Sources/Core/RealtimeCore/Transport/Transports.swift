@@ -1,4 +1,4 @@
-/// What a client uses to reach the network: the transports for WebSocket connections and HTTP requests, the clock for both, and the monitor
+/// The access of a client to the network: the transports for WebSocket connections and HTTP requests, the clock for both, and the monitor
 /// of the network path.
 public struct Transports: Sendable {
     /// The transport for WebSocket connections.

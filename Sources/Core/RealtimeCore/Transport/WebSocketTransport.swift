@@ -24,7 +24,7 @@ public struct ConnectionID: Hashable, Sendable, Comparable, CustomStringConverti
     package static func nextAccepted() -> ConnectionID { self.accepted.withLock { $0.next() } }
 }
 
-/// Numbers connections: those of one client, or all that the listeners of a process accept.
+/// Numbers the connections of one client, or all connections that the listeners of a process accept.
 package struct ConnectionCounter: Sendable {
     private var last: UInt64 = 0
 
@@ -134,7 +134,7 @@ public struct MessageBatch: Sendable {
 public struct WebSocketRequest: Sendable {
     /// The URL to connect to.
     public var endpoint: Endpoint
-    /// Additional header fields of the upgrade request. The transport adds those of the WebSocket handshake.
+    /// Additional header fields of the upgrade request. The transport adds the fields of the WebSocket handshake.
     public var headers: HTTPHeaders
     /// The subprotocols to offer, in order of preference. The connection is also established if the server selects none of them.
     public var subprotocols: [String]

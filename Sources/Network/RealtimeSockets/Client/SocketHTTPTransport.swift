@@ -2,7 +2,7 @@ public import RealtimeCore
 
 /// An HTTP/1.1 client on the package's own sockets.
 ///
-/// Each request uses a connection of its own, which closes after the response. The transport doesn't follow redirects or store cookies, so
+/// Each request uses a new connection, which closes after the response. The transport doesn't follow redirects or store cookies, so
 /// a request is sent only to its own endpoint.
 public struct SocketHTTPTransport: HTTPTransport {
     private let connector: SocketConnector

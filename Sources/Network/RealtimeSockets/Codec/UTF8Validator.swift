@@ -1,6 +1,6 @@
 /// Validates UTF-8 that arrives in parts. Detects an error at the first invalid byte, not at the end of the message.
 ///
-/// Valid sequences are those of Table 3-7 of the Unicode standard: no overlong forms, no surrogates, nothing above U+10FFFF.
+/// Table 3-7 of the Unicode standard lists the valid sequences: no overlong forms, no surrogates, nothing above U+10FFFF.
 package struct UTF8Validator: Sendable, Equatable {
     /// The number of missing continuation bytes, and the valid range of the next one.
     private var missing: UInt8 = 0

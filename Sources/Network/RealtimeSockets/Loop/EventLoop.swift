@@ -365,7 +365,7 @@ package final class EventLoop: TimeSource {
     }
 
     private func fireTimers() {
-        // The clock is read once. Timers that become due meanwhile fire in the next turn.
+        // The clock is read once. Timers that become due later fire in the next turn.
         var now: Instant?
         while true {
             let client = self.shared.withLock { shared -> (any TimerClient)?? in

@@ -61,7 +61,7 @@ enum SystemSocket {
         return .success(descriptor)
     }
 
-    /// Accepts a connection as a socket like those of ``makeSocket(_:)``.
+    /// Accepts a connection as a socket like one of ``makeSocket(_:)``.
     static func accept(_ listener: Int32) -> Result<Int32, SystemError> {
         #if os(Linux)
         let descriptor = realtime_accept(listener)

@@ -38,10 +38,10 @@ public struct ProxyConfiguration: Hashable, Sendable {
 
     /// The hosts to which a transport connects without the proxy.
     ///
-    /// A name also stands for its subdomains, with or without a dot before it: `example.com` stands for `example.com` and
-    /// `www.example.com`, but not for `myexample.com`. An address can have a number of bits, as in `10.0.0.0/8`, and stands only for
-    /// addresses, not for names that the system would look up. `*` stands for all hosts. By default, there are no exceptions, not even for
-    /// `localhost`. With ``environment``, these hosts are exceptions in addition to those of the variable.
+    /// A name also matches its subdomains, with or without a dot before it: `example.com` matches `example.com` and
+    /// `www.example.com`, but not for `myexample.com`. An address can have a number of bits, as in `10.0.0.0/8`, and matches only
+    /// addresses, not for names that the system would look up. `*` matches all hosts. By default, there are no exceptions, not even for
+    /// `localhost`. With ``environment``, these hosts are exceptions in addition to the hosts of the variable.
     public var exceptions: [String] = []
 
     private init(_ source: Source) {
@@ -52,7 +52,7 @@ public struct ProxyConfiguration: Hashable, Sendable {
     ///
     /// - Parameter url: A URL with the scheme `http` or `socks5`, such as `http://user:password@proxy.example.com:3128`. The user name and
     ///   the password are percent-encoded and can be omitted. The default port is 80 for `http` and 1080 for `socks5`. A URL without a scheme
-    ///   is that of an HTTP proxy. The scheme `socks5h`, which other programs use if the proxy looks the host up, has the same meaning as
+    ///   names an HTTP proxy. The scheme `socks5h`, which other programs use if the proxy looks the host up, has the same meaning as
     ///   `socks5`.
     /// - Throws: `TransportError` with the code `invalidURL` if the URL is invalid, or `unsupported` for another kind of proxy, such as one
     ///   with TLS (`https`). The message doesn't contain the URL.

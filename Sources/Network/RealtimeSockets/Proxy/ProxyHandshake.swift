@@ -149,7 +149,7 @@ package struct HTTPConnectHandshake: Sendable {
 
     private func rejection(_ status: Int, _ reason: String, _ headers: HTTPHeaders) -> TransportError {
         let text = reason.isEmpty ? "\(status)" : "\(status) \(Excerpt.of(reason, limit: 100))"
-        // Some proxies send 401 for wrong credentials. As the status of the error, it would look like that of the server.
+        // Some proxies send 401 for wrong credentials. As the status of the error, it would look like the server's.
         if status == 401, self.tunnel.proxy.credentials != nil { return self.tunnel.unauthorized(text, status: 407) }
         guard status == 407 else {
             return self.tunnel.rejected(text, isForbidden: status < 500 || status == 501, status: status == 401 ? nil : status)

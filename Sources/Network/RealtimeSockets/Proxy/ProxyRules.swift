@@ -95,7 +95,11 @@ struct ProxyRules: Sendable {
         guard let start = IPAddress.bytes(Self.normalized(String(parts[0]))), start.count == address.count,
             let bits = parts.count == 2 ? Int(parts[1]) : 8 * start.count, (0...8 * start.count).contains(bits)
         else { return false }
-        return (0..<bits).allSatisfy { (start[$0 / 8] ^ address[$0 / 8]) & (0x80 >> UInt8($0 % 8)) == 0 }
+        // With types: the compiler would need 20 seconds to find them.
+        return (0..<bits).allSatisfy { (bit: Int) -> Bool in
+            let difference: UInt8 = start[bit / 8] ^ address[bit / 8]
+            return difference & (0x80 as UInt8 >> UInt8(bit % 8)) == 0
+        }
     }
 }
 

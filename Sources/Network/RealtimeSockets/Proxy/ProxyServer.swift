@@ -51,14 +51,14 @@ package struct ProxyServer: Hashable, Sendable {
         }
         let authority = String(decoding: rest, as: UTF8.self)
         guard let endpoint = try? Endpoint("http://\(authority)") else { throw Self.invalid("the host or the port is invalid") }
-        // The parser replaces a missing port with that of HTTP.
+        // The parser replaces a missing port with the default port of HTTP.
         let hasPort = rest.last.map(HTTPCharacters.isDigit) == true && authority != endpoint.host
         let port = hasPort ? endpoint.port : kind.defaultPort
         self.init(kind: kind, host: endpoint.host, port: port, credentials: credentials)
     }
 
     private static func invalid(_ reason: String) -> TransportError {
-        // Without the URL, which may contain a password.
+        // The message omits the URL, which may contain a password.
         TransportError(
             .invalidURL,
             "Invalid proxy: \(reason). Use a URL such as http://proxy.example.com:3128 or socks5://proxy.example.com:1080.")

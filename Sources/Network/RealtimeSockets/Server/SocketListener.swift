@@ -65,7 +65,7 @@ public final class SocketListener: Listener {
     ///   - `tlsUnavailable` if TLS is configured but OpenSSL isn't installed,
     ///   - `invalidTLSConfiguration` if the certificate or key is invalid,
     ///   - `unsupported` if the listener is already running,
-    ///   - `closed` if ``stop()`` was called meanwhile,
+    ///   - `closed` if ``stop()`` was called before the listener started,
     ///   - `system` if the system doesn't allow the listener to bind the address, or is out of descriptors or memory.
     public func start(_ handler: any ListenerHandler) async throws(TransportError) -> ListenerAddress {
         guard self.lifecycle.withLock({ $0.start() }) else {

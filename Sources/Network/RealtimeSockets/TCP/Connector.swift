@@ -23,7 +23,7 @@ package struct ConnectOptions: Sendable {
     }
 }
 
-/// Connects a stream: performs the actions of ``HappyEyeballs``, and then those of ``ProxyHandshake`` if there is a proxy.
+/// Connects a stream: performs the actions of ``HappyEyeballs``, and then the actions of ``ProxyHandshake`` if there is a proxy.
 ///
 /// The owner creates it and calls it on the loop's thread. It ends when the stream is open, has failed or was closed.
 final class ConnectAttempt: TimerClient {
@@ -78,7 +78,7 @@ final class ConnectAttempt: TimerClient {
         }
     }
 
-    /// What the socket connects to: the proxy, or else the server.
+    /// The host and port that the socket connects to: the proxy's, or else the server's.
     private var nextHop: (host: String, port: Int) { self.options.proxy.map { ($0.host, $0.port) } ?? (self.host, self.port) }
 
     private func resolved(_ result: Result<[SocketAddress], TransportError>) {

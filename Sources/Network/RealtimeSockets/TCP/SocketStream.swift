@@ -347,7 +347,7 @@ package final class SocketStream: Sendable, PollHandler, LoopServiced {
 
     /// Keeps bytes that the owner does not use yet. They are delivered again when the loop's next turn has begun, before other bytes.
     ///
-    /// Called on the loop's thread. The bytes are the rest of those that `received` was called with, or follow the last of them.
+    /// Called on the loop's thread. The bytes are the rest of the bytes that `received` was called with, or follow them.
     func keep(_ bytes: UnsafeRawBufferPointer) {
         self.onLoop.value.kept = Array(bytes)
         self.state.withLock { $0.keepInput() }

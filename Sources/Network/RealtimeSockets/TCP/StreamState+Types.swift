@@ -76,7 +76,7 @@ extension StreamState {
         var security: SecurityGate?
     }
 
-    /// What the caller of a method of ``SocketStream`` does next.
+    /// The next step for the caller of a method of ``SocketStream``.
     enum CallerAction: Sendable {
         case write(Write)
         case requestService
@@ -85,7 +85,7 @@ extension StreamState {
         case none
     }
 
-    /// What the loop does next.
+    /// The next step of the loop.
     enum LoopAction: Sendable {
         case write(Write)
         case read
@@ -110,7 +110,7 @@ extension StreamState {
         static let all: PauseReasons = [.owner, .answers]
     }
 
-    /// What the loop does after it has delivered the bytes of a read.
+    /// The next step of the loop after it has delivered the bytes of a read.
     enum ReadStep: Sendable {
         case readAgain
         case stop

@@ -13,15 +13,13 @@ struct StreamState: Sendable {
     static let unreadLimit = 8 << 20
     /// The capacity up to which an empty buffer is kept for the next message.
     private static let keptCapacity = 128
-    /// The number of sends in one turn that make a burst.
-    private static let burst: UInt32 = 8
 
     // In the order that needs the least memory.
     private(set) var descriptor: Int32 = -1
     private var shortMark = UInt32(Self.highWater)
-    /// The number of sends gathered in this turn.
-    private var gathered: UInt32 = 0
     private(set) var writes: UInt32 = 0
+    /// The stream is closed without an error, so TLS sends a `close_notify` before the descriptor is closed.
+    private var needsCloseNotify = false
     private(set) var security: SecurityGate?
     /// The bytes that were appended since the write of `sending` began.
     private var appended: [UInt8] = []
@@ -36,21 +34,11 @@ struct StreamState: Sendable {
     private var isBacklogReported = false
     /// A write has moved bytes since the last ``takeProgress()``.
     private var hasProgressed = false
-    /// When sends are written directly again. A send before that is gathered. `nil`: there was no write in this turn of the loop.
-    private var turnEnd: Instant?
+    private var batching = WriteBatching()
     /// The stream has received bytes that it delivers again.
     private var keepsInput = false
     /// The budget of this turn is spent. The loop reads again when its next turn has begun, whatever services the stream before.
     private var isYielding = false
-    /// The appended bytes are to be written as soon as possible.
-    private var isFlushPending = false
-    /// Many sends were gathered in the previous turn. A sender of bursts gathers until the turn ends: servicing the stream earlier would
-    /// cost several writes and a wake-up more, which are rows of their own in `realtime bench send` ("writes to the socket for 64",
-    /// "wake-ups of the loop for 64"). For a sender of two or three messages the stream requests service immediately.
-    private var isBursty = false
-    private var isServiceRequested = false
-    /// The stream is closed without an error, so TLS sends a `close_notify` before the descriptor is closed.
-    private var needsCloseNotify = false
 
     /// A stream with a backlog of more bytes than this notifies its owner, and again when all of them have been sent.
     var mark: Int { Int(self.shortMark) }
@@ -110,21 +98,12 @@ struct StreamState: Sendable {
     /// - Parameter now: Evaluated only if it is needed.
     mutating func flush(turnLimit: Int64, now: @autoclosure () -> Instant) -> CallerAction {
         guard self.stage == .open, self.bufferedBytes > 0, let progress = self.progress else { return .none }
-        if progress != .ready || self.isFlushPending {
-            self.isFlushPending = true
-            self.gathered &+= 1
-            return self.mustReportBacklog ? self.requestService() : .none
+        switch self.batching.send(canWrite: progress == .ready, turnLimit: turnLimit, now: now()) {
+        case .write: return self.beginWrite().map { .write($0) } ?? .none
+        case .gather: return self.mustReportBacklog ? self.requestService() : .none
+        case .requestService: return self.requestService()
+        case .requestServiceAt(let instant): return .requestServiceAt(instant)
         }
-        let now = now()
-        if let turnEnd = self.turnEnd, now < turnEnd {
-            self.isFlushPending = true
-            self.gathered = 1
-            return self.isBursty ? .requestServiceAt(turnEnd) : self.requestService()
-        }
-        self.isBursty = self.gathered >= Self.burst
-        self.gathered = 0
-        self.turnEnd = now + turnLimit
-        return self.beginWrite().map { .write($0) } ?? .none
     }
 
     /// A write has returned.
@@ -158,7 +137,7 @@ struct StreamState: Sendable {
             return self.requestService()
         }
         if self.sent == self.sending.count { self.recycle() }
-        if self.sent < self.sending.count || self.isFlushPending, let write = self.beginWrite() { return .write(write) }
+        if self.sent < self.sending.count || self.batching.isPending, let write = self.beginWrite() { return .write(write) }
         if self.bufferedBytes == 0 {
             if self.backlog == .high { self.backlog = .drained }
             if self.backlog == .drained { return self.requestService() }
@@ -176,14 +155,14 @@ struct StreamState: Sendable {
     private mutating func beginWrite() -> Write? {
         guard self.progress == .ready else { return nil }
         if self.sent == self.sending.count {
-            self.isFlushPending = false
+            self.batching.clearPending()
             guard !self.appended.isEmpty else { return nil }
             self.sent = 0
             swap(&self.sending, &self.appended)
             if !self.appended.isEmpty { self.appended = [] }
         } else if self.appended.isEmpty {
-            // This continues an earlier write. If bytes were appended meanwhile, the flush stays pending for the write after it.
-            self.isFlushPending = false
+            // This continues an earlier write. If bytes were appended since, the flush stays pending for the write after it.
+            self.batching.clearPending()
         }
         self.progress = .writing
         self.writes &+= 1
@@ -210,13 +189,11 @@ struct StreamState: Sendable {
         self.appended = []
         self.sending = []
         self.sent = 0
-        self.isFlushPending = false
+        self.batching.clearPending()
     }
 
     private mutating func requestService() -> CallerAction {
-        guard !self.isServiceRequested else { return .none }
-        self.isServiceRequested = true
-        return .requestService
+        self.batching.requestService() ? .requestService : .none
     }
 
     // MARK: Calls of the owner
@@ -249,7 +226,7 @@ struct StreamState: Sendable {
     mutating func finish() -> CallerAction {
         guard self.acceptsOutput, let progress = self.progress else { return .none }
         self.output = .finishing(progress)
-        self.isFlushPending = true
+        self.batching.setPending()
         return self.requestService()
     }
 
@@ -264,13 +241,13 @@ struct StreamState: Sendable {
 
     /// The descriptor has been connected.
     ///
-    /// - Returns: `false` if the stream was closed meanwhile.
+    /// - Returns: `false` if the stream has been closed.
     mutating func connected(_ descriptor: Int32, _ security: SecurityGate?) -> Bool {
         guard self.stage != .closed else { return false }
         self.descriptor = descriptor
         self.security = security
         self.stage = security == nil ? .open : .handshaking(waitsFor: .read)
-        self.isFlushPending = true
+        self.batching.setPending()
         return true
     }
 
@@ -281,7 +258,7 @@ struct StreamState: Sendable {
 
     /// The TLS handshake is complete.
     ///
-    /// - Returns: `false` if the stream was closed meanwhile.
+    /// - Returns: `false` if the stream has been closed.
     mutating func handshakeCompleted() -> Bool {
         guard case .handshaking = self.stage else { return false }
         self.stage = .open
@@ -297,7 +274,7 @@ struct StreamState: Sendable {
     mutating func ready(_ readiness: Readiness) -> Bool {
         if case .blocked(let until) = self.progress, readiness.contains(until) {
             self.progress = .ready
-            self.isFlushPending = true
+            self.batching.setPending()
         }
         guard self.canRead, !self.isYielding else { return false }
         if case .waiting(let expected) = self.input { return readiness.contains(expected) }
@@ -325,7 +302,7 @@ struct StreamState: Sendable {
     /// - Returns: Whether to deliver them; `false` if the stream is closed.
     mutating func received() -> Bool {
         // The owner is likely to send a reply, which must not be gathered.
-        self.turnEnd = nil
+        self.batching.endTurn()
         return self.stage == .open
     }
 
@@ -400,8 +377,7 @@ struct StreamState: Sendable {
 
     /// Returns what the loop does next. The loop repeats the call until it is to poll or to tear down.
     mutating func nextAction() -> LoopAction {
-        self.isServiceRequested = false
-        self.turnEnd = nil
+        self.batching.serviceBegan()
         switch self.stage {
         case .closed: return .tearDown
         case .idle, .connecting: return .poll([])
@@ -415,7 +391,7 @@ struct StreamState: Sendable {
             if !self.keepsInput { self.output = .failed(error, unreadLimit: unreadLimit - Self.readBudget) }
             return .readRemaining(error)
         }
-        if self.isFlushPending, let write = self.beginWrite() { return .write(write) }
+        if self.batching.isPending, let write = self.beginWrite() { return .write(write) }
         if self.mustReportBacklog {
             self.isBacklogReported = true
             return .notifyBacklogged

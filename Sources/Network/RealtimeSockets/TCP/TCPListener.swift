@@ -3,7 +3,7 @@ import RealtimeSystem
 
 /// A server's socket that accepts connections as streams.
 ///
-/// It stops accepting while it is over its limit or the system is out of descriptors. Connections wait in the system's queue meanwhile,
+/// It stops accepting while it is over its limit or the system is out of descriptors. Connections wait in the system's queue until then,
 /// and are accepted when one of its streams has been closed.
 package final class TCPListener: Sendable, PollHandler, TimerClient, StreamOwner {
     package struct Options: Sendable {

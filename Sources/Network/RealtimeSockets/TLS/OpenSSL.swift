@@ -90,7 +90,7 @@ package final class OpenSSL: Sendable {
     }
 }
 
-/// The symbols of a loaded libssl, including those of the libcrypto that it is linked with, so that the two always match.
+/// The symbols of a loaded libssl, including the symbols of the libcrypto that it is linked with, so that the two always match.
 struct OpenSSLSymbols {
     let name: String
     private let handle: UnsafeMutableRawPointer

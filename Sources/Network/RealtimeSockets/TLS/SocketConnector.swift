@@ -1,7 +1,7 @@
 import RealtimeSystem
 import RealtimeCore
 
-/// What the connections of one client transport share: the event loop, the resolver, the proxies, and the TLS context.
+/// The shared parts of a client transport's connections: the event loop, the resolver, the proxies, and the TLS context.
 final class SocketConnector: Sendable {
     let loop: EventLoop
     private let resolver: any HostResolver

@@ -26,7 +26,7 @@ public struct TLSConfiguration: Hashable, Sendable {
         case dangerouslyAcceptAnyCertificate
     }
 
-    /// The trusted root certificates. The default is those of the system.
+    /// The trusted root certificates. By default, the system's root certificates.
     public var trustRoots: TrustRoots = .system
     /// The verification of the server's certificate. The default is ``Verification/full``.
     public var verification: Verification = .full

@@ -3,7 +3,7 @@ import RealtimeSystem
 
 /// The state shared by all connections with the same configuration.
 ///
-/// It contains the root certificates. Reading those of the system takes several milliseconds and about a megabyte.
+/// It contains the root certificates. Reading the system's takes several milliseconds and about a megabyte.
 ///
 /// `@unchecked Sendable`: an `SSL_CTX` has an atomic reference count and locks its mutable state. Here it is configured in the
 /// initializer and not modified afterwards.

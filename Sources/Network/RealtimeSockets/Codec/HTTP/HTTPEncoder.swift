@@ -39,7 +39,7 @@ package enum HTTPEncoder {
 
     /// Appends the head of a client's request.
     ///
-    /// The transport's own fields `Host`, `Content-Length` and `Connection` replace those of the request. The server is asked to close
+    /// The transport's own fields `Host`, `Content-Length` and `Connection` replace the same fields of the request. The server is asked to close
     /// the connection after the response.
     ///
     /// - Throws: `TransportError` if the head contains invalid characters or a `Transfer-Encoding` field.

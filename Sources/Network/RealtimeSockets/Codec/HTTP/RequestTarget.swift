@@ -4,7 +4,7 @@ extension HTTPRequestHead {
     /// Returns the head with its target in origin form: path and query, or `*` with OPTIONS.
     ///
     /// RFC 9112 section 3.2.2: a server accepts the absolute form too, although clients send it to proxies only. The host in it replaces
-    /// that of the `Host` field.
+    /// the host of the `Host` field.
     ///
     /// - Throws: An error with the status of the response if the target has another form.
     package func withOriginTarget() throws(TransportError) -> HTTPRequestHead {

@@ -168,8 +168,8 @@ package struct FrameDecoder: Sendable {
             self.control.reserveCapacity(header.length)
         } else {
             if header.opcode != FrameOpcode.continuation { self.message = header.opcode }
-            // Not the full length: the peer may never send that much. Not for every fragment: reserving is exact, and would copy a
-            // message of many small fragments for each of them.
+            // Doesn't reserve the full length: the peer may never send that much. Doesn't reserve for every fragment either: reserving
+            // is exact, and would copy a message of many small fragments for each of them.
             if self.assembled.isEmpty { self.assembled.reserveCapacity(min(header.length, 1 << 16)) }
         }
     }

@@ -18,7 +18,7 @@ package struct FrameError: Error, Hashable, Sendable {
 
     static func violation(_ message: String) -> FrameError { FrameError(.protocolError, message) }
 
-    /// The error to report to the user of the connection.
+    /// The error to report to the owner of the connection.
     package var transportError: TransportError {
         TransportError(self.code == .tooLarge ? .tooLarge : .protocolViolation, self.message)
     }

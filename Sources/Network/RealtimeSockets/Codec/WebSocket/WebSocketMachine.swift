@@ -11,9 +11,9 @@ package import RealtimeCore
 /// It appends frames to the `output` it is given, which the caller sends. It has no clock and no socket. ``Step/closed`` is reported
 /// exactly once, and so is ``SocketAction/drop``.
 package struct WebSocketMachine: Sendable {
-    /// What to do next, after sending everything in `output`.
+    /// The next step, after sending everything in `output`.
     package struct Step: Sendable, Hashable {
-        /// The WebSocket has closed: notify its user, after delivering the messages of this read.
+        /// The WebSocket has closed: notify its owner, after delivering the messages of this read.
         package var closed: CloseReason?
         package var socket: SocketAction
 
@@ -48,7 +48,7 @@ package struct WebSocketMachine: Sendable {
         case open
         /// Our close frame was sent, the peer's was not received yet.
         case closing(deadline: Instant)
-        /// The user knows that the WebSocket has closed. The socket waits for the peer to close the connection.
+        /// The owner knows that the WebSocket has closed. The socket waits for the peer to close the connection.
         case closed(deadline: Instant)
         case dropped
     }

@@ -1,6 +1,6 @@
 import RealtimeSystem
 
-/// What a connection did, for a trace.
+/// An action of a connection, for a trace.
 package enum ConnectionAction {
     case opened
     /// A message was sent.
@@ -20,13 +20,13 @@ package enum ConnectionAction {
 /// it belongs to.
 package typealias ConnectionTrace = @Sendable (ConnectionID, ConnectionAction) -> Void
 
+/// Returns the text of a message without its secrets, as a trace shows it.
+package typealias DescribeMessage = @Sendable (WebSocketMessage.Kind, _ payload: ArraySlice<UInt8>) -> String
+
 /// A transport that reports what the connections of another transport do.
 ///
 /// It is a decorator, so that connections that aren't traced do no work for it.
 package struct TracingTransport: WebSocketTransport {
-    /// Returns the text of a message without its secrets.
-    package typealias Describe = @Sendable (WebSocketMessage.Kind, _ payload: ArraySlice<UInt8>) -> String
-
     private let transport: any WebSocketTransport
     private let trace: ConnectionTrace
 
@@ -35,15 +35,35 @@ package struct TracingTransport: WebSocketTransport {
         self.trace = trace
     }
 
-    /// Creates a transport that logs to a sink, at the level ``LogSink/Level/trace``.
+    package func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
+        let connection = self.transport.makeConnection(request, id: id, events: TracedEvents(events, self.trace))
+        return TracedConnection(connection, id, self.trace)
+    }
+}
+
+/// Describes a message by its kind and size, for protocols whose messages may contain secrets anywhere.
+@Sendable package func messageSize(_ kind: WebSocketMessage.Kind, _ payload: ArraySlice<UInt8>) -> String {
+    "\(kind) of \(payload.count) bytes"
+}
+
+/// Logs what a driver's connections do, at the level ``LogSink/Level/trace``, whatever transport creates them.
+struct ConnectionLog: Sendable {
+    let log: LogSink
+    /// The part of the library that the log messages name.
+    let subsystem: String
+
+    /// Creates a connection that is logged.
     ///
     /// - Parameters:
-    ///   - transport: The transport that creates the connections.
-    ///   - log: The destination of the messages.
-    ///   - subsystem: The part of the library that the log messages name.
+    ///   - id: The connection's ID.
+    ///   - events: The object that receives its events.
     ///   - describe: Returns the text of a message without its secrets. Called without a lock.
-    package init(_ transport: any WebSocketTransport, log: LogSink, subsystem: String, describe: @escaping Describe) {
-        self.init(transport) { id, action in
+    ///   - connect: Creates the connection, whose events go to the object that the closure receives.
+    func connect(
+        _ id: ConnectionID, _ events: any WebSocketEvents, _ describe: @escaping DescribeMessage,
+        _ connect: (any WebSocketEvents) -> any WebSocketConnection
+    ) -> any WebSocketConnection {
+        let trace: ConnectionTrace = { [log, subsystem] id, action in
             let text =
                 switch action {
                 case .opened: "open"
@@ -56,11 +76,7 @@ package struct TracingTransport: WebSocketTransport {
                 }
             log.log(.trace, subsystem, "\(id) \(text)")
         }
-    }
-
-    package func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
-        let connection = self.transport.makeConnection(request, id: id, events: TracedEvents(events, self.trace))
-        return TracedConnection(connection, id, self.trace)
+        return TracedConnection(connect(TracedEvents(events, trace)), id, trace)
     }
 }
 
@@ -174,7 +190,7 @@ private final class TracedEvents: WebSocketEvents {
     func writing(_ id: ConnectionID, paused: Bool) { self.events.writing(id, paused: paused) }
 
     func closed(_ id: ConnectionID, _ reason: CloseReason) {
-        // Without the text of the peer, which may repeat a secret. The session logs it without.
+        // Omits the text of the peer, which may repeat a secret. The session logs it without.
         if case .peer(let code, _) = reason { self.trace(id, .receivedClose(code)) } else { self.trace(id, .ended) }
         self.events.closed(id, reason)
     }
