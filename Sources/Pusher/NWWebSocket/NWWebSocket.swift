@@ -24,6 +24,8 @@ open class NWWebSocket: WebSocketConnection, @unchecked Sendable {
             var connection: any RealtimeCore.WebSocketConnection
             /// The number of the use that connected.
             var use: UInt64
+            /// The engine's connection that receives the events, if the transport is used directly.
+            weak var directUse: (any DirectUse)?
         }
 
         struct Use: Sendable {
@@ -58,7 +60,7 @@ open class NWWebSocket: WebSocketConnection, @unchecked Sendable {
         case closed(CloseReason)
         case disconnected(CloseCode, use: UInt64)
 
-        /// The size of what waits for the queue.
+        /// The size of the message that waits for the queue.
         var size: Int {
             switch self {
             case .text(let text): text.utf8.count
@@ -82,8 +84,9 @@ open class NWWebSocket: WebSocketConnection, @unchecked Sendable {
     private let settings: Settings
     private let transport: any WebSocketTransport
     private let connectionQueue: DispatchQueue
-    /// Set once, at the end of the initializer.
-    private nonisolated(unsafe) var delivery: QueueDelivery<(id: ConnectionID, event: Event)>!
+    private let serialQueue: SerialQueue
+    /// `nonisolated(unsafe)` is right because it is set once, at the end of the initializer, before another thread can have the socket.
+    private nonisolated(unsafe) var delivery: CallbackQueue<(id: ConnectionID, event: Event)>!
 
     /// Settings with the default values.
     public static var defaultOptions: NWProtocolWebSocket.Options {
@@ -126,6 +129,7 @@ open class NWWebSocket: WebSocketConnection, @unchecked Sendable {
         self.settings = Self.settings(options, headers: [:])
         self.transport = Transports.standard.webSocket
         self.connectionQueue = connectionQueue
+        self.serialQueue = SerialQueue(connectionQueue)
         self.delivery = self.makeDelivery()
         if connectAutomatically { self.connect() }
     }
@@ -140,6 +144,7 @@ open class NWWebSocket: WebSocketConnection, @unchecked Sendable {
         self.settings = Self.settings(options, headers: headers)
         self.transport = transport
         self.connectionQueue = connectionQueue
+        self.serialQueue = SerialQueue(connectionQueue)
         self.delivery = self.makeDelivery()
     }
 
@@ -159,8 +164,8 @@ open class NWWebSocket: WebSocketConnection, @unchecked Sendable {
         return settings
     }
 
-    private func makeDelivery() -> QueueDelivery<(id: ConnectionID, event: Event)> {
-        QueueDelivery(self.connectionQueue) { [weak self] item in self?.handle(item.event, of: item.id) }
+    private func makeDelivery() -> CallbackQueue<(id: ConnectionID, event: Event)> {
+        self.serialQueue.callbacks { [weak self] item in self?.handle(item.event, of: item.id) }
     }
 
     /// The object that receives the events of the socket. It isn't retained.
@@ -194,20 +199,23 @@ open class NWWebSocket: WebSocketConnection, @unchecked Sendable {
             let replaced = state.current?.connection
             let id = state.counter.next()
             state.lastError = nil
-            let request = WebSocketRequest(
-                (try? endpoint.get()) ?? Endpoint(scheme: "ws", host: "", port: 0), headers: self.settings.headers,
-                subprotocols: self.settings.subprotocols, messageLimit: self.settings.messageLimit)
+            let request = self.request((try? endpoint.get()) ?? Endpoint(scheme: "ws", host: "", port: 0))
             let connection = self.transport.makeConnection(request, id: id, events: Events(self))
             state.current = State.Current(id: id, connection: connection, use: state.use.number)
             (state.waitingBytes, state.isPaused) = (0, false)
             if case .failure(let error) = endpoint {
-                self.delivery.enqueue((id, .closed(.transport(error))))
+                self.delivery.append((id, .closed(.transport(error))))
                 return (nil, replaced)
             }
             return (connection, replaced)
         }
         replaced?.close(.goingAway, reason: "")
         connection?.open()
+    }
+
+    private func request(_ endpoint: Endpoint) -> WebSocketRequest {
+        WebSocketRequest(
+            endpoint, headers: self.settings.headers, subprotocols: self.settings.subprotocols, messageLimit: self.settings.messageLimit)
     }
 
     /// Sends a text message. It is dropped if the socket is neither connecting nor connected.
@@ -255,9 +263,13 @@ open class NWWebSocket: WebSocketConnection, @unchecked Sendable {
         let (current, pings) = self.take(for: use)
         pings?.timer.cancel()
         guard let current else { return false }
+        if let directUse = current.directUse {
+            directUse.socketDisconnected(code)
+            return true
+        }
         current.connection.close(code, reason: "")
-        self.delivery.enqueue((current.id, .disconnected(code, use: current.use)))
-        self.delivery.drainIfOnQueue()
+        self.delivery.append((current.id, .disconnected(code, use: current.use)))
+        self.serialQueue.deliver(self.delivery)
         return true
     }
 
@@ -322,6 +334,40 @@ open class NWWebSocket: WebSocketConnection, @unchecked Sendable {
         }
     }
 
+    // MARK: Direct uses
+
+    /// Whether an engine can use the transport directly, because nothing can tell the difference: the socket has no methods of its own, and
+    /// its delegate is the object that would pass the events on to the engine.
+    package final func isUsableDirectly(by delegate: any WebSocketConnectionDelegate) -> Bool {
+        type(of: self) == NWWebSocket.self && self.delegate === delegate
+    }
+
+    /// Makes a connection of the transport for an engine; see ``SocketUse/direct(_:for:)``. The methods of the socket then act on it.
+    final func makeConnection(
+        for directUse: any DirectUse
+    ) throws(TransportError) -> (connection: any RealtimeCore.WebSocketConnection, use: UInt64, (any RealtimeCore.WebSocketConnection)?) {
+        let request = self.request(try Endpoint(self.url.absoluteString))
+        return self.state.withLock { state in
+            let id = state.counter.next()
+            let connection = self.transport.makeConnection(request, id: id, events: directUse)
+            let replaced = state.current?.connection
+            state.use = State.Use(number: state.use.number + 1)
+            state.current = State.Current(id: id, connection: connection, use: state.use.number, directUse: directUse)
+            state.lastError = nil
+            return (connection, state.use.number, replaced)
+        }
+    }
+
+    /// Ends a direct use.
+    ///
+    /// - Parameter reason: Why the connection ended, or `nil` if the engine ended it.
+    final func endUse(_ use: UInt64, with reason: CloseReason?) {
+        let (current, pings) = self.take(for: use)
+        pings?.timer.cancel()
+        guard current != nil, case .transport(let error) = reason else { return }
+        self.state.withLock { $0.lastError = error }
+    }
+
     // MARK: Events
 
     /// Receives the events of the connections. It isn't the socket, because a connection retains it.
@@ -359,8 +405,8 @@ open class NWWebSocket: WebSocketConnection, @unchecked Sendable {
             // Under the lock, so that pausing and resuming keep their order.
             current.connection.pauseReading()
         }
-        for event in events { self.delivery.enqueue((id, event)) }
-        self.delivery.drainIfOnQueue()
+        for event in events { self.delivery.append((id, event)) }
+        self.serialQueue.deliver(self.delivery)
     }
 
     /// Informs the delegate, unless the connection isn't the current one.

@@ -58,7 +58,7 @@ public enum NWProtocolWebSocket {
         case protocolCode(Defined)
         /// A code that is registered for an application, from 3000 to 3999.
         case applicationCode(UInt16)
-        /// A private code, from 4000 to 4999, such as those of the Pusher protocol.
+        /// A private code, from 4000 to 4999, such as the codes of the Pusher protocol.
         case privateCode(UInt16)
     }
 }

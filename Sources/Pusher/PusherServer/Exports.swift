@@ -1,4 +1,4 @@
-// The types of the core that users of a server name. Nothing else of these modules enters the importing file's namespace.
+// The types of the core that an application with a server names. Nothing else of these modules enters the importing file's namespace.
 @_exported public import enum RealtimeCore.BufferPolicy
 @_exported public import struct RealtimeCore.CloseCode
 @_exported public import enum RealtimeCore.CloseReason
@@ -13,6 +13,6 @@
 @_exported public import class RealtimeCore.ListenerRouter
 @_exported public import struct RealtimeCore.LogSink
 @_exported public import struct RealtimeCore.TransportError
-@_exported public import struct RealtimeJSON.JSONObject
-@_exported public import enum RealtimeJSON.JSONValue
+@_exported public import struct RealtimeCoding.JSONObject
+@_exported public import enum RealtimeCoding.JSONValue
 @_exported public import enum PusherWire.PusherDataForm

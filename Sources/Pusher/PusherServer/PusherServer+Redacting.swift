@@ -1,5 +1,5 @@
 import RealtimeCore
-import RealtimeJSON
+import RealtimeCoding
 
 extension PusherApp: Redacting {
     package var visibleFields: [(name: String, value: Any?)] {

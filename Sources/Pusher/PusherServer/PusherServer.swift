@@ -20,9 +20,8 @@ import RealtimeTransports
 public final class PusherServer: Sendable {
     /// The app that the server serves.
     public let app: PusherApp
-    let handler: PusherServerHandler
-    private let driver: SessionDriver<PusherServerMachine>
-    private let listener = ServerListener()
+    private let server: EmbeddedServer<PusherServerMachine>
+    private var driver: SessionDriver<PusherServerMachine> { self.server.connections.driver }
     /// The app's key for encrypted channels.
     private let masterKey: EncryptionKey?
     private let webhooks: WebhookSender?
@@ -46,21 +45,15 @@ public final class PusherServer: Sendable {
             let task = Task { driver.workFinished(id, await hooks.decision(about: work)) }
             return { task.cancel() }
         }
-        let driver = SessionDriver(machine, in: dependencies)
-        self.driver = driver
+        let connections = ServedConnections(machine, in: dependencies, seed: seed)
         self.webhooks = webhooks.map {
-            WebhookSender($0, app: app, http: $0.http ?? http ?? Transports.standard.http, of: driver, time: time, log: log)
+            WebhookSender($0, app: app, http: $0.http ?? http ?? Transports.standard.http, of: connections.driver, time: time, log: log)
         }
-        let injector = FaultInjector(time: time, seed: seed ?? .random(in: .min ... .max))
-        self.handler = PusherServerHandler(app: app, driver: self.driver, injector: injector, unixTime: unixTime)
+        let handler = PusherServerHandler(app: app, connections: connections, unixTime: unixTime)
+        self.server = EmbeddedServer(connections, handler: handler)
     }
 
-    deinit {
-        // The handler first, so that no client connects again before the listener has stopped.
-        self.handler.shutDown()
-        self.driver.step { machine, _, effects in machine.release(&effects) }
-        self.driver.shutDown()
-    }
+    deinit { self.server.shutDown() }
 
     /// Creates a server for clients on the same in-memory network. The server uses the network's clock.
     ///
@@ -100,17 +93,14 @@ public final class PusherServer: Sendable {
     ///   server is already started, or one with the code `closed` if ``stop()`` was called meanwhile.
     @discardableResult
     public func start(on listener: any Listener) async throws(TransportError) -> ListenerAddress {
-        try await self.listener.start(listener, self.handler) { self.driver.stop() }
+        try await self.server.start(on: listener)
     }
 
     /// Stops the server: asks every client to reconnect soon (close code 4200) and stops the listener.
     ///
     /// Returns when all connections have ended. If the server is being started or stopped, the method waits until it has stopped; if it isn't
     /// started, the method returns immediately.
-    public func stop() async {
-        // Without a listener of its own, the server can have connections of one that it shares; see `listenerHandler`.
-        await self.listener.stop { self.driver.stop() }
-    }
+    public func stop() async { await self.server.stop() }
 
     /// The handler of the server's clients, for a listener that several handlers share.
     ///
@@ -122,7 +112,7 @@ public final class PusherServer: Sendable {
     /// ```
     /// Clients connect below `/app`, and events are published below `/apps`. Don't call ``start(on:)`` for this. ``stop()`` then only asks
     /// the connected clients to reconnect; stop the listener first. After the server has been released, the handler rejects everything.
-    public var listenerHandler: any ListenerHandler { self.handler }
+    public var listenerHandler: any ListenerHandler { self.server.handler }
 
     // MARK: Publishing
 
@@ -227,21 +217,18 @@ public final class PusherServer: Sendable {
 
     /// The faults that the server injects. Changes take effect immediately.
     public var faults: PusherServerFaults {
-        get { self.handler.faults }
-        set { self.handler.faults = newValue }
+        get {
+            let connections = self.server.connections
+            return PusherServerFaults(connections.faults, rejectionCode: connections.driver.read { $0.rejectionCode })
+        }
+        set { self.server.connections.setFaults(newValue.connections) { $0.rejectionCode = newValue.rejectionCode } }
     }
 
     /// The events of the server from now on.
     ///
     /// Each access returns a new sequence. It buffers up to 10,000 events with up to 8 MiB of text, and then drops the oldest. The sequence
     /// finishes when the server is released.
-    public var events: EventSequence<PusherServerEvent> {
-        self.driver.makeSequence(.dropOldest(10_000), byteLimit: PusherServerEvent.byteLimit, lifetime: .client) { events, output in
-            output.append(contentsOf: events)
-        } register: { machine, id, effects in
-            effects.routes.add(id, to: &machine.eventRoute)
-        }
-    }
+    public var events: EventSequence<PusherServerEvent> { self.server.events(PusherServerEvent.byteLimit) }
 
     /// The socket IDs of the established connections, sorted.
     public var socketIDs: [String] {
@@ -279,92 +266,16 @@ public final class PusherServer: Sendable {
     }
 
     /// Drops a connection without a close frame. Does nothing if no connection has the socket ID.
-    public func drop(_ socketID: String) {
-        self.driver.step { machine, now, effects in machine.drop(socketID, now: now, &effects) }
-    }
+    public func drop(_ socketID: String) { self.server.connections.drop(socketID) }
 
     /// Makes a connection silent, or ends its silence. Does nothing if no connection has the socket ID.
     ///
     /// The server sends nothing on a silent connection and ignores what it receives, and keeps the connection open.
-    public func silence(_ socketID: String, _ isSilent: Bool = true) { self.handler.silence(socketID, isSilent) }
+    public func silence(_ socketID: String, _ isSilent: Bool = true) { self.server.connections.silence(socketID, isSilent) }
 
     /// Sends a text message to a client unchanged, whether or not it is a valid frame, and regardless of ``faults``. Does nothing if no
     /// connection has the socket ID.
-    public func send(_ frame: String, to socketID: String) { self.handler.sendUnaffected(.text(frame), to: socketID) }
-}
-
-/// An event that occurred on a server, for tests and logs.
-public enum PusherServerEvent: Sendable, Hashable {
-    /// A connection was established.
-    case connected(socketID: String)
-    /// An established connection ended.
-    case disconnected(socketID: String, CloseReason)
-    /// The server received a text message. Messages on a silent connection aren't reported. A message longer than the app's
-    /// ``PusherApp/messageLimit`` is cut, and an ellipsis added.
-    case received(socketID: String, frame: String)
-    /// A client signed in as a user.
-    case signedIn(socketID: String, userID: String)
-    /// A client subscribed to a channel. On a presence channel, the user ID is that of the member.
-    case subscribed(socketID: String, channel: String, userID: String?)
-    /// The server rejected a subscription with a message for the client.
-    case subscriptionRejected(socketID: String, channel: String, message: String)
-    /// A subscription ended, because the client unsubscribed or its connection ended.
-    case unsubscribed(socketID: String, channel: String)
-    /// A client subscribed to a cache channel without a cached event.
-    case cacheMiss(socketID: String, channel: String)
-    /// The subscribers of a channel were notified of their number; see ``PusherApp/sendsSubscriptionCounts``.
-    case subscriptionCount(channel: String, count: Int)
-    /// A client sent an event to the other subscribers of a channel.
-    case clientEvent(socketID: String, channel: String, name: String, data: String)
-    /// An event was published, over the HTTP API or by `publish(_:to:data:except:)`.
-    case published(channel: String, name: String, subscribers: Int)
-    /// The server sent an error to a client, or rejected a request to the HTTP API.
-    ///
-    /// The code is that of the error, for example 4001 for a connection with an unknown key, or the status of the HTTP response. The socket
-    /// ID is `nil` for requests and for connections that the server doesn't accept. Rejected subscriptions are events of their own.
-    case error(socketID: String?, code: Int?, message: String)
-
-    /// The limit of the events that a consumer hasn't read.
-    static let byteLimit = ByteLimit<PusherServerEvent>(8 << 20) { event in
-        switch event {
-        case .received(_, let frame): frame.utf8.count
-        case .clientEvent(_, let channel, let name, let data): channel.utf8.count + name.utf8.count + data.utf8.count
-        case .subscribed(_, let channel, _), .unsubscribed(_, let channel), .cacheMiss(_, let channel), .subscriptionCount(let channel, _):
-            channel.utf8.count
-        case .subscriptionRejected(_, let channel, let message): channel.utf8.count + message.utf8.count
-        case .published(let channel, let name, _): channel.utf8.count + name.utf8.count
-        case .error(_, _, let message): message.utf8.count
-        case .connected, .disconnected, .signedIn: 0
-        }
-    }
-}
-
-/// Faults that a server injects, to test how clients handle them.
-///
-/// A connection that is closed sends its delayed messages first. The close code is sent regardless of faults.
-public struct PusherServerFaults: Sendable, Hashable {
-    /// How long the server delays each message. Messages on a connection keep their order.
-    public var delay: Duration = .zero
-    /// The probability that a message to a client is dropped, from 0 to 1.
-    public var dropRate: Double = 0
-    /// Whether the server sends nothing and ignores what it receives, while connections stay open.
-    public var isSilent = false
-    /// The close code with which the server rejects new connections, or `nil` to accept them.
-    public var rejectionCode: CloseCode?
-
-    /// Creates a value without faults.
-    public init() {}
-
-    init(_ faults: ConnectionFaults, rejectionCode: CloseCode?) {
-        (self.delay, self.dropRate, self.isSilent) = (faults.delay, faults.dropRate, faults.isSilent)
-        self.rejectionCode = rejectionCode
-    }
-
-    var connectionFaults: ConnectionFaults {
-        var faults = ConnectionFaults()
-        (faults.delay, faults.dropRate, faults.isSilent) = (self.delay, self.dropRate, self.isSilent)
-        return faults
-    }
+    public func send(_ frame: String, to socketID: String) { self.server.connections.sendUnaffected(.text(frame), to: socketID) }
 }
 
 extension PusherServerHooks {

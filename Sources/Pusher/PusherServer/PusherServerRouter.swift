@@ -16,26 +16,26 @@ import RealtimeSystem
 /// Keep references to the servers, and don't call ``PusherServer/start(on:)``. To stop, stop the listener, and then each server to ask
 /// its clients to reconnect.
 public final class PusherServerRouter: ListenerHandler {
-    private let handlers: [PusherServerHandler]
+    private let servers: [(app: PusherApp, handler: any ListenerHandler)]
 
     /// Creates a router. It doesn't retain the servers: requests for a server that has been released are rejected.
     ///
     /// - Parameter servers: The servers, at least one. Of servers with the same key or the same ID, the first one receives the requests.
     public init(_ servers: [PusherServer]) {
         precondition(!servers.isEmpty, "A router needs at least one server.")
-        self.handlers = servers.map(\.handler)
+        self.servers = servers.map { ($0.app, $0.listenerHandler) }
     }
 
-    private func handler(forKeyIn request: HTTPRequestHead) -> PusherServerHandler {
+    private func handler(forKeyIn request: HTTPRequestHead) -> any ListenerHandler {
         let key = PusherServerAPI.appKey(of: request)
-        return self.handlers.first { ByteString($0.app.key) == key } ?? self.handlers[0]
+        return (self.servers.first { ByteString($0.app.key) == key } ?? self.servers[0]).handler
     }
 
     /// Passes a request to the server with the ID of the app in its path.
     public func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
         let id = PusherServerAPI.appID(of: request)
-        let handler = self.handlers.first { ByteString($0.app.id) == id } ?? self.handlers[0]
-        handler.received(request, body: body, responder: responder)
+        let server = self.servers.first { ByteString($0.app.id) == id } ?? self.servers[0]
+        server.handler.received(request, body: body, responder: responder)
     }
 
     /// Passes an upgrade to the server with the key of the app in its path.

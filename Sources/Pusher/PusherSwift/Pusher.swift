@@ -51,7 +51,7 @@ open class Pusher: NSObject, @unchecked Sendable {
         self.connection = PusherConnection(key: key, socket: socket, url: url, options: options)
         super.init()
         self.connection.createGlobalChannel()
-        self.connection.nativePusher = native
+        self.connection.setPushService(native)
         native.connection = self.connection
         if options.connectAutomatically { self.connection.connect() }
     }

@@ -97,7 +97,7 @@ public struct InMemoryPusher: Sendable {
         return PusherClient(configuration)
     }
 
-    /// Starts an authorization endpoint on the network, like that of an application server.
+    /// Starts an authorization endpoint on the network, like the endpoint of an application server.
     ///
     /// ```swift
     /// let endpoint = try await pusher.startAuthorizationEndpoint { attempt in

@@ -139,7 +139,7 @@ package enum UserID {
 extension ChannelName {
     /// Returns a message that says why the name is invalid, or `nil` if the name is valid.
     ///
-    /// - Parameter allowsUsers: Whether the name may be that of a user's channel, on which servers publish.
+    /// - Parameter allowsUsers: Whether the name may be the name of a user's channel, on which servers publish.
     package static func validationError(_ name: String, limit: Int = Self.maximumLength, allowsUsers: Bool) -> String? {
         guard allowsUsers, let userID = UserID.user(ofChannel: name) else { return self.validationError(name, limit: limit) }
         guard name.utf8.count <= limit else { return "The channel name has \(name.utf8.count) characters; use at most \(limit)." }

@@ -1,4 +1,4 @@
-import RealtimeJSON
+import RealtimeCoding
 package import RealtimeCore
 
 /// The position of an event in the history that a server keeps of a channel, or of a subscriber who has received all events up to it.

@@ -1,6 +1,6 @@
 import RealtimeCrypto
 import RealtimeEncoding
-import RealtimeJSON
+import RealtimeCoding
 
 /// The encrypted data of an event.
 ///

@@ -54,7 +54,7 @@ package enum EncryptionError: Error, Hashable, Sendable, CustomStringConvertible
     case keyLength(Int)
     /// The nonce has this number of bytes.
     case nonceLength(Int)
-    /// The ciphertext has this number of bytes, less than those of a tag.
+    /// The ciphertext has this number of bytes, less than a tag has.
     case ciphertextLength(Int)
     /// The data was encrypted with another key, or changed.
     case wrongKey

@@ -1,5 +1,5 @@
 import RealtimeCore
-package import RealtimeJSON
+package import RealtimeCoding
 
 /// The data of events that a server publishes.
 package enum EventData {

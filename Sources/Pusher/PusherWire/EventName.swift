@@ -56,7 +56,7 @@ package enum EventName {
         return "pusher" + name.dropFirst("sockudo".utf8.count)
     }
 
-    /// Whether the name has a prefix that is reserved for the service in version 2, in addition to those of version 7.
+    /// Whether the name has a prefix that is reserved for the service in version 2, in addition to the prefixes of version 7.
     package static func isReservedInVersion2(_ name: String) -> Bool {
         self.hasPrefix(name, "sockudo:") || self.hasPrefix(name, "sockudo_internal:")
     }

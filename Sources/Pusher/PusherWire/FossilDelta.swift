@@ -3,7 +3,7 @@ package enum FossilDeltaError: Error, Hashable, Sendable, CustomStringConvertibl
     case invalidFormat
     /// The result would be larger than the limit.
     case tooLarge(Int)
-    /// The result isn't that of the sender: the delta refers to another text, or has changed on its way.
+    /// The result isn't the sender's text: the delta refers to another text, or has changed on its way.
     case wrongChecksum
 
     package var description: String {
@@ -134,7 +134,7 @@ package enum FossilDelta {
         return delta
     }
 
-    /// Returns the offsets of the base's blocks by their hash values: of two blocks with the same value, that of the first.
+    /// Returns the offsets of the base's blocks by their hash values: of two blocks with the same value, the offset of the first.
     private static func blocks(of base: [UInt8]) -> [Int32] {
         var size = 16
         while size < base.count / 4 { size *= 2 }

@@ -1,4 +1,4 @@
-import RealtimeJSON
+import RealtimeCoding
 import RealtimeSystem
 package import RealtimeCore
 
@@ -7,8 +7,6 @@ package struct FrameTrace: Sendable {
     /// The members of the protocol's frames whose values are secrets or are covered by a signature.
     private static let secretMembers: Set<String> = ["auth", "channel_data", "shared_secret", "user_data"]
     private static let errors: Set<String> = [EventName.error, EventName.subscriptionError, EventName.internalSubscriptionError]
-    /// The maximum length of the text of a frame, in bytes.
-    private static let limit = 4096
 
     private enum Part {
         /// The data of the application.
@@ -19,13 +17,13 @@ package struct FrameTrace: Sendable {
         case error
     }
 
-    private let secrets: [String]
+    private let filter: SecretFilter
 
     /// Creates a description of frames.
     ///
     /// - Parameter secrets: Texts that are removed wherever they appear, because the server may repeat them.
     package init(secrets: [String] = []) {
-        self.secrets = secrets
+        self.filter = SecretFilter(secrets, replacement: "\(Redacted.secret)")
     }
 
     /// Returns the text of a message.
@@ -34,9 +32,7 @@ package struct FrameTrace: Sendable {
         guard let json = try? JSONValue(parsing: Array(payload)), case .object(let frame) = json else {
             return "\(payload.count) bytes that aren't a JSON object"
         }
-        let text = self.redacted(frame).description
-        guard text.utf8.count > Self.limit else { return text }
-        return String(decoding: text.utf8.prefix(Self.limit), as: UTF8.self) + "… (\(payload.count) bytes)"
+        return TracedFrame.excerpt(of: self.redacted(frame).description, byteCount: payload.count)
     }
 
     private func redacted(_ frame: JSONObject) -> JSONValue {
@@ -60,10 +56,7 @@ package struct FrameTrace: Sendable {
                     }))
         case .array(let elements): .array(elements.map { self.redacted($0, in: part) })
         case .string(let text):
-            .string(
-                self.secrets.reduce(part == .error ? ServerError.redacted(text) : text) { text, secret in
-                    text.replacingText(secret, with: "\(Redacted.secret)")
-                })
+            .string(self.filter.redacted(part == .error ? ServerError.redacted(text) : text))
         case .null, .bool, .number: value
         }
     }

@@ -1,4 +1,4 @@
-package import RealtimeJSON
+package import RealtimeCoding
 import RealtimeSystem
 
 /// A condition on the tags of events, with which a client subscribes to a channel.
@@ -243,7 +243,7 @@ extension PusherFilter: CustomStringConvertible {
             guard operation != .not || nodes.count == 1 else { throw Invalid(message: "The operation not has one condition.") }
         }
         let values = operation.hasList ? json["vals"]?.array ?? [] : json["val"].map { [$0] } ?? []
-        // Numbers and Booleans stand for their texts.
+        // Numbers and Booleans are used as their texts.
         self.init(operation, json["key"]?.string ?? "", values.map { $0.string ?? $0.description }, nodes: nodes)
     }
 }

@@ -1,4 +1,4 @@
-package import RealtimeJSON
+package import RealtimeCoding
 
 /// One event of the protocol, as slices of the received text. Nothing is copied until it is accessed.
 ///

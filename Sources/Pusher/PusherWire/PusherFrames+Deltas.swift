@@ -1,13 +1,13 @@
 import RealtimeEncoding
 import RealtimeSystem
 package import RealtimeCore
-package import RealtimeJSON
+package import RealtimeCoding
 
 /// Frames of tags and of deltas between events, which sockudo has added.
 extension PusherFrames {
     // MARK: Client to server
 
-    /// A request to send events as deltas. sockudo ignores the algorithms, and uses that of its settings.
+    /// A request to send events as deltas. sockudo ignores the algorithms, and uses the algorithm of its settings.
     package static let enableDeltaCompression = WebSocketMessage.text(
         #"{"event":"pusher:enable_delta_compression","data":{"algorithms":["fossil"]}}"#)
 

@@ -1,4 +1,4 @@
-import RealtimeJSON
+import RealtimeCoding
 package import RealtimeCore
 
 /// Frames of cache channels, subscription counts and users.

@@ -1,4 +1,4 @@
-package import RealtimeJSON
+package import RealtimeCoding
 package import RealtimeCore
 
 /// Encodes the protocol's frames.

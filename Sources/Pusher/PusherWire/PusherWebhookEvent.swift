@@ -1,4 +1,4 @@
-public import RealtimeJSON
+public import RealtimeCoding
 
 /// An event that a Pusher service reports to an application server with a webhook.
 ///
@@ -13,7 +13,7 @@ public enum PusherWebhookEvent: Sendable, Hashable {
     /// The last connection of a user left a presence channel. The service reports this after a few seconds, and not if the user returns
     /// meanwhile.
     case memberRemoved(channel: String, userID: String)
-    /// A client sent an event to the other subscribers of a channel. The user ID is that of the member of a presence channel.
+    /// A client sent an event to the other subscribers of a channel. The user ID is the ID of the member of a presence channel.
     case clientEvent(channel: String, event: String, data: String, socketID: String, userID: String?)
     /// A client subscribed to a cache channel that had no cached event.
     case cacheMiss(channel: String)

@@ -1,7 +1,7 @@
 import RealtimeEncoding
 import RealtimeCore
 import RealtimeCrypto
-import RealtimeJSON
+import RealtimeCoding
 import RealtimeSystem
 
 /// The signature with which an application server authorizes a subscription.

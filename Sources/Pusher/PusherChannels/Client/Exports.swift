@@ -11,11 +11,11 @@
 @_exported public import class RealtimeCore.NetworkPathMonitor
 @_exported public import struct RealtimeCore.TransportError
 @_exported public import struct RealtimeCore.Transports
-@_exported public import struct RealtimeJSON.JSONNumber
-@_exported public import struct RealtimeJSON.JSONObject
-@_exported public import enum RealtimeJSON.JSONValue
-@_exported public import struct RealtimeJSON.JSONValueDecoder
-@_exported public import struct RealtimeJSON.JSONValueEncoder
+@_exported public import struct RealtimeCoding.JSONNumber
+@_exported public import struct RealtimeCoding.JSONObject
+@_exported public import enum RealtimeCoding.JSONValue
+@_exported public import struct RealtimeCoding.JSONValueDecoder
+@_exported public import struct RealtimeCoding.JSONValueEncoder
 @_exported public import enum PusherWire.PusherChannelKind
 @_exported public import struct PusherWire.PusherFilter
 @_exported public import enum PusherWire.PusherWebhookEvent

@@ -1,4 +1,4 @@
-public import RealtimeJSON
+public import RealtimeCoding
 import PusherWire
 public import RealtimeCore
 
@@ -61,7 +61,7 @@ public final class PusherChannel: Sendable {
     /// The data is decoded in the task that iterates over the sequence. If an event can't be decoded, the sequence skips it, reports a
     /// ``PusherError`` with the code ``PusherError/Code/decodingFailed`` to ``PusherClient/errors``, and continues with the next event.
     ///
-    /// The sequence continues, finishes and can be iterated again like that of ``events(_:buffer:)``.
+    /// The sequence continues, finishes and can be iterated again as with ``events(_:buffer:)``.
     ///
     /// - Parameters:
     ///   - name: The name of the events.
@@ -127,7 +127,7 @@ public final class PusherChannel: Sendable {
     // MARK: Subscription
 
     /// The current state of the subscription.
-    public var state: PusherSubscriptionState { self.client.withRecord(self.name) { $0?.machine.publicState ?? .unsubscribed } }
+    public var state: PusherSubscriptionState { self.client.withRecord(self.name) { $0?.subscription.publicState ?? .unsubscribed } }
 
     /// A sequence of the current ``state``, followed by every state that it changes to.
     ///
@@ -155,7 +155,7 @@ public final class PusherChannel: Sendable {
     }
 
     private func subscriptionState(_ session: borrowing PusherSession) -> PusherSubscriptionState {
-        session.channels[self.name]?.machine.publicState ?? .unsubscribed
+        session.channels[self.name]?.subscription.publicState ?? .unsubscribed
     }
 
     /// Waits until the channel is subscribed.
@@ -185,13 +185,12 @@ public final class PusherChannel: Sendable {
     public func unsubscribe() { self.client.unsubscribe(self.name) }
 
     /// The filter with which the channel is subscribed, or `nil` if it has none; see ``PusherClient/subscribe(_:filter:)``.
-    public var filter: PusherFilter? { self.client.withRecord(self.name) { $0?.filter?.filter } }
+    public var filter: PusherFilter? { self.client.withRecord(self.name) { $0?.subscription.filter } }
 
     /// A sequence of notices that events may be missing, one after each time that an interrupted subscription was restored.
     ///
     /// The sequence continues across reconnects, and finishes when the channel is unsubscribed, when the client is disconnected, or when the
     /// connection ends in a way that the client doesn't recover from. If the client isn't subscribed to the channel, the sequence is empty.
-    /// You can iterate a stored sequence again: the new loop takes over.
     ///
     /// In ``PusherClient/updates(includingFrames:buffer:)``, a gap precedes the first event after the interruption.
     public var gaps: EventSequence<PusherGap> {
@@ -231,8 +230,7 @@ public final class PusherChannel: Sendable {
     ///
     /// The sequence continues across reconnects. It finishes when the channel is unsubscribed, when the client is disconnected, or when
     /// the connection ends in a way that the client doesn't recover from. If the client isn't subscribed to the channel, the sequence
-    /// contains only an empty list. You can iterate a stored sequence again, for example after the task of a loop was cancelled: the new loop
-    /// takes over. For the users who joined or left, use ``memberChanges``.
+    /// contains only an empty list. For the users who joined or left, use ``memberChanges``.
     public var memberLists: EventSequence<PusherMembers> {
         self.client.sequence(
             of: .memberLists(channel: self.name), .standard, .connection,
@@ -248,8 +246,7 @@ public final class PusherChannel: Sendable {
     /// several connections joins and leaves once. For the current list and every list after it, use ``memberLists``.
     ///
     /// The sequence continues across reconnects. It finishes when the channel is unsubscribed, when the client is disconnected, or when the
-    /// connection ends in a way that the client doesn't recover from. You can iterate a stored sequence again, for example after the task
-    /// of a loop was cancelled: the new loop takes over.
+    /// connection ends in a way that the client doesn't recover from.
     public var memberChanges: EventSequence<PusherMemberChange> {
         self.client.sequence(of: .members(channel: self.name), .standard, .connection) {
             if case .members(_, let change) = $0 { change } else { nil }

@@ -1,4 +1,4 @@
-public import RealtimeJSON
+public import RealtimeCoding
 import RealtimeSystem
 import PusherWire
 public import RealtimeCore
@@ -25,10 +25,10 @@ public import RealtimeCore
 /// and all sequences finish.
 public final class PusherClient: Sendable {
     /// The version of this library, which the client sends to the server when it connects.
-    public static let version = "0.1.0"
+    public static let version = Library.version
 
-    /// The settings that were set last: those that the client was created with, or those of the last ``update(_:)``.
-    public var configuration: PusherConfiguration { self.driver.read { $0.latestConfiguration } }
+    /// The settings that were set last, when the client was created or by the last ``update(_:)``.
+    public var configuration: PusherConfiguration { self.driver.read { $0.latestSettings }.configuration }
     private let driver: SessionDriver<PusherSession>
     private let pathObservation: NetworkPathObservation?
 
@@ -40,7 +40,7 @@ public final class PusherClient: Sendable {
     /// - Parameter configuration: The settings of the client. Changing your copy later doesn't affect the client; use ``update(_:)``.
     public init(_ configuration: PusherConfiguration) {
         let driver = SessionDriver(
-            PusherSession(configuration, seed: configuration.transports.seed()), in: configuration.dependencies)
+            PusherSession(configuration, seed: configuration.transports.seed()), in: Self.dependencies(of: configuration))
         self.driver = driver
         self.pathObservation = configuration.transports.networkPath?.observe { [weak driver] in
             driver?.step { $0.checkConnection(now: $1, &$2) }
@@ -76,13 +76,7 @@ public final class PusherClient: Sendable {
     ///
     /// If a retry is pending, it is made immediately. After ``disconnect()``, and after the server has rejected the client, the
     /// client starts over. While the client is connecting or connected, this method has no effect.
-    public func connect() {
-        if let error = self.configuration.validationError {
-            self.driver.step { session, _, effects in session.failConfiguration(error, &effects) }
-        } else {
-            self.driver.start()
-        }
-    }
+    public func connect() { self.driver.step { session, now, effects in session.connect(now: now, &effects) } }
 
     /// Disconnects and stops reconnecting.
     ///
@@ -113,12 +107,13 @@ public final class PusherClient: Sendable {
     ///   - ``PusherError/Code/invalidConfiguration`` if the configuration is invalid,
     ///   - ``PusherError/Code/failed`` if a connection is impossible, for example because no TLS library is available.
     public func run() async throws(PusherError) {
-        self.connect()
         do throws(PusherError) {
-            _ = try await self.driver.awaitResult(awaitsPeer: false) { session, waiter, _, effects in session.awaitEnd(waiter, &effects) }
+            _ = try await self.driver.awaitResult(awaitsPeer: false) { session, waiter, now, effects in
+                session.run(waiter, now: now, &effects)
+            }
         } catch {
+            // The session has disconnected the client.
             guard error.code == .cancelled else { throw error }
-            self.disconnect()
         }
     }
 
@@ -169,8 +164,7 @@ public final class PusherClient: Sendable {
     ///     if case .connected = change.new { print("connected") }
     /// }
     /// ```
-    /// The sequence continues across reconnects and finishes when the client is released. You can iterate a stored sequence again, for
-    /// example after the task of a loop was cancelled: the new loop takes over.
+    /// The sequence continues across reconnects and finishes when the client is released.
     public var stateChanges: EventSequence<PusherStateChange<PusherConnectionState>> {
         self.stateChanges(of: .states, .client, from: { $0.state }) { if case .state(let state) = $0 { state } else { nil } }
     }
@@ -183,8 +177,7 @@ public final class PusherClient: Sendable {
 
     /// A sequence of the delays before each retry, produced when the delay begins.
     ///
-    /// The sequence continues across reconnects and finishes when the client is released. You can iterate a stored sequence again, for
-    /// example after the task of a loop was cancelled: the new loop takes over.
+    /// The sequence continues across reconnects and finishes when the client is released.
     public var connectingIn: EventSequence<Duration> {
         self.sequence(of: .retryDelays, .standard, .client) { if case .connectingIn(let delay) = $0 { delay } else { nil } }
     }
@@ -205,9 +198,8 @@ public final class PusherClient: Sendable {
     /// most of them; if it doesn't, ``state`` changes to ``PusherConnectionState/failed(_:)`` or
     /// ``PusherConnectionState/disconnected(_:)``.
     ///
-    /// The sequence continues across reconnects and finishes when the client is released. You can iterate a stored sequence again, for
-    /// example after the task of a loop was cancelled: the new loop takes over. For errors and all other updates in one order, use
-    /// ``updates(includingFrames:buffer:)``.
+    /// The sequence continues across reconnects and finishes when the client is released. For errors and all other updates in one
+    /// order, use ``updates(includingFrames:buffer:)``.
     public var errors: EventSequence<PusherError> {
         self.sequence(of: .errors, .standard, .client) { if case .error(let error) = $0 { error } else { nil } }
     }
@@ -233,8 +225,7 @@ public final class PusherClient: Sendable {
     /// A final failure of the client or of a subscription is reported twice, as the new state and as an error, so that consumers of either
     /// kind alone receive it.
     ///
-    /// The sequence continues across reconnects and finishes when the client is released. You can iterate a stored sequence again, for
-    /// example after the task of a loop was cancelled: the new loop takes over.
+    /// The sequence continues across reconnects and finishes when the client is released.
     ///
     /// - Parameters:
     ///   - includingFrames: Whether to include all frames, as ``PusherUpdate/frame(_:)`` and ``PusherUpdate/sentFrame(_:)``. Received frames
@@ -299,8 +290,8 @@ public final class PusherClient: Sendable {
     ///
     /// As after a reconnect, the client subscribes again to all channels and signs in again, with new authorizations; sequences and calls that
     /// wait continue, and client events that wait are sent after the subscription. Each channel that was subscribed reports a ``PusherGap``.
-    /// No error is reported, apart from those of encrypted events that wait for a key of the old app, which is no longer loaded. Failures of the
-    /// old server don't count.
+    /// No error is reported, apart from errors of encrypted events that wait for a key of the old app, which is no longer loaded. Failures
+    /// of the old server don't count.
     ///
     /// - Parameter change: A closure that changes a copy of ``configuration``; see ``update(_:)``.
     /// - Throws: A ``PusherError`` with the code ``PusherError/Code/invalidConfiguration`` if a value is invalid, or if the log or the transports
@@ -311,9 +302,9 @@ public final class PusherClient: Sendable {
 
     /// Connects to another cluster now, as pusher-js does in its method of the same name.
     ///
-    /// The host, the port, the path and the use of TLS become those of ``PusherConfiguration/init(key:cluster:)``. All other settings stay.
-    /// For what happens to the channels and the user, see ``switchServer(_:)``. Unlike pusher-js, a client that isn't connecting doesn't
-    /// connect until you call ``connect()``.
+    /// The host, the port, the path and the use of TLS become the same as with ``PusherConfiguration/init(key:cluster:)``. All other
+    /// settings stay. For what happens to the channels and the user, see ``switchServer(_:)``. Unlike pusher-js, a client that isn't
+    /// connecting doesn't connect until you call ``connect()``.
     ///
     /// - Parameters:
     ///   - cluster: The name of the cluster, such as `eu`.
@@ -333,21 +324,18 @@ public final class PusherClient: Sendable {
     ) throws(PusherError) {
         while true {
             // The closure runs without a lock. If another thread has changed the settings meanwhile, its changes must not be lost.
-            let old = self.configuration
-            var new = old
+            let old = self.driver.read { $0.latestSettings }
+            var new = old.configuration
             change(&new)
-            guard new.hasEnvironment(of: old) else {
+            guard new.hasEnvironment(of: old.configuration) else {
                 let message = "A client keeps its log and its transports. Create another client to change them."
                 throw PusherError(.invalidConfiguration, message)
             }
             if let error = new.validationError { throw PusherError(.invalidConfiguration, "Invalid configuration: \(error)") }
+            let settings = PusherSettings(new)
             var isChanged = false
-            // Released after the lock, like `old`: an object that the settings own may call the client when it is released.
-            var replaced: PusherConfiguration?
-            defer { withExtendedLifetime(replaced) {} }
             self.driver.step { session, now, effects in
-                replaced = session.takeReplacedConfiguration()
-                isChanged = session.setConfiguration(new, replacing: old, now: now, &effects)
+                isChanged = session.setSettings(settings, replacing: old, now: now, &effects)
                 if isChanged { input(&session, now, &effects) }
             }
             if isChanged { return }
@@ -468,7 +456,6 @@ public final class PusherClient: Sendable {
     ///
     /// The sequence finishes when the client is disconnected, or when the connection ends in a way that the client doesn't recover
     /// from. It continues across reconnects, but doesn't contain events that were published while the client wasn't connected.
-    /// You can iterate a stored sequence again, for example after the task of a loop was cancelled: the new loop takes over.
     ///
     /// To receive decoded values instead of events, use ``events(_:as:with:buffer:)``. For events together with changes of states and
     /// members, in one order, use ``updates(includingFrames:buffer:)``.
@@ -486,7 +473,7 @@ public final class PusherClient: Sendable {
     /// The data is decoded in the task that iterates over the sequence. If an event can't be decoded, the sequence skips it, reports a
     /// ``PusherError`` with the code ``PusherError/Code/decodingFailed`` to ``errors``, and continues with the next event.
     ///
-    /// The sequence continues, finishes and can be iterated again like that of ``events(_:buffer:)``.
+    /// The sequence continues, finishes and can be iterated again as with ``events(_:buffer:)``.
     ///
     /// - Parameters:
     ///   - name: The name of the events.
@@ -529,11 +516,7 @@ public final class PusherClient: Sendable {
     // MARK: Used by PusherChannel
 
     func eventSequence(_ topic: PusherSession.Topic, _ buffer: BufferPolicy) -> EventSequence<PusherEvent> {
-        self.driver.makeSequence(buffer, lifetime: .connection) { updates, output in
-            for update in updates { if case .event(let event) = update { output.append(event) } }
-        } register: { session, id, effects in
-            session.addConsumer(id, to: topic, &effects)
-        }
+        self.sequence(of: topic, buffer, .connection, PusherUpdate.event)
     }
 
     /// Calls a closure with the updates of a topic from now on, until the observation is cancelled.
@@ -541,14 +524,11 @@ public final class PusherClient: Sendable {
         _ topic: PusherSession.Topic, _ buffer: BufferPolicy, on executor: PusherCallbackExecutor,
         _ convert: @escaping @Sendable (PusherUpdate) -> Element?, _ callback: @escaping @Sendable (Element) -> Void
     ) -> PusherObservation {
-        PusherObservation(
-            self.driver.observe(buffer, lifetime: .client, schedule: executor.schedule) { updates, output in
-                for update in updates { if let element = convert(update) { output.append(element) } }
-            } register: { session, id, effects in
-                session.addConsumer(id, to: topic, &effects)
-            } callback: {
-                callback($0)
-            })
+        self.driver.observe(buffer, lifetime: .client, schedule: executor.schedule, convert: eachElement(convert)) { session, id, effects in
+            session.addConsumer(id, to: topic, &effects)
+        } callback: {
+            callback($0)
+        }
     }
 
     /// Calls a closure with the decoded data of the events of a topic, and reports the events that can't be decoded.
@@ -556,13 +536,28 @@ public final class PusherClient: Sendable {
         _ topic: PusherSession.Topic, as type: Value.Type, _ decoder: JSONValueDecoder, _ buffer: BufferPolicy,
         on executor: PusherCallbackExecutor, _ callback: @escaping @Sendable (Value) -> Void
     ) -> PusherObservation {
-        self.observe(topic, buffer, on: executor, PusherObservation.event) { [weak driver = self.driver] event in
+        self.observe(topic, buffer, on: executor, PusherUpdate.event) { [weak driver = self.driver] event in
             do {
                 callback(try event.decode(Value.self, with: decoder))
             } catch {
                 let error = PusherError.decodingFailed(event, as: "\(Value.self)", error)
                 driver?.step { session, _, effects in session.decodingFailed(error, &effects) }
             }
+        }
+    }
+
+    /// Appends what the client receives to a queue: all frames as ``PusherUpdate/frame(_:)``, right before their effects, and the updates
+    /// apart from events. Of the events, only those that were decrypted are included.
+    ///
+    /// - Parameters:
+    ///   - queue: The queue, which observes this client only.
+    ///   - convert: Appends the elements for a batch of updates. Called under a lock.
+    /// - Returns: The registration. Releasing it cancels the queue's callback.
+    package func observeReceived<Element: Sendable>(
+        into queue: CallbackQueue<Element>, _ convert: @escaping EventConversion<PusherUpdate, Element>
+    ) -> CallbackObservation {
+        self.driver.observe(into: queue, lifetime: .client, convert: convert) { session, id, effects in
+            session.addConsumer(id, to: .receivedFrames, &effects)
         }
     }
 
@@ -576,9 +571,7 @@ public final class PusherClient: Sendable {
         of topic: PusherSession.Topic, _ buffer: BufferPolicy, _ lifetime: ConsumerLifetime,
         startingWith first: (borrowing PusherSession) -> Element? = { _ in nil }, _ convert: @escaping @Sendable (PusherUpdate) -> Element?
     ) -> EventSequence<Element> {
-        self.driver.makeSequence(buffer, lifetime: lifetime, startingWith: first) { updates, output in
-            for update in updates { if let element = convert(update) { output.append(element) } }
-        } register: { session, id, effects in
+        self.driver.makeSequence(buffer, lifetime: lifetime, startingWith: first, convert: eachElement(convert)) { session, id, effects in
             session.addConsumer(id, to: topic, &effects)
         }
     }
@@ -587,20 +580,7 @@ public final class PusherClient: Sendable {
         of topic: PusherSession.Topic, _ lifetime: ConsumerLifetime, from current: (borrowing PusherSession) -> State,
         _ state: @escaping @Sendable (PusherUpdate) -> State?
     ) -> EventSequence<PusherStateChange<State>> {
-        // The state that the consumer knows. Every access is under the driver's lock, and this one makes it Sendable.
-        let latest = Lock<State?>(nil)
-        return self.driver.makeSequence(.standard, lifetime: lifetime) { updates, output in
-            for update in updates {
-                guard let new = state(update) else { continue }
-                let old = latest.withLock { latest in
-                    defer { latest = new }
-                    return latest
-                }
-                if let old { output.append(PusherStateChange(old: old, new: new)) }
-            }
-        } register: { session, id, effects in
-            let state = current(session)
-            latest.withLock { $0 = state }
+        self.driver.makeStateChanges(lifetime: lifetime, from: current, to: state) { session, id, effects in
             session.addConsumer(id, to: topic, &effects)
         }
     }

@@ -1,4 +1,4 @@
-import RealtimeJSON
+import RealtimeCoding
 import PusherWire
 public import RealtimeCore
 
@@ -47,7 +47,7 @@ public struct PusherDecodedEvents<Value: Decodable>: AsyncSequence, Sendable {
     /// - Returns: The value; `nil` if the sequence finished or the task was cancelled before one satisfied the predicate.
     /// - Throws: The error that `predicate` throws.
     public func first(where predicate: (Value) throws -> Bool) async rethrows -> Value? {
-        // Not the standard library's method, for the same reason as in `EventSequence`.
+        // Doesn't call the standard library's method, for the same reason as in `EventSequence`.
         let iterator = self.makeAsyncIterator()
         while let value = await iterator.next() {
             if try predicate(value) { return value }

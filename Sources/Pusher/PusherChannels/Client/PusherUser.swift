@@ -1,5 +1,5 @@
 public import RealtimeCore
-import RealtimeJSON
+import RealtimeCoding
 import RealtimeSystem
 
 /// The user of a client's connection.
@@ -32,14 +32,14 @@ public struct PusherUser: Sendable {
     public func signIn() { self.client.stepSession { $0.signIn(now: $1, &$2) } }
 
     /// The current state of the sign-in.
-    public var state: PusherSignInState { self.client.readSession { $0.user?.state.publicState ?? .signedOut } }
+    public var state: PusherSignInState { self.client.readSession { $0.user.publicState } }
 
     /// A sequence of the current ``state``, followed by every state that it changes to.
     ///
     /// No change is missing or repeated between the current state and the first change. The sequence continues across reconnects and finishes
     /// when the client is released. Cancelling the task of a loop ends the loop, and doesn't affect the client.
     public var states: EventSequence<PusherSignInState> {
-        self.client.sequence(of: .userStates, .standard, .client, startingWith: { $0.user?.state.publicState ?? .signedOut }) {
+        self.client.sequence(of: .userStates, .standard, .client, startingWith: { $0.user.publicState }) {
             if case .user(let state) = $0 { state } else { nil }
         }
     }
@@ -78,8 +78,8 @@ public struct PusherUser: Sendable {
 
     /// Returns the decoded data of the events with a name that servers send to the user, from now on.
     ///
-    /// Events that can't be decoded are skipped and reported, like those of ``PusherChannel/events(_:as:with:buffer:)``. The sequence
-    /// continues and finishes like that of ``events(_:buffer:)``.
+    /// Events that can't be decoded are skipped and reported, as in ``PusherChannel/events(_:as:with:buffer:)``. The sequence
+    /// continues and finishes as with ``events(_:buffer:)``.
     ///
     /// - Parameters:
     ///   - name: The name of the events.
@@ -100,28 +100,4 @@ public struct PusherUser: Sendable {
     public var watchlistChanges: EventSequence<PusherWatchlistChange> {
         self.client.sequence(of: .watchlist, .standard, .connection) { if case .watchlist(let change) = $0 { change } else { nil } }
     }
-}
-
-/// The state of a client's sign-in.
-public enum PusherSignInState: Hashable, Sendable {
-    /// The client hasn't been asked to sign in.
-    case signedOut
-    /// The client signs in as soon as it is connected and the user is authenticated. A sign-in returns to this state when the connection is
-    /// lost.
-    case pending
-    /// The user is signed in.
-    case signedIn(PusherMember)
-    /// The user was rejected, or the sign-in timed out.
-    ///
-    /// The client retries after a reconnect and when ``PusherUser/signIn()`` is called. It also retries with growing delays if the failure
-    /// may be temporary, like a failed subscription; see ``PusherSubscriptionState/failed(_:)``.
-    indirect case failed(PusherError)
-}
-
-/// A change of users in a watchlist.
-public enum PusherWatchlistChange: Hashable, Sendable {
-    /// The users with these IDs are online: each has a connection.
-    case online([String])
-    /// The users with these IDs have no connection.
-    case offline([String])
 }

@@ -22,24 +22,19 @@ struct AuthorizationQueue: Sendable {
         var members: [Member]
     }
 
-    private struct Running: Sendable {
-        var channel: ChannelID
-        /// The batch, or the work itself.
-        var request: WorkID
-    }
-
-    private var running: [WorkID: Running] = [:]
+    /// The request of each authorization: its batch, or the authorization itself.
+    private var running: [WorkID: WorkID] = [:]
     /// The number of running authorizations of each batch.
     private var batchSizes: [WorkID: Int] = [:]
     /// The batches of the current step.
     private var collected: [Batch] = []
     /// The waiting channels in order, and channels that were removed since.
-    private var order: ArraySlice<ChannelID> = []
+    private var order = FIFO<ChannelID>()
     private var waiting: Set<ChannelID> = []
-    private var lastWork: UInt64 = 0
 
     var runningCount: Int { self.running.count }
     var waitingCount: Int { self.waiting.count }
+    var hasBatches: Bool { !self.collected.isEmpty }
     private var requestCount: Int { self.batchSizes.reduce(self.running.count) { $0 - $1.value + 1 } }
 
     /// Whether a channel can join the last batch of the current step.
@@ -51,23 +46,23 @@ struct AuthorizationQueue: Sendable {
     ///   - channel: The channel.
     ///   - isBatched: Whether the request may authorize other channels as well.
     /// - Returns: The ID of the authorization, or `nil` if the channel was enqueued or is enqueued already.
-    mutating func start(_ channel: ChannelID, isBatched: Bool = false) -> WorkID? {
+    mutating func start(_ channel: ChannelID, isBatched: Bool = false, _ work: inout SessionWork) -> WorkID? {
         guard self.requestCount < Self.limit || (isBatched && self.canJoin) else {
             if self.waiting.insert(channel).inserted { self.order.append(channel) }
             return nil
         }
-        let work = self.makeWork()
-        self.running[work] = Running(channel: channel, request: isBatched ? self.join(work, channel) : work)
-        return work
+        let id = work.reserve(for: .authorization(channel))
+        self.running[id] = isBatched ? self.join(id, channel, &work) : id
+        return id
     }
 
     /// Adds an authorization to a batch.
     ///
     /// - Returns: The ID of the batch.
-    private mutating func join(_ work: WorkID, _ channel: ChannelID) -> WorkID {
-        if !self.canJoin { self.collected.append(Batch(id: self.makeWork(), members: [])) }
+    private mutating func join(_ id: WorkID, _ channel: ChannelID, _ work: inout SessionWork) -> WorkID {
+        if !self.canJoin { self.collected.append(Batch(id: work.reserve(for: .batch), members: [])) }
         let last = self.collected.count - 1
-        self.collected[last].members.append(Batch.Member(work: work, channel: channel))
+        self.collected[last].members.append(Batch.Member(work: id, channel: channel))
         self.batchSizes[self.collected[last].id, default: 0] += 1
         return self.collected[last].id
     }
@@ -82,29 +77,26 @@ struct AuthorizationQueue: Sendable {
         }
     }
 
-    /// Returns the ID of work that isn't an authorization.
-    mutating func makeWork() -> WorkID {
-        self.lastWork += 1
-        return WorkID(rawValue: self.lastWork)
-    }
-
     /// Removes an authorization that has finished.
     ///
     /// - Returns: Its channel, or `nil` if the authorization is not running.
-    mutating func finish(_ work: WorkID) -> ChannelID? {
-        guard let running = self.running.take(work) else { return nil }
-        if let size = self.batchSizes[running.request] {
-            if size > 1 { self.batchSizes[running.request] = size - 1 } else { _ = self.batchSizes.take(running.request) }
+    mutating func finish(_ id: WorkID, _ work: inout SessionWork) -> ChannelID? {
+        guard let request = self.running.take(id), case .authorization(let channel) = work.take(id) else { return nil }
+        guard let size = self.batchSizes[request] else { return channel }
+        if size > 1 {
+            self.batchSizes[request] = size - 1
+        } else {
+            _ = self.batchSizes.take(request)
+            _ = work.take(request)
         }
-        return running.channel
+        return channel
     }
 
     /// Removes an authorization whose result is no longer needed.
     ///
     /// - Returns: The request to cancel, or `nil` if there is none, or other channels still need it.
-    mutating func cancel(_ work: WorkID) -> WorkID? {
-        guard let request = self.running[work]?.request else { return nil }
-        _ = self.finish(work)
+    mutating func cancel(_ id: WorkID, _ work: inout SessionWork) -> WorkID? {
+        guard let request = self.running[id], self.finish(id, &work) != nil else { return nil }
         let isNeeded = self.batchSizes[request] != nil || self.collected.contains { $0.id == request }
         return isNeeded ? nil : request
     }
@@ -127,5 +119,8 @@ struct AuthorizationQueue: Sendable {
     }
 
     /// Also releases the memory, which an idle connection does not need.
-    mutating func removeAllWaiting() { (self.order, self.waiting) = ([], []) }
+    mutating func removeAllWaiting() {
+        self.order.removeAll()
+        self.waiting = []
+    }
 }

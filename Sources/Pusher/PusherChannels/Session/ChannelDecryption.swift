@@ -25,7 +25,7 @@ struct ChannelDecryption: Sendable {
         var data: [UInt8]
     }
 
-    /// What to do with an event.
+    /// The decision about an event.
     enum Action: Sendable {
         case deliver(String)
         case fail(PusherDecryptionFailure.Reason)

@@ -9,22 +9,22 @@ import PusherWire
 ///     └────────────── succeeded, failed, timed out, or too many events wait ─────────────────┘
 /// ```
 /// An event that arrives and can't be restored leads from `live` to `resuming` as well.
-/// If nothing was missed, or the history is another one, the confirmation leads from `interrupted` to `live`.
+/// If nothing was missed, or the history is a different one, the confirmation leads from `interrupted` to `live`.
 ///
-/// The serial of an event is larger than those of all earlier ones, but they need not be consecutive: a server may not send some events to
+/// The serial of an event is larger than all earlier ones, but serials need not be consecutive: a server may not send some events to
 /// some subscribers. Live events can therefore have any larger serial. While events are missing, an event is only delivered
 /// immediately if it is the next one. All others wait, because a live event can arrive before the missed ones.
 struct ChannelRecovery: Sendable {
     enum State: Hashable, Sendable { case live, interrupted, resuming }
 
-    /// What to do with an event.
+    /// The decision about an event.
     enum Action: Hashable, Sendable {
         case deliver, drop, hold
         /// Too many events wait. Report that events are missing, and deliver these, which include the received one.
         case giveUp([[UInt8]])
     }
 
-    /// What to do when the server has confirmed the subscription.
+    /// The decision after the server has confirmed the subscription.
     enum Confirmation: Hashable, Sendable {
         /// Nothing was missed. Deliver these events.
         case complete([[UInt8]])
@@ -41,7 +41,7 @@ struct ChannelRecovery: Sendable {
     /// Events up to this position have arrived, or have been reported as missing, or precede the first subscription.
     private(set) var position: ChannelPosition
     /// The serial of the last event that was delivered, if any. Until then, events up to `position` are delivered as well: the serial in a
-    /// confirmation can be that of an event that arrives after it.
+    /// confirmation can belong to an event that arrives after it.
     private var delivered: UInt64?
     /// The position in the last confirmation.
     private var confirmed: ChannelPosition?
@@ -49,26 +49,20 @@ struct ChannelRecovery: Sendable {
     private var held: [UInt64: [UInt8]] = [:]
     private var heldBytes = 0
     private var heldStreamID: String?
-    /// The last event of a cache channel, which the server repeats after a confirmation, without its position.
-    private var heldCachedEvent: [UInt8]?
-    /// Whether the next event without a position is the last one of a cache channel, which was delivered already.
-    private var skipsCachedEvent = false
-    /// Whether the last event of a cache channel wasn't delivered, although its serial isn't larger than that of the position. It is so from
-    /// a confirmation that begins a position until the event arrives, or a newer one.
-    private var missesCachedEvent: Bool
+    private var cachedEvent: CachedEvent
 
     /// Begins with the confirmation of a subscription.
     init(confirmed position: ChannelPosition) {
         self.position = position
         self.confirmed = position
-        self.missesCachedEvent = true
+        self.cachedEvent = CachedEvent(isMissing: true)
     }
 
     /// Begins with an event that arrived before the confirmation, and is delivered.
     init(delivered position: ChannelPosition) {
         self.position = position
         self.delivered = position.serial
-        self.missesCachedEvent = false
+        self.cachedEvent = CachedEvent(isMissing: false)
     }
 
     /// Receives an event with a position.
@@ -84,6 +78,7 @@ struct ChannelRecovery: Sendable {
         case .live: break
         case .interrupted where !isSubscribing:
             self.removeHeld()
+            self.cachedEvent.dropHeld()
             self.state = .live
         case .resuming where isInStream && event.serial == self.position.serial &+ 1: break
         case .interrupted, .resuming:
@@ -99,31 +94,22 @@ struct ChannelRecovery: Sendable {
             self.position = event.position
         }
         self.delivered = event.serial
-        self.missesCachedEvent = false
+        self.cachedEvent.superseded()
         return .deliver
     }
 
     /// Receives an event of a cache channel without a position.
-    mutating func receivedCachedEvent(_ text: UnsafeRawBufferPointer, isSubscribing: Bool) -> Action {
-        if self.skipsCachedEvent {
-            self.skipsCachedEvent = false
-            return .drop
-        }
-        guard self.state != .live, isSubscribing else {
-            self.missesCachedEvent = false
-            return .deliver
-        }
-        self.heldCachedEvent = Array(text)
-        return .hold
+    mutating func receivedCachedEvent(_ text: UnsafeRawBufferPointer, isSubscribing: Bool) -> CachedEvent.Action {
+        self.cachedEvent.received(text, mustWait: self.state != .live && isSubscribing)
     }
 
     /// The server has no last event of a cache channel.
-    mutating func cacheMissed() { (self.skipsCachedEvent, self.missesCachedEvent) = (false, false) }
+    mutating func cacheMissed() { self.cachedEvent.missed() }
 
     /// The subscription was lost. The events that wait will arrive again.
     mutating func lost() {
         self.removeHeld()
-        self.skipsCachedEvent = false
+        self.cachedEvent.lost()
         self.state = .interrupted
     }
 
@@ -134,7 +120,7 @@ struct ChannelRecovery: Sendable {
     mutating func filterReplaced(at position: ChannelPosition, isCache: Bool) {
         guard self.state == .live, position.streamID == self.position.streamID else { return }
         self.position.serial = max(self.position.serial, position.serial)
-        self.skipsCachedEvent = isCache
+        self.cachedEvent.confirmed(isCache: isCache, isDelivered: true)
     }
 
     /// An event was dropped that the client couldn't restore.
@@ -155,13 +141,15 @@ struct ChannelRecovery: Sendable {
     mutating func confirmed(at position: ChannelPosition, isCache: Bool) -> Confirmation {
         self.confirmed = position
         if position.streamID != self.position.streamID || position.serial < self.position.serial {
-            (self.position, self.delivered, self.missesCachedEvent) = (position, nil, true)
+            (self.position, self.delivered) = (position, nil)
+            self.cachedEvent.begun()
             return .reset(self.failed())
         }
         if position.serial == self.position.serial {
             let events = self.takeHeld()
-            if !events.isEmpty { self.missesCachedEvent = false }
-            self.skipsCachedEvent = isCache && !self.missesCachedEvent
+            if !events.isEmpty { self.cachedEvent.superseded() }
+            self.cachedEvent.dropHeld()
+            self.cachedEvent.confirmed(isCache: isCache)
             return .complete(events)
         }
         self.state = .resuming
@@ -176,10 +164,10 @@ struct ChannelRecovery: Sendable {
         for position in [self.confirmed, position].compactMap({ $0 }) where position.streamID == self.position.streamID {
             self.position.serial = max(self.position.serial, position.serial)
         }
-        if self.held.keys.contains(where: { $0 <= self.position.serial }) { self.missesCachedEvent = false }
-        let isCachedEventHeld = self.heldCachedEvent != nil
+        if self.held.keys.contains(where: { $0 <= self.position.serial }) { self.cachedEvent.superseded() }
+        let isRepeated = self.confirmed != nil && !self.cachedEvent.isHeld
         let events = self.takeHeldWithCachedEvent()
-        self.skipsCachedEvent = isCache && self.confirmed != nil && !isCachedEventHeld && !self.missesCachedEvent
+        self.cachedEvent.confirmed(isCache: isCache && isRepeated)
         return events
     }
 
@@ -189,18 +177,18 @@ struct ChannelRecovery: Sendable {
     mutating func failed() -> [[UInt8]] {
         if let confirmed, confirmed.streamID == self.position.streamID, confirmed.serial > self.position.serial {
             self.position.serial = confirmed.serial
-            self.missesCachedEvent = true
+            self.cachedEvent.begun()
         }
         // Some of the missed events have arrived, among them perhaps the last one.
-        if let confirmed, self.held.keys.contains(where: { $0 <= confirmed.serial }) { self.missesCachedEvent = false }
+        if let confirmed, self.held.keys.contains(where: { $0 <= confirmed.serial }) { self.cachedEvent.superseded() }
         return self.takeHeldWithCachedEvent()
     }
 
     /// Returns the events that wait, after the last event of a cache channel if it wasn't delivered.
     private mutating func takeHeldWithCachedEvent() -> [[UInt8]] {
-        let cachedEvent = self.missesCachedEvent ? self.heldCachedEvent.map { [$0] } ?? [] : []
-        let events = cachedEvent + self.takeHeld()
-        if !events.isEmpty { self.missesCachedEvent = false }
+        let cachedEvent = self.cachedEvent.takeHeld()
+        let events = (cachedEvent.map { [$0] } ?? []) + self.takeHeld()
+        if !events.isEmpty { self.cachedEvent.superseded() }
         return events
     }
 
@@ -221,6 +209,6 @@ struct ChannelRecovery: Sendable {
     }
 
     private mutating func removeHeld() {
-        (self.held, self.heldBytes, self.heldStreamID, self.heldCachedEvent) = ([:], 0, nil, nil)
+        (self.held, self.heldBytes, self.heldStreamID) = ([:], 0, nil)
     }
 }

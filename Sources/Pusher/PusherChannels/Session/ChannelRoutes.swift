@@ -4,7 +4,7 @@ import RealtimeCore
 
 /// The routes of one channel's events, by event name; or, with consumers of all channels, the routes of all events.
 ///
-/// The route of a name contains the consumers of that name and those of all names. The route of a name that is reserved for the service only
+/// The route of a name contains the consumers of that name and of all names. The route of a name that is reserved for the service only
 /// contains the former. Consumers are removed from their routes by the driver.
 struct ChannelRoutes: Sendable {
     private var byName = SmallDictionary<ByteString, EventRoute>()
@@ -28,7 +28,7 @@ struct ChannelRoutes: Sendable {
 
     /// The consumers of all names, in the order in which they were added.
     func consumers(in routes: EventRoutes) -> [ConsumerID] {
-        Set(self.all.flatMap { routes[$0] }).sorted { $0.rawValue < $1.rawValue }
+        Set(self.all.flatMap { routes[$0] }).sorted()
     }
 
     /// Adds a consumer of the events with a name, or of all events.

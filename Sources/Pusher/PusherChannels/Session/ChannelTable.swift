@@ -15,53 +15,38 @@ struct ChannelID: Hashable, Sendable {
     let serial: UInt32
 }
 
+/// A channel, as the parts of a session refer to it.
+struct NamedChannel: Hashable, Sendable {
+    let id: ChannelID
+    let name: String
+    let kind: PusherChannelKind
+}
+
 /// A channel that the client is subscribed or subscribing to.
 struct ChannelRecord: Sendable {
     let id: ChannelID
     let name: String
-    var machine = PusherChannelStateMachine()
     let kind: PusherChannelKind
     /// The number of failures in a row, which determines the delay of the next retry.
     var failures: UInt16 = 0
-    // Here because it fills a gap in the layout of the record, which is stored for each channel.
-    var memberLists = EventRoutes.none
+    var subscription = ChannelSubscription()
     var members = PusherMembers()
     /// This client's user on a presence channel, from the authorization.
     var userID: String?
-    /// Changed by ``ChannelTable``.
-    fileprivate var waiters = WaitingCalls()
-    /// Client events to send when the subscription succeeds.
-    var queuedMessages: [WebSocketMessage] = []
-    var events = ChannelRoutes()
-    var states = EventRoutes.none
-    var notices: NoticeRoutes {
-        get { self.boxedNotices ?? NoticeRoutes() }
-        set { self.boxedNotices = newValue }
-    }
-    @Boxed private var boxedNotices: NoticeRoutes?
-    /// The key of an encrypted channel, since its first authorization.
-    @Boxed var decryption: ChannelDecryption?
-    /// The position in the server's history of events, if the client recovers missed ones and the server supports it.
-    @Boxed var recovery: ChannelRecovery?
-    /// The filter, if the channel has or had one.
-    @Boxed var filter: ChannelFilter?
-    /// The events that deltas refer to, if the server sends some.
-    @Boxed var deltaBases: DeltaBases?
-    /// Since when events may be missing: from the loss of the subscription until it is restored.
-    var lostSince: Instant?
-    /// Whether events arrive of a subscription that the client has given up.
-    var receivesUnconfirmed = false
-    /// When the server confirmed the subscription last.
-    var confirmedAt: Instant?
     /// The number of subscribed connections, as the server reported it last.
     var subscriptionCount: Int?
-    var memberChanges = EventRoutes.none
-    private var latestEventNames: EventNames?
+    var consumers = Consumers()
+    /// Changed by ``ChannelTable``.
+    fileprivate var waiters = WaitingCalls()
 
-    /// Routes that few channels have.
-    struct NoticeRoutes: Sendable {
-        var gaps = EventRoutes.none
+    /// The consumers of a channel's updates apart from events.
+    struct Consumers: Sendable {
+        var states = EventRoutes.none
+        var memberChanges = EventRoutes.none
+        var memberLists = EventRoutes.none
         var counts = EventRoutes.none
+
+        var all: [EventRoute] { [self.states, self.memberChanges, self.memberLists, self.counts] }
     }
 
     init(_ id: ChannelID, _ name: String) {
@@ -70,17 +55,7 @@ struct ChannelRecord: Sendable {
         self.kind = ChannelName.kind(of: name)
     }
 
-    /// The routes of what is not an event.
-    var updateRoutes: [EventRoute] { [self.states, self.memberChanges, self.memberLists, self.notices.gaps, self.notices.counts] }
-
-    /// Returns the names of an event on the channel. Consecutive events with the same name share one object, also while events of other
-    /// channels arrive between them.
-    mutating func eventNames(of frame: PusherFrame) -> EventNames {
-        if let latestEventNames, frame.isEvent(latestEventNames.event) { return latestEventNames }
-        let names = EventNames(frame.eventName, channel: self.name)
-        self.latestEventNames = names
-        return names
-    }
+    var channel: NamedChannel { NamedChannel(id: self.id, name: self.name, kind: self.kind) }
 }
 
 /// The channels of a session, by ID and by name.
@@ -126,7 +101,7 @@ struct ChannelTable: Sendable {
     /// Returns the state of a channel without copying its record.
     @inline(__always)
     func state(of id: ChannelID) -> PusherChannelStateMachine.State? {
-        self.contains(id) ? self.slots[Int(id.slot)]?.machine.state : nil
+        self.contains(id) ? self.slots[Int(id.slot)]?.subscription.state : nil
     }
 
     /// Returns the kind of a channel without copying its record.

@@ -1,277 +1,181 @@
-import RealtimeJSON
 import PusherWire
+import RealtimeCoding
 import RealtimeCore
 
-/// The channels, their subscriptions and their members.
+/// Subscriptions, and their effects on the other parts.
 extension PusherSession {
     // MARK: Subscribing
 
-    /// Subscribes to a channel. A failed subscription is retried; otherwise, nothing changes for a channel in the table.
+    /// Subscribes to a channel. A failed subscription is retried; otherwise, nothing changes for a channel of the client.
     ///
     /// - Parameter authorization: The authorization for the first attempt, if it was made already.
     @discardableResult
     mutating func subscribe(
         _ name: String, authorization: PusherChannelAuthorization? = nil, now: Instant, _ effects: inout Effects<Self>
     ) -> ChannelID {
-        let id = self.channels.id(named: name) ?? self.addChannel(name)
-        if let authorization, let record = self.channels[id], record.kind.needsAuthorization, record.machine.canBegin {
-            self.givenAuthorizations[id] = authorization
-        }
+        let id = self.addChannel(name)
+        if let authorization { self.channels.give(authorization, to: id) }
         self.beginSubscription(id, now: now, &effects)
-        self.sendBatches(&effects)
+        self.sendBatches(now: now, &effects)
         return id
     }
 
-    mutating func addChannel(_ name: String) -> ChannelID {
-        self.cachedRoute = nil
-        return self.channels.add(name)
+    /// Subscribes to a channel with a filter, or changes the filter of a channel.
+    mutating func subscribe(_ name: String, filter: PusherFilter?, now: Instant, _ effects: inout Effects<Self>) -> ChannelID {
+        let id = self.addChannel(name)
+        if self.channels.setFilter(filter, of: id) { self.replaceSubscription(id, since: .subscribed, now: now, &effects) }
+        return self.subscribe(name, now: now, &effects)
+    }
+
+    private mutating func addChannel(_ name: String) -> ChannelID {
+        if let id = self.channels.id(named: name) { return id }
+        let id = self.channels.add(name)
+        self.events.added(id, name)
+        return id
     }
 
     mutating func unsubscribe(_ name: String, now: Instant, _ effects: inout Effects<Self>) {
-        let waiters = self.channels.id(named: name).map { self.channels.takeWaiters(of: $0) } ?? []
-        guard let record = self.channels.remove(name) else { return }
-        let action = record.machine.unsubscribe()
-        if action == .send || record.filter?.isReplacing == true { self.send(PusherFrames.unsubscribe(name), &effects) }
-        switch action {
-        case .none: self.authorizations.remove(record.id)
-        case .send: break
-        case .cancel(let work): self.cancel(work, &effects)
-        }
-        if case .reloading(let work) = record.decryption?.state {
-            self.authorizations.remove(record.id)
-            if let work { self.cancel(work, &effects) }
-        }
-        self.subscriptionDeadlines.set(record.id, nil)
-        self.recoveryDeadlines?.set(record.id, nil)
-        self.clientEvents.remove(record.id)
-        _ = self.givenAuthorizations.take(record.id)
-        self.publish(.subscription(channel: name, .unsubscribed), to: record.states, &effects)
-        if !record.members.isEmpty { effects.deliver(.members(channel: name, .subscribed(PusherMembers())), on: record.memberLists) }
-        let error = PusherError(.disconnected, "The channel \(name) was unsubscribed.", channel: name)
-        for waiter in waiters { effects.resume(waiter, .failure(error)) }
-        let consumers = record.events.consumers(in: effects.routes) + record.updateRoutes.flatMap { effects.routes[$0] }
+        guard let (id, routes) = self.channels.remove(name, self.context(now), &self.work, &effects) else { return }
+        self.channels.keyIsNotNeeded(id, self.keys.removed(id), &self.work, &effects)
+        self.deltas.ended(id)
+        self.clientEvents.drop(id)
+        let allRoutes = routes + [self.recovery.removed(id)]
+        let consumers = (self.events.removed(id, &effects.routes) + allRoutes.flatMap { effects.routes[$0] }).sorted()
         effects.commands.append(.endConsumers(consumers, .ended))
-        self.cachedRoute = nil
-        // Not removed yet: the routes are used by the updates of this step.
-        record.events.retire(in: &effects.routes)
-        for route in record.updateRoutes { effects.routes.retire(route) }
+        // The routes aren't removed yet: they are used by the updates of this step.
+        for route in allRoutes { effects.routes.retire(route) }
         self.beginWaitingAuthorizations(now: now, &effects)
     }
 
-    mutating func beginSubscription(_ id: ChannelID, now: Instant, _ effects: inout Effects<Self>) {
-        guard let socketID, let record = self.channels[id], record.machine.canBegin else { return }
-        if record.filter?.filter != nil, !self.configuration.allowsFilters {
-            return self.reject(record, self.filtersNotAllowed(record.name), now: now, &effects)
-        }
-        if let authorization = self.givenAuthorizations.take(id) {
-            return self.beginSubscription(record, with: authorization, now: now, &effects)
-        }
-        var work: (id: WorkID, authorizer: PusherAuthorizer)?
-        if record.kind.needsAuthorization {
-            guard let authorizer = self.configuration.authorizer else {
-                let error = PusherError(
-                    .authorizationMissing, "\(record.name) requires authorization: set the authorizer of the configuration.",
-                    channel: record.name)
-                return self.reject(record, error, now: now, &effects)
-            }
-            guard let id = self.authorizations.start(id, isBatched: authorizer.isBatched) else { return }
-            work = (id, authorizer)
-        }
-        if self.channels[id]?.machine.begin(authorizing: work?.id) == .subscribe {
-            self.send(PusherFrames.subscribe(record.name, filter: record.filter?.filter), &effects)
-        }
-        if let work, !work.authorizer.isBatched {
-            let request = PusherAuthorizationRequest(channel: record.name, socketID: socketID)
-            effects.commands.append(.work(work.id, .channel(request, work.authorizer, self.configuration)))
-        }
-        self.subscriptionDeadlines.set(id, now.advanced(by: self.configuration.subscriptionTimeout))
-        self.publishState(id, since: record.machine.publicState, &effects)
+    /// Begins the subscriptions of all channels, on a new connection.
+    mutating func beginSubscriptions(now: Instant, _ effects: inout Effects<Self>) {
+        for id in self.channels.ids { self.beginSubscription(id, now: now, &effects) }
+        self.sendBatches(now: now, &effects)
     }
 
-    /// Subscribes with an authorization that was passed by the user.
-    private mutating func beginSubscription(
-        _ record: ChannelRecord, with authorization: PusherChannelAuthorization, now: Instant, _ effects: inout Effects<Self>
+    private mutating func beginSubscription(_ id: ChannelID, now: Instant, _ effects: inout Effects<Self>) {
+        switch self.channels.begin(id, self.context(now), &self.work, &effects) {
+        case .begun: break
+        case .authorized(let work, let authorization): self.authorized(id, work, authorization, now: now, &effects)
+        case .failed(let error): self.subscriptionFailed(id, error, now: now, &effects)
+        }
+    }
+
+    /// Subscribes again to a channel whose filter has changed. The server replaces the filter when it confirms the subscription, so that no
+    /// event is missing in between.
+    ///
+    /// - Parameter before: The state of the subscription that was published last.
+    private mutating func replaceSubscription(
+        _ id: ChannelID, since before: PusherSubscriptionState, now: Instant, _ effects: inout Effects<Self>
     ) {
-        // The channel may have been waiting for its turn.
-        self.authorizations.remove(record.id)
-        let work = self.authorizations.makeWork()
-        _ = self.channels[record.id]?.machine.begin(authorizing: work)
-        self.subscriptionDeadlines.set(record.id, now.advanced(by: self.configuration.subscriptionTimeout))
-        self.publishState(record.id, since: record.machine.publicState, &effects)
-        self.authorized(record.id, work, authorization, now: now, &effects)
+        guard self.channels.replace(id, since: before, self.context(now), &effects) else { return }
+        self.recovery.replacing(id)
+        self.events.interrupted()
+        self.stopReloadingKey(id, &effects)
+        self.beginSubscription(id, now: now, &effects)
+        self.sendBatches(now: now, &effects)
     }
 
-    /// Requests the authorizations that were collected within this step.
-    mutating func sendBatches(_ effects: inout Effects<Self>) {
-        for batch in self.authorizations.takeBatches() {
-            guard let socketID, case .batchEndpoint(let endpoint)? = self.configuration.authorizer?.kind else { return }
-            let members = batch.members.compactMap { member in
-                self.channels[member.channel].map { record in
-                    BatchMember(work: member.work, request: PusherAuthorizationRequest(channel: record.name, socketID: socketID))
-                }
-            }
-            effects.commands.append(.work(batch.id, .batch(members, endpoint, self.configuration)))
-        }
-    }
+    // MARK: Authorizations
 
-    /// Fails a subscription that cannot be sent to the server.
-    private mutating func reject(_ record: ChannelRecord, _ error: PusherError, now: Instant, _ effects: inout Effects<Self>) {
-        guard case .waiting = record.machine.state else { return }
-        _ = self.channels[record.id]?.machine.begin(authorizing: nil)
-        self.subscriptionFailed(record.id, error, now: now, &effects)
+    mutating func sendBatches(now: Instant, _ effects: inout Effects<Self>) {
+        guard self.channels.hasBatches else { return }
+        self.channels.sendBatches(self.context(now), &effects)
     }
 
     /// Starts waiting authorizations up to the limit.
     private mutating func beginWaitingAuthorizations(now: Instant, _ effects: inout Effects<Self>) {
-        while let id = self.authorizations.dequeue() {
+        while let id = self.channels.popWaiting() {
             self.beginSubscription(id, now: now, &effects)
             self.reloadKey(id, now: now, &effects)
         }
-        self.sendBatches(&effects)
+        self.sendBatches(now: now, &effects)
     }
 
-    mutating func workFinished(_ id: WorkID, _ result: WorkResult, now: Instant, _ effects: inout Effects<Self>) {
-        switch result {
-        case .user(let result): return self.userAuthenticated(id, result, now: now, &effects)
-        case .retryDelay(let delay): return self.delayDecided(id, delay, now: now, &effects)
-        case .channel(let result): self.authorizationFinished(id, result, now: now, &effects)
-        case .batch(let results):
-            for (work, result) in results { self.authorizationFinished(work, result, now: now, &effects) }
+    mutating func authorizationsFinished(
+        _ results: [(work: WorkID, result: Result<PusherChannelAuthorization, PusherError>)], now: Instant, _ effects: inout Effects<Self>
+    ) {
+        for (work, result) in results {
+            guard let id = self.channels.authorizationFinished(work, &self.work) else { continue }
+            switch result {
+            case _ where self.keys.isReloading(id, work): self.keyReloaded(id, result, now: now, &effects)
+            case .failure(let error): self.subscriptionFailed(id, error, now: now, &effects)
+            case .success(let authorization): self.authorized(id, work, authorization, now: now, &effects)
+            }
         }
         self.beginWaitingAuthorizations(now: now, &effects)
     }
 
-    private mutating func authorizationFinished(
-        _ id: WorkID, _ authorization: Result<PusherChannelAuthorization, PusherError>, now: Instant, _ effects: inout Effects<Self>
-    ) {
-        guard let channel = self.authorizations.finish(id) else { return }
-        switch authorization {
-        case _ where self.isReloading(channel, id): self.keyReloaded(channel, authorization, now: now, &effects)
-        case .failure(let error): self.subscriptionFailed(channel, error, now: now, &effects)
-        case .success(let authorization): self.authorized(channel, id, authorization, now: now, &effects)
-        }
-    }
-
+    /// Continues with the authorization of a subscription, unless it waits for the user.
     mutating func authorized(
         _ id: ChannelID, _ work: WorkID, _ authorization: PusherChannelAuthorization, now: Instant, _ effects: inout Effects<Self>
     ) {
-        guard let record = self.channels[id] else { return }
-        if record.kind.isPresence {
-            // The server takes a missing member from the sign-in.
-            if authorization.channelData == nil, self.user?.state.isPending == true {
-                self.user?.subscriptions.append(.init(channel: id, work: work, authorization: authorization))
-                return
+        guard let channel = self.channels.channel(id) else { return }
+        var userID: String?
+        do throws(PusherError) {
+            if channel.kind.isPresence {
+                userID = try self.user.member(of: channel, work, authorization)
+                if userID == nil { return }
             }
-            if authorization.channelData == nil, case .failed(let error) = self.user?.state {
-                // The error that is stored has lost the cause that made it transient.
-                let isRetried = self.user?.deadline != nil
-                return self.subscriptionFailed(id, .userMissing(record.name, error, isRetried: isRetried), now: now, &effects)
+            if channel.kind.isEncrypted {
+                self.setKey(id, try ChannelKeys.key(in: authorization, of: channel.name), now: now, &effects)
             }
-            if authorization.channelData == nil, case .signedIn(let user) = self.user?.state {
-                self.channels[id]?.userID = user.id
-            } else if let data = authorization.channelData, let user = try? PresenceUser(try JSONValue(parsing: data)) {
-                self.channels[id]?.userID = user.id
-            } else {
-                let reason =
-                    "\"channel_data\" of a presence channel must be a JSON object with a \"user_id\", unless the user is signed in."
-                return self.subscriptionFailed(id, .authorizationFailed(record.name, "", reason), now: now, &effects)
-            }
+        } catch {
+            return self.subscriptionFailed(id, error, now: now, &effects)
         }
-        if record.kind.isEncrypted {
-            do throws(PusherError) {
-                self.setKey(id, try Self.key(in: authorization, of: record.name), now: now, &effects)
-            } catch {
-                return self.subscriptionFailed(id, error, now: now, &effects)
-            }
-        }
-        guard self.channels[id]?.machine.authorized(work) == true else { return }
-        let (auth, channelData) = (authorization.auth, authorization.channelData)
-        let filter = record.filter?.filter
-        self.send(PusherFrames.subscribe(record.name, auth: auth, channelData: channelData, filter: filter), &effects)
+        self.channels.authorized(id, work, authorization, userID: userID, self.context(now), &effects)
     }
+
+    // MARK: Results
 
     /// Handles `pusher_internal:subscription_succeeded`.
     mutating func subscriptionSucceeded(
-        _ id: ChannelID, _ frame: PusherFrame, on connection: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+        _ channel: NamedChannel, _ received: ReceivedFrame, _ effects: inout Effects<Self>
     ) throws(PusherFrameError) {
-        guard let record = self.channels[id] else { return }
+        let (frame, id, context) = (received.frame, channel.id, self.context(received.now))
         // An invalid list of members is reported, but must not withhold the events of the channel.
+        var members: [PusherMember]?
         var invalidMembers: PusherFrameError?
-        if record.kind.isPresence {
-            var members: [PusherMember] = []
+        if channel.kind.isPresence {
             do throws(PusherFrameError) {
                 members = try PresenceUser.list(try frame.dataValue()).map { PusherMember(id: $0.id, info: $0.info) }
             } catch {
-                invalidMembers = error
+                (members, invalidMembers) = ([], error)
             }
-            let list = PusherMembers(members, myID: record.userID)
-            self.setMembers(id, list, &effects)
-            let changes = record.members.changes(to: list)
-            let change =
-                record.lostSince == nil
-                ? PusherMemberChange.subscribed(list)
-                : .resubscribed(list, joined: changes.joined, left: changes.left)
-            self.publish(.members(channel: record.name, change), to: record.memberChanges, &effects)
         }
-        if self.channels[id]?.machine.succeeded() == true {
-            self.subscriptionDeadlines.set(id, nil)
-            self.channels[id]?.failures = 0
-            effects.log(.debug, "subscribed to \(record.name)")
-            // The state stays pending until the server has the current filter.
-            let isCurrent = record.filter?.isOutdated != true
-            if isCurrent {
-                self.publishState(id, since: .pending, &effects)
-                self.resumeWaiters(id, .success(.none), &effects)
-            }
-            if record.filter?.isReplacing == true {
-                self.filterReplaced(id, frame)
-            } else {
-                self.confirmPosition(id, frame, now: now, &effects)
-            }
-            self.channels[id]?.filter?.state = .settled
-            guard isCurrent else {
-                self.channels[id]?.confirmedAt = now
-                return self.replaceSubscription(id, since: .pending, now: now, &effects)
-            }
-            self.channels[id]?.queuedMessages = []
-            self.sendQueuedMessages(record.queuedMessages, from: id, on: connection, now: now, &effects)
+        let wasInterrupted = self.recovery.isInterrupted(id)
+        switch self.channels.confirmed(id, members: members, wasInterrupted: wasInterrupted, context, &effects) {
+        case .unexpected: break
+        case .repeated: self.deliver(self.recovery.confirmedAgain(channel, frame, context, &effects), now: context.now, &effects)
+        case .outdated(let replaced):
+            self.confirmed(channel, frame, replaced: replaced, context, &effects)
+            self.replaceSubscription(id, since: .pending, now: context.now, &effects)
+        case .subscribed(let replaced):
+            self.confirmed(channel, frame, replaced: replaced, context, &effects)
+            let waiting = self.clientEvents.subscribed(id, context.configuration.clientEventLimit, now: context.now)
+            for message in waiting { context.send(message, &effects) }
             // An event that arrived before the confirmation may wait for another key, which is only loaded for a subscribed channel.
-            self.reloadKey(id, now: now, &effects)
-            self.sendBatches(&effects)
-        } else if record.machine.state == .subscribed, let since = record.confirmedAt {
-            // The first confirmation was that of an earlier subscription, which the client has given up. Until this one, there was none.
-            self.interrupted(id, since: since)
-            self.confirmPosition(id, frame, now: now, &effects)
+            self.reloadKey(id, now: context.now, &effects)
+            self.sendBatches(now: context.now, &effects)
         }
-        self.channels[id]?.confirmedAt = now
         if let invalidMembers { throw invalidMembers }
     }
 
+    private mutating func confirmed(
+        _ channel: NamedChannel, _ frame: PusherFrame, replaced: Bool, _ context: SessionContext, _ effects: inout Effects<Self>
+    ) {
+        if replaced { return self.recovery.replaced(channel, frame, now: context.now) }
+        self.deliver(self.recovery.confirmed(channel, frame, context, &effects), now: context.now, &effects)
+    }
+
     mutating func subscriptionFailed(_ id: ChannelID, _ error: PusherError, now: Instant, _ effects: inout Effects<Self>) {
-        guard let before = self.channels[id]?.machine.publicState,
-            // The machine keeps the error, which must not keep an object of the application.
-            let action = self.channels[id]?.machine.failed(error.forStorage)
-        else { return }
-        switch action {
-        case .none: return
-        case .publish: break
-        case .publishAndCancel(let work): self.cancel(work, &effects)
-        }
-        let wasReplacing = self.channels[id]?.filter?.isReplacing == true
-        if wasReplacing, let name = self.channels[id]?.name { self.send(PusherFrames.unsubscribe(name), &effects) }
-        self.channels[id]?.filter?.state = .settled
-        self.subscriptionDeadlines.set(id, error.isTransient ? now + self.retryDelay(id) : nil)
-        effects.log(.warning, error.message)
-        self.publishState(id, since: before, &effects)
-        self.publish(.error(error), to: self.clientRoutes.errors, &effects)
-        self.resumeWaiters(id, .failure(error), &effects)
-        self.dropClientEvents(id)
-        if before == .subscribed || wasReplacing { self.interrupted(id, since: now) }
-        self.recoveryLost(id)
-        if !error.isTransient { self.setMembers(id, PusherMembers(), &effects) }
-        self.cancelReload(id, &effects)
+        guard let end = self.channels.failed(id, error, self.context(now), &self.work, &effects) else { return }
+        self.clientEvents.drop(id)
+        self.interrupted(id, end, since: now)
+        self.recovery.subscriptionEnded(id)
+        self.stopReloadingKey(id, &effects)
         self.keyFailed(id, nil, now: now, &effects)
-        self.deliver(EventName.subscriptionError, on: id, &effects) {
+        self.events.deliver(reserved: EventName.subscriptionError, on: id, &effects) {
             // As Pusher's client for JavaScript describes it.
             var data: JSONObject = ["type": .string(error.code == .authorizationFailed ? "AuthError" : "SubscriptionError")]
             data["error"] = .string(error.message)
@@ -281,30 +185,19 @@ extension PusherSession {
         self.beginWaitingAuthorizations(now: now, &effects)
     }
 
-    /// Returns the delay before the next attempt in nanoseconds, drawn like the delay before an attempt to connect.
-    private mutating func retryDelay(_ id: ChannelID) -> Int64 {
-        let failures = min(self.channels[id]?.failures ?? 0, .max - 1) + 1
-        self.channels[id]?.failures = failures
-        return self.configuration.backoff.delay(failures: Int(failures), minimum: .zero, using: &self.generator).nanoseconds
-    }
-
-    /// Handles the deadline of a subscription: retries a failed one, and fails one that was not confirmed in time.
-    mutating func subscriptionTimeout(_ id: ChannelID, now: Instant, _ effects: inout Effects<Self>) {
-        guard let record = self.channels[id] else { return }
-        if case .subscribed = record.machine.state {
-            self.cancelReload(id, &effects)
-            let message = "Loading a new key for \(record.name) timed out after \(self.configuration.subscriptionTimeout)."
-            self.keyFailed(id, PusherError(.timedOut, message, channel: record.name), now: now, &effects)
-            return self.beginWaitingAuthorizations(now: now, &effects)
+    /// Handles the deadlines of subscriptions.
+    mutating func subscriptionTimeouts(now: Instant, _ effects: inout Effects<Self>) {
+        guard let deadline = self.channels.nextDeadline, deadline <= now else { return }
+        while let (id, timeout) = self.channels.timeout(self.context(now), &effects) {
+            switch timeout {
+            case .retry: self.beginSubscription(id, now: now, &effects)
+            case .failed(let error): self.subscriptionFailed(id, error, now: now, &effects)
+            case .keyFailed(let error):
+                self.stopReloadingKey(id, &effects)
+                self.keyFailed(id, error, now: now, &effects)
+                self.beginWaitingAuthorizations(now: now, &effects)
+            }
         }
-        if case .failed = record.machine.state { return self.beginSubscription(id, now: now, &effects) }
-        // Otherwise, a late confirmation would leave the client subscribed on the server only.
-        if case .subscribing = record.machine.state, record.filter?.isReplacing != true {
-            self.send(PusherFrames.unsubscribe(record.name), &effects)
-        }
-        let limit = self.configuration.subscriptionTimeout
-        let error = PusherError(.timedOut, "The subscription to \(record.name) timed out after \(limit).", channel: record.name)
-        self.subscriptionFailed(id, error, now: now, &effects)
     }
 
     /// Handles the loss of the connection.
@@ -312,110 +205,109 @@ extension PusherSession {
     /// - Parameters:
     ///   - since: Since when events may be missing.
     ///   - isFinal: Whether the client doesn't reconnect.
-    mutating func subscriptionLost(
-        _ id: ChannelID, since: Instant, isFinal: Bool, now: Instant, _ effects: inout Effects<Self>
-    ) {
-        guard let before = self.channels[id]?.machine.publicState, let action = self.channels[id]?.machine.connectionLost() else { return }
-        if before == .subscribed || self.channels[id]?.filter?.isReplacing == true { self.interrupted(id, since: since) }
-        self.recoveryLost(id)
-        self.channels[id]?.filter?.state = .settled
-        self.channels[id]?.deltaBases = nil
-        self.channels[id]?.receivesUnconfirmed = false
-        self.subscriptionDeadlines.set(id, nil)
-        switch action {
-        case .none: break
-        case .publish: self.publishState(id, since: before, &effects)
-        case .cancel(let work): self.cancel(work, &effects)
+    mutating func subscriptionsLost(since: Instant, isFinal: Bool, now: Instant, _ effects: inout Effects<Self>) {
+        let context = self.context(now)
+        self.events.interrupted()
+        for id in self.channels.ids {
+            guard let end = self.channels.connectionLost(id, isFinal: isFinal, context, &self.work, &effects) else { continue }
+            self.interrupted(id, end, since: since)
+            self.recovery.ended(id)
+            self.deltas.ended(id)
+            // Events that wait for a key wait for the authorization of the next subscription instead.
+            self.stopReloadingKey(id, &effects)
+            if isFinal { self.keyFailed(id, nil, now: now, &effects) }
         }
-        // Events that wait for a key wait for the authorization of the next subscription instead, and the members stay until the new list
-        // arrives.
-        self.cancelReload(id, &effects)
-        guard isFinal else { return }
-        self.keyFailed(id, nil, now: now, &effects)
-        self.setMembers(id, PusherMembers(), &effects)
     }
 
-    /// Reports that events may be missing, if the subscription was interrupted.
-    ///
-    /// - Parameter failure: Why they can't be recovered, if the client recovers events.
-    mutating func endInterruption(
-        _ id: ChannelID, failure: PusherRecoveryFailure? = nil, now: Instant, _ effects: inout Effects<Self>
+    /// Records since when events may be missing, if the channel received some until now.
+    private mutating func interrupted(_ id: ChannelID, _ end: ChannelSubscription.End, since: Instant) {
+        guard end.wasReceiving else { return }
+        self.events.interrupted()
+        self.recovery.interrupted(id, since: since)
+    }
+
+    // MARK: Keys
+
+    /// Decrypts and delivers an event, or lets it wait for a new key.
+    mutating func deliverEncrypted(
+        _ frame: PusherFrame, on id: ChannelID, now: Instant, _ writer: inout EventWriter, _ effects: inout Effects<Self>
     ) {
-        guard let record = self.channels[id], let since = record.lostSince else { return }
-        self.channels[id]?.lostSince = nil
-        let gap = PusherGap(channel: record.name, duration: since.duration(to: now), recoveryFailure: failure)
-        self.publish(.gap(gap), to: record.notices.gaps, &effects)
+        guard let names = self.events.names(of: frame, on: id) else { return }
+        switch self.keys.received(names, frame.dataBytes, on: id, now: now) {
+        case .deliver(let text):
+            self.events.deliver(text, names, on: id, and: self.consumers.receivedFrames, &writer, &effects)
+        case .fail(let error): self.decodingFailed(error, &effects)
+        case .wait: break
+        case .ignore: effects.counters.messagesIgnored += 1
+        case .reload:
+            // A subscription that has failed gets no key.
+            if case .failed = self.channels.state(of: id) { return self.keyFailed(id, nil, now: now, &effects) }
+            self.reloadKey(id, now: now, &effects)
+            self.sendBatches(now: now, &effects)
+        }
     }
 
-    /// Records since when events may be missing.
-    mutating func interrupted(_ id: ChannelID, since: Instant) {
-        self.cachedRoute = nil
-        if self.channels[id]?.lostSince == nil { self.channels[id]?.lostSince = since }
+    /// Requests another authorization of the channel, if it must bring a new key.
+    private mutating func reloadKey(_ id: ChannelID, now: Instant, _ effects: inout Effects<Self>) {
+        guard self.keys.mustReload(id) else { return }
+        do throws(PusherError) {
+            guard let work = try self.channels.authorizeAgain(id, self.context(now), &self.work, &effects) else { return }
+            self.keys.started(id, work)
+        } catch {
+            self.keyFailed(id, error, now: now, &effects)
+        }
     }
 
-    private mutating func send(_ message: WebSocketMessage, _ effects: inout Effects<Self>) {
-        if let id = self.connection.connected { self.send(message, on: id, &effects) }
+    private mutating func keyReloaded(
+        _ id: ChannelID, _ result: Result<PusherChannelAuthorization, PusherError>, now: Instant, _ effects: inout Effects<Self>
+    ) {
+        self.channels.keyAuthorized(id)
+        guard let channel = self.channels.channel(id) else { return }
+        do throws(PusherError) {
+            self.setKey(id, try ChannelKeys.key(in: try result.get(), of: channel.name), now: now, &effects)
+        } catch {
+            self.keyFailed(id, error, now: now, &effects)
+        }
     }
 
-    mutating func cancelReload(_ id: ChannelID, _ effects: inout Effects<Self>) {
-        // Otherwise, a failed subscription would begin again when it is the channel's turn.
-        self.authorizations.remove(id)
-        if let work = self.channels[id]?.decryption?.stopLoading() { self.cancel(work, &effects) }
+    /// Sets the key of a channel, and delivers the events that waited for it.
+    private mutating func setKey(_ id: ChannelID, _ key: EncryptionKey, now: Instant, _ effects: inout Effects<Self>) {
+        let events = self.keys.set(key, of: id, backoff: self.configuration.backoff, now: now)
+        guard !events.isEmpty else { return }
+        var writer = EventWriter(atMost: events.reduce(0) { if case .decrypted(_, let text) = $1 { $0 + text.utf8.count } else { $0 } })
+        for event in events {
+            switch event {
+            case .decrypted(let names, let text):
+                self.events.deliver(text, names, on: id, and: self.consumers.receivedFrames, &writer, &effects)
+            case .failed(let error): self.decodingFailed(error, &effects)
+            }
+        }
     }
 
-    private mutating func cancel(_ work: WorkID, _ effects: inout Effects<Self>) {
-        if let request = self.authorizations.cancel(work) { effects.commands.append(.cancel(request)) }
+    /// Fails the events that wait for a key.
+    ///
+    /// - Parameter error: The reason to report, or `nil` if it is reported already.
+    private mutating func keyFailed(_ id: ChannelID, _ error: PusherError?, now: Instant, _ effects: inout Effects<Self>) {
+        if let error { self.consumers.report(error, &effects) }
+        for error in self.keys.failed(id, backoff: self.configuration.backoff, now: now) { self.decodingFailed(error, &effects) }
     }
 
-    mutating func publishState(_ id: ChannelID, since before: PusherSubscriptionState, _ effects: inout Effects<Self>) {
-        guard let record = self.channels[id], record.machine.publicState != before else { return }
-        self.publish(.subscription(channel: record.name, record.machine.publicState), to: record.states, &effects)
+    private mutating func stopReloadingKey(_ id: ChannelID, _ effects: inout Effects<Self>) {
+        self.channels.keyIsNotNeeded(id, self.keys.stopReloading(id), &self.work, &effects)
     }
 
-    // MARK: Members
-
-    mutating func memberAdded(_ id: ChannelID, _ member: PusherMember, _ effects: inout Effects<Self>) {
-        guard self.channels[id]?.members.add(member) == true, let record = self.channels[id] else { return }
-        self.publish(.members(channel: record.name, .joined(member)), to: record.memberChanges, &effects)
-        self.deliverMembers(record, &effects)
-    }
-
-    mutating func memberRemoved(_ id: ChannelID, userID: String, _ effects: inout Effects<Self>) {
-        guard let member = self.channels[id]?.members.remove(id: userID), let record = self.channels[id] else { return }
-        self.publish(.members(channel: record.name, .left(member)), to: record.memberChanges, &effects)
-        self.deliverMembers(record, &effects)
-    }
-
-    private mutating func setMembers(_ id: ChannelID, _ members: PusherMembers, _ effects: inout Effects<Self>) {
-        guard let before = self.channels[id]?.members, !before.isEmpty || !members.isEmpty else { return }
-        self.channels[id]?.members = members
-        if let record = self.channels[id] { self.deliverMembers(record, &effects) }
-    }
-
-    /// Delivers the list of members to the consumers of lists. Without consumers, no copy of the list is made.
-    private func deliverMembers(_ record: ChannelRecord, _ effects: inout Effects<Self>) {
-        guard !effects.routes.isEmpty(record.memberLists) else { return }
-        effects.deliver(.members(channel: record.name, .subscribed(record.members)), on: record.memberLists)
+    /// Forgets the keys of all channels, and fails the events that wait for one: the app that encrypted them isn't that of the next connection.
+    mutating func forgetKeys(now: Instant, _ effects: inout Effects<Self>) {
+        for id in self.channels.ids where self.channels.kind(of: id)?.isEncrypted == true {
+            self.stopReloadingKey(id, &effects)
+            self.keyFailed(id, nil, now: now, &effects)
+            self.keys.removed(id)
+        }
     }
 
     // MARK: Waiting calls
 
     mutating func awaitSubscribed(_ waiter: WaiterID, channel name: String, _ effects: inout Effects<Self>) {
-        guard let id = self.channels.id(named: name), let state = self.channels.state(of: id) else {
-            return effects.resume(waiter, .failure(.notSubscribed(name)))
-        }
-        switch state {
-        case .subscribed: effects.resume(waiter, .success(.none))
-        case .failed(let error): effects.resume(waiter, .failure(error))
-        case .waiting, .authorizing, .subscribing:
-            switch self.state {
-            case .failed(let error), .disconnected(let error?): effects.resume(waiter, .failure(error))
-            case .initialized, .connecting, .connected, .unavailable, .disconnected(nil): self.channels.addWaiter(waiter, to: id)
-            }
-        }
-    }
-
-    mutating func resumeWaiters(_ id: ChannelID, _ result: Result<WaiterResult, PusherError>, _ effects: inout Effects<Self>) {
-        for waiter in self.channels.takeWaiters(of: id) { effects.resume(waiter, result) }
+        self.channels.wait(waiter, channel: name, ended: self.endError, &effects)
     }
 }

@@ -1,11 +1,13 @@
-import RealtimeJSON
+import RealtimeCoding
 import RealtimeSystem
 import PusherWire
 import RealtimeCore
 
-/// The client side of the Pusher protocol as a value: the connection, the channels, the consumers of updates, and the calls that wait.
+/// The client side of the Pusher protocol as a value. It performs no I/O and reads no clock.
 ///
-/// It performs no I/O and reads no clock. Extensions in other files contain the channels, the consumers, and the server's frames.
+/// It owns the connection and its settings. Everything else is in parts, which are values with private state: the session passes them what
+/// happens to the connection, what the server sends, and what the application asks for, and passes their results on to other parts.
+/// Extensions in other files contain the routes of these inputs.
 struct PusherSession: ReconnectingSession {
     typealias Event = PusherUpdate
     typealias Failure = PusherError
@@ -22,11 +24,20 @@ struct PusherSession: ReconnectingSession {
         /// Authorizations of several channels with one request.
         case batch([BatchMember], PusherAuthorizationEndpoint, PusherConfiguration)
         case user(socketID: String, PusherUserAuthenticator, PusherConfiguration)
-        /// A decision of the user's policy for reconnects.
+        /// A decision of the application's policy for reconnects.
         case retryDelay(PusherRetryContext, RetryPolicy)
     }
 
-    /// A policy for reconnects that is the user's.
+    /// The purpose of work that was requested.
+    enum Purpose: Hashable, Sendable {
+        case authorization(ChannelID)
+        /// A request for several authorizations.
+        case batch
+        case authentication
+        case retryDecision
+    }
+
+    /// A policy for reconnects that is the application's.
     enum RetryPolicy: Sendable {
         case asynchronous(@Sendable (PusherRetryContext) async -> Duration?)
         case direct(PusherRetryDecision)
@@ -45,94 +56,76 @@ struct PusherSession: ReconnectingSession {
         case retryDelay(Duration?)
     }
 
-    /// A series of attempts after a loss.
-    private struct Retries: Sendable {
-        var startedAt: Instant
-        /// The number of attempts that were decided about.
-        var count = 0
-        /// The shortest delay that the protocol allows.
-        var minimum = Duration.zero
-        /// The decision that the user's policy hasn't made yet, and the connection whose loss it is about.
-        var decision: (work: WorkID, connection: ConnectionID)?
+    /// Why a connection ended.
+    struct Ending: ConnectionEnding {
+        /// The reason that the transport reported.
+        var reason: CloseReason
+        /// The reason that the server sent in an error event before, or ``reason``.
+        var effective: CloseReason
     }
-
-    // `@Boxed` is for the row "idle connection, plain" of `realtime bench idle`: together, the boxed properties, which are usually `nil`,
-    // save 140 bytes of the 150 that are left of its goal. For the same reason, a session has small dictionaries, and collections without
-    // elements have no memory.
 
     var connection: ConnectionStateMachine
     /// Whether the client uses version 2 of the protocol. It is read for every frame.
     private(set) var usesVersion2: Bool
-    /// Whether the client recovers missed events.
-    var recoversEvents: Bool
-    /// Whether the client requests events as deltas.
-    var deltaSupport: DeltaSupport
     /// The settings of the current connection or attempt and, if there is none, of the next one.
-    private(set) var configuration: PusherConfiguration
+    private var settings: PusherSettings
     /// The settings that apply when the current connection or attempt has ended, if they were changed.
-    private var nextConfiguration: PusherConfiguration?
-    /// The settings that were replaced last. They may own objects of the application, which must not be released under the driver's lock, so
-    /// they stay until ``takeReplacedConfiguration()``.
-    private var replacedConfiguration: PusherConfiguration?
+    private var nextSettings: PusherSettings?
     /// The connection that another server has replaced and whose close the old one hasn't confirmed.
-    @Boxed private var replaced: (id: ConnectionID, abandonAt: Instant)?
-    /// The attempts since the last loss, unless the delays are those of the backoff.
-    @Boxed private var retries: Retries?
+    private var replaced: (id: ConnectionID, abandonAt: Instant)?
+    /// The attempts since the last loss, unless the protocol decides about them.
+    private var retries = RetrySeries()
     private(set) var state = PusherConnectionState.initialized
     /// When the state changes to `unavailable`.
     private var unavailableAt: Instant?
     /// The last error event of the connection, with its time: some servers send the reason in an error event before they close.
-    @Boxed var lastServerError: (error: ServerError, at: Instant)?
+    var lastServerError: (error: ServerError, at: Instant)?
     var pingedAt: Instant?
     /// When the last message arrived on the connection.
     var receivedAt: Instant?
     private var useTLS: Bool
     private var hasConnected = false
     /// The last loss or failed attempt, while there is no connection.
-    @Boxed private var lastLoss: PusherError?
+    private var lastLoss: PusherError?
 
-    var channels = ChannelTable()
-    /// When a subscription times out, or when a failed one is retried.
-    var subscriptionDeadlines = Deadlines<ChannelID, Void>()
-    /// When the client stops waiting for the missed events of a channel.
-    @Boxed var recoveryDeadlines: Deadlines<ChannelID, Void>?
-    var authorizations = AuthorizationQueue()
-    /// The authorizations that were passed with a subscription, until its first attempt.
-    var givenAuthorizations: [ChannelID: PusherChannelAuthorization] = [:]
-    var clientEvents = ClientEventLimiter()
-    /// The channel that sent client events on the current connection: `none` before the first, and `several` if it wasn't only one.
-    var clientEventSender = ChannelID.none
-    /// Draws the delays between attempts to subscribe.
-    var generator: SplitMix64
+    // The parts.
 
-    /// The user, since the first call about one.
-    @Boxed var user: PusherUserSession?
-
-    var clientRoutes = ClientRoutes()
-    /// The route of the last event. It is cleared when a channel or a consumer is added, or a channel is removed.
-    var cachedRoute: CachedRoute?
+    var work = SessionWork()
+    var channels: ChannelSubscriptions
+    var events = EventDelivery()
+    var consumers = ClientConsumers()
+    var clientEvents = ClientEvents()
+    var keys: ChannelKeys
+    var recovery: EventRecovery
+    var deltas: EventDeltas
+    var user: UserSession
 
     private var connectWaiters = WaitingCalls()
     private var endWaiters = WaitingCalls()
+    /// The calls whose cancellation ends the client.
+    private var runWaiters = WaitingCalls()
 
     init(_ configuration: PusherConfiguration, seed: UInt64) {
-        self.connection = ConnectionStateMachine(policy: configuration.connectionPolicy, generator: SplitMix64(seed: seed))
-        self.generator = SplitMix64(seed: ~seed)
-        self.configuration = configuration
+        self.settings = PusherSettings(configuration)
+        self.connection = ConnectionStateMachine(policy: self.settings.connectionPolicy, generator: SplitMix64(seed: seed))
+        var seeds = SplitMix64(seed: ~seed)
+        self.channels = ChannelSubscriptions(seed: seeds.next())
+        self.keys = ChannelKeys(seed: seeds.next())
+        self.user = UserSession(seed: seeds.next())
+        self.recovery = EventRecovery(isOn: configuration.recovery != nil)
+        self.deltas = EventDeltas(isRequested: configuration.deltaCompression != nil)
         self.usesVersion2 = configuration.usesVersion2
-        self.recoversEvents = configuration.recovery != nil
-        self.deltaSupport = configuration.deltaCompression == nil ? .off : .on
         self.useTLS = configuration.useTLS
     }
 
     func cancellation(of waiter: WaiterID) -> PusherError {
         let channel = self.channels.name(awaitedBy: waiter)
         let call =
-            if self.endWaiters.contains(waiter) {
+            if self.endWaiters.contains(waiter) || self.runWaiters.contains(waiter) {
                 "run()"
             } else if let channel {
                 "subscribed(within:) of \(channel)"
-            } else if self.user?.waiters.contains(waiter) == true {
+            } else if self.user.awaits(waiter) {
                 "signedIn(within:)"
             } else {
                 "connected(within:)"
@@ -141,36 +134,24 @@ struct PusherSession: ReconnectingSession {
         return PusherError(.cancelled, message, channel: channel)
     }
 
-    func timedOut(_ waiter: WaiterID, after limit: Duration) -> PusherError {
+    func timedOut(_ waiter: WaiterID, after limit: WaitLimit) -> PusherError {
         let channel = self.channels.name(awaitedBy: waiter)
         let call = channel.map { " waiting for the subscription to \($0)" } ?? ""
         let message =
             switch self.state {
             case .initialized, .disconnected, .failed:
-                "Timed out after \(limit)\(call): the client is not connecting. Call connect() first."
+                "\(limit)\(call): the client is not connecting. Call connect() first."
             case .connecting, .unavailable:
-                "Timed out after \(limit)\(call) without a connection to \(self.endpoint.origin); the client is still "
-                    + (self.lastLoss.map { "retrying. \($0.message)" } ?? "trying. Use a longer timeout.")
-            case .connected where self.user?.waiters.contains(waiter) == true:
-                "Timed out after \(limit): the user isn't signed in. "
-                    + (self.user?.state == .idle ? "Call signIn() first." : "Use a longer timeout or check the state of the user.")
+                "\(limit)\(call) without a connection to \(self.endpoint.origin); the client is still "
+                    + (self.lastLoss.map { "retrying. \($0.message)" } ?? "trying. \(limit.advice("Use a longer timeout."))")
+            case .connected where self.user.awaits(waiter):
+                "\(limit): the user isn't signed in. "
+                    + (self.user.state == .idle
+                        ? "Call signIn() first." : limit.advice("Use a longer timeout or check the state of the user."))
             case .connected:
-                "Timed out after \(limit)\(call); the client is still subscribing. Use a longer timeout or check `state`."
+                "\(limit)\(call); the client is still subscribing. \(limit.advice("Use a longer timeout or check `state`."))"
             }
         return PusherError(.timedOut, message, channel: channel, cause: self.lastLoss)
-    }
-
-    func stoodStill(_ waiter: WaiterID, for duration: Duration) -> PusherError {
-        var message = "Waited \(duration) in reality, while the test's clock stood still. "
-        if let inactivity {
-            message += inactivity
-        } else if case .connected = self.state {
-            message += "The client is connected. Advance the clock if a time limit is to expire."
-        } else {
-            message += "The client is trying to connect. Advance the clock for the next attempt."
-            if let loss = self.lastLoss { message += " \(loss.message)" }
-        }
-        return PusherError(.timedOut, message, channel: self.channels.name(awaitedBy: waiter), cause: self.lastLoss)
     }
 
     var inactivity: String? {
@@ -184,8 +165,14 @@ struct PusherSession: ReconnectingSession {
         .earliest(
             .earliest(.earliest(self.connection.nextDeadline, self.replaced?.abandonAt), self.unavailableAt),
             .earliest(
-                .earliest(self.subscriptionDeadlines.earliest, self.recoveryDeadlines?.earliest),
-                .earliest(self.clientEvents.nextDeadline, self.user?.deadline)))
+                .earliest(self.channels.nextDeadline, self.recovery.nextDeadline),
+                .earliest(self.clientEvents.nextDeadline, self.user.nextDeadline)))
+    }
+
+    func context(_ now: Instant) -> SessionContext {
+        SessionContext(
+            now: now, connection: self.connection.connected, socketID: self.socketID, settings: self.settings,
+            consumers: self.consumers)
     }
 
     private var endpoint: Endpoint { self.configuration.endpoint(useTLS: self.useTLS) }
@@ -202,21 +189,17 @@ struct PusherSession: ReconnectingSession {
 
     mutating func pinged(_ message: WebSocketMessage, now: Instant, _ effects: inout Effects<Self>) {
         self.pingedAt = now
-        self.traceSent(message, &effects)
+        self.consumers.sent(message, self.configuration.trace, &effects)
     }
 
     /// Reconnects if a retry or its decision is pending, and pings the server if the client is connected.
     mutating func checkConnection(now: Instant, _ effects: inout Effects<Self>) {
         switch self.connection.state {
-        case .deciding:
-            self.start(now: now, &effects)
-            self.retries = nil
-        case .backingOff:
-            // The attempts that failed say nothing about the network that is available now.
-            self.retries = nil
-            self.checkConnection(timeout: self.configuration.pongTimeout, now: now, &effects)
-        default: self.checkConnection(timeout: self.configuration.pongTimeout, now: now, &effects)
+        // The attempts that failed say nothing about the network that is available now.
+        case .deciding, .backingOff: self.retries.reset()
+        default: break
         }
+        self.checkConnection(timeout: self.configuration.pongTimeout, now: now, &effects)
     }
 
     /// When the next attempt to connect starts, if one is pending.
@@ -225,42 +208,41 @@ struct PusherSession: ReconnectingSession {
     // MARK: Changing the settings
 
     /// The settings that were set last.
-    var latestConfiguration: PusherConfiguration { self.nextConfiguration ?? self.configuration }
+    var latestSettings: PusherSettings { self.nextSettings ?? self.settings }
+
+    var configuration: PusherConfiguration { _read { yield self.settings.configuration } }
 
     /// Changes the settings. They apply now if there is neither a connection nor an attempt, and otherwise when it ends.
     ///
     /// - Returns: `false` if `old` are no longer the settings that were set last.
-    mutating func setConfiguration(
-        _ new: PusherConfiguration, replacing old: PusherConfiguration, now: Instant, _ effects: inout Effects<Self>
+    mutating func setSettings(
+        _ new: PusherSettings, replacing old: PusherSettings, now: Instant, _ effects: inout Effects<Self>
     ) -> Bool {
-        guard self.latestConfiguration.isCopy(of: old) else { return false }
-        self.nextConfiguration = new
+        guard self.latestSettings === old else { return false }
+        self.nextSettings = new
         switch self.connection.state {
         case .opening, .handshaking, .connected: break
-        case .idle, .backingOff, .deciding, .closing, .closed: self.applyConfiguration(now: now, &effects)
+        case .idle, .backingOff, .deciding, .closing, .closed: self.applySettings(now: now, &effects)
         }
         return true
     }
 
-    /// Removes the settings that were replaced last, for the caller to release after the lock. Call it before each change.
-    mutating func takeReplacedConfiguration() -> PusherConfiguration? { self.replacedConfiguration.take() }
-
     /// Applies the settings that were changed during the last connection or attempt.
-    private mutating func applyConfiguration(now: Instant, _ effects: inout Effects<Self>) {
-        guard let new = self.nextConfiguration else { return }
+    private mutating func applySettings(now: Instant, _ effects: inout Effects<Self>) {
+        guard let settings = self.nextSettings.take() else { return }
+        let new = settings.configuration
         let isOtherServer = !new.hasServer(of: self.configuration)
         if isOtherServer {
             // The requirement of one server isn't that of another, and the keys of one app aren't those of another.
             self.useTLS = new.useTLS
             self.forgetKeys(now: now, &effects)
         }
-        self.replacedConfiguration = self.configuration
-        self.configuration = new
+        effects.commands.append(.release(self.settings))
+        self.settings = settings
         self.usesVersion2 = new.usesVersion2
-        self.recoveryChanged(isOn: new.recovery != nil)
-        self.deltaCompressionChanged(new.deltaCompression, isOtherServer: isOtherServer)
-        self.connection.sharedPolicy = new.connectionPolicy
-        self.nextConfiguration = nil
+        self.recovery.changed(isOn: new.recovery != nil)
+        self.deltas.changed(isRequested: new.deltaCompression != nil, isOtherServer: isOtherServer)
+        self.connection.sharedPolicy = settings.connectionPolicy
     }
 
     /// Connects with the settings that were set last, instead of the current connection, attempt or delay. Does nothing else if the client
@@ -269,7 +251,7 @@ struct PusherSession: ReconnectingSession {
     /// - Source: pusher-js (`switchCluster` in `pusher.ts`, `retryIn` in `connection_manager.ts`), which ends the connection and connects
     ///   without a delay. Unlike this client, pusher-js also connects if it was disconnected.
     mutating func switchServer(now: Instant, _ effects: inout Effects<Self>) {
-        self.applyConfiguration(now: now, &effects)
+        self.applySettings(now: now, &effects)
         self.reconnect(now: now, &effects)
     }
 
@@ -304,15 +286,15 @@ struct PusherSession: ReconnectingSession {
     // MARK: Connecting
 
     mutating func opening(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
-        self.cancelDecision(&effects)
+        self.withdrawQuestion(&effects)
         effects.log(.debug, "connection \(id): connecting to \(self.request.endpoint)")
         if self.state != .unavailable { self.enterConnecting(now: now, &effects) }
-        effects.deliver(.attempt(Int(id.rawValue)), on: self.clientRoutes.updates)
+        self.consumers.publish(.attempt(Int(id.rawValue)), &effects)
     }
 
     mutating func opened(_ id: ConnectionID, head: HTTPResponseHead, now: Instant, _ effects: inout Effects<Self>) {
         // The server sends the first frame.
-        _ = self.connection.opened(id)
+        _ = self.connection.opened(id, now: now)
     }
 
     /// Handles `pusher:connection_established`.
@@ -326,19 +308,23 @@ struct PusherSession: ReconnectingSession {
         let death = Instant(nanoseconds: silence.nanoseconds).advanced(by: self.configuration.pongTimeout)
         let heartbeat = HeartbeatPolicy(probeAfterSilence: silence, deadAfterSilence: .nanoseconds(death.nanoseconds))
         guard self.connection.ready(id, heartbeat, now: now) == .announceConnected else { return }
+        self.retries.connected(now: now)
         self.lastLoss = nil
         self.unavailableAt = nil
         if self.hasConnected { effects.counters.reconnects += 1 }
         self.hasConnected = true
         effects.log(.info, "connection \(id): connected, socket ID \(established.socketID)")
         self.setState(.connected(socketID: established.socketID), &effects)
-        for waiter in self.connectWaiters.takeAll() {
-            effects.resume(waiter, .success(.connected(socketID: established.socketID)))
-        }
-        if self.deltaSupport == .on { self.send(PusherFrames.enableDeltaCompression, on: id, &effects) }
+        self.connectWaiters.resumeAll(.success(.connected(socketID: established.socketID)), &effects)
+        if self.deltas.support == .on { self.send(PusherFrames.enableDeltaCompression, on: id, &effects) }
         self.beginSignIn(now: now, &effects)
-        for id in self.channels.ids { self.beginSubscription(id, now: now, &effects) }
-        self.sendBatches(&effects)
+        self.beginSubscriptions(now: now, &effects)
+    }
+
+    /// Handles `pusher:pong`.
+    mutating func receivedPong(now: Instant, _ effects: inout Effects<Self>) {
+        if let pingedAt { effects.counters.lastRoundTrip = pingedAt.duration(to: now) }
+        self.pingedAt = nil
     }
 
     private mutating func enterConnecting(now: Instant, _ effects: inout Effects<Self>) {
@@ -350,7 +336,7 @@ struct PusherSession: ReconnectingSession {
     private mutating func setState(_ state: PusherConnectionState, _ effects: inout Effects<Self>) {
         guard state != self.state else { return }
         self.state = state
-        self.publish(.state(state), to: self.clientRoutes.states, &effects)
+        self.consumers.publish(state, &effects)
     }
 
     mutating func timeout(now: Instant, _ effects: inout Effects<Self>) {
@@ -363,65 +349,49 @@ struct PusherSession: ReconnectingSession {
             self.unavailableAt = nil
             if self.state == .connecting { self.setState(.unavailable, &effects) }
         }
-        while let due = self.subscriptionDeadlines.popDue(now) { self.subscriptionTimeout(due.key, now: now, &effects) }
+        self.subscriptionTimeouts(now: now, &effects)
         self.recoveryTimeouts(now: now, &effects)
-        self.sendBatches(&effects)
+        self.sendBatches(now: now, &effects)
         self.signInTimeout(now: now, &effects)
         self.sendWaitingClientEvents(now: now, &effects)
     }
 
     // MARK: Losing the connection
 
-    mutating func decision(on reason: CloseReason, now: Instant) -> ReconnectDecision {
+    mutating func decision(on ending: Ending, now: Instant) -> ReconnectDecision {
         // Settings that were changed apply to the delay before the next attempt, and to the attempt.
-        self.connection.sharedPolicy = self.latestConfiguration.connectionPolicy
-        switch self.effectiveReason(reason, now: now) {
+        self.connection.sharedPolicy = self.latestSettings.connectionPolicy
+        switch ending.effective {
         case .transport(let error) where error.code.isPermanent: return .never
         case .peer(let code, _):
             switch PusherCloseCode.reaction(to: code) {
             case .useTLS:
                 guard !self.useTLS else { return .never }
                 self.useTLS = true
+                self.retries.lost(now: now)
                 return .immediately
             case .fail: return .never
-            case .reconnect(let decision): return self.decision(of: self.latestConfiguration.retry, instead: decision, now: now)
+            case .reconnect(let decision): return self.retries.decide(self.retryRule, instead: decision, now: now)
             }
-        default: return self.decision(of: self.latestConfiguration.retry, instead: .afterBackoff(), now: now)
+        default: return self.retries.decide(self.retryRule, now: now)
         }
     }
 
-    /// Returns the decision of the user's policy.
-    ///
-    /// - Parameter decision: The decision of the protocol, whose minimum delay applies in any case.
-    private mutating func decision(
-        of policy: PusherRetryPolicy, instead decision: ReconnectDecision, now: Instant
-    ) -> ReconnectDecision {
-        let isAsked = self.latestConfiguration.retryDecision != nil
-        if case .backoff = policy, !isAsked { return decision }
-        if case .connected(_, _, let since) = self.connection.state,
-            since.advanced(by: self.connection.policy.stableAfter) <= now
-        {
-            self.retries = nil
-        }
-        var retries = self.retries ?? Retries(startedAt: now)
-        retries.minimum = if case .afterBackoff(let minimum) = decision { minimum } else { .zero }
-        let count = retries.count
-        retries.count += 1
-        self.retries = retries
-        if isAsked { return .ask }
-        switch policy {
-        case .none: return .never
-        case .backoff: return decision
-        case .delays(let delays): return count < delays.count ? .after(max(retries.minimum, delays[count])) : .never
-        case .custom: return .ask
+    private var retryRule: RetryRule {
+        if self.latestSettings.configuration.retryDecision != nil { return .ask }
+        return switch self.latestSettings.configuration.retry {
+        case .none: .never
+        case .backoff: .protocolDecision
+        case .delays(let delays): .delays(delays)
+        case .custom: .ask
         }
     }
 
-    /// Asks the user's policy for the delay before the next attempt.
+    /// Asks the application for the delay before the next attempt.
     private mutating func askForDelay(after id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
-        guard let retries, let loss = self.lastLoss else { return self.decided(id, .afterBackoff(), now: now, &effects) }
+        guard let loss = self.lastLoss else { return self.decided(id, .afterBackoff(), now: now, &effects) }
         let context = PusherRetryContext(
-            retryCount: retries.count - 1, elapsed: retries.startedAt.duration(to: now), reason: loss)
+            retryCount: self.retries.retryCount, elapsed: self.retries.elapsed(now: now), reason: loss)
         let policy: RetryPolicy
         if let decide = self.configuration.retryDecision {
             policy = .direct(decide)
@@ -430,27 +400,23 @@ struct PusherSession: ReconnectingSession {
         } else {
             return self.decided(id, .afterBackoff(), now: now, &effects)
         }
-        let work = self.authorizations.makeWork()
-        self.retries?.decision = (work, id)
-        effects.commands.append(.work(work, .retryDelay(context, policy)))
+        let work = self.work.start(.retryDelay(context, policy), for: .retryDecision, &effects)
+        self.retries.asked(work, about: id)
     }
 
-    /// Follows the decision of the user's policy, unless it is late.
+    /// Follows the decision of the application, unless it is late.
     mutating func delayDecided(_ work: WorkID, _ delay: Duration?, now: Instant, _ effects: inout Effects<Self>) {
-        guard let retries, let decision = retries.decision, decision.work == work else { return }
-        self.retries?.decision = nil
-        self.decided(decision.connection, delay.map { .after(max(retries.minimum, $0)) } ?? .never, now: now, &effects)
+        guard self.work.take(work) != nil, let (connection, decision) = self.retries.answered(work, delay) else { return }
+        self.decided(connection, decision, now: now, &effects)
     }
 
-    private mutating func cancelDecision(_ effects: inout Effects<Self>) {
-        guard let decision = self.retries?.decision else { return }
-        self.retries?.decision = nil
-        effects.commands.append(.cancel(decision.work))
+    private mutating func withdrawQuestion(_ effects: inout Effects<Self>) {
+        if let work = self.retries.withdrawQuestion() { self.work.cancel(work, &effects) }
     }
 
     private mutating func endRetries(_ effects: inout Effects<Self>) {
-        self.cancelDecision(&effects)
-        self.retries = nil
+        self.withdrawQuestion(&effects)
+        self.retries.reset()
     }
 
     /// Whether the protocol allows another attempt.
@@ -461,6 +427,10 @@ struct PusherSession: ReconnectingSession {
         case .peer(let code, _): if case .reconnect = PusherCloseCode.reaction(to: code) { return true } else { return false }
         default: return true
         }
+    }
+
+    func ending(for reason: CloseReason, now: Instant) -> Ending {
+        Ending(reason: reason, effective: self.effectiveReason(reason, now: now))
     }
 
     /// Returns the reason that the server sent in an error event, if it then closed without a code of the protocol.
@@ -476,14 +446,14 @@ struct PusherSession: ReconnectingSession {
         }
     }
 
-    mutating func lost(_ reason: CloseReason, then next: NextAttempt, now: Instant, _ effects: inout Effects<Self>) {
-        let interruptedAt = self.isOrderly(reason) ? now : self.receivedAt ?? now
-        let reason = self.redacted(self.effectiveReason(reason, now: now))
+    mutating func lost(_ ending: Ending, then next: NextAttempt, now: Instant, _ effects: inout Effects<Self>) {
+        let interruptedAt = self.isOrderly(ending.reason) ? now : self.receivedAt ?? now
+        let reason = self.redacted(ending.effective)
         effects.log(reason == .requested ? .debug : .info, "connection lost: \(reason)")
         // Before the settings change: the error names the server that was lost.
         let endpoint = self.endpoint
         let loss = PusherError.lost(reason, at: endpoint, wasConnected: self.socketID != nil)
-        self.applyConfiguration(now: now, &effects)
+        self.applySettings(now: now, &effects)
         self.connectionEnded(since: interruptedAt, isFinal: next == .never, now: now, &effects)
         switch next {
         case .later(let until):
@@ -506,7 +476,7 @@ struct PusherSession: ReconnectingSession {
         case .reconnect, .undecided: break
         case .never:
             // The loss was reported already, but as one from which the client may recover.
-            for id in self.channels.ids { self.subscriptionLost(id, since: now, isFinal: true, now: now, &effects) }
+            self.subscriptionsLost(since: now, isFinal: true, now: now, &effects)
             let loss = self.lastLoss ?? PusherError(.connectionLost, "The connection was lost.")
             self.finish(self.redacted(reason), .gaveUp(loss), &effects)
         }
@@ -516,10 +486,11 @@ struct PusherSession: ReconnectingSession {
     private mutating func connectionEnded(since: Instant, isFinal: Bool, now: Instant, _ effects: inout Effects<Self>) {
         self.pingedAt = nil
         self.lastServerError = nil
-        self.authorizations.removeAllWaiting()
-        self.clientEventsLost()
-        self.signInLost(&effects)
-        for id in self.channels.ids { self.subscriptionLost(id, since: since, isFinal: isFinal, now: now, &effects) }
+        self.channels.ended()
+        self.clientEvents.ended()
+        self.user.ended(self.context(now), &self.work, &effects)
+        self.deltas.userEnded()
+        self.subscriptionsLost(since: since, isFinal: isFinal, now: now, &effects)
     }
 
     /// Whether a connection ended with a close frame, before which all events have arrived. Otherwise, it may have been dead for a while.
@@ -532,13 +503,13 @@ struct PusherSession: ReconnectingSession {
 
     private mutating func publishLoss(_ loss: PusherError, _ effects: inout Effects<Self>) {
         self.lastLoss = loss
-        self.publish(.error(loss), to: self.clientRoutes.errors, &effects)
+        self.consumers.publish(loss, &effects)
     }
 
     private func publishDelay(until: Instant, now: Instant, _ effects: inout Effects<Self>) {
         let delay = now.duration(to: until)
-        // The shortest delay of a timer stands for none.
-        self.publish(.connectingIn(delay > .nanoseconds(1) ? delay : .zero), to: self.clientRoutes.retryDelays, &effects)
+        // The timer's minimum of 1 ns means no delay.
+        self.consumers.publish(delay: delay > .nanoseconds(1) ? delay : .zero, &effects)
     }
 
     /// Moves the client to a final state.
@@ -553,16 +524,19 @@ struct PusherSession: ReconnectingSession {
         }
         if error.code != .disconnected {
             effects.log(.error, error.message)
-            self.publish(.error(error), to: self.clientRoutes.errors, &effects)
+            self.consumers.publish(error, &effects)
         }
-        for waiter in self.endWaiters.takeAll() { effects.resume(waiter, reason == .requested ? .success(.none) : .failure(error)) }
+        let end: Result<WaiterResult, PusherError> = reason == .requested ? .success(.none) : .failure(error)
+        self.endWaiters.resumeAll(end, &effects)
+        self.runWaiters.resumeAll(end, &effects)
         self.failConnectionWaiters(error, &effects)
     }
 
     /// Fails the calls that wait for the connection or for a subscription.
     private mutating func failConnectionWaiters(_ error: PusherError, _ effects: inout Effects<Self>) {
-        for waiter in self.connectWaiters.takeAll() + (self.user?.waiters.takeAll() ?? []) { effects.resume(waiter, .failure(error)) }
-        for id in self.channels.ids { self.resumeWaiters(id, .failure(error), &effects) }
+        self.connectWaiters.resumeAll(.failure(error), &effects)
+        self.user.failWaiters(error, &effects)
+        self.channels.failWaiters(error, &effects)
     }
 
     /// Fails the calls that began to wait after the client was disconnected.
@@ -570,7 +544,15 @@ struct PusherSession: ReconnectingSession {
         self.failConnectionWaiters(.ended(.requested, at: self.endpoint), &effects)
     }
 
-    /// Moves the client to the state `failed`, instead of connecting.
+    /// Starts the client, or moves it to the state `failed` if a value of its configuration is invalid.
+    mutating func connect(now: Instant, _ effects: inout Effects<Self>) {
+        if let error = self.latestSettings.configuration.validationError {
+            self.failConfiguration(error, &effects)
+        } else {
+            self.start(now: now, &effects)
+        }
+    }
+
     mutating func failConfiguration(_ validationError: String, _ effects: inout Effects<Self>) {
         let message = "Invalid configuration: \(validationError)"
         let reason = CloseReason.transport(TransportError(.invalidURL, message))
@@ -578,21 +560,16 @@ struct PusherSession: ReconnectingSession {
         effects.commands.append(.finish(reason))
     }
 
-    /// Removes from a server's text what must not appear in errors and logs: signatures, users' data, and the values of the configured
-    /// header fields.
-    func redacted(_ text: String) -> String {
-        var text = text
-        for secret in self.configuration.headers.secrets { text = text.replacingText(secret, with: "…") }
-        return ServerError.redacted(Excerpt.of(text, limit: ServerError.messageLimit))
+    /// Starts the client for a call that waits for its end. Unlike with ``awaitEnd(_:_:)``, its cancellation ends the client.
+    mutating func run(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>) {
+        self.runWaiters.insert(waiter)
+        self.connect(now: now, &effects)
     }
 
     private func redacted(_ reason: CloseReason) -> CloseReason {
-        switch reason {
-        case .peer(let code, let text): .peer(code, self.redacted(text))
-        case .transport(let error) where error.code == .upgradeRejected:
-            .transport(error.withMessage(self.redacted(error.message)))
-        default: reason
-        }
+        // Only one of the transport's errors contains a text of the server: the one of a rejected upgrade.
+        if let error = reason.transportError, error.code != .upgradeRejected { return reason }
+        return reason.mapText(self.configuration.redacted)
     }
 
     // MARK: Waiting calls
@@ -616,52 +593,40 @@ struct PusherSession: ReconnectingSession {
     mutating func cancelled(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>) {
         self.connectWaiters.remove(waiter)
         self.endWaiters.remove(waiter)
-        self.channels.removeWaiter(waiter)
-        self.user?.waiters.remove(waiter)
+        self.channels.cancelled(waiter)
+        self.user.cancelled(waiter)
+        // In the same step: another task that runs the client afterwards connects it again.
+        if self.runWaiters.remove(waiter) { self.stop(now: now, &effects) }
     }
 
     var waiterCount: Int {
-        self.connectWaiters.count + self.endWaiters.count + self.channels.waiterCount + (self.user?.waiters.count ?? 0)
+        self.connectWaiters.count + self.endWaiters.count + self.runWaiters.count + self.channels.waiterCount + self.user.waiterCount
     }
-}
 
-extension PusherSession {
-    // MARK: Frames
+    // MARK: Work
 
-    /// Whether a message may have to be reported or to wait, for which the fast path of sending has no means.
-    var sendsWithEffects: Bool { self.configuration.clientEventLimit != nil || self.clientRoutes.hasFrameConsumers }
+    mutating func workFinished(_ id: WorkID, _ result: WorkResult, now: Instant, _ effects: inout Effects<Self>) {
+        switch result {
+        case .user(let result): self.userAuthenticated(id, result, now: now, &effects)
+        case .retryDelay(let delay): self.delayDecided(id, delay, now: now, &effects)
+        case .channel(let result): self.authorizationsFinished([(id, result)], now: now, &effects)
+        case .batch(let results): self.authorizationsFinished(results, now: now, &effects)
+        }
+    }
+
+    // MARK: Sending
 
     /// Sends a frame.
     func send(_ message: WebSocketMessage, on id: ConnectionID, _ effects: inout Effects<Self>) {
         effects.commands.append(.send(id, message))
-        self.traceSent(message, &effects)
+        self.consumers.sent(message, self.configuration.trace, &effects)
     }
 
-    /// Delivers a frame that is sent to the consumers of frames.
-    func traceSent(_ message: WebSocketMessage, _ effects: inout Effects<Self>) {
-        let routes = [self.clientRoutes.frames, self.clientRoutes.redactedFrames].filter { !effects.routes.isEmpty($0) }
-        guard !routes.isEmpty else { return }
-        let text = self.redactedText(message.kind, message.bytes[...])
-        for route in routes { effects.deliver(.sentFrame(text), on: route) }
-    }
-
-    /// Delivers a frame that was received to the consumers of frames.
-    func traceReceived(_ text: UnsafeRawBufferPointer, _ effects: inout Effects<Self>) {
-        if !effects.routes.isEmpty(self.clientRoutes.frames) {
-            effects.deliver(.frame(String(decoding: text, as: UTF8.self)), on: self.clientRoutes.frames)
+    /// Why the client doesn't connect, if it has given up.
+    var endError: PusherError? {
+        switch self.state {
+        case .failed(let error), .disconnected(let error?): error
+        case .initialized, .connecting, .connected, .unavailable, .disconnected(nil): nil
         }
-        if !effects.routes.isEmpty(self.clientRoutes.redactedFrames) {
-            effects.deliver(.frame(self.redactedText(.text, Array(text)[...])), on: self.clientRoutes.redactedFrames)
-        }
-    }
-
-    private func redactedText(_ kind: WebSocketMessage.Kind, _ bytes: ArraySlice<UInt8>) -> String {
-        FrameTrace(secrets: self.configuration.headers.secrets).text(kind, bytes)
-    }
-}
-
-extension Effects<PusherSession> {
-    mutating func resume(_ waiter: WaiterID, _ result: Result<PusherSession.WaiterResult, PusherError>) {
-        self.commands.append(.resume(waiter, result))
     }
 }

@@ -1,4 +1,4 @@
 import NWWebSocket
 
-/// A socket. The name distinguishes its protocol from that of the core, in files that import both.
+/// A socket. The name distinguishes its protocol from the core's protocol, in files that import both.
 typealias AnySocket = any WebSocketConnection

@@ -55,10 +55,10 @@ extension PusherConnection {
                         PusherChannelAuthorization(auth: auth.auth, channelData: auth.channelData, sharedSecret: auth.sharedSecret)))
             case .failure(let failure):
                 // A key that can't be loaded is reported with the events that need it.
-                if !isReload, isCurrent { self?.delivery.enqueue(.authorizationFailed(channel, failure)) }
+                if !isReload, isCurrent { self?.queue.append(.authorizationFailed(channel, failure)) }
                 complete(.failure(PusherAuthorizationRefusal("The subscription wasn't authorized.")))
             }
-            self?.delivery.drainIfOnQueue()
+            self?.drainIfOnQueue()
         }
         if let auth = channel.auth, !isReload {
             if channel.type == .presence, auth.channelData == nil {

@@ -10,13 +10,20 @@ import FoundationNetworking
 extension PusherConnection {
     func handle(_ update: PusherUpdate) {
         switch update {
-        case .frame(let text): self.handle(frame: text, isFromEngine: true)
-        case .event(let event) where Self.isEncrypted(event.name, on: event.channel):
+        case .event(let event):
             var frame: PusherEventJSON = ["event": event.name as AnyObject]
             frame["channel"] = event.channel.map { $0 as AnyObject }
             frame["data"] = event.data.map { $0 as AnyObject }
             frame["user_id"] = event.userID.map { $0 as AnyObject }
-            if let name = event.channel, self.channels.find(name: name) != nil { self.pass(frame) }
+            if let name = event.channel, self.channels.find(name: name) != nil, let event = PusherEvent(frame) { self.pass(event) }
+        case .subscription(let channel, .subscribed):
+            let confirmation = self.state.mutate { state -> PusherEvent? in
+                state.confirmed.insert(channel)
+                guard state.confirmation?.channelName == channel else { return nil }
+                return state.confirmation.take()
+            }
+            if let confirmation, self.channels.find(name: channel) != nil { self.pass(confirmation) }
+        case .subscription(let channel, _): _ = self.state.mutate { $0.confirmed.remove(channel) }
         case .attempt: self.attemptStarted()
         case .state(let state):
             switch state {
@@ -59,7 +66,7 @@ extension PusherConnection {
                 }
             }
             if error.channel == nil { self.notify(code: error.serverCode, message: error.message) }
-        case .event, .sentFrame, .subscription, .user, .watchlist, .members, .gap, .subscriptionCount: break
+        case .frame, .sentFrame, .user, .watchlist, .members, .gap, .subscriptionCount: break
         }
     }
 
@@ -149,41 +156,52 @@ extension PusherConnection {
         channel?.hasPrefix("private-encrypted-") == true && !event.hasPrefix("pusher:") && !event.hasPrefix("pusher_internal:")
     }
 
-    /// - Parameter isFromEngine: Whether the frame arrived on a connection of the engine, which handles it as well.
+    /// - Parameter isFromEngine: Whether the frame arrived on a connection of the engine, which has handled it as well.
     func handle(frame text: String, isFromEngine: Bool) {
-        guard let frame = FoundationJSON.object(text), let name = frame["event"] as? String else { return self.log(.unhandled(text)) }
-        switch name {
-        case "pusher:error":
-            guard let error = PusherError(jsonObject: frame) else { return self.log(.unhandledError(text)) }
-            self.handleError(error: error)
-            self.globalChannel?.handleGlobalError(frame)
-        case "pusher:pong": self.log(.pongReceived)
-        default:
-            if let channel = frame["channel"] as? String {
-                // Events may arrive after the channel was unsubscribed.
-                guard self.channels.find(name: channel) != nil else { return }
-                if Self.isEncrypted(name, on: channel) {
-                    // Without a connection, there isn't a key.
-                    if !isFromEngine {
-                        self.delegate?.notifyFailedToDecryptEvent(
-                            eventName: name, channelName: channel, data: PusherEvent(frame)?.data)
-                        self.log(.undecryptable(channel))
-                    }
-                    return
-                }
-                // The engine ignores the confirmation of a subscription that it has given up.
-                if isFromEngine, name == "pusher_internal:subscription_succeeded", self.engine.channel(channel)?.state != .subscribed {
-                    return
-                }
-            }
-            self.pass(frame)
+        if isFromEngine, let delegate = self.state.read({ $0.isDirect ? $0.delegate.value : nil }) {
+            delegate.notifyDebugLog(message: LogText.received(text).text)
         }
+        if let event = PusherEvent(scanning: text) { return self.handle(event, isFromEngine: isFromEngine) }
+        guard let frame = FoundationJSON.object(text), let event = PusherEvent(frame) else { return self.log(.unhandled(text)) }
+        guard event.eventName == "pusher:error" else { return self.handle(event, isFromEngine: isFromEngine) }
+        guard let error = PusherError(jsonObject: frame) else { return self.log(.unhandledError(text)) }
+        self.handleError(error: error)
+        self.globalChannel?.handleGlobalError(frame)
     }
 
-    /// Passes an event to the methods that subclasses override: that of version 5, which calls that of the other versions.
-    private func pass(_ frame: PusherEventJSON) {
-        guard let name = frame["event"] as? String else { return }
-        (self as any FrameHandler).handleEvent(eventName: name, jsonObject: frame)
+    private func handle(_ event: PusherEvent, isFromEngine: Bool) {
+        let name = event.eventName
+        if name == "pusher:pong" { return self.log(.pongReceived) }
+        if let channel = event.channelName {
+            // Events may arrive after the channel was unsubscribed.
+            guard self.channels.find(name: channel) != nil else { return }
+            if Self.isEncrypted(name, on: channel) {
+                // Without a connection, there isn't a key.
+                if !isFromEngine {
+                    self.delegate?.notifyFailedToDecryptEvent(eventName: name, channelName: channel, data: event.data)
+                    self.log(.undecryptable(channel))
+                }
+                return
+            }
+            if isFromEngine, name == "pusher_internal:subscription_succeeded" {
+                let isConfirmed = self.state.mutate { state in
+                    // The engine ignores the confirmation of a subscription that it has given up. Otherwise, it reports the subscription next.
+                    let isConfirmed = state.confirmed.contains(channel)
+                    if !isConfirmed { state.confirmation = event }
+                    return isConfirmed
+                }
+                guard isConfirmed else { return }
+            }
+        }
+        self.pass(event)
+    }
+
+    /// Passes an event to the method that subclasses override.
+    private func pass(_ event: PusherEvent) {
+        // Only a subclass can override the method of version 5, which calls the method of the other versions. Its argument takes time to
+        // make.
+        guard type(of: self) != PusherConnection.self else { return self.handleEvent(event: event) }
+        (self as any FrameHandler).handleEvent(eventName: event.eventName, jsonObject: event.raw.mapValues { $0 as AnyObject })
     }
 
     func process(_ event: PusherEvent) {
@@ -238,7 +256,7 @@ extension PusherConnection {
         self.delegate?.notifyFailedToSubscribeToChannel(
             name: channel.name, response: failure.response, data: failure.data, error: failure.error)
         let frame = ["event": "pusher:subscription_error", "channel": channel.name, "data": failure.data ?? ""]
-        self.pass(frame.mapValues { $0 as AnyObject })
+        if let event = PusherEvent(frame) { self.pass(event) }
         if failure.isLocal { self.log(.unableToSubscribe(channel.name)) }
     }
 }

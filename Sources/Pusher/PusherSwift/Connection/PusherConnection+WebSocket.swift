@@ -8,7 +8,8 @@ import struct RealtimeCore.TransportError
 public import Network
 #endif
 
-/// What the socket reports. A mock of the socket calls these methods. Late reports of a socket that was replaced have no effect.
+/// The reports of a socket of the application, such as a mock, which calls these methods. Late reports of a socket that was replaced have no
+/// effect. The library's own socket passes its messages on to the client without them.
 extension PusherConnection: WebSocketConnectionDelegate {
     /// The socket is connected.
     ///
@@ -38,7 +39,7 @@ extension PusherConnection: WebSocketConnectionDelegate {
     public func webSocketViabilityDidChange(connection: any WebSocketConnection, isViable: Bool) {
         self.log(.viable(isViable))
         if isViable { self.engine.checkConnection() }
-        self.delivery.drainIfOnQueue()
+        self.drainIfOnQueue()
     }
 
     /// The socket attempted to use a better network path. A failure is logged. After a success, the connection is checked.
@@ -49,7 +50,7 @@ extension PusherConnection: WebSocketConnectionDelegate {
         case .success: self.engine.checkConnection()
         case .failure(let error): self.log(.transportError("Path migration error: \(error.debugDescription)"))
         }
-        self.delivery.drainIfOnQueue()
+        self.drainIfOnQueue()
     }
 
     /// The connection was lost or couldn't be established.
@@ -80,8 +81,9 @@ extension PusherConnection: WebSocketConnectionDelegate {
     ///   - connection: The socket.
     ///   - string: The text.
     public func webSocketDidReceiveMessage(connection: any WebSocketConnection, string: String) {
-        self.log(.received(string))
         let current = self.current(connection)
+        // Messages of a connection without the delegate are logged when they are handled.
+        if current?.isDirect != true { self.log(.received(string)) }
         if current != nil || self.state.read({ $0.current }) == nil { self.report(.text(string), of: current) }
     }
 

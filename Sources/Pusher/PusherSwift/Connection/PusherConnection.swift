@@ -19,17 +19,20 @@ public import FoundationNetworking
 @objcMembers
 #endif
 open class PusherConnection: NSObject, @unchecked Sendable {
-    /// What waits to be handled on the queue.
+    /// An item that waits to be handled on the queue.
     enum Item: Sendable {
         case update(PusherUpdate)
-        /// A frame that arrived while the engine had no connection.
-        case frame(String)
+        /// - Parameter isFromEngine: Whether the frame arrived on a connection of the engine, which has handled it as well.
+        case frame(String, isFromEngine: Bool)
+        case opened(SocketConnection, isDirect: Bool)
+        /// A connection of the engine has ended. The engine's updates about it follow.
+        case ended(CloseReason)
         case log(LogText)
         case disconnecting
         case authorize(PusherAuthorizationRequest, PusherAuthorizer.Completion)
         case authorizationFailed(PusherChannel, AuthorizationFailure)
         case decide(PusherRetryContext, @Sendable (Duration?) -> Void)
-        case push(NativePusher.Notice)
+        case push(PushNotice)
     }
 
     struct State {
@@ -53,15 +56,21 @@ open class PusherConnection: NSObject, @unchecked Sendable {
         var activityTimeout: TimeInterval
         /// The activity timeout that the application has set on the connection.
         var ownActivityTimeout: TimeInterval?
-        var nativePusher: NativePusher?
+        var pushService: AnyObject?
         var phase = PusherConnectionPhase.initialized
         var listeners = ConnectionListeners()
         /// The connection of the engine that uses the socket.
         var current: SocketConnection?
+        /// Whether the frames that are handled arrived without the delegate of the socket, which logs the others.
+        var isDirect = false
+        /// The channels whose subscriptions are confirmed, as far as updates have been handled.
+        var confirmed: Set<String> = []
+        /// The confirmation of a subscription that was handled last, until the engine has accepted it.
+        var confirmation: PusherSwift.PusherEvent?
         var losses = LossHistory()
     }
 
-    /// What a socket reported.
+    /// A report of a socket of the application.
     enum SocketReport: Sendable {
         case opened, pong
         case text(String)
@@ -77,16 +86,17 @@ open class PusherConnection: NSObject, @unchecked Sendable {
     private let ownSocket: NWWebSocket
     private let link = ConnectionLink()
     let transports: Transports
-    /// Set once, at the end of the initializer.
-    private(set) nonisolated(unsafe) var delivery: QueueDelivery<Item>!
-    /// What sockets reported, with the connections of the engine that used them, if any. Set once, at the end of the initializer.
-    private nonisolated(unsafe) var reports: QueueDelivery<(connection: SocketConnection?, report: SocketReport)>!
-    /// The threads that are calling the socket.
-    private let socketCallers = Lock<[ThreadID: Int]>([:])
-    /// Set once, at the end of the initializer.
-    private(set) nonisolated(unsafe) var engine: PusherClient!
-    /// Set once, at the end of the initializer.
-    private nonisolated(unsafe) var observation: PusherObservation!
+    /// The queue of the client.
+    private let serialQueue: SerialQueue
+    /// The items that wait for the queue of the client, in one order: the engine's and the connection's.
+    let queue: CallbackQueue<Item>
+    /// The reports of sockets of the application, with the connections of the engine that used them, if any. They wait apart from the rest,
+    /// so that reports that a socket makes while the library calls it are handled in a later turn.
+    private let reports: CallbackQueue<(connection: SocketConnection?, report: SocketReport)>
+    /// The number of calls of the socket that the queue of the client is making.
+    private let socketCalls = Lock(0)
+    let engine: PusherClient
+    private let observation: CallbackObservation
 
     /// The settings. Changes apply to the next attempt to connect.
     open var options: PusherClientOptions {
@@ -133,6 +143,9 @@ open class PusherConnection: NSObject, @unchecked Sendable {
     }
 
     /// The socket. It can be replaced, for example with a mock; the next attempt to connect uses it.
+    ///
+    /// A client takes the messages of its own socket from the network, without the methods and the delegate of the socket. To pass them through
+    /// your code, set a subclass whose methods you override, or change the delegate of the socket before the client connects.
     open var socket: NWWebSocket! {
         get { self.state.read { $0.socket } }
         set {
@@ -143,7 +156,7 @@ open class PusherConnection: NSObject, @unchecked Sendable {
 
     /// The session for requests to the endpoint that authorizes subscriptions.
     ///
-    /// On platforms without Apple's `URLSession`, the shared session stands for the package's own HTTP client.
+    /// On platforms without Apple's `URLSession`, the shared session represents the package's own HTTP client.
     open var URLSession: URLSession {
         get { self.state.read { $0.session } }
         set { self.state.set(\.session, to: newValue) }
@@ -201,11 +214,8 @@ open class PusherConnection: NSObject, @unchecked Sendable {
         }
     }
 
-    /// The service for push notifications.
-    var nativePusher: NativePusher? {
-        get { self.state.read { $0.nativePusher } }
-        set { self.state.set(\.nativePusher, to: newValue) }
-    }
+    /// Keeps the service for push notifications, which knows the connection only weakly.
+    func setPushService(_ service: AnyObject) { self.state.set(\.pushService, to: service) }
 
     /// Creates a connection. Use it in tests with a mock of the socket; a ``Pusher`` creates its own.
     ///
@@ -225,9 +235,7 @@ open class PusherConnection: NSObject, @unchecked Sendable {
         self.state = Guarded(
             State(options: options, socket: socket, session: URLSession, activityTimeout: options.activityTimeout ?? 60))
         self.transports = options.transports ?? .standard
-        super.init()
         let link = self.link
-        link.value = self
         var transports = self.transports
         transports.webSocket = SocketTransport(link: link)
         let host = options.host
@@ -238,44 +246,34 @@ open class PusherConnection: NSObject, @unchecked Sendable {
         // The first event that can't be decrypted after a new key didn't fit soon loads another one, as in PusherSwift.
         configuration.backoff = Backoff(base: .milliseconds(1), cap: .seconds(60))
         configuration.authorizer = .direct { request, complete in
-            guard let connection = link.value else { return complete(.failure(PusherAuthorizationRefusal("The client was released."))) }
+            guard let connection = link.value else { return Self.drop(.authorize(request, complete)) }
             connection.enqueue(.authorize(request, complete))
         }
         configuration.retryDecision = { context, answer in
-            guard let connection = link.value else { return answer(nil) }
+            guard let connection = link.value else { return Self.drop(.decide(context, answer)) }
             connection.enqueue(.decide(context, answer))
         }
         self.engine = PusherClient(configuration)
-        let observed = ObservationBox()
-        let delivery = QueueDelivery<Item>(
-            options.callbackQueue, collect: { observed.value?.drainNow() },
-            handle: { item in
-                guard let connection = link.value else { return Self.drop(item) }
-                connection.handle(item)
+        self.serialQueue = SerialQueue(options.callbackQueue)
+        // Reading pauses while the queue is behind.
+        let limit = ByteLimit<Item>(1 << 20) { if case .frame(let text, isFromEngine: true) = $0 { text.utf8.count } else { 0 } }
+        self.queue = self.serialQueue.callbacks(.pauseReading(.max), byteLimit: limit) { item in
+            guard let connection = link.value else { return Self.drop(item) }
+            connection.handle(item)
+        }
+        self.reports = self.serialQueue.callbacks { link.value?.handle($0.report, of: $0.connection) }
+        self.observation = self.engine.observeReceived(
+            into: self.queue,
+            eachElement { update in
+                switch update {
+                case .frame(let text): .frame(text, isFromEngine: true)
+                case .sentFrame, .user, .watchlist, .members, .gap, .subscriptionCount: nil
+                case .event, .attempt, .state, .connectingIn, .error, .subscription: .update(update)
+                }
             })
-        self.delivery = delivery
-        // The delivery of the core decides when to deliver, and that of the queue where: updates are appended to the queue's items when these
-        // are handled.
-        self.observation = self.engine.onUpdate(
-            on: PusherCallbackExecutor { [weak delivery] _ in
-                delivery?.schedule()
-                delivery?.drainIfOnQueue()
-            }, includingFrames: true, buffer: .dropOldest(.max)
-        ) { [weak delivery] update in
-            delivery?.append(.update(update))
-        }
-        observed.value = self.observation
-        self.reports = QueueDelivery(options.callbackQueue) { link.value?.handle($0.report, of: $0.connection) }
+        super.init()
+        link.value = self
         socket.delegate = self
-    }
-
-    /// A reference that is set after the object that uses it was made.
-    private final class ObservationBox: Sendable {
-        private let observation = Guarded<PusherObservation?>(nil)
-        var value: PusherObservation? {
-            get { self.observation.value }
-            set { self.observation.value = newValue }
-        }
     }
 
     /// Returns the URL of the server.
@@ -292,7 +290,7 @@ open class PusherConnection: NSObject, @unchecked Sendable {
     open func connect() {
         self.applySettings()
         self.engine.connect()
-        self.delivery.drainIfOnQueue()
+        self.drainIfOnQueue()
     }
 
     /// Disconnects; see ``Pusher/disconnect()``.
@@ -301,9 +299,9 @@ open class PusherConnection: NSObject, @unchecked Sendable {
         case .initialized, .failed, .disconnected: return
         case .connecting, .connected, .unavailable: break
         }
-        self.delivery.enqueue(.disconnecting)
+        self.queue.append(.disconnecting)
         self.engine.disconnect()
-        self.delivery.drainIfOnQueue()
+        self.drainIfOnQueue()
     }
 
     /// Passes the settings on to the engine, if they have changed.
@@ -328,7 +326,7 @@ open class PusherConnection: NSObject, @unchecked Sendable {
         }
     }
 
-    /// Returns a duration in seconds. What isn't a time, such as infinity, becomes a very long one.
+    /// Returns a duration in seconds. A number that isn't a time, such as infinity, becomes a very long one.
     private static func duration(_ seconds: TimeInterval) -> Duration {
         .nanoseconds(Int64(min(max(seconds.isNaN ? 0 : seconds, 0.001), 1e9) * 1e9))
     }
@@ -349,11 +347,13 @@ open class PusherConnection: NSObject, @unchecked Sendable {
         return socket
     }
 
-    func detach(_ connection: SocketConnection) {
-        _ = self.state.mutate { state -> SocketConnection? in
+    /// - Returns: Whether the connection was the one that used the socket.
+    @discardableResult func detach(_ connection: SocketConnection) -> Bool {
+        let old = self.state.mutate { state -> SocketConnection? in
             guard state.current === connection else { return nil }
             return state.current.take()
         }
+        return old != nil
     }
 
     /// Changes the URL of a socket to TLS, because the server requires it.
@@ -400,7 +400,7 @@ open class PusherConnection: NSObject, @unchecked Sendable {
     private func subscribe(_ channel: PusherChannel, auth: PusherAuth?) {
         if let auth, !channel.subscribed { channel.auth = auth }
         self.subscribeEngine(channel)
-        self.delivery.drainIfOnQueue()
+        self.drainIfOnQueue()
     }
 
     /// Subscribes to a channel, unless it is subscribed already.
@@ -408,7 +408,7 @@ open class PusherConnection: NSObject, @unchecked Sendable {
         do {
             _ = try self.engine.subscribe(channel.name)
         } catch {
-            self.delivery.enqueue(.authorizationFailed(channel, AuthorizationFailure(error.message)))
+            self.queue.append(.authorizationFailed(channel, AuthorizationFailure(error.message)))
         }
         // Another thread may have removed the channel and unsubscribed before. The last call of the engine must agree with the table.
         if self.channels.find(name: channel.name) == nil { self.unsubscribeEngine(channel.name) }
@@ -424,7 +424,7 @@ open class PusherConnection: NSObject, @unchecked Sendable {
         guard let channel = self.channels.remove(name: name) else { return }
         channel.subscribed = false
         self.unsubscribeEngine(name)
-        self.delivery.drainIfOnQueue()
+        self.drainIfOnQueue()
     }
 
     func unsubscribeAll() { for name in self.channels.channels.keys.sorted() { self.unsubscribe(name) } }
@@ -455,7 +455,7 @@ open class PusherConnection: NSObject, @unchecked Sendable {
             self.log(isClientEvent ? .sentClientEvent(text) : .sentEvent(text))
             self.callSocket { self.socket?.send(string: text) }
         }
-        self.delivery.drainIfOnQueue()
+        self.drainIfOnQueue()
     }
 
     // MARK: Handling
@@ -502,81 +502,80 @@ open class PusherConnection: NSObject, @unchecked Sendable {
 
     // MARK: Socket
 
-    /// Calls the socket. What it reports meanwhile is handled in a later turn of the queue, as in PusherSwift: a mock that answers
+    /// Calls the socket. Its reports meanwhile are handled in a later turn of the queue, as in PusherSwift: a mock that answers
     /// immediately mustn't call handlers before, for example, `subscribe` has returned the channel to which they are bound.
     func callSocket(_ body: () -> Void) {
-        let thread = ThreadID.current
-        self.socketCallers.withLock { $0[thread, default: 0] += 1 }
+        // What a socket reports on other threads is handled later anyway.
+        guard self.serialQueue.isCurrent else { return body() }
+        self.socketCalls.withLock { $0 += 1 }
         body()
-        self.socketCallers.withLock { callers in
-            let count = (callers[thread] ?? 1) - 1
-            callers[thread] = count == 0 ? nil : count
-        }
+        self.socketCalls.withLock { $0 -= 1 }
     }
 
-    /// Handles what a socket reported: now if this is the queue and the library isn't calling the socket, and soon otherwise.
+    /// Handles a report of a socket: now if this is the queue and the library isn't calling the socket, and soon otherwise.
     func report(_ report: SocketReport, of connection: SocketConnection?) {
-        self.reports.enqueue((connection, report))
-        guard self.socketCallers.withLock({ $0[.current] }) == nil else { return }
-        self.reports.drainIfOnQueue()
-        self.delivery.drainIfOnQueue()
+        self.reports.append((connection, report))
+        guard self.serialQueue.isCurrent, self.socketCalls.withLock({ $0 == 0 }) else { return }
+        self.reports.deliverNow()
+        self.queue.deliverNow()
     }
 
     private func handle(_ report: SocketReport, of connection: SocketConnection?) {
         // The start of an attempt is handled before its end.
-        self.delivery.drainIfOnQueue()
+        self.drainIfOnQueue()
         switch report {
-        case .opened:
-            self.state.update { if let connection, $0.current === connection { $0.socketConnected = true } }
-            connection?.opened()
+        case .opened: connection?.opened()
         case .pong: connection?.receivedPong()
         case .text(let text):
-            if let connection { connection.received(text) } else { self.delivery.enqueue(.frame(text)) }
-        case .closed(let reason):
-            guard let connection, connection === self.state.read({ $0.current }) else { return }
-            self.state.update {
-                if case .peer(let code, let text) = reason {
-                    $0.losses.close = (code.rawValue, text.isEmpty ? nil : text)
-                } else {
-                    $0.losses.close = nil
-                }
-            }
-            connection.closed(reason)
+            if let connection { connection.received(text) } else { self.queue.append(.frame(text, isFromEngine: false)) }
+        case .closed(let reason): if let connection, connection === self.state.read({ $0.current }) { connection.closed(reason) }
         }
-        self.delivery.drainIfOnQueue()
+        self.drainIfOnQueue()
+    }
+
+    /// A connection of the engine has ended, which the engine is told afterwards.
+    func ended(_ connection: SocketConnection, _ reason: CloseReason) {
+        if self.detach(connection) { self.queue.append(.ended(reason)) }
     }
 
     // MARK: Delivery
 
     /// Handles an item after those that were enqueued before: now if this is the queue, and soon otherwise.
     func enqueue(_ item: Item) {
-        self.delivery.enqueue(item)
-        self.delivery.drainIfOnQueue()
+        self.queue.append(item)
+        self.drainIfOnQueue()
     }
 
-    /// Passes a message to the delegate's log: now if this is the queue, and soon otherwise.
-    func log(_ message: LogText) {
-        guard self.delegate != nil else { return }
-        if self.delivery.isOnQueue {
-            self.delegate?.notifyDebugLog(message: message.text)
-        } else {
-            self.delivery.enqueue(.log(message))
-        }
+    /// Handles the waiting items now if the calling code runs on the queue, unless an item is being handled.
+    func drainIfOnQueue() { self.serialQueue.deliver(self.queue) }
+
+    /// Passes a message to the delegate's log: now if this is the queue, and soon otherwise. Without a delegate, the message isn't made.
+    func log(_ message: @autoclosure () -> LogText) {
+        guard let delegate = self.delegate else { return }
+        if self.serialQueue.isCurrent { delegate.notifyDebugLog(message: message().text) } else { self.queue.append(.log(message())) }
     }
 
-    /// Ends what waits for an item when the connection has been released.
+    /// Answers the question of an item when the connection has been released.
     private static func drop(_ item: Item) {
         switch item {
         case .authorize(_, let complete): complete(.failure(PusherAuthorizationRefusal("The client was released.")))
         case .decide(_, let answer): answer(nil)
-        case .update, .frame, .log, .disconnecting, .authorizationFailed, .push: break
+        case .update, .frame, .opened, .ended, .log, .disconnecting, .authorizationFailed, .push: break
         }
     }
 
     private func handle(_ item: Item) {
         switch item {
         case .update(let update): self.handle(update)
-        case .frame(let text): self.handle(frame: text, isFromEngine: false)
+        case .frame(let text, let isFromEngine): self.handle(frame: text, isFromEngine: isFromEngine)
+        case .opened(let connection, let isDirect):
+            self.state.update { state in
+                if state.current === connection { state.socketConnected = true }
+                state.isDirect = isDirect
+            }
+        case .ended(.peer(let code, let text)):
+            self.state.update { $0.losses.close = (code.rawValue, text.isEmpty ? nil : text) }
+        case .ended: self.state.update { $0.losses.close = nil }
         case .log(let message): self.delegate?.notifyDebugLog(message: message.text)
         case .disconnecting:
             if self.connectionState != .disconnected { self.setState(.disconnecting) }

@@ -26,7 +26,10 @@ struct SocketTransport: WebSocketTransport {
     }
 }
 
-/// One connection of the engine, over a socket with a delegate.
+/// One connection of the engine, over a socket: directly over its transport, or over its methods and its delegate.
+///
+/// With the library's own socket, messages go from the transport to the engine on the transport's thread. The delegate of a socket of the
+/// application, such as a mock, passes them on where the application calls it.
 final class SocketConnection: RealtimeCore.WebSocketConnection {
     private enum Phase: Sendable {
         case idle
@@ -46,14 +49,14 @@ final class SocketConnection: RealtimeCore.WebSocketConnection {
     }
 
     private enum Step: Sendable {
-        case send(SocketUse, String)
+        case send(SocketUse, WebSocketMessage)
         case disconnect(SocketUse, CloseCode)
     }
 
     private struct State: Sendable {
         var phase = Phase.idle
-        var output: ArraySlice<String> = []
-        /// Whether a thread is calling the socket. Others leave their texts to it, so that these keep their order.
+        var output = FIFO<WebSocketMessage>()
+        /// Whether a thread is calling the socket. Others leave their messages to it, so that these keep their order.
         var isSending = false
 
         /// - Parameter continues: Whether the calling thread has performed the step before.
@@ -68,7 +71,7 @@ final class SocketConnection: RealtimeCore.WebSocketConnection {
             switch self.phase {
             case .open(let use): return self.output.popFirst().map { .send(use, $0) }
             case .closing(let use, let code?):
-                if let text = self.output.popFirst() { return .send(use, text) }
+                if let message = self.output.popFirst() { return .send(use, message) }
                 self.phase = .closing(use, nil)
                 return .disconnect(use, code)
             case .idle, .opening, .closing(_, nil), .ended: return nil
@@ -94,42 +97,56 @@ final class SocketConnection: RealtimeCore.WebSocketConnection {
             return self.closed(.transport(TransportError(.unsupported, "The connection has no socket.")))
         }
         // The delegate hears of the attempt before the socket does, and may end it.
-        connection.delivery.drainIfOnQueue()
-        let use = self.state.withLock { state -> SocketUse? in
-            guard case .idle = state.phase else { return nil }
-            let use = SocketUse(socket)
-            state.phase = .opening(use, early: [])
-            return use
+        connection.drainIfOnQueue()
+        let isDirect = socket.isUsableDirectly(by: connection)
+        var replaced: (any RealtimeCore.WebSocketConnection)?
+        do throws(TransportError) {
+            let use = try self.state.withLock { state throws(TransportError) -> SocketUse? in
+                guard case .idle = state.phase else { return nil }
+                let use: SocketUse
+                if isDirect { (use, replaced) = try SocketUse.direct(socket, for: self) } else { use = SocketUse(socket) }
+                state.phase = .opening(use, early: [])
+                return use
+            }
+            replaced?.close(.goingAway, reason: "")
+            guard let use else {
+                connection.detach(self)
+                return
+            }
+            connection.callSocket { use.connect() }
+        } catch {
+            self.lost(.transport(error))
         }
-        guard let use else { return connection.detach(self) }
-        connection.callSocket { use.connect() }
     }
 
     func enqueue(_ message: WebSocketMessage) {
         guard message.kind == .text else { return }
         self.state.withLock { state in
             switch state.phase {
-            case .idle, .opening, .open: state.output.append(String(decoding: message.bytes, as: UTF8.self))
+            case .idle, .opening, .open: state.output.append(message)
             case .closing, .ended: break
             }
         }
     }
 
     func flush() {
-        var continues = false
-        while let step = self.state.withLock({ $0.nextStep(continues: continues) }) {
-            continues = true
+        var last: SocketUse?
+        while let step = self.state.withLock({ $0.nextStep(continues: last != nil) }) {
             switch step {
-            case .send(let use, let text):
+            case .send(let use, let message):
+                last = use
                 guard let connection = self.link.value else { continue }
-                connection.log(Self.log(of: text))
-                connection.callSocket { use.send(text) }
+                connection.log(Self.log(of: message))
+                connection.callSocket { use.send(message) }
             case .disconnect(let use, let code):
+                last = use
                 var isReported = false
                 self.callSocket { isReported = use.disconnect(with: code) }
                 if !isReported { self.closed(.requested) }
             }
         }
+        // Also without a message, because reading resumes with it.
+        (last ?? self.directUse)?.flush()
     }
 
     /// Sends a text that isn't the engine's.
@@ -138,22 +155,22 @@ final class SocketConnection: RealtimeCore.WebSocketConnection {
     func send(_ text: String) -> Bool {
         let isOpen = self.state.withLock { state in
             guard case .open = state.phase else { return false }
-            state.output.append(text)
+            state.output.append(.text(text))
             return true
         }
         if isOpen { self.flush() }
         return isOpen
     }
 
-    // The socket reads on its own queue, and pauses when that falls behind.
-    func pauseReading() {}
-    func resumeReading() {}
+    // Another socket than the library's own reads on its own queue, and pauses when that falls behind.
+    func pauseReading() { self.directUse?.pauseReading() }
+    func resumeReading() { self.directUse?.resumeReading() }
 
     func close(_ code: CloseCode, reason: String) {
         let wasIdle = self.state.withLock { state in
             switch state.phase {
             case .idle: return true
-            case .opening(let use, _): (state.phase, state.output) = (.closing(use, code), [])
+            case .opening(let use, _): (state.phase, state.output) = (.closing(use, code), FIFO())
             case .open(let use): state.phase = .closing(use, code)
             case .closing, .ended: break
             }
@@ -171,10 +188,13 @@ final class SocketConnection: RealtimeCore.WebSocketConnection {
     /// Whether the connection has neither begun nor ended.
     var isIdle: Bool { self.state.withLock { if case .idle = $0.phase { true } else { false } } }
 
+    private var use: SocketUse? { self.state.withLock { $0.phase.use } }
+    private var directUse: SocketUse? { self.use.flatMap { $0.isDirect ? $0 : nil } }
+
     /// - Returns: The phase before, which is released without the lock, as it may contain the last reference to the socket.
     private func end() -> Phase {
         self.state.withLock { state in
-            defer { (state.phase, state.output) = (.ended, []) }
+            defer { (state.phase, state.output) = (.ended, FIFO()) }
             return state.phase
         }
     }
@@ -185,21 +205,22 @@ final class SocketConnection: RealtimeCore.WebSocketConnection {
 
     // MARK: Called by the delegate of the socket
 
-    /// Whether the events of a socket are those of this connection.
-    func isConnected(over socket: AnySocket) -> Bool {
-        guard let use = self.state.withLock({ $0.phase.use }) else { return false }
-        return use.socket === (socket as AnyObject)
-    }
+    /// Whether the events of a socket belong to this connection.
+    func isConnected(over socket: AnySocket) -> Bool { self.use.map { $0.socket === (socket as AnyObject) } ?? false }
 
-    func opened() {
-        let early = self.state.withLock { state -> [String]? in
+    /// Whether messages arrive without the delegate.
+    var isDirect: Bool { self.directUse != nil }
+
+    func opened(head: HTTPResponseHead = HTTPResponseHead(status: 101, reason: "", headers: [:])) {
+        let opened = self.state.withLock { state -> (use: SocketUse, early: [String])? in
             guard case .opening(let use, let early) = state.phase else { return nil }
             state.phase = .open(use)
-            return early
+            return (use, early)
         }
-        guard let early else { return }
-        self.events.opened(self.id, head: HTTPResponseHead(status: 101, reason: "", headers: [:]))
-        for text in early { self.pass(WebSocketMessage.text(text)) }
+        guard let opened else { return }
+        self.link.value?.queue.append(.opened(self, isDirect: opened.use.isDirect))
+        self.events.opened(self.id, head: head)
+        for text in opened.early { self.pass(WebSocketMessage.text(text)) }
         self.flush()
     }
 
@@ -219,16 +240,48 @@ final class SocketConnection: RealtimeCore.WebSocketConnection {
     func receivedPong() { self.pass(WebSocketMessage(.pong, [])) }
 
     func closed(_ reason: CloseReason) {
-        if case .ended = self.end() { return }
-        self.link.value?.detach(self)
+        let old = self.end()
+        if case .ended = old { return }
+        old.use?.ended(reason)
+        self.link.value?.ended(self, reason)
         self.events.closed(self.id, reason)
     }
 
     private func pass(_ message: WebSocketMessage) { self.events.received(self.id, MessageBatch([message])) }
 
-    private static func log(of text: String) -> LogText {
+    private static func log(of message: WebSocketMessage) -> LogText {
+        let text = String(decoding: message.bytes, as: UTF8.self)
         // The engine's own texts have no spaces, and begin with the name of the event.
         if text.hasPrefix(#"{"event":"pusher:ping""#) { return .pingSent }
         return text.hasPrefix(#"{"event":"client-"#) ? .sentClientEvent(text) : .sentEvent(text)
+    }
+}
+
+/// The events of a socket whose transport is used directly. The engine ignores late ones.
+extension SocketConnection: DirectUse {
+    func opened(_ id: ConnectionID, head: HTTPResponseHead) { self.opened(head: head) }
+
+    func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
+        if batch.entries.contains(where: { $0.kind == .pong }) { self.link.value?.log(.pongReceived) }
+        self.events.received(self.id, batch)
+    }
+
+    func writing(_ id: ConnectionID, paused: Bool) { self.events.writing(self.id, paused: paused) }
+
+    func closed(_ id: ConnectionID, _ reason: CloseReason) { self.lost(reason) }
+
+    func socketDisconnected(_ code: CloseCode) {
+        guard let use = self.use else { return }
+        self.closed(.peer(code, ""))
+        _ = use.disconnect(with: code)
+    }
+
+    private func lost(_ reason: CloseReason) {
+        if case .ended = self.state.withLock({ $0.phase }) { return }
+        switch reason {
+        case .transport, .openTimeout, .heartbeatTimeout: self.link.value?.log(.transportError("Error: \(reason)"))
+        case .peer, .requested: break
+        }
+        self.closed(reason)
     }
 }

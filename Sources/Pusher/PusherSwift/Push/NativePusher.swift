@@ -18,33 +18,13 @@ public import FoundationNetworking
 @objcMembers
 #endif
 open class NativePusher: NSObject, @unchecked Sendable {
-    /// What the delegate is informed of.
-    ///
-    /// `@unchecked Sendable`: the responses don't change.
-    enum Notice: @unchecked Sendable {
-        case registered(clientID: String)
-        case notRegistered(URLResponse, String?)
-        case changed(PushQueue.Change)
-
-        func notify(_ delegate: any PusherDelegate) {
-            switch self {
-            case .registered(let id): delegate.notifyRegisteredForPushNotifications(clientId: id)
-            case .notRegistered(let response, let body):
-                delegate.notifyFailedToRegisterForPushNotifications(response: response, responseBody: body)
-            case .changed(.subscribe(let name)): delegate.notifySubscribedToInterest(name: name)
-            case .changed(.unsubscribe(let name)): delegate.notifyUnsubscribedFromInterest(name: name)
-            case .changed(.set(let names)): delegate.notifySubscribedToInterests(interests: names)
-            }
-        }
-    }
-
     private struct State {
         weak var connection: PusherConnection?
         var session: URLSession
         var queue = PushQueue()
     }
 
-    /// Has the timer of the queue. It isn't the public class, whose methods are those of PusherSwift.
+    /// Has the timer of the queue. It isn't the public class, whose methods are the same as in PusherSwift.
     private final class Timer: TimerClient {
         private let owner = Guarded(Owner())
 
@@ -54,16 +34,13 @@ open class NativePusher: NSObject, @unchecked Sendable {
         func timerFired() { self.owner.value.value?.timerFired() }
     }
 
-    /// The URL of the service that Pusher has retired.
-    static let defaultServiceURL = URL(string: "https://nativepushclient-cluster1.pusher.com/client_api/v1") ?? URL(fileURLWithPath: "/")
-
     private let state: Guarded<State>
     private let serviceURL: URL
     private let transports: Transports
     private let hasCustomTransports: Bool
     private let timer = Timer()
 
-    /// The session for requests. On platforms without Apple's `URLSession`, the shared session stands for the package's own HTTP client.
+    /// The session for requests. On platforms without Apple's `URLSession`, the shared session represents the package's own HTTP client.
     public var URLSession: URLSession {
         get { self.state.value.session }
         set { self.state.update { $0.session = newValue } }
@@ -194,7 +171,7 @@ open class NativePusher: NSObject, @unchecked Sendable {
                 let result = state.queue.changed(number)
                 return (result.change, Next(result.next))
             }
-            if let change { self.connection?.enqueue(.push(.changed(change))) }
+            if let change { self.connection?.enqueue(.push(change.notice)) }
             self.send(next)
         }
     }
@@ -204,5 +181,16 @@ open class NativePusher: NSObject, @unchecked Sendable {
         let (isCurrent, deadline) = self.state.update { ($0.queue.failed(number, now: now), $0.queue.nextDeadline) }
         if let deadline { self.transports.time.schedule(self.timer, at: deadline) }
         return isCurrent
+    }
+}
+
+extension PushQueue.Change {
+    /// The notice after the service has made the change.
+    fileprivate var notice: PushNotice {
+        switch self {
+        case .subscribe(let name): .subscribed(name)
+        case .unsubscribe(let name): .unsubscribed(name)
+        case .set(let names): .set(names)
+        }
     }
 }

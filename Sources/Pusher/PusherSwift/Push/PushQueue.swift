@@ -27,7 +27,7 @@ struct PushQueue: Sendable {
     private(set) var clientID: String?
     private var appKey: String?
     private var token: String?
-    private var changes: [Change] = []
+    private var changes = FIFO<Change>()
     private var phase = Phase.idle
     private var failures = 0
     private var lastNumber = 0
@@ -58,7 +58,7 @@ struct PushQueue: Sendable {
         return self.next()
     }
 
-    /// - Returns: Whether the result is that of the current request, and the request to send next.
+    /// - Returns: Whether the result belongs to the current request, and the request to send next.
     mutating func registered(_ number: Int, clientID: String) -> (isCurrent: Bool, next: (Int, Request)?) {
         guard case .sending(number, let token) = self.phase else { return (false, nil) }
         self.clientID = clientID
@@ -68,8 +68,7 @@ struct PushQueue: Sendable {
     }
 
     mutating func changed(_ number: Int) -> (change: Change?, next: (Int, Request)?) {
-        guard case .sending(number, _) = self.phase, !self.changes.isEmpty else { return (nil, nil) }
-        let change = self.changes.removeFirst()
+        guard case .sending(number, _) = self.phase, let change = self.changes.popFirst() else { return (nil, nil) }
         return (change, self.succeeded())
     }
 

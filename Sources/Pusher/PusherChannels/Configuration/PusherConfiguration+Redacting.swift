@@ -1,0 +1,26 @@
+import RealtimeCore
+
+extension PusherConfiguration: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] {
+        [
+            ("endpoint", self.endpoint(useTLS: self.useTLS)), ("authorizer", self.authorizer),
+            ("userAuthenticator", self.userAuthenticator), ("headers", self.headers),
+            ("activityTimeout", self.activityTimeout), ("pongTimeout", self.pongTimeout), ("connectTimeout", self.connectTimeout),
+            ("unavailableTimeout", self.unavailableTimeout), ("subscriptionTimeout", self.subscriptionTimeout),
+            ("backoff", self.backoff), ("retry", self.retry.redactedDescription), ("messageLimit", self.messageLimit),
+            ("clientEventQueueLimit", self.clientEventQueueLimit),
+            ("clientEventLimit", self.clientEventLimit), ("transports", self.transports),
+        ]
+    }
+}
+
+extension PusherRetryPolicy {
+    fileprivate var redactedDescription: String {
+        switch self {
+        case .none: "none"
+        case .backoff: "backoff"
+        case .delays(let delays): "delays \(delays)"
+        case .custom: "custom"
+        }
+    }
+}

@@ -1,0 +1,284 @@
+import RealtimeCoding
+internal import RealtimeSystem
+import PusherWire
+public import RealtimeCore
+internal import RealtimeTransports
+
+/// A client of the HTTP API, for servers and tools: it publishes events, queries channels, and signs for clients.
+///
+/// The HTTP API requires the secret of the app. Clients send client events instead, with ``PusherChannel/trigger(_:_:)``.
+///
+/// ```swift
+/// let publisher = PusherPublisher(appID: "1", key: "key", secret: "secret", cluster: "eu")
+/// try await publisher.publish("price", to: "prices", data: ["value": 12])
+/// let rooms = try await publisher.channels(prefix: "presence-", info: [.userCount])
+/// ```
+/// Every request has a connection of its own, and a failed one isn't retried. If the task of a call is cancelled, the request is cancelled
+/// and the call throws; the server may have performed it.
+public struct PusherPublisher: Sendable {
+    /// The endpoint of the HTTP API, without a path.
+    public let endpoint: Endpoint
+    let appID, key: String
+    let secret: String
+    let encryptionMasterKey: String?
+    private let pathPrefix: String
+    private let http: any HTTPTransport
+
+    /// Creates a publisher for an app on a Pusher cluster.
+    ///
+    /// - Parameters:
+    ///   - appID: The ID of the app.
+    ///   - key: The key of the app.
+    ///   - secret: The secret of the app.
+    ///   - cluster: The name of the cluster, such as `eu`.
+    ///   - encryptionMasterKey: The key for encrypted channels, 32 bytes in Base64; `nil` if the app has none.
+    ///   - http: The HTTP transport to use, or `nil` for the default transport of the platform.
+    public init(
+        appID: String, key: String, secret: String, cluster: String, encryptionMasterKey: String? = nil, http: (any HTTPTransport)? = nil
+    ) {
+        let endpoint = Endpoint(scheme: "https", host: "api-\(cluster).pusher.com", port: 443)
+        self.init(appID: appID, key: key, secret: secret, endpoint: endpoint, encryptionMasterKey: encryptionMasterKey, http: http)
+    }
+
+    /// Creates a publisher for an app on your own server.
+    ///
+    /// - Parameters:
+    ///   - appID: The ID of the app.
+    ///   - key: The key of the app.
+    ///   - secret: The secret of the app.
+    ///   - endpoint: The endpoint of the server. If it has a path, for example because of a proxy, the paths of requests begin with it. Its
+    ///     query is ignored.
+    ///   - encryptionMasterKey: The key for encrypted channels, 32 bytes in Base64; `nil` if the app has none.
+    ///   - http: The HTTP transport to use, or `nil` for the default transport of the platform.
+    public init(
+        appID: String, key: String, secret: String, endpoint: Endpoint, encryptionMasterKey: String? = nil,
+        http: (any HTTPTransport)? = nil
+    ) {
+        self.endpoint = Endpoint(scheme: endpoint.isSecure ? "https" : "http", host: endpoint.host, port: endpoint.port)
+        self.pathPrefix = String(endpoint.path.utf8.last == UInt8(ascii: "/") ? endpoint.path.dropLast() : endpoint.path[...])
+        self.appID = appID
+        self.key = key
+        self.secret = secret
+        self.encryptionMasterKey = encryptionMasterKey
+        self.http = http ?? Transports.standard.http
+    }
+
+    // MARK: Publishing
+
+    /// Publishes an event on a channel, and returns when the server has accepted it.
+    ///
+    /// This method is the same as the one for several channels, which describes the data and the errors.
+    ///
+    /// - Parameters:
+    ///   - event: The name of the event.
+    ///   - channel: The name of the channel.
+    ///   - data: The data of the event: a string, which is sent unchanged, or any other value, which is encoded as JSON; at most 10 KiB.
+    ///   - socketID: The ID of a connection that doesn't receive the event, usually the connection of the client that caused it.
+    /// - Throws: A ``PusherError``.
+    public func publish(
+        _ event: String, to channel: String, data: some Encodable, except socketID: String? = nil
+    ) async throws(PusherError) {
+        try await self.publish(event, to: [channel], data: data, except: socketID)
+    }
+
+    /// Publishes an event on several channels, and returns when the server has accepted it.
+    ///
+    /// The data of an event is text, usually JSON. As in other libraries for servers, a `String` is sent unchanged, and any other value is
+    /// encoded as JSON in the task that calls this method. To send JSON that you have as text, pass the text; to build JSON without a type
+    /// of your own, pass a `JSONValue`. A `JSONValue` that is a string is encoded as JSON, with quotation marks.
+    ///
+    /// A failed request isn't retried. If the task is cancelled, the request is cancelled and the call throws; the server may have accepted
+    /// the event.
+    ///
+    /// - Parameters:
+    ///   - event: The name of the event.
+    ///   - channels: The names of 1 to 100 channels.
+    ///   - data: The data of the event: a string, which is sent unchanged, or any other value, which is encoded as JSON; at most 10 KiB.
+    ///   - socketID: The ID of a connection that doesn't receive the event, usually the connection of the client that caused it.
+    /// - Throws: A ``PusherError`` with the code
+    ///   - ``PusherError/Code/invalidEventName`` if the name of the event is invalid,
+    ///   - ``PusherError/Code/invalidChannelName`` if the name of a channel is invalid, or the number of channels isn't between 1 and
+    ///     100,
+    ///   - ``PusherError/Code/encodingFailed`` if the data can't be encoded, with the error of the encoder as its ``PusherError/cause``,
+    ///   - ``PusherError/Code/dataTooLarge`` if the data has more than 10 KiB,
+    ///   - ``PusherError/Code/failed`` if the request fails, with a `TransportError` as its ``PusherError/cause``,
+    ///   - ``PusherError/Code/rejected`` if the server rejects the request, with its ``PusherError/status``,
+    ///   - ``PusherError/Code/cancelled`` if the task is cancelled.
+    public func publish(
+        _ event: String, to channels: [String], data: some Encodable, except socketID: String? = nil
+    ) async throws(PusherError) {
+        let call = Call("publish(_:to:data:except:)", about: "the event")
+        _ = try await self.post(try self.publication(event, channels, data, except: socketID), to: "events", call)
+    }
+
+    // MARK: Authorizing
+
+    /// Authorizes a client to subscribe to a channel that isn't public.
+    ///
+    /// Call this method in your backend, after you have decided that the user may subscribe, and send the result to the client as JSON:
+    /// it is `Encodable` in the form that all clients expect. The method only computes the signature; it sends no request.
+    ///
+    /// ```swift
+    /// let user = PusherMember(id: "7", info: ["name": "Anna"])
+    /// let authorization = try publisher.authorize(socketID: socketID, channel: channel, user: user)
+    /// let body = try JSONValueEncoder().encode(authorization)
+    /// ```
+    ///
+    /// - Parameters:
+    ///   - socketID: The socket ID of the client, from the field `socket_id` of its request.
+    ///   - channel: The name of the channel, from the field `channel_name` of its request.
+    ///   - user: The user, who becomes a member of a presence channel. It is ignored for other channels. A presence channel requires it even
+    ///     if the client has signed in; pass the user whom you have authenticated.
+    /// - Returns: The authorization, which is valid for this channel and this connection of the client.
+    /// - Throws: A ``PusherError`` with the code
+    ///   - ``PusherError/Code/invalidSocketID`` if the socket ID doesn't consist of two numbers with a dot between them, such as `123.456`,
+    ///   - ``PusherError/Code/invalidChannelName`` if the name of the channel is invalid, or the channel is public,
+    ///   - ``PusherError/Code/invalidConfiguration`` if the channel is encrypted, and the publisher has no valid key for encrypted channels,
+    ///   - ``PusherError/Code/invalidUser`` if the channel is a presence channel, and the user is `nil` or has an empty ID.
+    public func authorize(socketID: String, channel: String, user: PusherMember? = nil) throws(PusherError) -> PusherChannelAuthorization {
+        // Without these checks, a client could have a text signed that is valid for another channel.
+        try Self.check(socketID: socketID)
+        if let error = ChannelName.validationError(channel) { throw PusherError(.invalidChannelName, error, channel: channel) }
+        let kind = ChannelName.kind(of: channel)
+        guard kind.needsAuthorization else {
+            throw PusherError(.invalidChannelName, "\(channel) is a public channel, which needs no authorization.", channel: channel)
+        }
+        guard !kind.isPresence || user?.id.isEmpty == false else {
+            throw PusherError(.invalidUser, "\(channel) is a presence channel, which requires a user with an ID.", channel: channel)
+        }
+        let request = PusherAuthorizationRequest(channel: channel, socketID: socketID)
+        let member = PresenceUser(id: user?.id ?? "", info: user?.info)
+        return try PusherChannelAuthorization(
+            signing: request, user: member, key: self.key, secret: self.secret, masterKey: self.encryptionMasterKey)
+    }
+}
+
+// MARK: - Requests
+
+extension PusherPublisher {
+    /// The method that sends a request, for errors.
+    struct Call: Sendable {
+        let name: String
+        /// The subject that the server accepts or rejects.
+        let subject: String
+
+        init(_ name: String, about subject: String = "the request") {
+            self.name = name
+            self.subject = subject
+        }
+    }
+
+    /// Returns the body of a request that publishes an event, whose values it checks.
+    func publication(
+        _ event: String, _ channels: [String], _ data: some Encodable, except socketID: String?
+    ) throws(PusherError) -> JSONObject {
+        let limit = PublicationLimit.channels
+        guard (1...limit).contains(channels.count) else {
+            throw PusherError(.invalidChannelName, "The number of channels must be between 1 and \(limit), but is \(channels.count).")
+        }
+        for channel in channels {
+            if let error = ChannelName.validationError(channel) { throw PusherError(.invalidChannelName, error, channel: channel) }
+        }
+        let text = try self.encrypted(try Self.text(of: data, event), for: channels, event)
+        return try Self.publication(event, channels: channels, data: text, except: socketID)
+    }
+
+    /// Returns the data of an event as it is sent: on an encrypted channel encrypted.
+    func encrypted(_ data: String, for channels: [String], _ event: String) throws(PusherError) -> String {
+        guard let channel = channels.first(where: { ChannelName.kind(of: $0).isEncrypted }) else { return data }
+        guard channels.count == 1 else {
+            let message = "The event \(event) must be published on \(channel) alone: each encrypted channel has a key of its own."
+            throw PusherError(.invalidChannelName, message, channel: channel)
+        }
+        let key = try PusherError.encryptionKey(self.encryptionMasterKey, for: channel).sharedSecret(of: channel)
+        guard let payload = try? EncryptedPayload(encrypting: data, key: key, nonce: EncryptedPayload.nonce()) else {
+            preconditionFailure("The nonce has the wrong length.")
+        }
+        return payload.json
+    }
+
+    /// Returns the body of a request that publishes an event on channels whose names are valid.
+    static func publication(
+        _ event: String, channels: [String], data: String, except socketID: String? = nil
+    ) throws(PusherError) -> JSONObject {
+        try self.check(event, data)
+        var body: JSONObject = ["name": .string(event), "channels": .array(channels.map { .string($0) }), "data": .string(data)]
+        body["socket_id"] = socketID.map { .string($0) }
+        return body
+    }
+
+    /// Checks the name and the data of an event.
+    static func check(_ event: String, _ data: String) throws(PusherError) {
+        if let error = EventName.validationError(event) { throw PusherError(.invalidEventName, error) }
+        guard data.utf8.count <= EventName.maximumDataSize else { throw .dataTooLarge(event, data.utf8.count) }
+    }
+
+    /// Returns the data of an event as text.
+    static func text(of data: some Encodable, _ event: String) throws(PusherError) -> String {
+        do {
+            return try EventData.text(of: data)
+        } catch {
+            throw .encodingFailed(event, error)
+        }
+    }
+
+    func post(_ body: JSONObject, to path: String, _ call: Call) async throws(PusherError) -> HTTPResponse {
+        try await self.send("POST", path, body: JSONValue.object(body).bytes, call)
+    }
+
+    /// Sends a request and returns the response, whose status is 2xx.
+    ///
+    /// - Parameters:
+    ///   - path: The path below the app's path, percent-encoded.
+    ///   - query: The fields of the query, without percent-encoding.
+    func send(
+        _ method: String, _ path: String, query: [(name: String, value: String)] = [], body: [UInt8] = [], _ call: Call
+    ) async throws(PusherError) -> HTTPResponse {
+        var endpoint = self.endpoint
+        // The signature doesn't cover the prefix, as in other libraries for servers: a proxy may remove it.
+        endpoint.target =
+            self.pathPrefix
+            + RequestSignature.sign(
+                method: method, path: "/apps/\(self.appID)/\(path)", query: query, body: body, key: self.key, secret: self.secret,
+                unixTime: WallClock.secondsSince1970)
+        let headers: HTTPHeaders = body.isEmpty ? [:] : ["Content-Type": "application/json"]
+        let response: HTTPResponse
+        do throws(TransportError) {
+            response = try await self.http.send(HTTPRequest(method, endpoint, headers: headers, body: body, idleTimeout: .seconds(30)))
+        } catch {
+            guard error.code != .cancelled else {
+                let effect = method == "GET" ? "" : " The server may have accepted \(call.subject)."
+                throw PusherError(.cancelled, "\(call.name) was cancelled with its task.\(effect)", cause: error)
+            }
+            throw PusherError(.failed, error.message, status: error.status, cause: error)
+        }
+        let status = response.head.status
+        guard (200...299).contains(status) else {
+            let reason = response.explanation
+            let hint = status == 401 || status == 403 ? " Check the app ID, the key and the secret." : ""
+            let message = "\(self.endpoint.origin) rejected \(call.subject) with status \(reason)\(hint)"
+            throw PusherError(.rejected, message, status: status, cause: TransportError(.requestRejected, message, response: response))
+        }
+        return response
+    }
+}
+
+extension HTTPResponse {
+    /// The summary of the response, without signatures and users' data. Of a JSON object, it contains the text of `error` or `message` alone.
+    fileprivate var explanation: String {
+        var response = self
+        if let object = try? JSONValue(parsing: self.body).object {
+            response.body = Array((object["error"]?.string ?? object["message"]?.string ?? "").utf8)
+        }
+        return ServerError.redacted(response.summary)
+    }
+}
+
+extension PusherPublisher: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] {
+        [
+            ("endpoint", self.endpoint), ("appID", self.appID), ("key", self.key), ("secret", Redacted.secret),
+            ("encryptionMasterKey", Redacted.optional(self.encryptionMasterKey)),
+        ]
+    }
+}

@@ -1,0 +1,113 @@
+import PusherWire
+import RealtimeCore
+
+/// The events that the client sends to other subscribers: those that wait for a subscription or for the limit, and the channel that an error
+/// without a channel is about.
+struct ClientEvents: Sendable {
+    private var limiter = ClientEventLimiter()
+    /// The events that wait for the subscription of their channel.
+    private var queued = ChannelMap<[WebSocketMessage]>()
+    /// The channel that sent events on the current connection: `none` before the first, and `several` if it wasn't only one.
+    private(set) var sender = ChannelID.none
+
+    /// When the next event may be sent that waits for the limit.
+    var nextDeadline: Instant? { self.limiter.nextDeadline }
+
+    /// Whether the client sent an event on the current connection.
+    var wereSent: Bool { self.sender != .none }
+
+    /// Records that a channel sends an event. It is part of the fast path, so that it only compares in most cases.
+    @inline(__always)
+    mutating func sent(from id: ChannelID) {
+        if self.sender != id { self.sender = self.sender == .none ? id : .several }
+    }
+
+    /// Lets an event wait for the subscription of its channel.
+    ///
+    /// - Parameter limit: The maximum number of events that wait.
+    /// - Throws: An error if too many wait already.
+    mutating func enqueue(_ message: WebSocketMessage, on id: ChannelID, _ name: String, limit: Int) throws(PusherError) {
+        let count = self.queued[id]?.count ?? 0
+        guard count < limit else {
+            let hint = "Await subscribed(), or increase clientEventQueueLimit."
+            throw PusherError(
+                .queueFull, "\(count) client events are already waiting for the subscription to \(name). \(hint)", channel: name)
+        }
+        self.queued[id, default: []].append(message)
+    }
+
+    /// Counts an event, or lets it wait for the limit.
+    ///
+    /// - Returns: Whether to send the event now.
+    /// - Throws: An error if the event exceeds the limit and may not wait, or too many wait already.
+    mutating func admit(
+        _ message: WebSocketMessage, on id: ChannelID, _ name: String, _ limit: PusherClientEventLimit, queueLimit: Int, now: Instant
+    ) throws(PusherError) -> Bool {
+        if self.limiter.admit(limit: limit.perSecond, now: now) {
+            self.sent(from: id)
+            return true
+        }
+        switch limit.excess {
+        case .fail:
+            let message = "More than \(limit.perSecond) client events in a second: the event on \(name) was not sent. Send fewer events."
+            throw PusherError(.rateLimited, message, channel: name)
+        case .wait:
+            let count = self.limiter.waiting.count
+            guard count < queueLimit else {
+                let reason = "\(count) client events are already waiting, because of the limit of \(limit.perSecond) in a second."
+                throw PusherError(.queueFull, "\(reason) Send fewer events, or increase clientEventQueueLimit.", channel: name)
+            }
+            self.limiter.enqueue(message, on: id)
+            return false
+        }
+    }
+
+    /// Removes the events that waited for the subscription of a channel. Those that exceed the limit wait, also if later calls throw: these
+    /// events were accepted.
+    ///
+    /// - Returns: The events to send now.
+    mutating func subscribed(_ id: ChannelID, _ limit: PusherClientEventLimit?, now: Instant) -> [WebSocketMessage] {
+        var admitted: [WebSocketMessage] = []
+        for message in self.queued[id].take() ?? [] {
+            if let limit, !self.limiter.admit(limit: limit.perSecond, now: now) {
+                self.limiter.enqueue(message, on: id)
+            } else {
+                self.sent(from: id)
+                admitted.append(message)
+            }
+        }
+        return admitted
+    }
+
+    /// Removes the events that waited for the limit, as far as it allows it now.
+    ///
+    /// - Returns: The events to send now.
+    mutating func takeDue(_ limit: PusherClientEventLimit?, now: Instant) -> [WebSocketMessage] {
+        guard let limit, let deadline = self.nextDeadline, deadline <= now else { return [] }
+        let due = self.limiter.takeDue(limit: limit.perSecond, now: now)
+        for event in due { self.sent(from: event.channel) }
+        return due.map(\.message)
+    }
+
+    /// The connection has ended. The events that waited for the limit wait for the next subscription of their channels instead.
+    mutating func ended() {
+        self.sender = .none
+        for event in self.limiter.reset() { self.queued[event.channel, default: []].append(event.message) }
+    }
+
+    /// Drops the events of a channel that was removed, or whose subscription failed.
+    mutating func drop(_ id: ChannelID) {
+        self.queued[id] = nil
+        self.limiter.remove(id)
+    }
+
+    /// Returns the error for an event that the server rejected.
+    ///
+    /// - Parameter channel: The channel that the server named, or the only one that sent events on this connection.
+    static func rejected(_ server: ServerError, channel: String?) -> PusherError {
+        let place = channel.map { " on \($0)" } ?? ""
+        return PusherError(
+            .clientEventRejected, "The server rejected a client event\(place): \(server.message)", channel: channel,
+            serverCode: server.code)
+    }
+}

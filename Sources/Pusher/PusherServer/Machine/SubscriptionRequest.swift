@@ -1,0 +1,149 @@
+import PusherWire
+import RealtimeCoding
+import RealtimeCore
+import RealtimeSystem
+
+/// A client's request to subscribe to a channel, and whether it is valid.
+struct SubscriptionRequest: Sendable {
+    typealias Subscription = PusherServerMachine.Subscription
+
+    /// The state of the client when it sends the request.
+    struct Client: Sendable {
+        let connection: ConnectionID
+        let socketID: String
+        /// Whether the client uses version 2 of the protocol.
+        var isVersion2 = false
+        /// The number of its subscriptions, also of those that await a hook.
+        var subscriptionCount = 0
+        /// The subscription to the channel of the request.
+        var existing: Subscription?
+        /// The user as whom the client is signed in.
+        var user: PresenceUser?
+    }
+
+    /// A subscription that the protocol allows.
+    struct Attempt: Sendable {
+        var connection: ConnectionID
+        var channel: ByteString
+        var user: PresenceUser?
+        var filter: PusherFilter?
+        /// The subscription that the client has already.
+        var existing: Subscription?
+    }
+
+    struct Rejection: Error, Hashable {
+        var code: Int?
+        var message: String
+        /// A message that repeats the signature, for a profile that does so.
+        var quotation: String?
+        /// The limit that the client has exceeded, for the log.
+        var limit: String?
+
+        init(_ message: String, code: CloseCode? = nil, quotation: String? = nil, limit: String? = nil) {
+            (self.code, self.message, self.quotation, self.limit) = (code.map { Int($0.rawValue) }, message, quotation, limit)
+        }
+    }
+
+    let channel: String
+    private let auth: String?
+    private let channelData: String?
+    private let filter: JSONValue?
+
+    /// Reads the data of a frame.
+    init(_ data: JSONValue) throws(PusherFrameError) {
+        guard let channel = data["channel"]?.string else { throw .missing("channel") }
+        self.channel = channel
+        self.auth = data["auth"]?.string
+        self.channelData = ChannelName.kind(of: channel).isPresence ? data["channel_data"]?.string : nil
+        // A literal `nil` could be a JSON value.
+        if let filter = data["filter"] ?? data["tags_filter"], filter != .null { self.filter = filter } else { self.filter = .none }
+    }
+
+    /// Returns the subscription that the request asks for.
+    ///
+    /// - Throws: The reason why the protocol or a limit of the app doesn't allow it.
+    func validated(for client: Client, _ app: PusherApp) throws(Rejection) -> Attempt {
+        try self.validateName(app)
+        try self.validateRepetition(of: client, app)
+        let user = try self.member(client, app)
+        if let userID = UserID.user(ofChannel: self.channel), client.user.map({ ByteString($0.id) }) != ByteString(userID) {
+            let message = "The connection is not signed in as \(userID), so it cannot subscribe to the user's events"
+            throw Rejection(message, code: PusherCloseCode.unauthorized)
+        }
+        let filter = client.isVersion2 ? try self.validFilter(app) : nil
+        return Attempt(
+            connection: client.connection, channel: ByteString(self.channel), user: user, filter: filter, existing: client.existing)
+    }
+
+    private func validateName(_ app: PusherApp) throws(Rejection) {
+        let limit = app.channelNameLimit
+        guard let message = ChannelName.validationError(self.channel, limit: limit, allowsUsers: true) else { return }
+        throw Rejection(message, limit: self.channel.utf8.count > limit ? "\(limit) bytes of a channel's name" : nil)
+    }
+
+    private func validateRepetition(of client: Client, _ app: PusherApp) throws(Rejection) {
+        switch client.existing {
+        // With version 2, another subscription replaces the filter, as sockudo does it.
+        case .subscribed, .filtered, .member:
+            if app.profile.confirmsRepeatedSubscriptions || client.isVersion2 { return }
+            fallthrough
+        case .awaitingHook: throw Rejection("Existing subscription to channel \(self.channel)")
+        case nil: break
+        }
+        guard client.subscriptionCount < app.channelLimit else {
+            let message = "The connection has \(app.channelLimit) channels, which is the limit; unsubscribe from one first"
+            throw Rejection(message, limit: "\(app.channelLimit) channels")
+        }
+    }
+
+    /// Checks the signature, and returns the member of a presence channel.
+    private func member(_ client: Client, _ app: PusherApp) throws(Rejection) -> PresenceUser? {
+        let kind = ChannelName.kind(of: self.channel)
+        guard kind.needsAuthorization else { return nil }
+        let expected = ChannelSignature.token(
+            key: app.key, secret: app.secret, socketID: client.socketID, channel: self.channel, channelData: self.channelData)
+        guard let auth, ChannelSignature.isEqual(auth, expected) else { throw self.invalidSignature(client, app) }
+        guard kind.isPresence else { return nil }
+        if self.channelData == nil, let user = client.user { return user }
+        guard let channelData, let json = try? JSONValue(parsing: channelData), let user = try? PresenceUser(json) else {
+            throw Rejection("Presence channels require channel_data with a user_id")
+        }
+        if let rejection = Self.rejection(of: user, app) { throw rejection }
+        return user
+    }
+
+    private func invalidSignature(_ client: Client, _ app: PusherApp) -> Rejection {
+        let signed = "\(client.socketID):\(self.channel)" + (self.channelData.map { ":\($0)" } ?? "")
+        let quotation = "Invalid signature: Expected HMAC SHA256 hex digest of \(signed), but got \(self.auth ?? "")"
+        let purpose = app.profile.errorsNameChannel ? " to subscribe to \(self.channel)" : ""
+        return Rejection(
+            "The connection is not authorized\(purpose): missing or invalid signature", code: PusherCloseCode.unauthorized,
+            quotation: app.profile.quotesSignatures ? quotation : nil)
+    }
+
+    private func validFilter(_ app: PusherApp) throws(Rejection) -> PusherFilter? {
+        guard let filter else { return nil }
+        guard app.allowsFilters else { throw Rejection("Filters are not enabled") }
+        guard !ChannelName.kind(of: self.channel).isPresence else { throw Rejection("Presence channels have no filters") }
+        do throws(PusherFilter.Invalid) {
+            return try PusherFilter(filter)
+        } catch {
+            throw Rejection("Invalid tags filter: \(error.message)")
+        }
+    }
+
+    /// Returns why a user cannot be a member or sign in, or `nil` if it can.
+    static func rejection(of user: PresenceUser, _ app: PusherApp) -> Rejection? {
+        // Most IDs are so short that their characters need not be counted.
+        if user.id.utf8.count > app.userIDLimit, user.id.unicodeScalars.count > app.userIDLimit {
+            let message = "The user_id has \(user.id.unicodeScalars.count) characters; it can have at most \(app.userIDLimit)"
+            return Rejection(message, limit: "\(app.userIDLimit) characters of a user ID")
+        }
+        guard let info = user.info else { return nil }
+        var json = JSONWriter()
+        json.value(info)
+        guard json.bytes.count > app.userInfoLimit else { return nil }
+        let message = "The user_info has \(json.bytes.count) bytes; it can have at most \(app.userInfoLimit)"
+        return Rejection(message, limit: "\(app.userInfoLimit) bytes of a user_info")
+    }
+}
