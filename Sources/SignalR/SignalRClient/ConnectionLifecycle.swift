@@ -1,7 +1,7 @@
 import Foundation
 import RealtimeCore
 import RealtimeSystem
-import SignalRCore
+import SignalRHubs
 
 /// The handlers of a connection's states, and the task that calls them.
 final class ConnectionLifecycle: Sendable {
@@ -52,7 +52,7 @@ final class ConnectionLifecycle: Sendable {
     func run(_ updates: EventSequence<NumberedHubUpdate>) async {
         await Self.$current.withValue(ObjectIdentifier(self)) {
             for await update in updates {
-                // Not what is left after the connection was released.
+                // Ignores what is left after the connection was released.
                 if Task.isCancelled { break }
                 await self.handle(update.update)
                 self.advance { $0.handled = max($0.handled, update.number) }
@@ -75,7 +75,7 @@ final class ConnectionLifecycle: Sendable {
         case .authenticationRefreshFailed(let error):
             let failure = SignalRError.refreshFailure(error, serverTimeout: self.serverTimeout)
             for handler in handlers.refreshFailed { await handler(failure) }
-        case .state, .retrying, .error: break
+        case .state, .connectingIn, .error: break
         }
     }
 

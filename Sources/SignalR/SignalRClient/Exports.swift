@@ -1,2 +1,2 @@
 // The typed API: `HubClient` and what belongs to it.
-@_exported public import SignalRCore
+@_exported public import SignalRHubs

@@ -1,6 +1,6 @@
 public import Foundation
 import RealtimeCore
-import SignalRCore
+import SignalRHubs
 
 /// The options of the transports of a ``HubConnection``.
 public struct HttpConnectionOptions: Sendable {
@@ -11,7 +11,7 @@ public struct HttpConnectionOptions: Sendable {
     /// Returns an access token, or `nil` for a request without one. Called in a task, once for each attempt to connect, once more if the
     /// server rejects the token with the status 401, and once for each refresh of the authentication, which needs a new token.
     public var accessTokenFactory: (@Sendable () async throws -> String?)?
-    /// The client for HTTP requests; `nil` for that of the package. WebSockets don't use it.
+    /// The client for HTTP requests; `nil` for the package's own client. WebSockets don't use it.
     public var httpClient: (any HttpClient)?
     /// The transports that may be used; `nil` for all.
     public var transport: HttpTransportType?

@@ -1,5 +1,5 @@
 public import Foundation
-public import SignalRCore
+public import SignalRHubs
 import RealtimeCore
 import RealtimeSystem
 import SignalRWire
@@ -23,7 +23,7 @@ import SignalRWire
 public final class HubConnection: Sendable {
     /// The same connection, with the typed API.
     ///
-    /// It throws ``HubError`` where this type throws ``SignalRError``.
+    /// It throws ``/SignalRHubs/HubError`` where this type throws ``SignalRError``.
     public let client: HubClient
     private let configurationError: SignalRError?
     private let lifecycle: ConnectionLifecycle
@@ -79,8 +79,8 @@ public final class HubConnection: Sendable {
     /// Returns the state of the connection.
     public func state() -> HubConnectionState { HubConnectionState(self.client.state) }
 
-    /// Reconnects now if the connection waits for its next attempt. If it is connected, checks it.
-    public func reconnectNow() { self.client.reconnectNow() }
+    /// Checks the connection now: connects immediately if it waits for its next attempt, and sends a ping if it is connected.
+    public func checkConnection() { self.client.checkConnection() }
 
     /// Adds a closure that is called when the connection has been closed: it was stopped, the server closed it, or it was lost and
     /// isn't reconnected. It isn't called if ``start()`` throws an error.
@@ -159,8 +159,8 @@ public final class HubConnection: Sendable {
     /// - Parameters:
     ///   - method: The name of the method.
     ///   - arguments: The arguments: `Encodable` values, and asynchronous sequences of such values, which are streams to the server.
-    /// - Throws: ``SignalRError/invocationError(_:)`` if the method failed, ``SignalRError/invalidOperation(_:)`` if there is no connection,
-    ///   the reason if the connection is lost or stopped, ``SignalRError/invalidData(_:)`` if an argument can't be encoded, and
+    /// - Throws: ``SignalRError/invocationError(_:)`` if the method failed, ``SignalRError/invalidOperation(_:)`` if there is no
+    ///   connection, the reason if the connection is lost or stopped, ``SignalRError/invalidData(_:)`` if an argument can't be encoded, and
     ///   `CancellationError` immediately when the task is cancelled.
     public func invoke(method: String, arguments: Any...) async throws {
         _ = try await self.result(method, arguments)
@@ -172,7 +172,9 @@ public final class HubConnection: Sendable {
     ///   - method: The name of the method.
     ///   - arguments: The arguments: `Encodable` values, and asynchronous sequences of such values, which are streams to the server.
     /// - Returns: The result. Its type must be `Decodable`.
-    /// - Throws: As the method without a result; ``SignalRError/invalidData(_:)`` if the result can't be decoded.
+    /// - Throws: ``SignalRError/invocationError(_:)`` if the method failed, ``SignalRError/invalidOperation(_:)`` if there is no
+    ///   connection, the reason if the connection is lost or stopped, ``SignalRError/invalidData(_:)`` if an argument can't be encoded or
+    ///   the result can't be decoded, and `CancellationError` immediately when the task is cancelled.
     public func invoke<TReturn>(method: String, arguments: Any...) async throws -> TReturn {
         try self.decode(try await self.result(method, arguments), of: method)
     }
@@ -270,7 +272,7 @@ public final class HubConnection: Sendable {
     /// - Parameters:
     ///   - methodName: The name of the method, which is case-sensitive.
     ///   - handler: Receives the arguments, and returns the result, whose type must be `Encodable`. If it throws, the server receives the
-    ///     message of a ``HubError``, and the type of any other error.
+    ///     message of a ``/SignalRHubs/HubError``, and the type of any other error.
     /// - Returns: The registration, with which this handler can be removed.
     @discardableResult
     public func on<each Argument, Result>(

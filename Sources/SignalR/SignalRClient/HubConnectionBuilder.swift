@@ -1,7 +1,7 @@
 public import Foundation
 public import RealtimeCore
 import RealtimeTransports
-public import SignalRCore
+public import SignalRHubs
 
 /// Creates a ``HubConnection``.
 ///
@@ -86,7 +86,7 @@ public class HubConnectionBuilder {
     ///
     /// - Parameters:
     ///   - url: A URL with the scheme `http`, `https`, `ws` or `wss`.
-    ///   - options: The options, which replace those of earlier calls.
+    ///   - options: The options, which replace the options of earlier calls.
     public func withUrl(url: String, options: HttpConnectionOptions) -> HubConnectionBuilder {
         self.url = url
         self.httpOptions = options
@@ -148,7 +148,7 @@ public class HubConnectionBuilder {
         return self
     }
 
-    /// Sets the WebSocket and HTTP transports, for example to those of an in-memory network.
+    /// Sets the WebSocket and HTTP transports, for example the transports of an in-memory network.
     public func withTransports(_ transports: Transports) -> HubConnectionBuilder {
         self.transports = transports
         return self

@@ -1,5 +1,5 @@
 public import Foundation
-public import SignalRCore
+public import SignalRHubs
 import SignalRWire
 
 extension HubProtocolType {

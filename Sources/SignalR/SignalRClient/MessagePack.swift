@@ -1,5 +1,5 @@
 public import Foundation
-import RealtimeJSON
+import RealtimeCoding
 
 /// A point in time as MessagePack's extension type -1 stores it.
 public struct MsgpackTimestamp: Equatable, Sendable, Encodable, Decodable {

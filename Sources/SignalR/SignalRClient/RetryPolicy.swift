@@ -1,5 +1,5 @@
 public import Foundation
-import SignalRCore
+import SignalRHubs
 
 /// Decides whether and when a connection is established again after a loss.
 public protocol RetryPolicy: Sendable {
@@ -11,7 +11,7 @@ public protocol RetryPolicy: Sendable {
     func nextRetryInterval(retryContext: RetryContext) -> TimeInterval?
 }
 
-/// What a ``RetryPolicy`` may consider.
+/// The input of a ``RetryPolicy``.
 public struct RetryContext: Sendable {
     /// The number of attempts since the loss.
     public let retryCount: Int

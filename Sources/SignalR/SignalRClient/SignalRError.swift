@@ -1,5 +1,5 @@
 import RealtimeCore
-import SignalRCore
+import SignalRHubs
 
 /// An error of a ``HubConnection``.
 public enum SignalRError: Error, Equatable, CustomStringConvertible {
@@ -104,7 +104,7 @@ public enum SignalRError: Error, Equatable, CustomStringConvertible {
         case .handshakeFailed: SignalRError.handshakeError(error.serverMessage ?? error.message)
         case .invocationFailed: SignalRError.invocationError(error.serverMessage ?? error.message)
         case .authenticationRefreshFailed:
-            SignalRError.authenticationRefreshFailed(error.message, status: error.cause?.status, code: error.serverCode)
+            SignalRError.authenticationRefreshFailed(error.message, status: error.status, code: error.serverCode)
         case .invalidMessage, .encodingFailed, .decodingFailed: SignalRError.invalidData(error.message)
         default: isStart ? SignalRError.failedToStartConnection(error.message) : SignalRError.connectionLost(error.message)
         }

@@ -1,5 +1,5 @@
 import RealtimeSystem
-import SignalRCore
+import SignalRHubs
 
 /// A stream that a method of the hub returns.
 public protocol StreamResult<Element>: Sendable {

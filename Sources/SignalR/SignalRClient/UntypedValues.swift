@@ -1,6 +1,6 @@
 import Foundation
 import RealtimeCore
-import SignalRCore
+import SignalRHubs
 import SignalRWire
 
 // The API of signalr-client-swift has no constraints on the types of arguments and results: whether they are `Encodable` or `Decodable` is

@@ -1,4 +1,4 @@
-// The types of the core that users of a server name. Nothing else of these modules enters the importing file's namespace.
+// The types of the core that an application with a server names. Nothing else of these modules enters the importing file's namespace.
 @_exported public import enum RealtimeCore.BufferPolicy
 @_exported public import struct RealtimeCore.CloseCode
 @_exported public import enum RealtimeCore.CloseReason

@@ -19,11 +19,11 @@ import SignalRWire
 /// Keep a reference to the server for as long as it is needed. Releasing it closes its connections and stops its listener; to wait until
 /// all connections have ended, call ``stop()``.
 public final class SignalRServer: Sendable {
-    let handler: SignalRServerHandler
-    let driver: SessionDriver<SignalRServerMachine>
+    private let handler: SignalRServerHandler
+    private let server: EmbeddedServer<SignalRServerMachine>
     private let configuration: SignalRServerConfiguration
     private let registry: HubRegistry
-    private let listener = ServerListener()
+    var driver: SessionDriver<SignalRServerMachine> { self.server.connections.driver }
 
     package convenience init(
         configuration: SignalRServerConfiguration, hooks: SignalRServerHooks, time: any TimeSource, log: LogSink = .standard,
@@ -36,29 +36,26 @@ public final class SignalRServer: Sendable {
         _ configuration: SignalRServerConfiguration, _ hooks: SignalRServerHooks, _ time: any TimeSource, _ log: LogSink, seed: UInt64?,
         startTask: @escaping HubCall.TaskStarter
     ) {
-        let injector = FaultInjector(time: time, seed: seed ?? .random(in: .min ... .max))
         let registry = HubRegistry()
         let dependencies = SessionDriver<SignalRServerMachine>.Dependencies(
             time: time, log: log, subsystem: "signalr-server"
         ) { work, id, driver in
-            registry.perform(work, driver, injector, startTask)
+            registry.perform(work, driver, startTask)
             // The work itself is done. What it has started reports to the machine by itself.
             driver.workFinished(id, ())
             return nil
         }
-        self.driver = SessionDriver(SignalRServerMachine(configuration, seed: seed), in: dependencies)
+        let connections = ServedConnections(SignalRServerMachine(configuration, seed: seed), in: dependencies, seed: seed)
         self.configuration = configuration
         self.registry = registry
-        self.handler = SignalRServerHandler(
-            hooks: hooks, configuration: configuration, driver: self.driver, injector: injector, time: time)
+        self.handler = SignalRServerHandler(hooks: hooks, configuration: configuration, connections: connections, time: time)
+        self.server = EmbeddedServer(connections, handler: self.handler)
     }
 
     deinit {
-        // The handler first, so that no client connects again before the listener has stopped.
-        let hubs = self.handler.shutDown()
-        self.driver.shutDown()
+        self.server.shutDown()
         // The closures may refer to their hubs.
-        for hub in hubs { hub.handlers.removeAll() }
+        for hub in self.handler.removeHubs() { hub.handlers.removeAll() }
     }
 
     /// Creates a server for clients on the same in-memory network. The server uses the network's clock.
@@ -113,17 +110,14 @@ public final class SignalRServer: Sendable {
     ///   server is already started, or one with the code `closed` if ``stop()`` was called meanwhile.
     @discardableResult
     public func start(on listener: any Listener) async throws(TransportError) -> ListenerAddress {
-        try await self.listener.start(listener, self.handler) { self.driver.stop() }
+        try await self.server.start(on: listener)
     }
 
     /// Stops the server: tells every client that it may reconnect, closes the connections and stops the listener.
     ///
     /// Returns when all connections have ended. If the server is being started or stopped, the method waits until it has stopped; if it isn't
     /// started, the method returns immediately.
-    public func stop() async {
-        // Without a listener of its own, the server can have connections of one that it shares; see `listenerHandler`.
-        await self.listener.stop { self.driver.stop() }
-    }
+    public func stop() async { await self.server.stop() }
 
     /// The handler of the server's clients, for a listener that several handlers share.
     ///
@@ -145,13 +139,7 @@ public final class SignalRServer: Sendable {
     ///
     /// Each access returns a new sequence. It buffers up to 10,000 events with up to 8 MiB of text, and then drops the oldest. The sequence
     /// finishes when the server is released.
-    public var events: EventSequence<SignalRServerEvent> {
-        self.driver.makeSequence(.dropOldest(10_000), byteLimit: SignalRServerEvent.byteLimit, lifetime: .client) { events, output in
-            output.append(contentsOf: events)
-        } register: { machine, id, effects in
-            effects.routes.add(id, to: &machine.eventRoute)
-        }
-    }
+    public var events: EventSequence<SignalRServerEvent> { self.server.events(SignalRServerEvent.byteLimit) }
 
     // MARK: One connection
 
@@ -163,31 +151,30 @@ public final class SignalRServer: Sendable {
     ///   - allowReconnect: Whether the client may reconnect automatically.
     public func close(_ connectionID: String, error: String? = nil, allowReconnect: Bool = false) {
         self.driver.step { machine, now, effects in
-            guard let id = machine.id(of: connectionID) else { return }
+            guard let id = machine.connection(named: connectionID) else { return }
             machine.close(id, error: error, allowReconnect: allowReconnect, now: now, &effects)
         }
     }
 
     /// Drops a connection without a close message and without a close frame. Does nothing if no connection has the ID.
-    public func drop(_ connectionID: String) {
-        self.driver.step { machine, now, effects in
-            guard let id = machine.id(of: connectionID) else { return }
-            machine.drop(id, now: now, &effects)
-        }
-    }
+    public func drop(_ connectionID: String) { self.server.connections.drop(connectionID) }
 
     /// Makes a connection silent, or ends its silence. Does nothing if no connection has the ID.
     ///
     /// The server sends nothing on a silent connection and ignores what it receives, and keeps the connection open.
-    public func silence(_ connectionID: String, _ isSilent: Bool = true) { self.handler.silence(connectionID, isSilent) }
+    public func silence(_ connectionID: String, _ isSilent: Bool = true) { self.server.connections.silence(connectionID, isSilent) }
 
     /// Sends a text message to a client unchanged, whether or not it is valid, and regardless of ``faults``. Does nothing if no connection
     /// has the ID.
-    public func send(_ text: String, to connectionID: String) { self.handler.sendUnaffected(.text(text), to: connectionID) }
+    public func send(_ text: String, to connectionID: String) {
+        self.server.connections.sendUnaffected(.text(text), to: connectionID)
+    }
 
     /// Sends a binary message to a client unchanged, whether or not it is valid, and regardless of ``faults``. Does nothing if no
     /// connection has the ID.
-    public func send(_ bytes: [UInt8], to connectionID: String) { self.handler.sendUnaffected(.binary(bytes), to: connectionID) }
+    public func send(_ bytes: [UInt8], to connectionID: String) {
+        self.server.connections.sendUnaffected(.binary(bytes), to: connectionID)
+    }
 }
 
 /// The closures of all hubs of a server, for the driver's work.
@@ -198,8 +185,7 @@ final class HubRegistry: Sendable {
 
     /// Performs work of the machine, without a lock.
     func perform(
-        _ work: SignalRServerMachine.Work, _ driver: SessionDriver<SignalRServerMachine>, _ injector: FaultInjector,
-        _ startTask: HubCall.TaskStarter
+        _ work: SignalRServerMachine.Work, _ driver: SessionDriver<SignalRServerMachine>, _ startTask: HubCall.TaskStarter
     ) {
         switch work {
         case .start(let call):
@@ -209,17 +195,6 @@ final class HubRegistry: Sendable {
                 driver.step { machine, now, effects in machine.ended(call, completion, now: now, &effects) }
             }
         case .cancel(let calls): for call in calls { call.cancel() }
-        case .updateReading(let id):
-            guard let connection = injector.connection(id) else { return }
-            // The machine's current decision, under its lock: works of two threads can be performed in any order.
-            driver.step { machine, _, _ in
-                if machine.connections[id]?.established?.isReadingPaused == true {
-                    connection.pauseReading()
-                } else {
-                    connection.resumeReading()
-                }
-            }
-            connection.flush()
         }
     }
 }

@@ -11,7 +11,6 @@ final class SignalRServerHandler: ListenerHandler {
         /// By their paths in lower case: as in ASP.NET Core, the letter case of a path is ignored.
         var hubs: [ByteString: Hub] = [:]
         var faults = SignalRServerFaults()
-        var isShutDown = false
     }
 
     private enum Endpoint {
@@ -22,25 +21,21 @@ final class SignalRServerHandler: ListenerHandler {
 
     private let hooks: SignalRServerHooks
     private let configuration: SignalRServerConfiguration
-    private let driver: SessionDriver<SignalRServerMachine>
-    private let injector: FaultInjector
+    private let connections: ServedConnections<SignalRServerMachine>
+    private var driver: SessionDriver<SignalRServerMachine> { self.connections.driver }
     private let time: any TimeSource
     private let state = Lock(State())
 
     init(
-        hooks: SignalRServerHooks, configuration: SignalRServerConfiguration, driver: SessionDriver<SignalRServerMachine>,
-        injector: FaultInjector, time: any TimeSource
+        hooks: SignalRServerHooks, configuration: SignalRServerConfiguration, connections: ServedConnections<SignalRServerMachine>,
+        time: any TimeSource
     ) {
-        (self.hooks, self.configuration, self.driver) = (hooks, configuration, driver)
-        (self.injector, self.time) = (injector, time)
+        (self.hooks, self.configuration, self.connections, self.time) = (hooks, configuration, connections, time)
     }
 
-    /// Rejects everything from now on, because the server is released and its listener has not stopped yet.
-    ///
-    /// - Returns: The hubs, whose closures the caller releases.
-    func shutDown() -> [Hub] {
+    /// Removes all hubs and returns them.
+    func removeHubs() -> [Hub] {
         self.state.withLock { state in
-            state.isShutDown = true
             defer { state.hubs = [:] }
             return Array(state.hubs.values)
         }
@@ -83,7 +78,7 @@ final class SignalRServerHandler: ListenerHandler {
     // MARK: Requests
 
     func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
-        if self.state.withLock({ $0.isShutDown }) { return responder.respond(Self.stopped) }
+        if self.connections.isShutDown { return responder.respond(Self.stopped) }
         switch self.endpoint(request) {
         case .negotiation(let hub):
             guard request.method == "POST" else { return responder.respond(Self.negotiationNeedsPost) }
@@ -100,8 +95,8 @@ final class SignalRServerHandler: ListenerHandler {
     }
 
     private func negotiate(_ request: HTTPRequestHead, _ hub: Hub, _ decision: SignalRAuthenticationDecision) -> HTTPResponse {
-        let (faults, isShutDown) = self.state.withLock { ($0.faults, $0.isShutDown) }
-        if isShutDown { return Self.stopped }
+        if self.connections.isShutDown { return Self.stopped }
+        let faults = self.faults
         let lifetime: Duration?
         switch decision {
         case .reject(let status): return self.rejection(status, hub)
@@ -204,7 +199,7 @@ final class SignalRServerHandler: ListenerHandler {
     // MARK: WebSockets
 
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
-        if self.state.withLock({ $0.isShutDown }) { return .reject(Self.stopped) }
+        if self.connections.isShutDown { return .reject(Self.stopped) }
         switch self.endpoint(request) {
         case .hub(let hub):
             return .later { responder in
@@ -221,7 +216,7 @@ final class SignalRServerHandler: ListenerHandler {
 
     private func rejection(of request: HTTPRequestHead, _ hub: Hub, _ decision: SignalRAuthenticationDecision) -> HTTPResponse? {
         // The server may have been released while the hook decided.
-        if self.state.withLock({ $0.isShutDown }) { return Self.stopped }
+        if self.connections.isShutDown { return Self.stopped }
         switch decision {
         case .reject(let status): return self.rejection(status, hub)
         case .accept(let userID, _):
@@ -235,18 +230,10 @@ final class SignalRServerHandler: ListenerHandler {
     }
 
     func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
-        let faulty = self.injector.decorate(connection, id: id, events: self.driver)
-        var isKnown = false
-        self.driver.adopt(faulty, id: id) { machine, now, _ in
-            isKnown = machine.accepted(id, request, now: now)
-            machine.setSilent(id, faulty.isSilent, now: now)
+        self.connections.adopt(connection, id: id) { machine, now, effects in
+            if machine.accepted(id, request, now: now) { return }
+            effects.commands.append(.close(id, .policyViolation, reason: "The connection ID has expired."))
         }
-        if !isKnown {
-            faulty.close(.policyViolation, reason: "The connection ID has expired.")
-        } else if self.state.withLock({ $0.isShutDown }) {
-            self.driver.shutDown()
-        }
-        return faulty
     }
 
     // MARK: Authentication
@@ -258,7 +245,7 @@ final class SignalRServerHandler: ListenerHandler {
     private func authenticate(
         _ request: HTTPRequestHead, _ hub: Hub, isNegotiation: Bool = false, refreshing connection: HubConnectionInfo? = nil,
         _ decided: @escaping @Sendable (SignalRAuthenticationDecision) -> Void
-    ) -> PendingAuthentication? {
+    ) -> PendingDecision<SignalRAuthenticationDecision>? {
         let token = Self.token(request)
         if let status = self.state.withLock({ $0.faults.rejection(token: token) }) {
             decided(.reject(status: status))
@@ -269,10 +256,10 @@ final class SignalRServerHandler: ListenerHandler {
             decided(.accept(userID: nil))
             return nil
         }
-        let authentication = PendingAuthentication(time: self.time, decided)
+        let authentication = PendingDecision(decided)
         let question = SignalRAuthenticationRequest(
             hub: hub.path, token: token, isNegotiation: isNegotiation, isRefresh: connection != nil, request: request)
-        authentication.begin(limit: self.configuration.authenticationTimeout) {
+        authentication.begin(within: self.configuration.authenticationTimeout, of: self.time, orElse: .reject(status: 503)) {
             let decision = await hook?(question) ?? .accept(userID: nil)
             guard let connection, case .accept(let userID, _) = decision else { return decision }
             guard userID == connection.userID else { return .reject(status: 403) }
@@ -332,26 +319,7 @@ final class SignalRServerHandler: ListenerHandler {
         get { self.state.withLock { $0.faults } }
         set {
             self.state.withLock { $0.faults = newValue }
-            self.driver.step { machine, now, _ in
-                self.injector.faults = newValue.connectionFaults
-                for id in machine.connections.keys.sorted() {
-                    machine.setSilent(id, self.injector.connection(id)?.isSilent ?? false, now: now)
-                }
-            }
+            self.connections.setFaults(newValue.connections)
         }
-    }
-
-    func silence(_ connectionID: String, _ isSilent: Bool) {
-        self.driver.step { machine, now, _ in
-            guard let id = machine.id(of: connectionID), let connection = self.injector.connection(id) else { return }
-            connection.silence(isSilent)
-            machine.setSilent(id, connection.isSilent, now: now)
-        }
-    }
-
-    /// Sends a message regardless of faults.
-    func sendUnaffected(_ message: WebSocketMessage, to connectionID: String) {
-        let id = self.driver.read { $0.id(of: connectionID) }
-        id.flatMap(self.injector.connection)?.sendUnaffected(message)
     }
 }

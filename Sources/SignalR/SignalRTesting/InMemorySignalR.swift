@@ -1,6 +1,6 @@
 public import RealtimeCore
 public import RealtimeTesting
-public import SignalRClient
+public import SignalRHubs
 public import SignalRServer
 
 /// A server, a network and a clock for a test, and the clients that the test creates.
@@ -75,13 +75,5 @@ public struct InMemorySignalR: Sendable {
         var configuration = self.configuration(path)
         try configure(&configuration)
         return HubClient(configuration)
-    }
-
-    /// Returns a builder for connections to a hub, with the API of signalr-client-swift. The connections log only errors.
-    ///
-    /// - Parameter path: The path of the hub.
-    public func connectionBuilder(_ path: String) -> HubConnectionBuilder {
-        HubConnectionBuilder().withUrl(url: self.url(path)).withTransports(self.network.transports())
-            .withLogLevel(logLevel: .error)
     }
 }

@@ -1,4 +1,4 @@
-import RealtimeJSON
+import RealtimeCoding
 
 /// The first message in each direction, which selects the format. It is JSON for all formats.
 ///

@@ -66,7 +66,7 @@ package enum HubCompletion: Hashable, Sendable {
 
 /// The reason why one message is invalid. The other messages on the connection aren't affected.
 package struct HubMessageError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What is wrong, such as `missing "target"`.
+    /// A description of the problem, such as `missing "target"`.
     package var problem: String
     /// The number of the message's type, if it could be read.
     package var type: Int?

@@ -1,21 +1,17 @@
-import RealtimeJSON
+import RealtimeCoding
 package import RealtimeCore
 
 /// Describes the messages of a connection in a trace, with the data of the application. They contain no tokens.
 package enum HubMessageTrace {
-    /// The maximum length of a text, in bytes.
-    private static let limit = 4096
-
     /// Returns the text of a WebSocket message. Messages in MessagePack are shown as JSON.
-    package static func text(_ kind: WebSocketMessage.Kind, _ payload: ArraySlice<UInt8>) -> String {
+    @Sendable package static func text(_ kind: WebSocketMessage.Kind, _ payload: ArraySlice<UInt8>) -> String {
         let text =
             switch kind {
             case .text: self.json(payload)
             case .binary: self.messagePack(Array(payload)) ?? self.handshake(payload) ?? "\(payload.count) bytes"
             case .ping, .pong: "\(kind) of \(payload.count) bytes"
             }
-        guard text.utf8.count > self.limit else { return text }
-        return String(decoding: text.utf8.prefix(self.limit), as: UTF8.self) + "… (\(payload.count) bytes)"
+        return TracedFrame.excerpt(of: text, byteCount: payload.count)
     }
 
     private static func json(_ payload: ArraySlice<UInt8>) -> String {

@@ -10,23 +10,24 @@ package enum HubMessageWriter {
         return WebSocketMessage(format.messageKind, bytes)
     }
 
-    /// Encodes an invocation to which the peer doesn't respond, and that has no streams.
+    /// Encodes an invocation that has no streams.
     ///
     /// - Parameters:
     ///   - target: The name of the method.
+    ///   - id: The ID of the call; `nil` if the peer doesn't respond.
     ///   - format: The format of the message.
     ///   - arguments: Appends the arguments as an array.
     /// - Throws: The error that `arguments` throws.
     package static func invocation(
-        of target: String, _ format: HubFormat, _ arguments: (inout [UInt8]) throws -> Void
+        of target: String, id: String? = nil, _ format: HubFormat, _ arguments: (inout [UInt8]) throws -> Void
     ) rethrows -> WebSocketMessage {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(256)
         switch format {
         case .json:
-            try JSONHubMessage.appendInvocation(of: target, to: &bytes, arguments)
+            try JSONHubMessage.appendInvocation(of: target, id: id, to: &bytes, arguments)
             bytes.append(HubHandshake.separator)
-        case .messagePack: try MessagePackHubMessage.appendInvocation(of: target, to: &bytes, arguments)
+        case .messagePack: try MessagePackHubMessage.appendInvocation(of: target, id: id, to: &bytes, arguments)
         }
         return WebSocketMessage(format.messageKind, bytes)
     }

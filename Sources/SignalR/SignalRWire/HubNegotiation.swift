@@ -63,7 +63,7 @@ package enum HubNegotiation {
         return fields.first { $0.name.lowercased() == name }?.value
     }
 
-    /// What a client asks for in the query of its negotiation.
+    /// The request of a client, from the query of its negotiation.
     package struct Request: Hashable, Sendable {
         /// The version of the response: the lower one of the client's and the server's.
         package var version: Int
@@ -102,7 +102,7 @@ package enum HubTransport: String, Hashable, Sendable, CaseIterable {
 
 /// A transport that a server offers.
 package struct HubTransportOffer: Hashable, Sendable {
-    /// The name as the server sent it, which may be that of an unknown transport.
+    /// The name as the server sent it. The transport may be unknown.
     package var name: String
     /// The transfer formats: `Text`, `Binary`, or unknown ones.
     package var transferFormats: [String]

@@ -1,4 +1,4 @@
-package import RealtimeJSON
+package import RealtimeCoding
 import RealtimeCore
 
 /// Encodes and decodes one value, in place of ``HubValueCoder``'s own coders.
@@ -232,7 +232,7 @@ package struct HubValueCoder: Sendable {
 
 /// The arguments of an invocation, which are decoded in order. A copy continues at the same argument.
 ///
-/// Not `Sendable`, as decoders aren't.
+/// The type isn't `Sendable`, because decoders aren't.
 package struct HubArguments {
     /// The arguments for another implementation of the coder.
     private final class CustomElements {
@@ -320,7 +320,7 @@ package struct HubArguments {
 
 /// The reason why a value can't be encoded or decoded, in terms of the call.
 package struct HubValueError: Error, CustomStringConvertible {
-    /// What is wrong, with the position of the argument and its type. It contains no values.
+    /// A description of the problem, with the position of the argument and its type. It contains no values.
     package let problem: String
     /// The position of the argument, starting at 0, if one is concerned.
     package let argument: Int?
@@ -343,6 +343,11 @@ package struct HubValueError: Error, CustomStringConvertible {
     static func unreadable(_ error: any Error) -> Self { Self("The arguments can't be read", error) }
 
     package var description: String { self.problem }
+
+    /// Returns the error of an encoder, a decoder or a type of the application that led to an error; `nil` if there is none.
+    package static func cause(of error: any Error) -> (any Error)? {
+        if let error = error as? HubValueError { error.underlying } else { error }
+    }
 
     /// Describes an error of an encoder or decoder for messages and logs: where it occurred, and what was expected. The value isn't part of
     /// it, nor is a text of the application's own coding, which may contain values or secrets.

@@ -1,8 +1,8 @@
-import RealtimeJSON
+import RealtimeCoding
 
 /// A hub message in JSON, as slices of the received text.
 ///
-/// The order of the members is free, and unknown members are ignored. `null` stands for a missing member, except as an item or a result.
+/// The order of the members is free, and unknown members are ignored. `null` means a missing member, except as an item or a result.
 struct JSONHubMessage {
     /// The members of invocations, completions and pings.
     private static let callKeys = JSONKeys(
@@ -35,7 +35,7 @@ struct JSONHubMessage {
         do throws(JSONError) {
             // The scanner doesn't recurse, so any depth is safe. The limit applies where values are decoded: if it applied here, the ID
             // of an invocation with a result that is nested too deeply would be unknown.
-            scan = try JSONObjectScan(bytes, keys: keys, isUTF8: isUTF8, limits: JSONLimits(depth: .max))
+            scan = try JSONObjectScan(bytes, keys: keys, isUTF8: isUTF8, limits: CodingLimits(depth: .max))
         } catch {
             throw HubMessageError(error.message)
         }
@@ -237,11 +237,14 @@ extension JSONHubMessage {
         bytes.append(UInt8(ascii: "}"))
     }
 
-    /// Appends an invocation without an ID and streams, and without its separator.
+    /// Appends an invocation without streams, and without its separator.
     ///
     /// - Parameter arguments: Appends the arguments as an array.
-    static func appendInvocation(of target: String, to bytes: inout [UInt8], _ arguments: (inout [UInt8]) throws -> Void) rethrows {
-        JSONWriter.append(literal: #"{"type":1,"target":"#, to: &bytes)
+    static func appendInvocation(
+        of target: String, id: String?, to bytes: inout [UInt8], _ arguments: (inout [UInt8]) throws -> Void
+    ) rethrows {
+        self.append(type: "1", id: id, to: &bytes)
+        JSONWriter.append(literal: #","target":"#, to: &bytes)
         JSONWriter.append(target, to: &bytes)
         JSONWriter.append(literal: #","arguments":"#, to: &bytes)
         try arguments(&bytes)

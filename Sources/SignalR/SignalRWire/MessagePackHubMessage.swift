@@ -1,4 +1,4 @@
-import RealtimeJSON
+import RealtimeCoding
 
 /// A hub message in MessagePack: an array that begins with the type. Elements after the known ones are ignored.
 struct MessagePackHubMessage {
@@ -138,7 +138,7 @@ struct MessagePackHubMessage {
     }
 
     private mutating func finish() throws(HubMessageError) {
-        // Not `payload(_:)`: in the optimized code of Swift 6.3, an array that isn't used was released before it was filled.
+        // Doesn't call `payload(_:)`: in the optimized code of Swift 6.3, an array that isn't used was released before it was filled.
         while self.remaining > 0 {
             _ = try self.element("additional element") { reader throws(MessagePackError) in try reader.skip() }
         }
@@ -186,17 +186,16 @@ extension MessagePackHubMessage {
         HubLengthPrefix.end(start, &bytes)
     }
 
-    /// Appends an invocation with its length, without an ID and streams.
+    /// Appends an invocation with its length, without streams.
     ///
     /// - Parameter arguments: Appends the arguments as an array.
-    static func appendInvocation(of target: String, to bytes: inout [UInt8], _ arguments: (inout [UInt8]) throws -> Void) rethrows {
+    static func appendInvocation(
+        of target: String, id: String?, to bytes: inout [UInt8], _ arguments: (inout [UInt8]) throws -> Void
+    ) rethrows {
         let start = HubLengthPrefix.begin(&bytes)
         var writer = MessagePackWriter()
         swap(&writer.bytes, &bytes)
-        writer.arrayHeader(6)
-        writer.value(1)
-        writer.mapHeader(0)
-        writer.null()
+        self.begin(6, type: 1, id: id, &writer)
         writer.value(target)
         try arguments(&writer.bytes)
         writer.arrayHeader(0)
@@ -252,11 +251,11 @@ extension MessagePackHubMessage {
     }
 
     /// Begins a message with its number of elements, its type, no headers, and an ID.
-    private static func begin(_ count: Int, type: Int, id: String, _ writer: inout MessagePackWriter) {
+    private static func begin(_ count: Int, type: Int, id: String?, _ writer: inout MessagePackWriter) {
         writer.arrayHeader(count)
         writer.value(type)
         writer.mapHeader(0)
-        writer.value(id)
+        self.append(id, &writer)
     }
 
     private static func append(type: Int, sequenceID: UInt64, _ writer: inout MessagePackWriter) {

@@ -1,4 +1,4 @@
-import RealtimeJSON
+import RealtimeCoding
 import RealtimeCore
 
 /// The body of the response to a negotiation. The status of the response is 200, also for an error.
@@ -87,7 +87,7 @@ extension NegotiateResponse {
 
     /// Parses the body of a response. Unknown members are ignored.
     ///
-    /// - Throws: ``NegotiateError`` if the body isn't that of a response, or if the server is an ASP.NET SignalR server.
+    /// - Throws: ``NegotiateError`` if the body isn't a valid response, or if the server is an ASP.NET SignalR server.
     package init(parsing bytes: [UInt8]) throws(NegotiateError) {
         let body: JSONValue
         do throws(JSONError) {

@@ -1,4 +1,4 @@
-import RealtimeJSON
+import RealtimeCoding
 import RealtimeCore
 
 /// The body of the response to a refresh of the authentication, if the server accepted it.

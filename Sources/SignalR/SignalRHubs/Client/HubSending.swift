@@ -1,0 +1,67 @@
+import RealtimeCore
+import SignalRWire
+
+extension SessionDriver<HubSession> {
+    /// Sends the elements of a stream.
+    ///
+    /// - Returns: The text of the error for the server, if the stream failed.
+    func perform(_ upload: HubUpload, _ id: UInt64, _ coder: HubValueCoder) async -> String? {
+        do {
+            try await upload.run(coder) { item in
+                let message = HubMessageWriter.message(.streamItem(id: "\(id)", item), coder.format)
+                try await self.sendWhenPossible(message) { session, now throws(HubError) in
+                    try session.connectionForItem(of: id, now: now)
+                }
+            }
+            return nil
+        } catch {
+            return HubError.text(forServer: error, from: "The stream")
+        }
+    }
+
+    /// Sends a message to which the server doesn't respond, as soon as the server has read enough of what was sent before.
+    ///
+    /// - Parameter connection: Returns the connection for the message, or `nil` if much output waits.
+    func sendWhenPossible(
+        _ message: WebSocketMessage,
+        on connection: (inout HubSession, Instant) throws(HubError) -> ConnectionID? = { session, now throws(HubError) in
+            try session.connectionForSending(now: now)
+        }
+    ) async throws(HubError) {
+        try await self.sendWhenPossible { () throws(HubError) in
+            var (isSent, sendsWithEffects) = (false, false)
+            try self.send { session throws(HubError) in
+                sendsWithEffects = session.sendsWithEffects
+                guard !sendsWithEffects, let id = try connection(&session, self.now) else { return nil }
+                isSent = true
+                return (id, message)
+            }
+            if sendsWithEffects {
+                var failure: HubError?
+                self.step { session, now, effects in
+                    do throws(HubError) {
+                        guard let id = try connection(&session, now) else { return }
+                        isSent = true
+                        session.send(message, on: id, &effects)
+                    } catch {
+                        failure = error
+                    }
+                }
+                if let failure { throw failure }
+            }
+            return isSent
+        }
+    }
+
+    /// Sends as soon as the server has read enough of what was sent before, unless the task is cancelled.
+    ///
+    /// - Parameter attempt: Sends, or returns `false` if much output waits.
+    func sendWhenPossible(_ attempt: () throws(HubError) -> Bool) async throws(HubError) {
+        try await self.sendWhenWritable { () throws(HubError) in
+            if Task.isCancelled { throw .cancelled }
+            return try attempt()
+        } wait: { session, waiter, effects in
+            session.awaitWriting(waiter, &effects)
+        }
+    }
+}

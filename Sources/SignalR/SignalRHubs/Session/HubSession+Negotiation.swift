@@ -1,0 +1,204 @@
+package import RealtimeCore
+import RealtimeSystem
+import SignalRWire
+
+/// The steps before a connection: the access token and the negotiation.
+///
+/// Source: TransportProtocols.md of ASP.NET Core, "POST endpoint-base/negotiate".
+extension HubSession {
+    private static let redirectLimit = 100
+    private static let userAgent = "swift-realtime SignalR"
+
+    package var request: HubRequest {
+        let endpoint = HubNegotiation.connectEndpoint(self.attempt.endpoint, token: self.attempt.connectionToken).webSocket
+        let request = WebSocketRequest(
+            endpoint, headers: self.headers(for: self.attempt.endpoint, token: self.attempt.accessToken),
+            messageLimit: self.options.messageLimit, timeout: self.options.connectTimeout)
+        return HubRequest(kind: .webSockets, webSocket: request)
+    }
+
+    /// The header fields of a request.
+    private func headers(for endpoint: Endpoint, token: String?) -> HTTPHeaders {
+        // The second field makes servers that authenticate with cookies answer 401, instead of redirecting to a login page.
+        var headers: HTTPHeaders = ["User-Agent": Self.userAgent, "X-Requested-With": "XMLHttpRequest"]
+        if let token, !token.isEmpty { headers["Authorization"] = "Bearer \(token)" }
+        for field in self.options.headers { headers[field.name] = nil }
+        for field in self.options.headers { headers.add(field.name, field.value) }
+        headers["Cookie"] = self.attempt.cookies.header(for: endpoint, besides: headers.values("Cookie"))
+        return headers
+    }
+
+    func post(_ endpoint: Endpoint, token: String?) -> HTTPRequest {
+        HTTPRequest(
+            "POST", endpoint, headers: self.headers(for: endpoint, token: token), connectTimeout: self.options.connectTimeout,
+            idleTimeout: self.options.connectTimeout)
+    }
+
+    /// Whether the application can be asked for another access token, which happens once in each attempt.
+    var canRefreshToken: Bool { self.options.accessToken != nil && !self.attempt.hasRefreshedToken }
+
+    package mutating func begin(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        let hasRefreshedToken = self.attempt.hasRefreshedToken
+        self.attempt = Attempt(self.options.endpoint)
+        self.attempt.hasRefreshedToken = hasRefreshedToken
+        guard self.options.accessToken != nil else { return self.negotiate(id, &effects) }
+        self.works.start(.accessToken(self.options.accessToken), for: .accessToken(id), &effects)
+    }
+
+    mutating func received(
+        _ token: Result<String?, HubError>, for id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+    ) {
+        switch Self.validated(token) {
+        case .success(let token):
+            self.attempt.accessToken = token
+            self.negotiate(id, &effects)
+        case .failure(let error): self.fail(id, error, now: now, &effects)
+        }
+    }
+
+    static func validated(_ token: Result<String?, HubError>) -> Result<String?, HubError> {
+        guard case .success(let text?) = token, !Self.isValid(text) else { return token }
+        let message = "The access token contains a space, a control character or a non-ASCII character. Return the token alone."
+        return .failure(HubError(.tokenFailed, message))
+    }
+
+    /// Whether a token can be in a header field. A line break would make the request invalid, with an error that doesn't tell why.
+    static func isValid(_ token: String) -> Bool { token.utf8.allSatisfy { (0x21...0x7E).contains($0) } }
+
+    /// Negotiates, or opens the connection if no negotiation is needed.
+    private mutating func negotiate(_ id: ConnectionID, _ effects: inout Effects<Self>) {
+        if self.options.skipsNegotiation { return effects.commands.append(.open(id, self.request)) }
+        let request = self.post(HubNegotiation.endpoint(self.attempt.endpoint), token: self.attempt.accessToken)
+        self.works.start(.negotiate(request), for: .negotiation(id), &effects)
+    }
+
+    mutating func negotiated(
+        _ result: Result<HTTPResponse, TransportError>, for id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+    ) {
+        let response: HTTPResponse
+        switch result {
+        case .success(let success): response = success
+        case .failure(let error): return self.closed(id, .transport(error), now: now, &effects)
+        }
+        self.attempt.cookies.store(response.head.headers, from: HubNegotiation.endpoint(self.attempt.endpoint))
+        if response.head.status == 401, self.canRefreshToken {
+            self.attempt.hasRefreshedToken = true
+            return self.begin(id, now: now, &effects)
+        }
+        guard response.head.status == 200 else { return self.fail(id, self.error(for: response), now: now, &effects) }
+        do throws(NegotiateError) {
+            let answer = try NegotiateResponse(parsing: response.body)
+            // A server to which this one redirects is not asked to refresh the authentication.
+            if self.attempt.redirects == 0 {
+                self.attempt.refreshAt = self.nextRefresh(after: Self.lifetime(seconds: answer.tokenLifetime), now: now)
+            }
+            switch answer {
+            case .error(let text):
+                let text = self.redacted(text)
+                let error = HubError(.negotiationFailed, "The server rejected the negotiation: \(text)", serverMessage: text)
+                self.fail(id, error, now: now, &effects)
+            case .redirect(let redirect): self.redirect(id, to: redirect, now: now, &effects)
+            case .connection(let connection): self.connect(id, connection, now: now, &effects)
+            }
+        } catch {
+            // The message omits the body: what can't be read may contain the token of the connection.
+            let received = error.code == .notJSON ? " Received \(response.statusSummary)" : ""
+            self.fail(id, HubError(.negotiationFailed, self.redacted(error.message + received)), now: now, &effects)
+        }
+    }
+
+    private mutating func redirect(
+        _ id: ConnectionID, to redirect: NegotiateResponse.Redirect, now: Instant, _ effects: inout Effects<Self>
+    ) {
+        self.attempt.redirects += 1
+        guard self.attempt.redirects <= Self.redirectLimit else {
+            let message = "The negotiation was redirected more than \(Self.redirectLimit) times. Check the server for a loop."
+            return self.fail(id, HubError(.negotiationFailed, message), now: now, &effects)
+        }
+        do throws(TransportError) {
+            self.attempt.endpoint = try self.attempt.endpoint.resolving(redirect.url)
+        } catch {
+            // The error has no cause: an invalid URL of the application would end the reconnects, but the next answer of the server may
+            // be valid.
+            let failure = HubError(.negotiationFailed, "The negotiation was redirected to an invalid URL. Check the server.")
+            return self.fail(id, failure, now: now, &effects)
+        }
+        guard redirect.accessToken.map(Self.isValid) ?? true else {
+            let failure = HubError(.negotiationFailed, "The negotiation was redirected with an invalid access token. Check the server.")
+            return self.fail(id, failure, now: now, &effects)
+        }
+        // It is valid for this connection only: the next attempt asks the application again.
+        if let token = redirect.accessToken { self.attempt.accessToken = token }
+        effects.log(.debug, "connection \(id): redirected to \(self.attempt.endpoint)")
+        self.negotiate(id, &effects)
+    }
+
+    private mutating func connect(
+        _ id: ConnectionID, _ response: NegotiateResponse.Connection, now: Instant, _ effects: inout Effects<Self>
+    ) {
+        if response.useStatefulReconnect {
+            let message = "The server uses stateful reconnect, which the client didn't ask for. Check the server."
+            return self.fail(id, HubError(.negotiationFailed, message), now: now, &effects)
+        }
+        guard response.transports.contains(where: { $0.transport == .webSockets && $0.supports(self.options.format) }) else {
+            let names = response.transports.map { self.redacted($0.name) }.joined(separator: ", ")
+            let format = self.options.format.transferFormat
+            let message = "The server offers no WebSockets with the format \(format)\(names.isEmpty ? "" : ", only \(names)"). Enable them."
+            return self.fail(id, HubError(.negotiationFailed, message), now: now, &effects)
+        }
+        self.attempt.connectionID = response.id
+        self.attempt.connectionToken = response.token
+        effects.commands.append(.open(id, self.request))
+    }
+
+    private func error(for response: HTTPResponse) -> HubError {
+        let text = "The negotiation with \(self.attempt.endpoint) was answered with the status \(self.redacted(response.summary))"
+        let cause = TransportError(.requestRejected, text, response: response)
+        switch response.head.status {
+        case 401 where self.options.accessToken == nil:
+            return HubError(.unauthorized, "\(text) Set a provider of access tokens.", cause: cause)
+        case 401, 403: return HubError(.unauthorized, "\(text) Check the access token.", cause: cause)
+        case 404:
+            return HubError(.negotiationFailed, "\(text) Check the URL: either it isn't that of a hub, or a proxy blocks it.", cause: cause)
+        default: return HubError(.negotiationFailed, text, cause: cause)
+        }
+    }
+
+    private mutating func fail(_ id: ConnectionID, _ error: HubError, now: Instant, _ effects: inout Effects<Self>) {
+        let reason = CloseReason.transport(error.transportError ?? TransportError(.protocolViolation, error.message))
+        self.end(id, reason, error, now: now, &effects)
+    }
+
+    // MARK: Secrets
+
+    /// The maximum size of a text of the server in errors and log messages, in bytes.
+    private static let textLimit = 4096
+
+    /// Removes from a text of the server what must not appear in errors and logs: the tokens, the cookies, and the values of the configured
+    /// header fields. Returns the start of a long text.
+    func redacted(_ text: String) -> String {
+        var headers = self.options.headers
+        headers["Cookie"] = self.attempt.cookies.header(for: self.attempt.endpoint, besides: headers.values("Cookie"))
+        if let cookies = self.attempt.cookies.header(for: self.refreshEndpoint, besides: []) { headers.add("Cookie", cookies) }
+        let tokens = self.attempt.redactedTokens + [self.attempt.connectionToken].compactMap(\.self)
+        return SecretFilter(tokens + headers.secrets).redacted(text, limit: Self.textLimit)
+    }
+
+    /// The start of a name that the server chose, in one line.
+    func excerpt(_ name: String) -> String {
+        Excerpt.of(self.redacted(name).split(whereSeparator: \.isNewline).joined(separator: " "), limit: 200)
+    }
+
+    func redacted(_ reason: CloseReason) -> CloseReason { reason.mapText { self.redacted($0) } }
+}
+
+extension HubSession.Attempt: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] {
+        [
+            ("endpoint", self.endpoint), ("accessToken", Redacted.optional(self.accessToken)),
+            // In version 0 of the negotiation, the ID is the secret.
+            ("connectionID", self.connectionID == self.connectionToken ? Redacted.optional(self.connectionID) : self.connectionID),
+            ("connectionToken", Redacted.optional(self.connectionToken)),
+        ]
+    }
+}

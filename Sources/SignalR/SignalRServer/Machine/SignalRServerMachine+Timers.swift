@@ -1,0 +1,67 @@
+import RealtimeCore
+import RealtimeSystem
+import SignalRWire
+
+/// Timers: handshakes, keep-alive, and what clients didn't use in time. Also the pausing of reading, which suspends a client's timeout.
+extension SignalRServerMachine {
+    mutating func timeout(now: Instant, _ effects: inout Effects<Self>) {
+        while let due = self.negotiationDeadlines.popDue(now) { self.negotiations[due.key] = nil }
+        while let due = self.admissionDeadlines.popDue(now) {
+            self.admissions[due.companion]?.removeAll { $0.number == due.key }
+            if self.admissions[due.companion]?.isEmpty == true { self.admissions[due.companion] = nil }
+        }
+        while let due = self.connectionDeadlines.popDue(now) {
+            switch self.connections.update(due.key, { $0.timer.fired(now: now) }) {
+            case .due: self.timerFired(due.key, now: now, &effects)
+            case .early(let reschedule): self.connectionDeadlines.set(due.key, reschedule)
+            case .idle, nil: break
+            }
+        }
+    }
+
+    private mutating func timerFired(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        switch self.connections.update(id, { $0.state.timeout(now: now) }) {
+        case .rejectHandshake: self.rejectHandshake(id, "Handshake was canceled.", .text, &effects)
+        case .declareDead:
+            let error = "Client hasn't sent a message/ping within the configured clientTimeout."
+            self.close(id, error: error, allowReconnect: true, now: now, &effects)
+        case .sendPing(let format): effects.commands.append(.send(id, HubMessageWriter.message(.ping, format)))
+        case nil: break
+        }
+        self.updateTimer(id)
+    }
+
+    /// Sets the timer of a connection. Needed only when a deadline moves to an earlier time.
+    mutating func updateTimer(_ id: ConnectionID) {
+        guard let scheduled = self.connections.update(id, { $0.timer.setDeadline($0.state.nextDeadline) }) else { return }
+        self.connectionDeadlines.set(id, scheduled)
+    }
+
+    // MARK: Reading
+
+    /// Whether reading is paused follows from the state of the connection.
+    mutating func reading(_ id: ConnectionID, paused: Bool, now: Instant) { self.updateHeartbeat(id, now: now) }
+
+    /// The server injects silence into a connection, or ends it.
+    mutating func setSilent(_ id: ConnectionID, _ isSilent: Bool, now: Instant) {
+        guard let wasSilent = self.connections[id]?.isSilent, wasSilent != isSilent else { return }
+        self.connections.update(id) { $0.isSilent = isSilent }
+        self.updateHeartbeat(id, now: now)
+    }
+
+    /// Pauses or resumes reading, if that changes.
+    mutating func updateReading(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        let configuration = self.configuration
+        guard let isPaused = self.updateConnected(id, { $0.updateReading(configuration) }) else { return }
+        effects.commands.append(.reading(id, paused: isPaused))
+        self.updateHeartbeat(id, now: now)
+    }
+
+    private mutating func updateHeartbeat(_ id: ConnectionID, now: Instant) {
+        self.connections.update(id) { connection in
+            let isSilent = connection.isSilent
+            connection.state.updateEstablished { $0.heartbeat.reading(paused: isSilent || $0.isReadingPaused, now: now) }
+        }
+        self.updateTimer(id)
+    }
+}
