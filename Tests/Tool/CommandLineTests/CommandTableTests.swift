@@ -1,7 +1,7 @@
 import PusherChannels
 import PusherServer
 import RealtimeCore
-import RealtimeJSON
+import RealtimeCoding
 import RealtimeSockets
 import Testing
 
@@ -322,6 +322,32 @@ import Testing
         #expect(String(decoding: line.text(isColored: false), as: UTF8.self).contains("secret: s") == !end.isEmpty)
     }
 
+    @Test func `each serve command has TLS`() throws {
+        let arguments = ["--tls", "certificate.pem", "key.pem"]
+        let tls = TLSServerConfiguration(TLSIdentity(certificateChain: .file("certificate.pem"), privateKey: .file("key.pem")))
+        let command = try self.parse(ServeSignalRCommand.spec, arguments, ServeSignalRCommand.init)
+        #expect(command.tls == tls)
+        let address = ListenerAddress(host: "127.0.0.1", port: 8443, isSecure: true)
+        let line = String(decoding: ServeSignalRCommand.ready(address).json, as: UTF8.self)
+        #expect(line.contains(#""url":"https://127.0.0.1:8443""#))
+        #expect(command.commands(address).allSatisfy { $0.contains(" https://127.0.0.1:8443/") })
+    }
+
+    @Test(arguments: [PusherSubscribeCommand.spec, SignalRListenCommand.spec].map(\.path))
+    func `commands with a connection accept header fields`(path: [String]) throws {
+        func headers(_ fields: [String]) throws -> HTTPHeaders {
+            let words = path + ["ws://127.0.0.1:80/chat", "a"] + (path[0] == "pusher" ? ["--key", "k"] : [])
+            guard case .run(let arguments) = try Realtime.tool.table.parse(words + fields.flatMap { ["--header", $0] }) else { return [:] }
+            return try HTTPHeaders(arguments)
+        }
+        let valid = try headers(["X-Tenant: 7", "X-Empty:", "Authorization:a: b"])
+        #expect(valid.map { "\($0.name)=\($0.value)" } == ["X-Tenant=7", "X-Empty=", "Authorization=a: b"])
+        for field in ["sesame", ": sesame", "X Y: sesame", "X: sesame\u{7}"] {
+            let error = #expect(throws: UsageError.self) { try headers([field]) }
+            #expect(error?.message.contains("--header") == true && error?.message.contains("sesame") == false)
+        }
+    }
+
     @Test func `the first line of serve has the schemes of TLS`() throws {
         let arguments = ["--tls", "certificate.pem", "key.pem", "--auth-endpoint", "/auth"]
         let command = try self.parse(ServePusherCommand.spec, arguments, ServePusherCommand.init)
@@ -388,6 +414,6 @@ import Testing
         ("/it's here/realtime", "/", #"'/it'\''s here/realtime'"#),
     ])
     func `the demo names the tool as a shell in the same folder finds it`(_ path: String, _ folder: String, _ command: String) {
-        #expect(DemoCommand.executable(path, workingDirectory: folder) == command)
+        #expect(Shell.executable(path, workingDirectory: folder) == command)
     }
 }

@@ -1,6 +1,6 @@
 import PusherChannels
 import PusherServer
-import RealtimeJSON
+import RealtimeCoding
 import Testing
 
 @testable import CommandLineSupport

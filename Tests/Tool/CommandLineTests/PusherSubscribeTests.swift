@@ -28,7 +28,9 @@ import Testing
     ) async throws {
         let command = try Self.command(options)
         for channel in command.channels { try client.subscribe(channel) }
-        let result = Task { await command.isTimeLimitExceeded(client, clock: pusher.clock) }
+        let result = Task { [limit = TimeLimit(command.timeout, clock: pusher.clock)] in
+            await limit.passes(before: command.limitIsMet(client))
+        }
         try await eventually { pusher.clock.sleepingTaskCount == 1 }
         try await meantime()
         pusher.clock.advance(by: .seconds(299) - pusher.clock.elapsed)
@@ -66,7 +68,9 @@ import Testing
         let client = pusher.client()
         let command = try Self.command()
         for channel in command.channels { try client.subscribe(channel) }
-        let result = Task { await command.isTimeLimitExceeded(client, clock: pusher.clock) }
+        let result = Task { [limit = TimeLimit(command.timeout, clock: pusher.clock)] in
+            await limit.passes(before: command.limitIsMet(client))
+        }
         try await eventually { pusher.clock.sleepingTaskCount == 1 }
         client.connect()
         #expect(await result.value == false)
@@ -130,10 +134,14 @@ struct SubscribeProcessTests {
     }
 
     @Test func `the time limit ends a command whose authorization keeps failing`() async throws {
-        let result = try await Self.subscribe(FailingEndpoint(503), ["--timeout", "1"])
-        #expect(result.status == 1)
-        #expect(result.errors.contains("Cannot subscribe to private-a"))
-        #expect(result.errors.contains("within 1.0 s") && result.errors.contains("503"))
+        // On a busy computer, a response may not arrive within the first limit.
+        for limit in ["1.0", "10.0", "100.0"] {
+            let result = try await Self.subscribe(FailingEndpoint(503), ["--timeout", limit])
+            #expect(result.status == 1)
+            #expect(result.errors.contains("Cannot subscribe to private-a") && result.errors.contains("within \(limit) s"))
+            if result.errors.contains("503") { return }
+        }
+        Issue.record("The error doesn't contain the status of the response.")
     }
 
     @Test(arguments: [408, 429, 500])
@@ -163,12 +171,18 @@ struct SubscribeProcessTests {
         await other.stop()
         let server = PusherServer(app: Self.app, log: .none)
         let address = try await server.start(on: SocketListener())
-        let result = try await Tool.run([
-            "pusher", "subscribe", "ws://127.0.0.1:\(address.port)", "--key", "k", "--auth-endpoint", "http://127.0.0.1:\(port)/auth",
-            "private-a", "--timeout", "2",
-        ])
-        #expect(result.status == 1)
-        #expect(result.errors.contains("within 2.0 s") && result.errors.contains("refused"))
+        var errors = ""
+        // On a busy computer, the first limit may be over before the endpoint is tried.
+        for limit in ["2.0", "10.0", "100.0"] where !errors.contains("refused") {
+            let result = try await Tool.run([
+                "pusher", "subscribe", "ws://127.0.0.1:\(address.port)", "--key", "k", "--auth-endpoint", "http://127.0.0.1:\(port)/auth",
+                "private-a", "--timeout", limit,
+            ])
+            #expect(result.status == 1)
+            #expect(result.errors.contains("within \(limit) s"))
+            errors = result.errors
+        }
+        #expect(errors.contains("refused"))
         await server.stop()
     }
 

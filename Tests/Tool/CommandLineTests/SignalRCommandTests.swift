@@ -1,6 +1,6 @@
 import RealtimeCore
-import RealtimeJSON
-import SignalRCore
+import RealtimeCoding
+import SignalRHubs
 import SignalRServer
 import SignalRWire
 import Testing

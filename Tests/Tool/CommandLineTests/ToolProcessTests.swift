@@ -376,6 +376,25 @@ struct ToolProcessTests {
         #expect(await server.end().status == 0)
     }
 
+    @Test func `a SignalR server with TLS serves https`() async throws {
+        func file(_ name: String) -> String { Vectors.path("certificates/\(name)") }
+        let server = try Tool(["serve", "signalr", "--tls", file("server.pem"), file("server-key.pem")])
+        let first = await server.nextLine()
+        if first.isEmpty {
+            let end = await server.end()
+            #expect(end.errors.contains("TLS is not available"), "\(end.errors)")
+            return
+        }
+        let url = try #require(try Self.object(first)["url"] as? String)
+        #expect(url.hasPrefix("https://127.0.0.1:"))
+        let sum = try await Tool.run(["signalr", "invoke", url + "/echo", "Add", "20", "22", "--ca", file("root.pem")])
+        #expect(sum.status == 0 && sum.output == #"{"type":"result","value":42}"# + "\n", "\(sum.errors)")
+        let untrusted = try await Tool.run(["signalr", "invoke", url + "/echo", "Add", "20", "22"])
+        #expect(untrusted.status == 1 && untrusted.errors.contains("certificate"), "\(untrusted.errors)")
+        server.process.signal(SIGTERM)
+        #expect(await server.end().status == 0)
+    }
+
     @Test(
         arguments: [
             ("missing.pem", "server-key.pem", ["certificate", "missing.pem cannot be read", "No such file or directory"]),

@@ -40,7 +40,7 @@ struct ArgumentParser {
             if argument.hasPrefix("--") {
                 try self.parseOption(argument.dropFirst(2), &remaining)
             } else if argument.hasPrefix("-"), argument.count > 1, !Self.isNumber(argument) {
-                // Without what follows an equals sign, which may be a secret.
+                // Omits what follows an equals sign, which may be a secret.
                 let name = argument.prefix { $0 != "=" }
                 throw self.error(
                     "Unknown option '\(name)'; put '--' before arguments that start with a dash\(self.hint(name.dropFirst()))")

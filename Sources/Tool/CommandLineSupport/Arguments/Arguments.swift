@@ -78,7 +78,7 @@ package struct Arguments: Sendable, Equatable {
 package struct UsageError: Error, Equatable {
     /// The path of the command or group whose help explains the usage.
     let path: [String]
-    /// What is wrong, with or without a final period.
+    /// The problem, with or without a final period.
     let message: String
 
     init(_ path: [String], _ message: String) {

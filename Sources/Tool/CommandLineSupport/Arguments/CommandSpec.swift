@@ -95,7 +95,7 @@ package struct OptionSpec: Sendable {
         case requiredWithout(option: String)
     }
 
-    /// Without the dashes.
+    /// The name without the dashes.
     let name: String
     /// The name of the value in help, or the names of its values; `nil` for a flag.
     let placeholder: String?

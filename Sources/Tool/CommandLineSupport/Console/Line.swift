@@ -1,4 +1,4 @@
-package import RealtimeJSON
+package import RealtimeCoding
 
 /// One line of output, as text and as a JSON object.
 package struct Line: Sendable, Equatable {

@@ -1,6 +1,6 @@
 import RealtimeSystem
 
-/// Prints the lines of a command, and those of code that must not wait for a slow reader, such as a log sink on the thread of an event loop.
+/// Prints the lines of a command, and of code that must not wait for a slow reader, such as a log sink on the thread of an event loop.
 ///
 /// Such code enqueues its lines. The queue is bounded: when it is full, lines are dropped and counted. It is an actor so that a slow reader
 /// blocks one thread only, also while several tasks print.
@@ -68,5 +68,14 @@ package actor LinePrinter {
     /// Prints the lines as they are enqueued, until the task is cancelled. Only one task may call it.
     package func printQueue() async {
         for await _ in self.changes { self.flush() }
+    }
+
+    /// Runs an operation, and prints the lines that are enqueued while it runs.
+    package nonisolated func printingQueue<Value>(_ operation: () async -> Value) async -> Value {
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask { await self.printQueue() }
+            defer { group.cancelAll() }
+            return await operation()
+        }
     }
 }

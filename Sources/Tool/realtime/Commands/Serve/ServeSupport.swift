@@ -2,7 +2,7 @@ import CommandLineSupport
 import RealtimeCore
 import RealtimeSockets
 
-// What the commands that run servers have in common.
+// The code that the commands that run servers share.
 
 extension OptionSpec {
     static let host = OptionSpec.value(
@@ -27,30 +27,36 @@ extension TLSServerConfiguration {
 }
 
 extension LinePrinter {
-    /// Prints the events of a server until the task is cancelled, and the lines that are enqueued.
+    /// Prints the events of servers, and the lines that are enqueued, until the task is cancelled. Then stops the servers, and prints what
+    /// happened until they had stopped, such as the end of each connection.
     ///
     /// - Parameters:
-    ///   - events: The events.
-    ///   - line: Returns the line of an event, or `nil` if it isn't printed.
-    nonisolated func print<Event>(_ events: EventSequence<Event>, _ line: @escaping @Sendable (Event) -> Line?) async {
-        await self.print([(events, line)])
-    }
-
-    /// Prints the events of several servers until the task is cancelled, and the lines that are enqueued.
-    ///
-    /// - Parameter sources: The events of each server, and what returns the line of an event, or `nil` if it isn't printed.
-    nonisolated func print<Event>(_ sources: [(events: EventSequence<Event>, line: @Sendable (Event) -> Line?)]) async {
+    ///   - sources: The events of each server, and what returns the line of an event, or `nil` if it isn't printed.
+    ///   - stop: Stops the servers.
+    nonisolated func print<Event>(
+        _ sources: [(events: EventSequence<Event>, line: @Sendable (Event) -> Line?)], stop: () async -> Void
+    ) async {
         await withTaskGroup(of: Void.self) { group in
             group.addTask { await self.printQueue() }
-            for source in sources { group.addTask { await self.printEvents(source.events, source.line) } }
+            for source in sources { group.addTask { await self.printEvents(source.events, dropped: 0, source.line) { !Task.isCancelled } } }
             // The queue ends with the task alone.
             for _ in sources { await group.next() }
             group.cancelAll()
         }
+        let dropped = sources.map(\.events.dropped)
+        await stop()
+        // In a cancelled task, a loop doesn't wait for further events.
+        for (source, dropped) in zip(sources, dropped) { await self.printEvents(source.events, dropped: dropped, source.line) { true } }
+        await self.flush()
     }
 
-    private nonisolated func printEvents<Event>(_ events: EventSequence<Event>, _ line: @Sendable (Event) -> Line?) async {
-        var dropped = 0
+    /// - Parameters:
+    ///   - dropped: The number of dropped events that were reported.
+    ///   - condition: Whether to print further events that have occurred.
+    private nonisolated func printEvents<Event>(
+        _ events: EventSequence<Event>, dropped: Int, _ line: @Sendable (Event) -> Line?, while condition: () -> Bool
+    ) async {
+        var dropped = dropped
         for await event in events {
             if let line = line(event) { await self.print(line) }
             let total = events.dropped
@@ -58,6 +64,7 @@ extension LinePrinter {
                 await self.print(.error("\(total - dropped) events are missing here, because the output is read too slowly."))
                 dropped = total
             }
+            guard condition() else { return }
         }
     }
 }
@@ -70,15 +77,4 @@ extension CloseReason {
     }
 
     var peerCode: CloseCode? { if case .peer(let code, _) = self { code } else { nil } }
-}
-
-/// Returns a text as one word for a shell, in quotes if necessary.
-func shellQuoted(_ text: String) -> String {
-    let needsQuotes = !text.utf8.allSatisfy {
-        switch $0 {
-        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "-")...UInt8(ascii: "9"): true
-        default: $0 == UInt8(ascii: "_") || $0 == UInt8(ascii: "+") || $0 == UInt8(ascii: ":") || $0 == UInt8(ascii: "@")
-        }
-    }
-    return needsQuotes ? "'" + text.split(separator: "'", omittingEmptySubsequences: false).joined(separator: "'\\''") + "'" : text
 }

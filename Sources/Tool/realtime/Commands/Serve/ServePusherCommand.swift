@@ -148,13 +148,13 @@ struct ServePusherCommand: Command {
         } catch {
             throw ToolFailure(error)
         }
-        // Not by the printer: it is the first line, also if a client has connected already.
+        // Doesn't use the printer: this is the first line, also if a client has connected already.
         console.print(self.ready(address, apps))
-        await printer.print(sources)
-        // Asks the clients to reconnect, before the listener closes their connections.
-        for server in servers { await server.stop() }
-        await listener.stop()
-        await printer.flush()
+        await printer.print(sources) {
+            // Asks the clients to reconnect, before the listener closes their connections.
+            for server in servers { await server.stop() }
+            await listener.stop()
+        }
     }
 
     /// Returns the app of the options other than `--app`.

@@ -31,12 +31,30 @@ extension OptionSpec {
         can see it; environment uses HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY instead. The default is none.
         """)
 
+    static let header = OptionSpec.value(
+        "header", "FIELD", "A header field for all requests of the connection, such as 'X-Tenant: 7'. Can be repeated.", isRepeatable: true)
+
     /// - Parameter help: When the command exits because of the count.
     static func count(_ help: String) -> OptionSpec { .value("count", "N", help, as: .integer(1...Int.max)) }
 
     /// - Parameter help: When the command exits because of the time limit.
     static func timeout(_ help: String) -> OptionSpec {
         .value("timeout", "SECONDS", help, as: .duration(.milliseconds(1) ... .seconds(1_000_000)))
+    }
+}
+
+extension HTTPHeaders {
+    /// Creates the header fields of `--header`.
+    init(_ arguments: Arguments) throws(UsageError) {
+        self = [:]
+        for field in arguments.strings("header") {
+            let parts = field.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
+            let isName = parts[0].utf8.allSatisfy { (0x21...0x7E).contains($0) } && !parts[0].isEmpty
+            let isValue = parts.count == 2 && parts[1].utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7F }
+            // The message omits the value, which may be a secret.
+            guard isName, isValue else { throw arguments.usageError("Invalid value for '--header': must be a field such as 'X-Tenant: 7'") }
+            self.add(String(parts[0]), String(parts[1].drop { $0 == " " }))
+        }
     }
 }
 
@@ -144,13 +162,5 @@ extension TLSConfiguration {
         var configuration = TLSConfiguration()
         configuration.trustRoots = .only([.text(text)])
         return configuration
-    }
-}
-
-extension Duration {
-    /// The duration in seconds, with one decimal.
-    var inSeconds: String {
-        let tenths = Int((self / .milliseconds(100)).rounded())
-        return "\(tenths / 10).\(tenths % 10) s"
     }
 }

@@ -38,7 +38,7 @@ struct DemoCommand: Command {
         await signalR.stop()
         if let failure { throw failure }
         console.print(Line([.init("Done.", .success), " To try it yourself, run these commands in one terminal each:"], ["type": "done"]))
-        let executable = Self.executable(CommandLine.arguments[0], workingDirectory: Console.workingDirectory)
+        let executable = Shell.executable(CommandLine.arguments[0], workingDirectory: Console.workingDirectory)
         let examples = [
             ServePusherCommand.spec.examples[1], PusherSubscribeCommand.spec.examples[0], PusherPublishCommand.spec.examples[0],
             // It prints what to run next.
@@ -136,15 +136,5 @@ struct DemoCommand: Command {
             if case .state(let state) = update, state.isFinal { break }
         }
         throw ToolFailure("The connection ended before the demo finished.")
-    }
-
-    /// Returns the start of a shell command that runs this tool in the working directory.
-    ///
-    /// - Parameters:
-    ///   - path: The path with which the tool was started. `swift run` starts it with the absolute path in the build folder.
-    ///   - workingDirectory: The working directory, which is the folder of the package for `swift run`.
-    static func executable(_ path: String, workingDirectory: String?) -> String {
-        if let workingDirectory, path.hasPrefix(workingDirectory + "/.build") { return "swift run realtime" }
-        return shellQuoted(path)
     }
 }

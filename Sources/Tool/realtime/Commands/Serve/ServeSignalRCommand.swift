@@ -18,19 +18,24 @@ struct ServeSignalRCommand: Command {
             {"ready":true,"url":…,"port":…,"hubs":[…]}, printed when the server accepts connections.
             """,
         options: [
-            .host, .port, .token("Accept only clients with this access token."), .tokenFile, .json,
+            .host, .port, .serverTLS, .token("Accept only clients with this access token."), .tokenFile, .json,
             .verbose("Also print every message that is received or sent."),
         ],
-        examples: ["serve signalr", "serve signalr --port 8080", "serve signalr --port 8080 --token token"])
+        examples: [
+            "serve signalr", "serve signalr --port 8080", "serve signalr --port 8080 --token token",
+            "serve signalr --port 8443 --tls certificate.pem key.pem",
+        ])
 
     let host: String
     let port: Int
+    let tls: TLSServerConfiguration?
     let token: Secret?
     let isVerbose: Bool
 
     init(_ arguments: Arguments) throws(UsageError) {
         self.host = arguments.string("host") ?? "127.0.0.1"
         self.port = arguments.integer("port") ?? 0
+        self.tls = TLSServerConfiguration(arguments)
         self.token = try Secret(arguments, "token")
         self.isVerbose = arguments.has("verbose")
     }
@@ -55,20 +60,19 @@ struct ServeSignalRCommand: Command {
         } catch {
             throw ToolFailure(error)
         }
-        // Not by the printer: it is the first line, also if a client has connected already.
+        // Doesn't use the printer: this is the first line, also if a client has connected already.
         console.print(Self.ready(address))
         console.printNote("Try one of these commands in another terminal:")
         for command in self.commands(address) { console.printNote(.init("  \(command)")) }
-        await printer.print(events, Line.event)
-        await server.stop()
-        await printer.flush()
+        if self.tls != nil { console.printNote("Add --ca FILE if the system doesn't trust the certificate.") }
+        await printer.print([(events, Line.event)]) { await server.stop() }
     }
 
     private func listener(_ configuration: SignalRServerConfiguration, _ printer: LinePrinter) -> any Listener {
         var limits = ListenerLimits()
         // The server rejects larger messages; the listener doesn't read them. Some room between the two lets the server explain.
         limits.messageBytes = 2 * configuration.messageLimit
-        let listener = SocketListener(host: self.host, port: self.port, limits: limits)
+        let listener = SocketListener(host: self.host, port: self.port, tls: self.tls, limits: limits)
         guard self.isVerbose else { return listener }
         return TracingListener(listener) { id, action in
             switch action {
@@ -91,12 +95,12 @@ struct ServeSignalRCommand: Command {
 
     /// Commands to try, as a shell in the same folder accepts them.
     func commands(_ address: ListenerAddress) -> [String] {
-        let tool = DemoCommand.executable(CommandLine.arguments[0], workingDirectory: Console.workingDirectory)
+        let tool = Shell.executable(CommandLine.arguments[0], workingDirectory: Console.workingDirectory)
         let url = Self.url(address)
         let option =
             switch self.token {
-            case .option(let token): " --token \(shellQuoted(token))"
-            case .file(let path, _): " --token-file \(shellQuoted(path))"
+            case .option(let token): " --token \(Shell.quoted(token))"
+            case .file(let path, _): " --token-file \(Shell.quoted(path))"
             case .environment, nil: ""
             }
         return [
@@ -106,6 +110,6 @@ struct ServeSignalRCommand: Command {
     }
 
     private static func url(_ address: ListenerAddress) -> String {
-        Endpoint(scheme: "http", host: address.host, port: address.port).origin
+        Endpoint(scheme: address.isSecure ? "https" : "http", host: address.host, port: address.port).origin
     }
 }

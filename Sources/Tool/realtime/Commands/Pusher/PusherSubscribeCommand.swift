@@ -66,7 +66,7 @@ struct PusherSubscribeCommand: Command {
 }
 
 extension PusherSubscribeCommand {
-    /// What has been received so far.
+    /// The numbers of received events so far.
     private struct Progress: Sendable {
         var events = 0
         var subscribed: Set<String> = []
@@ -83,20 +83,18 @@ extension PusherSubscribeCommand {
         /// All events that `--count` asks for have been printed.
         case complete
         case failed(ToolFailure)
-        case timedOut
+        /// The task was cancelled.
         case interrupted
     }
 
-    private enum TaskResult: Sendable {
-        case printed(Ending, Progress)
-        case timedOut
-        /// Another task ended, which decides nothing.
-        case ended
+    func run(_ console: Console) async throws(ToolFailure) {
+        let (printer, limit) = (LinePrinter(console), TimeLimit(self.timeout))
+        try await self.connection.run(printer) { client throws(ToolFailure) in
+            try await self.run(client, limit, printer, console)
+        }
     }
 
-    func run(_ console: Console) async throws(ToolFailure) {
-        let printer = LinePrinter(console)
-        let client = PusherClient(try await self.connection.configuration(printer))
+    private func run(_ client: PusherClient, _ limit: TimeLimit, _ printer: LinePrinter, _ console: Console) async throws(ToolFailure) {
         // One sequence for everything keeps the output in order, and no update is dropped: reading from the connection pauses instead.
         let updates = client.updates(buffer: .pauseReading(1024))
         do throws(PusherError) {
@@ -106,7 +104,7 @@ extension PusherSubscribeCommand {
         }
         if self.signsIn { client.user.signIn() }
         client.connect()
-        let (ending, progress) = await self.printUntilEnd(updates, of: client, printer)
+        let ((ending, progress), isLate) = await limit.run(until: self.limitIsMet(client)) { await self.printUpdates(updates, printer) }
         switch client.state {
         case .failed, .disconnected: break
         case .initialized, .connecting, .connected, .unavailable: client.disconnect()
@@ -117,44 +115,15 @@ extension PusherSubscribeCommand {
                 if state.isFinal { break }
             }
         }
-        await printer.flush()
         switch ending {
         case .complete: return
         case .failed(let failure): throw failure
-        case .timedOut: throw self.incomplete(progress, console)
-        case .interrupted: if self.count != nil { throw self.incomplete(progress, console) }
-        }
-    }
-
-    private func printUntilEnd(
-        _ updates: EventSequence<PusherUpdate>, of client: PusherClient, _ printer: LinePrinter
-    ) async -> (Ending, Progress) {
-        await withTaskGroup(of: TaskResult.self) { group in
-            group.addTask { await self.printUpdates(updates, printer) }
-            group.addTask { await self.isTimeLimitExceeded(client) ? .timedOut : .ended }
-            group.addTask {
-                await printer.printQueue()
-                return .ended
-            }
-            var hasTimedOut = false
-            for await result in group {
-                switch result {
-                case .printed(.interrupted, let progress) where hasTimedOut: return (.timedOut, progress)
-                case .printed(let ending, let progress):
-                    group.cancelAll()
-                    return (ending, progress)
-                case .timedOut:
-                    hasTimedOut = true
-                    group.cancelAll()
-                case .ended: continue
-                }
-            }
-            preconditionFailure("the printing task always returns")
+        case .interrupted: if isLate || self.count != nil { throw self.incomplete(progress, console, limit, isLate) }
         }
     }
 
     /// Prints updates until enough events have arrived, the client gives up, a subscription is rejected, or the task is cancelled.
-    private func printUpdates(_ updates: EventSequence<PusherUpdate>, _ printer: LinePrinter) async -> TaskResult {
+    private func printUpdates(_ updates: EventSequence<PusherUpdate>, _ printer: LinePrinter) async -> (Ending, Progress) {
         var progress = Progress()
         for await update in updates {
             // An error that announces the end of the connection is part of the next error, which says what to do.
@@ -167,13 +136,13 @@ extension PusherSubscribeCommand {
                 await printer.print(.event(event))
                 guard self.counts(event) else { continue }
                 progress.events += 1
-                if progress.events == self.count { return .printed(.complete, progress) }
+                if progress.events == self.count { return (.complete, progress) }
             case .state(let state):
                 await printer.print(.state(state))
                 progress.hasPrintedEnd = state.isFinal
                 switch state {
                 case .connected: progress.lastError = nil
-                case .failed(let error), .disconnected(let error?): return .printed(.failed(ToolFailure(error)), progress)
+                case .failed(let error), .disconnected(let error?): return (.failed(ToolFailure(error)), progress)
                 case .initialized, .connecting, .unavailable, .disconnected(nil): break
                 }
             case .subscription(let channel, .subscribed):
@@ -181,11 +150,11 @@ extension PusherSubscribeCommand {
                 await printer.print(.subscribed(channel))
             case .subscription(let channel, .failed(let error)):
                 if !error.isTransient, !progress.subscribed.contains(channel) {
-                    return .printed(.failed(ToolFailure(error)), progress)
+                    return (.failed(ToolFailure(error)), progress)
                 }
             case .members(let channel, let change): await printer.print(.members(channel, change))
             case .user(.signedIn(let member)): await printer.print(.signedIn(member.id))
-            case .user(.failed(let error)) where !error.isTransient: return .printed(.failed(ToolFailure(error)), progress)
+            case .user(.failed(let error)) where !error.isTransient: return (.failed(ToolFailure(error)), progress)
             case .user: break
             case .watchlist(let change): await printer.print(.watchlist(change))
             case .gap(let gap): await printer.print(.gap(gap))
@@ -207,7 +176,7 @@ extension PusherSubscribeCommand {
             case .subscription, .frame, .sentFrame: continue
             }
         }
-        return .printed(.interrupted, progress)
+        return (.interrupted, progress)
     }
 
     /// Returns whether an event is printed.
@@ -220,45 +189,28 @@ extension PusherSubscribeCommand {
     /// Returns whether an event that is printed counts for `--count`. `--verbose` alone doesn't change what counts.
     private func counts(_ event: PusherEvent) -> Bool { !EventName.isReserved(event.name) || !self.events.isEmpty }
 
-    /// Waits until `--timeout` elapses or, without `--count`, until all channels have been subscribed.
+    /// Returns what waits until `--timeout` no longer matters, because all channels have been subscribed; `nil` with `--count`.
     ///
     /// A subscription that fails decides nothing: either the client retries, or the command ends for another reason.
-    ///
-    /// - Returns: Whether the time limit has elapsed; `false` if there is none, or if the task is cancelled.
-    func isTimeLimitExceeded(_ client: PusherClient, clock: any Clock<Duration> = ContinuousClock()) async -> Bool {
-        guard let timeout else { return false }
+    func limitIsMet(_ client: PusherClient) -> (@Sendable () async -> Void)? {
+        guard self.count == nil else { return nil }
         // Before waiting, so that each of them contains all states from now on.
         let states = self.channels.compactMap { client.channel($0)?.states }
-        return await withTaskGroup(of: Bool.self) { group in
-            group.addTask {
-                do { try await clock.sleep(for: timeout) } catch { return false }
-                return true
-            }
-            if self.count == nil {
-                group.addTask {
-                    for states in states { _ = await states.contains(.subscribed) }
-                    return false
-                }
-            }
-            let isExceeded = await group.next() == true
-            group.cancelAll()
-            return isExceeded
-        }
+        return { for states in states { _ = await states.contains(.subscribed) } }
     }
 
     /// The failure of a command that ended before all channels were subscribed or all events had arrived.
-    private func incomplete(_ progress: Progress, _ console: Console) -> ToolFailure {
-        let time = self.timeout.map { " within \($0.inSeconds)" } ?? ""
+    private func incomplete(_ progress: Progress, _ console: Console, _ limit: TimeLimit, _ isLate: Bool) -> ToolFailure {
         let missing = self.channels.filter { !progress.subscribed.contains($0) }
         let summary =
             if let count, missing.isEmpty {
-                "Received \(progress.events) of \(count) events from \(self.service)\(time)"
+                "Received \(progress.events) of \(count) events from \(self.service)"
             } else {
-                "Cannot subscribe to \(missing.first ?? self.channels[0]) at \(self.service)\(time)"
+                "Cannot subscribe to \(missing.first ?? self.channels[0]) at \(self.service)"
             }
-        guard let reason = progress.lastError else { return ToolFailure("\(summary). Check the server, or use a longer --timeout.") }
+        guard let reason = progress.lastError else { return limit.failure(summary, isExceeded: isLate) }
         // The line with the reason is above, unless standard error leads to another place.
-        return ToolFailure(console.mixesErrors ? "\(summary)." : "\(summary): \(reason)")
+        return ToolFailure(summary + (isLate ? limit.text : "") + (console.mixesErrors ? "." : ": \(reason)"))
     }
 }
 

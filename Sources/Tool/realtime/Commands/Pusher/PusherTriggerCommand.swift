@@ -46,16 +46,13 @@ struct PusherTriggerCommand: Command {
     func run(_ console: Console) async throws(ToolFailure) {
         let text = try await Input.data(self.data)
         let data = (try? JSONValue(parsing: text)) ?? .string(text)
-        let printer = LinePrinter(console)
-        let client = PusherClient(try await self.connection.configuration(printer))
-        do throws(PusherError) {
-            try await self.trigger(data, with: client)
-            client.disconnect()
-            await printer.flush()
-        } catch {
-            client.disconnect()
-            await printer.flush()
-            throw ToolFailure(error)
+        let limit = TimeLimit(self.timeout)
+        try await self.connection.run(LinePrinter(console)) { client throws(ToolFailure) in
+            do throws(PusherError) {
+                try await self.trigger(data, with: client, limit)
+            } catch {
+                throw ToolFailure(error)
+            }
         }
         console.print(
             Line(
@@ -63,10 +60,10 @@ struct PusherTriggerCommand: Command {
                 ["type": "triggered", "channel": .string(self.channel), "event": .string(self.event)]))
     }
 
-    private func trigger(_ data: JSONValue, with client: PusherClient) async throws(PusherError) {
+    private func trigger(_ data: JSONValue, with client: PusherClient, _ limit: TimeLimit) async throws(PusherError) {
         let channel = try client.subscribe(self.channel)
         client.connect()
-        try await channel.subscribed(within: self.timeout)
+        try await channel.subscribed(within: limit.remaining ?? self.timeout)
         let updates = client.updates(includingFrames: true)
         try channel.trigger(self.event, data)
         // The server responds to a ping after it has handled the event, and so after an error about it.

@@ -1,7 +1,7 @@
 import CommandLineSupport
 import RealtimeCore
-import RealtimeJSON
-import SignalRCore
+import RealtimeCoding
+import SignalRHubs
 import SignalRWire
 
 /// `realtime signalr listen`
@@ -39,7 +39,7 @@ struct SignalRListenCommand: Command {
         self.timeout = arguments.duration("timeout")
     }
 
-    /// What has been received when printing ends.
+    /// The numbers of received calls when printing ends.
     private struct Progress: Sendable {
         var calls = 0
         var hasConnected = false
@@ -68,7 +68,7 @@ struct SignalRListenCommand: Command {
             }
             if let failure = progress.failure { throw failure }
             guard let count, progress.calls < count else { return }
-            throw self.incomplete(progress, count, isLate ? limit : TimeLimit(nil))
+            throw self.incomplete(progress, count, limit, isLate)
         }
     }
 
@@ -86,7 +86,7 @@ struct SignalRListenCommand: Command {
 
     private func start(_ client: HubClient, _ limit: TimeLimit) async -> ToolFailure? {
         do throws(ToolFailure) {
-            // With `--count`, the limit is that of the whole command.
+            // With `--count`, the limit applies to the whole command.
             try await self.connection.start(client, self.count == nil ? limit : TimeLimit(nil))
             return nil
         } catch {
@@ -116,7 +116,7 @@ struct SignalRListenCommand: Command {
                 // The same reason of each attempt is printed once.
                 if error.message != progress.lastError { await printer.print(.error(error.message)) }
                 progress.lastError = error.message
-            case .update(.retrying(let delay), _): await printer.printNote(.init("retrying in \(delay.inSeconds)", .faint))
+            case .update(.connectingIn(let delay), _): await printer.printNote(.init("retrying in \(delay.inSeconds)", .faint))
             case .invocation(let callback):
                 let invocation = callback.invocation
                 do throws(ToolFailure) {
@@ -126,19 +126,19 @@ struct SignalRListenCommand: Command {
                 }
                 progress.calls += 1
                 if progress.calls == self.count { return progress }
-            case .update, .item, .streamEnd: continue
+            case .update, .item, .streamEnd, .frame: continue
             }
         }
         return progress
     }
 
     /// The failure of a command that ended before all calls had arrived.
-    private func incomplete(_ progress: Progress, _ count: Int, _ limit: TimeLimit) -> ToolFailure {
+    private func incomplete(_ progress: Progress, _ count: Int, _ limit: TimeLimit, _ isLate: Bool) -> ToolFailure {
         let endpoint = self.connection.endpoint
         let summary =
             progress.hasConnected
             ? "Received \(progress.calls) of \(count) calls from \(endpoint)" : "Cannot connect to \(endpoint)"
         if let reason = progress.lastError { return ToolFailure("\(summary): \(reason)") }
-        return limit.duration == nil ? ToolFailure("\(summary).") : limit.exceeded(summary)
+        return limit.failure(summary, isExceeded: isLate)
     }
 }

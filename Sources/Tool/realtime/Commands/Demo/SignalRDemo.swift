@@ -1,9 +1,9 @@
 import CommandLineSupport
 import RealtimeCore
-import RealtimeJSON
+import RealtimeCoding
 import RealtimeSockets
 import RealtimeTransports
-import SignalRCore
+import SignalRHubs
 import SignalRServer
 import SignalRWire
 
@@ -75,7 +75,7 @@ struct SignalRDemo: Sendable {
             case .update(.state(let state), _): self.console.print(.state(state))
             case .invocation(let callback):
                 self.console.print(.invocation(callback.invocation.target, try callback.invocation.arguments.json().array ?? []))
-            case .update, .item, .streamEnd: break
+            case .update, .item, .streamEnd, .frame: break
             }
             if isLast(event) { return }
             if case .update(.state(.stopped), _) = event { break }

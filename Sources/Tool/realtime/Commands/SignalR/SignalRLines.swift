@@ -1,7 +1,7 @@
 import CommandLineSupport
 import RealtimeCore
-import RealtimeJSON
-import SignalRCore
+import RealtimeCoding
+import SignalRHubs
 import SignalRServer
 import SignalRWire
 

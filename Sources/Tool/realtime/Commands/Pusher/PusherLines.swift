@@ -102,6 +102,11 @@ extension Line {
             ["type": "response", "status": .integer(status), "body": .string(body)])
     }
 
+    /// A part of a response that arrives as a stream.
+    static func responsePart(_ text: String) -> Line {
+        Line([Span("received \(text)", .faint)], ["type": "response_part", "body": .string(text)])
+    }
+
     /// A message of the client's log.
     static func log(_ level: LogSink.Level, _ message: String) -> Line {
         Line([Span(message, .faint)], ["type": "log", "level": .string(level.description), "message": .string(message)])
@@ -119,7 +124,7 @@ extension PusherMember {
         return json
     }
 
-    /// The information about the user, without the `null` that stands for none in lists of members.
+    /// The information about the user, without the `null` that means none in lists of members.
     fileprivate var visibleInfo: JSONValue? { self.info == .null ? nil : self.info }
 }
 

@@ -1,6 +1,6 @@
 import CommandLineSupport
-import RealtimeJSON
-import SignalRCore
+import RealtimeCoding
+import SignalRHubs
 import SignalRWire
 
 /// A call of a hub's method, as the arguments of a command specify it.
@@ -146,7 +146,7 @@ struct SignalRStreamCommand: Command {
             case .interrupted(let received):
                 guard let count else { return }
                 let summary = "Received \(received) of \(count) items of \(self.call.method) from \(self.call.connection.endpoint)"
-                throw isLate ? limit.exceeded(summary) : ToolFailure("\(summary).")
+                throw limit.failure(summary, isExceeded: isLate)
             }
         }
     }

@@ -53,6 +53,7 @@ struct PusherConnectionOptions: Sendable {
         .secret("The secret of the app, which authorizes private and presence channels locally."),
         .secretFile,
         .cluster,
+        .header,
         .certificates,
         .proxy,
         .encryptionKey("The key of the app for encrypted channels, which requires a secret"),
@@ -68,6 +69,7 @@ struct PusherConnectionOptions: Sendable {
     /// The IDs of the users whom the user watches.
     private let watchlist: [String]
     private let key: String
+    private let headers: HTTPHeaders
     private let network: NetworkOptions
 
     /// Whether there is what signing in a user requires.
@@ -78,11 +80,37 @@ struct PusherConnectionOptions: Sendable {
         self.key = arguments.required(option: "key")
         self.authorization = try PusherAuthorizationOptions(arguments)
         self.watchlist = arguments.strings("watch")
+        self.headers = try HTTPHeaders(arguments)
         self.network = try NetworkOptions(arguments)
         self.isVerbose = arguments.has("verbose")
     }
 
-    func configuration(_ printer: LinePrinter) async throws(ToolFailure) -> PusherConfiguration {
+    /// Runs an operation with a client, and then disconnects it. With `--verbose`, prints the frames.
+    ///
+    /// - Parameters:
+    ///   - printer: The output.
+    ///   - operation: Connects the client and uses it.
+    /// - Throws: The error of the operation, or the reason why the client can't be created.
+    func run(
+        _ printer: LinePrinter, _ operation: (PusherClient) async throws(ToolFailure) -> Void
+    ) async throws(ToolFailure) {
+        let connections = OpenConnections()
+        let client = PusherClient(try await self.configuration(printer, connections))
+        let failure = await printer.printingQueue {
+            do throws(ToolFailure) {
+                try await operation(client)
+                return nil as ToolFailure?
+            } catch {
+                return error
+            }
+        }
+        client.disconnect()
+        await connections.waitUntilClosed()
+        await printer.flush()
+        if let failure { throw failure }
+    }
+
+    private func configuration(_ printer: LinePrinter, _ connections: OpenConnections) async throws(ToolFailure) -> PusherConfiguration {
         var configuration =
             switch self.service {
             case .cluster(let cluster): PusherConfiguration(key: self.key, cluster: cluster)
@@ -100,7 +128,9 @@ struct PusherConnectionOptions: Sendable {
         case .endpoint(let endpoint): configuration.authorizer = .endpoint(PusherAuthorizationEndpoint(endpoint))
         case nil: break
         }
+        configuration.headers = self.headers
         try await self.network.apply(to: &configuration.transports)
+        connections.follow(&configuration.transports.webSocket)
         // The command prints all updates, which the messages of other levels would repeat.
         configuration.log = .none
         if self.isVerbose {

@@ -1,9 +1,8 @@
 import CommandLineSupport
 import RealtimeCore
-import RealtimeJSON
-import RealtimeSystem
+import RealtimeCoding
 import RealtimeTransports
-import SignalRCore
+import SignalRHubs
 import SignalRWire
 
 /// The options that several SignalR commands have. Their help lists them in the order in which they are declared here.
@@ -15,13 +14,11 @@ extension OptionSpec {
     static func token(_ help: String) -> OptionSpec { .hideable("token", help, environmentVariable: Secret.signalRVariable) }
 
     static let tokenFile = OptionSpec.value("token-file", "FILE", "A file that contains only the access token.")
-    static let header = OptionSpec.value(
-        "header", "FIELD", "A header field for all requests, such as 'X-Tenant: 7'. Can be repeated.", isRepeatable: true)
 }
 
 /// The connection of a command to a hub, as its arguments specify it.
 struct SignalRConnection: Sendable {
-    /// The options before and after those of the command itself.
+    /// The options before and after the options of the command itself.
     static let firstOptions: [OptionSpec] = [
         .transport, .hubProtocol, .token("The access token."), .tokenFile, .header, .certificates, .proxy,
     ]
@@ -57,22 +54,9 @@ struct SignalRConnection: Sendable {
         case let name?: throw arguments.usageError("Invalid value '\(name)' for '--protocol': must be json or messagePack")
         }
         self.token = try Secret(arguments, "token")
-        self.headers = try Self.headers(arguments)
+        self.headers = try HTTPHeaders(arguments)
         self.network = try NetworkOptions(arguments)
         self.isVerbose = arguments.has("verbose")
-    }
-
-    private static func headers(_ arguments: Arguments) throws(UsageError) -> HTTPHeaders {
-        var headers: HTTPHeaders = [:]
-        for field in arguments.strings("header") {
-            let parts = field.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
-            let isName = parts[0].utf8.allSatisfy { (0x21...0x7E).contains($0) } && !parts[0].isEmpty
-            let isValue = parts.count == 2 && parts[1].utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7F }
-            // Without the value, which may be a secret.
-            guard isName, isValue else { throw arguments.usageError("Invalid value for '--header': must be a field such as 'X-Tenant: 7'") }
-            headers.add(String(parts[0]), String(parts[1].drop { $0 == " " }))
-        }
-        return headers
     }
 
     /// Returns the values of the arguments `JSON`.
@@ -84,7 +68,7 @@ struct SignalRConnection: Sendable {
             do throws(JSONError) {
                 value = try JSONValue(parsing: text)
             } catch {
-                let quoted = shellQuoted(JSONValue.string(text).description)
+                let quoted = Shell.quoted(JSONValue.string(text).description)
                 throw arguments.usageError("Invalid argument '\(text)': must be JSON. If it is a string, specify \(quoted)")
             }
             if self.format == .messagePack, let number = value.numberRoundedByMessagePack {
@@ -113,11 +97,9 @@ struct SignalRConnection: Sendable {
         let client = HubClient(try await self.configuration(printer, retry, connections))
         let states =
             self.isVerbose && printsStates
-            ? client.observe { update in if case .state(let state) = update { printer.enqueue(.state(state)) } } : nil
+            ? client.onUpdate(on: HubCallbackExecutor { $0() }) { if case .state(let state) = $0 { printer.enqueue(.state(state)) } } : nil
         defer { states?.cancel() }
-        let failure = await withTaskGroup(of: Void.self) { group in
-            group.addTask { await printer.printQueue() }
-            defer { group.cancelAll() }
+        let failure = await printer.printingQueue {
             do throws(ToolFailure) {
                 try await operation(client)
                 return nil as ToolFailure?
@@ -136,7 +118,7 @@ struct SignalRConnection: Sendable {
     ) async throws(ToolFailure) -> HubConfiguration {
         var transports = Transports.standard
         try await self.network.apply(to: &transports)
-        transports.webSocket = TracingTransport(transports.webSocket) { connections.trace($0, $1) }
+        connections.follow(&transports.webSocket)
         if self.isVerbose {
             transports.http = TracingHTTPTransport(http: transports.http, redact: TracingHTTPTransport.redactTokens) { printer.enqueue($0) }
         }
@@ -175,93 +157,10 @@ struct SignalRConnection: Sendable {
     ///   - timeout: What the command couldn't do within the time limit.
     func failure(_ error: HubError, _ limit: TimeLimit, _ timeout: String) -> ToolFailure {
         switch error.code {
-        case .timedOut where limit.duration != nil: limit.exceeded(timeout)
+        case .timedOut where limit.duration != nil: limit.failure(timeout)
         case .unauthorized where self.token == nil:
-            ToolFailure("\(error.cause?.message ?? error.message) Specify the access token with --token.")
+            ToolFailure("\((error.cause as? TransportError)?.message ?? error.message) Specify the access token with --token.")
         default: ToolFailure(error.message)
         }
-    }
-}
-
-/// The time limit of a command, from its start.
-struct TimeLimit: Sendable {
-    let duration: Duration?
-    private let end: ContinuousClock.Instant?
-
-    init(_ duration: Duration?) {
-        self.duration = duration
-        self.end = duration.map { ContinuousClock.now.advanced(by: $0) }
-    }
-
-    /// The time until the limit, which is always positive; `nil` without a limit.
-    var remaining: Duration? { self.end.map { max(.milliseconds(1), ContinuousClock.now.duration(to: $0)) } }
-
-    func exceeded(_ what: String) -> ToolFailure {
-        let time = self.duration.map { " within \($0.inSeconds)" } ?? ""
-        return ToolFailure("\(what)\(time). Check the server, or use a longer --timeout.")
-    }
-
-    /// Runs an operation, and cancels it when the time limit is reached.
-    ///
-    /// - Returns: The result of the operation, and whether it was cancelled.
-    func run<Value: Sendable>(_ operation: @escaping @Sendable () async -> Value) async -> (value: Value, isExceeded: Bool) {
-        await withTaskGroup(of: Value?.self) { group in
-            group.addTask { await operation() }
-            if let remaining = self.remaining {
-                group.addTask {
-                    try? await Task.sleep(for: remaining)
-                    return nil
-                }
-            }
-            var isExceeded = false
-            for await result in group {
-                group.cancelAll()
-                if let value = result { return (value, isExceeded) }
-                isExceeded = true
-            }
-            preconditionFailure("the operation always returns")
-        }
-    }
-}
-
-/// Waits for the end of a client's connections, so that the process doesn't exit before everything that was sent has been written.
-final class OpenConnections: Sendable {
-    /// The time limit for a server that doesn't respond to a close frame.
-    private static let limit = Duration.seconds(2)
-
-    private struct State: Sendable {
-        var open: Set<ConnectionID> = []
-        var waiter: Waiter<Void>?
-    }
-
-    private let state = Lock(State())
-
-    func trace(_ id: ConnectionID, _ action: ConnectionAction) {
-        let waiter = self.state.withLock { state -> Waiter<Void>? in
-            switch action {
-            case .opened: state.open.insert(id)
-            case .abandoned, .receivedClose, .ended: state.open.remove(id)
-            case .sent, .received, .sentClose: return nil
-            }
-            return state.open.isEmpty ? state.waiter : nil
-        }
-        waiter?.fulfill(())?.resume()
-    }
-
-    /// Waits for at most two seconds, also in a task that is cancelled.
-    func waitUntilClosed() async {
-        let waiter = Waiter<Void>()
-        let isClosed = self.state.withLock { state in
-            state.waiter = waiter
-            return state.open.isEmpty
-        }
-        if isClosed { return }
-        // Not part of the command's task, whose cancellation would end the sleep. It ends with the wait.
-        let timer = Task {
-            try? await Task.sleep(for: Self.limit)
-            waiter.fulfill(())?.resume()
-        }
-        await waiter.value()
-        timer.cancel()
     }
 }
