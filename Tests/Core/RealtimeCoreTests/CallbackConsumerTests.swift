@@ -21,13 +21,21 @@ extension Toy {
     fileprivate func observe(
         _ topic: String = "news", _ policy: BufferPolicy = .standard, schedule: @escaping CallbackSchedule = { $0() },
         _ callback: @escaping @Sendable (String) -> Void
-    ) -> ObservationToken {
+    ) -> CallbackObservation {
         self.driver.observe(policy, lifetime: .client, schedule: schedule) {
             $1.append(contentsOf: $0)
         } register: { machine, id, effects in
             machine.subscribe(id, to: topic, &effects)
         } callback: {
             callback($0)
+        }
+    }
+
+    fileprivate func observe(into queue: CallbackQueue<String>) -> CallbackObservation {
+        self.driver.observe(into: queue, lifetime: .client) {
+            $1.append(contentsOf: $0)
+        } register: { machine, id, effects in
+            machine.subscribe(id, to: "news", &effects)
         }
     }
 }
@@ -78,9 +86,10 @@ extension Toy {
     @Test func `pending events can be delivered immediately on the calling thread`() {
         let (toy, queue, received) = (Toy(), ManualQueue(), EventRecorder<String>())
         let connection = toy.connect()
-        let token = toy.observe(schedule: { queue.schedule($0) }) { received.record($0) }
+        let callbacks = CallbackQueue<String>(.standard, schedule: { queue.schedule($0) }) { received.record($0) }
+        let token = toy.observe(into: callbacks)
         connection.receive("@ news 1", "@ news 2")
-        token.drainNow()
+        callbacks.deliverNow()
         #expect(received.all == ["1", "2"])
         // The scheduled delivery finds nothing, and doesn't count as one for later events.
         queue.runAll()
@@ -90,24 +99,26 @@ extension Toy {
         token.cancel()
     }
 
-    @Test func `draining during a callback has no effect`() {
+    @Test func `delivering during a callback has no effect`() {
         let (toy, received) = (Toy(), EventRecorder<String>())
-        let tokens = EventRecorder<ObservationToken>()
+        let queues = EventRecorder<CallbackQueue<String>>()
         let connection = toy.connect()
-        tokens.record(
-            toy.observe { event in
+        queues.record(
+            CallbackQueue(.standard, schedule: { $0() }) { event in
                 received.record("begin \(event)")
-                tokens.all[0].drainNow()
+                queues.all[0].deliverNow()
                 received.record("end \(event)")
             })
+        let token = toy.observe(into: queues.all[0])
         connection.receive("@ news 1", "@ news 2")
         #expect(received.all == ["begin 1", "end 1", "begin 2", "end 2"])
-        tokens.take()[0].cancel()
+        token.cancel()
+        _ = queues.take()
     }
 
     @Test func `after cancelling in a callback no event is delivered`() {
         let (toy, received) = (Toy(), EventRecorder<String>())
-        let tokens = EventRecorder<ObservationToken>()
+        let tokens = EventRecorder<CallbackObservation>()
         let connection = toy.connect()
         tokens.record(
             toy.observe { event in
@@ -124,11 +135,14 @@ extension Toy {
     @Test func `releasing the registration cancels the callback`() {
         let (toy, queue, received) = (Toy(), ManualQueue(), EventRecorder<String>())
         let connection = toy.connect()
-        var token: ObservationToken? = toy.observe(schedule: { queue.schedule($0) }) { received.record($0) }
+        let callbacks = CallbackQueue<String>(.standard, schedule: { queue.schedule($0) }) { received.record($0) }
+        var token: CallbackObservation? = toy.observe(into: callbacks)
         connection.receive("@ news 1")
-        token?.drainNow()
+        callbacks.deliverNow()
         connection.receive("@ news 2")
+        withExtendedLifetime(token) {}
         token = nil
+        callbacks.append("3")
         queue.runAll()
         #expect(received.all == ["1"])
         #expect(toy.driver.consumerCount == 0)
@@ -187,5 +201,76 @@ extension Toy {
             #expect(received.all.filter { $0.hasPrefix("\(thread):") } == (0..<500).map { "\(thread):\($0)" })
         }
         token.cancel()
+    }
+
+    // MARK: Queues
+
+    @Test func `what the owner appends and the events of the driver have one order`() {
+        let (toy, queue, received) = (Toy(), ManualQueue(), EventRecorder<String>())
+        let connection = toy.connect()
+        let callbacks = CallbackQueue<String>(.standard, schedule: { queue.schedule($0) }) { received.record($0) }
+        let token = toy.observe(into: callbacks)
+        callbacks.append("a")
+        connection.receive("@ news 1")
+        callbacks.append("b")
+        connection.receive("@ news 2")
+        #expect(queue.count == 1 && received.all.isEmpty)
+        queue.runAll()
+        #expect(received.all == ["a", "1", "b", "2"])
+        token.cancel()
+        callbacks.append("lost")
+        queue.runAll()
+        #expect(received.all.count == 4)
+    }
+
+    private final class Payload: Sendable {
+        let number: Int
+        private let onEnd: @Sendable () -> Void
+
+        init(_ number: Int, onEnd: @escaping @Sendable () -> Void = {}) { (self.number, self.onEnd) = (number, onEnd) }
+
+        deinit { self.onEnd() }
+    }
+
+    @Test func `an element is released when it was handled, although others wait`() {
+        let (queue, ended, seen) = (ManualQueue(), EventRecorder<Int>(), EventRecorder<[Int]>())
+        let callbacks = CallbackQueue<Payload>(.standard, schedule: { queue.schedule($0) }) { _ in seen.record(ended.all) }
+        for number in 0..<4 { callbacks.append(Payload(number) { ended.record(number) }) }
+        queue.runAll()
+        #expect(seen.all == [[], [0], [0, 1], [0, 1, 2]])
+    }
+
+    @Test func `an element can append another one when it is released`() {
+        let (queue, handled) = (ManualQueue(), EventRecorder<Int>())
+        let callbacks = CallbackQueue<Payload>(.standard, schedule: { queue.schedule($0) }) { handled.record($0.number) }
+        callbacks.append(Payload(1) { [weak callbacks] in callbacks?.append(Payload(2)) })
+        queue.runAll()
+        #expect(handled.all == [1, 2])
+    }
+
+    @Test func `a delivery hands over one batch, and is scheduled again for the rest`() {
+        let (queue, handled) = (ManualQueue(), EventRecorder<Int>())
+        let callbacks = CallbackQueue<Int>(.standard, batchSize: 2, schedule: { queue.schedule($0) }) { number in
+            handled.record(number)
+            // Behind those that wait already.
+            if number == 1 { queue.schedule { handled.record(-1) } }
+        }
+        for number in 1...5 { callbacks.append(number) }
+        queue.runAll()
+        #expect(handled.all == [1, 2, -1, 3, 4, 5])
+        // Nothing is left, and one that is wanted now has no limit.
+        for number in 6...10 { callbacks.append(number) }
+        callbacks.deliverNow()
+        #expect(handled.all.suffix(5) == [6, 7, 8, 9, 10])
+        queue.runAll()
+        #expect(handled.all.count == 11)
+    }
+
+    @Test func `events that a policy drops aren't delivered, nor those after a batch`() {
+        let (queue, handled) = (ManualQueue(), EventRecorder<Int>())
+        let callbacks = CallbackQueue<Int>(.dropOldest(3), batchSize: 1, schedule: { queue.schedule($0) }) { handled.record($0) }
+        for number in 1...5 { callbacks.append(number) }
+        queue.runAll()
+        #expect(handled.all == [3, 4, 5])
     }
 }

@@ -14,12 +14,14 @@ import Testing
     }
 
     /// A machine that is connected on its first attempt.
-    private func connected(_ change: (inout ConnectionPolicy) -> Void = { _ in }) -> (ConnectionStateMachine, ConnectionID) {
+    private func connected(
+        _ heartbeat: HeartbeatPolicy = Self.heartbeat, _ change: (inout ConnectionPolicy) -> Void = { _ in }
+    ) -> (ConnectionStateMachine, ConnectionID) {
         var machine = self.machine(change)
         let id = ConnectionID(rawValue: 1)
         #expect(machine.start(now: Self.zero) == .open(id))
-        #expect(machine.opened(id) == .beginHandshake)
-        #expect(machine.ready(id, Self.heartbeat, now: Self.zero) == .announceConnected)
+        #expect(machine.opened(id, now: Self.zero) == .beginHandshake)
+        #expect(machine.ready(id, heartbeat, now: Self.zero) == .announceConnected)
         return (machine, id)
     }
 
@@ -41,7 +43,7 @@ import Testing
         let id = ConnectionID(rawValue: 1)
         _ = machine.start(now: Self.zero)
         #expect(machine.nextDeadline == self.after(15))
-        #expect(machine.opened(id) == .beginHandshake)
+        #expect(machine.opened(id, now: Self.zero) == .beginHandshake)
         #expect(machine.nextDeadline == self.after(15))
         #expect(machine.timeout(now: self.after(15)) == .end(id, .openTimeout))
         let action = machine.closed(id, .openTimeout, .afterBackoff(), now: self.after(15))
@@ -65,7 +67,7 @@ import Testing
     @Test func `events from another attempt are ignored`() {
         var (machine, id) = self.connected()
         let stale = ConnectionID(rawValue: 7)
-        #expect(machine.opened(stale) == .none)
+        #expect(machine.opened(stale, now: Self.zero) == .none)
         #expect(machine.ready(stale, Self.heartbeat, now: Self.zero) == .none)
         #expect(machine.received(stale, now: self.after(100)) == false)
         #expect(machine.closed(stale, .openTimeout, .immediately, now: Self.zero) == .none)
@@ -73,15 +75,15 @@ import Testing
         #expect(machine.nextDeadline == self.after(120))
     }
 
-    @Test func `an inactive connection is pinged and then abandoned`() {
+    @Test func `an inactive connection is probed and then abandoned`() {
         var (machine, id) = self.connected()
         #expect(machine.nextDeadline == self.after(120))
-        #expect(machine.timeout(now: self.after(120)) == .sendPing(id))
+        #expect(machine.timeout(now: self.after(120)) == .sendProbe(id))
         #expect(machine.nextDeadline == self.after(150))
         #expect(machine.timeout(now: self.after(150)) == .end(id, .heartbeatTimeout))
     }
 
-    @Test func `any message counts as a reply to a ping`() {
+    @Test func `any message counts as a reply to a probe`() {
         var (machine, id) = self.connected()
         _ = machine.timeout(now: self.after(120))
         let isCurrent = machine.received(id, now: self.after(130))
@@ -99,18 +101,51 @@ import Testing
 
     @Test func `a check has its own timeout`() {
         var (machine, id) = self.connected()
-        #expect(machine.check(timeout: .seconds(5), now: self.after(10)) == .sendPing(id))
+        #expect(machine.check(timeout: .seconds(5), now: self.after(10)) == .sendProbe(id))
         #expect(machine.nextDeadline == self.after(15))
         #expect(machine.timeout(now: self.after(15)) == .end(id, .heartbeatTimeout))
     }
 
-    @Test func `a second check sends no ping until the peer has responded`() {
+    @Test func `a second check sends no probe until the peer has responded`() {
         var (machine, id) = self.connected()
-        #expect(machine.check(timeout: .seconds(5), now: self.after(10)) == .sendPing(id))
+        #expect(machine.check(timeout: .seconds(5), now: self.after(10)) == .sendProbe(id))
         #expect(machine.check(timeout: .seconds(5), now: self.after(12)) == .none)
         #expect(machine.nextDeadline == self.after(15))
         _ = machine.received(id, now: self.after(13))
-        #expect(machine.check(timeout: .seconds(5), now: self.after(14)) == .sendPing(id))
+        #expect(machine.check(timeout: .seconds(5), now: self.after(14)) == .sendProbe(id))
+    }
+
+    @Test func `a ping keeps the connection alive and a probe checks it`() {
+        let heartbeat = HeartbeatPolicy(
+            probeAfterSilence: .seconds(60), deadAfterSilence: .seconds(90), pingAfterNotSending: .seconds(15))
+        var (machine, id) = self.connected(heartbeat)
+        #expect(machine.timeout(now: self.after(15)) == .sendPing(id))
+        for second in stride(from: 30, to: 60, by: 15) { #expect(machine.timeout(now: self.after(second)) == .sendPing(id)) }
+        #expect(machine.timeout(now: self.after(60)) == .sendProbe(id))
+        #expect(machine.timeout(now: self.after(75)) == .sendPing(id))
+        #expect(machine.timeout(now: self.after(90)) == .end(id, .heartbeatTimeout))
+    }
+
+    @Test(arguments: [(4, 7), (20, 15)])
+    func `the handshake has a time limit of its own within the attempt's`(limit: Int, end: Int) {
+        var machine = self.machine { ($0.openTimeout, $0.handshakeTimeout) = (.seconds(15), .seconds(limit)) }
+        _ = machine.start(now: Self.zero)
+        #expect(machine.nextDeadline == self.after(15))
+        let id = ConnectionID(rawValue: 1)
+        #expect(machine.opened(id, now: self.after(3)) == .beginHandshake)
+        #expect(machine.nextDeadline == self.after(end))
+        #expect(machine.timeout(now: self.after(end - 1)) == .none)
+        #expect(machine.timeout(now: self.after(end)) == .end(id, .openTimeout))
+    }
+
+    @Test func `a check doesn't wait for a pending decision`() {
+        var machine = self.machine()
+        _ = machine.start(now: Self.zero)
+        let first = ConnectionID(rawValue: 1)
+        _ = machine.closed(first, .openTimeout, .ask, now: Self.zero)
+        #expect(machine.check(timeout: .seconds(5), now: self.after(1)) == .open(ConnectionID(rawValue: 2)))
+        #expect(machine.decided(first, .never, now: self.after(2)) == nil)
+        #expect(machine.current == ConnectionID(rawValue: 2))
     }
 
     @Test func `a check starts a pending retry and forgets the failures`() {
@@ -128,7 +163,7 @@ import Testing
         #expect(machine.check(timeout: .seconds(5), now: Self.zero) == .none)
         _ = machine.start(now: Self.zero)
         #expect(machine.check(timeout: .seconds(5), now: Self.zero) == .none)
-        _ = machine.opened(ConnectionID(rawValue: 1))
+        _ = machine.opened(ConnectionID(rawValue: 1), now: Self.zero)
         #expect(machine.check(timeout: .seconds(5), now: Self.zero) == .none)
         var (stopped, _) = self.connected()
         _ = stopped.stop(now: Self.zero)
@@ -142,7 +177,7 @@ import Testing
         var opening = self.machine()
         _ = opening.start(now: Self.zero)
         #expect(opening.restart(now: Self.zero) == .replace(first, by: second, sendsClose: false))
-        #expect(opening.opened(first) == .none && opening.opened(second) == .beginHandshake)
+        #expect(opening.opened(first, now: Self.zero) == .none && opening.opened(second, now: Self.zero) == .beginHandshake)
         #expect(opening.restart(now: Self.zero) == .replace(second, by: ConnectionID(rawValue: 3), sendsClose: true))
         var (connected, _) = self.connected()
         #expect(connected.restart(now: Self.zero) == .replace(first, by: second, sendsClose: true))
@@ -187,7 +222,7 @@ import Testing
             var (machine, id) = self.connected { $0.maximumImmediateReconnects = 1 }
             _ = machine.closed(id, .heartbeatTimeout, .immediately, now: Self.zero)
             let second = ConnectionID(rawValue: 2)
-            _ = machine.opened(second)
+            _ = machine.opened(second, now: Self.zero)
             _ = machine.ready(second, Self.heartbeat, now: Self.zero)
             let action = machine.closed(second, .heartbeatTimeout, .immediately, now: self.after(duration))
             let deadline = try #require(machine.nextDeadline)
@@ -235,7 +270,7 @@ import Testing
             guard case .open(let next) = machine.timeout(now: machine.nextDeadline!) else { return #expect(Bool(false)) }
             id = next
         }
-        _ = machine.opened(id)
+        _ = machine.opened(id, now: Self.zero)
         _ = machine.ready(id, Self.heartbeat, now: self.after(100))
         _ = machine.closed(id, .heartbeatTimeout, .afterBackoff(), now: self.after(130))
         #expect(machine.failures == 1)
@@ -297,10 +332,10 @@ import Testing
         _ = machine.start(now: Self.zero)
         #expect(machine.closed(ConnectionID(rawValue: 1), .openTimeout, .reopen, now: self.after(10)) == .reopen(ConnectionID(rawValue: 2)))
         #expect(machine.nextDeadline == self.after(25))
-        #expect(machine.opened(ConnectionID(rawValue: 2)) == .beginHandshake)
+        #expect(machine.opened(ConnectionID(rawValue: 2), now: Self.zero) == .beginHandshake)
         #expect(machine.reopen(now: self.after(20)) == ConnectionID(rawValue: 3))
         #expect(machine.nextDeadline == self.after(35))
-        #expect(machine.opened(ConnectionID(rawValue: 2)) == .none)
+        #expect(machine.opened(ConnectionID(rawValue: 2), now: Self.zero) == .none)
         #expect(machine.failures == 0)
     }
 
@@ -342,7 +377,7 @@ import Testing
 
         var handshaking = self.machine()
         _ = handshaking.start(now: Self.zero)
-        _ = handshaking.opened(ConnectionID(rawValue: 1))
+        _ = handshaking.opened(ConnectionID(rawValue: 1), now: Self.zero)
         #expect(handshaking.stop(now: Self.zero) == .finishAndClose(ConnectionID(rawValue: 1)))
 
         var (connected, id) = self.connected()

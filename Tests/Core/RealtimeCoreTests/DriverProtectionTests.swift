@@ -33,7 +33,7 @@ private struct ResourceMachine: SessionMachine {
 
     var nextDeadline: Instant? { self.deadline }
     func cancellation(of waiter: WaiterID) -> Failure { .cancelled }
-    func timedOut(_ waiter: WaiterID, after: Duration) -> Failure { .cancelled }
+    func timedOut(_ waiter: WaiterID, after: WaitLimit) -> Failure { .cancelled }
 
     mutating func start(now: Instant, _ effects: inout Effects<Self>) {}
     mutating func stop(now: Instant, _ effects: inout Effects<Self>) {}
@@ -214,7 +214,7 @@ private final class ResourceFixture: Sendable {
             machine.subscribe(id, to: "other", &effects)
         }
         let task = Task { await other.first { _ in true } }
-        try await eventually { toy.driver.state.withLock { $0.awaitsPeer } }
+        try await eventually { toy.driver.state.withLock { $0.isReaderWaiting() } }
         main.receive("@ news 1")
         second.receive("@ news 2")
         #expect(main.calls.take() == [.pause] && second.calls.take() == [.pause])

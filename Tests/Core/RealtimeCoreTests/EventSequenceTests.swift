@@ -117,11 +117,11 @@ private struct Fixture {
         #expect(fixture.buffer.isFull == false)
     }
 
-    @Test func `dropping a million events is fast and keeps the latest`() async {
+    @Test func `dropping many events is fast and keeps the latest`() async {
         let fixture = Fixture(.dropOldest(1024))
-        for number in 0..<1_000_000 { fixture.send(CollectionOfOne(number)) }
-        #expect(fixture.events.dropped == 1_000_000 - 1024)
-        #expect(await fixture.events.pending() == Array(998_976..<1_000_000))
+        for number in 0..<100_000 { fixture.send(CollectionOfOne(number)) }
+        #expect(fixture.events.dropped == 100_000 - 1024)
+        #expect(await fixture.events.pending() == Array(98_976..<100_000))
     }
 
     // MARK: Consuming

@@ -6,7 +6,6 @@ import Testing
 /// A call that passed through a decorated connection.
 private enum Call: Hashable, Sendable {
     case opening, sent(String), flushed, paused, resumed, closing(CloseCode), abandoned
-    case opened, received([String]), closed(CloseReason)
 }
 
 /// Records the calls of a connection's owner.
@@ -26,21 +25,6 @@ private final class RecordingConnection: WebSocketConnection {
     func abandon() { self.calls.record(.abandoned) }
 }
 
-/// Records the events of a connection.
-private final class RecordingEvents: WebSocketEvents {
-    let calls: EventRecorder<Call>
-
-    init(_ calls: EventRecorder<Call>) {
-        self.calls = calls
-    }
-
-    func opened(_ id: ConnectionID, head: HTTPResponseHead) { self.calls.record(.opened) }
-    func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
-        self.calls.record(.received(batch.messages.map { String(decoding: $0.bytes, as: UTF8.self) }))
-    }
-    func closed(_ id: ConnectionID, _ reason: CloseReason) { self.calls.record(.closed(reason)) }
-}
-
 /// A clock whose timers are late.
 private final class LateClock: TimeSource {
     private let current = Lock(Instant(nanoseconds: 0))
@@ -53,21 +37,20 @@ private final class LateClock: TimeSource {
 /// A decorated connection and what passed through it.
 private struct Decorated {
     let calls = EventRecorder<Call>()
-    let connection: FaultyConnection
+    let connection: any WebSocketConnection
     let id: ConnectionID
 
     init(_ injector: FaultInjector, _ number: UInt64 = 1) {
         self.id = ConnectionID(rawValue: number)
-        self.connection = injector.decorate(
-            RecordingConnection(self.calls), id: self.id, events: RecordingEvents(self.calls))
+        self.connection = injector.intercept(RecordingConnection(self.calls), id: self.id)
     }
 }
 
 @Suite struct FaultyConnectionTests {
     enum Step: Sendable {
         case open, send(String), flush, pause, resume, close, abandon
-        case opened, receive(String), peerCloses
-        case delay(Duration), drop(Double), silent(Bool), silence(Bool), sendUnaffected(String), advance(Duration)
+        case ignores(Bool), ends
+        case delay(Duration), drop(Double), silent(Bool), silence(Bool), advance(Duration)
     }
 
     struct Row: Sendable, CustomTestStringConvertible {
@@ -79,15 +62,12 @@ private struct Decorated {
         }
     }
 
-    private static let ended = Call.closed(.peer(.normal, ""))
-
     static let table = [
         Row(
             "without faults, everything passes",
             [
-                (.open, [.opening]), (.opened, [.opened]), (.send("a"), [.sent("a")]), (.flush, [.flushed]),
-                (.receive("b"), [.received(["b"])]), (.pause, [.paused]), (.resume, [.resumed]), (.close, [.closing(.normal)]),
-                (.peerCloses, [ended]),
+                (.open, [.opening]), (.send("a"), [.sent("a")]), (.flush, [.flushed]), (.ignores(false), []), (.pause, [.paused]),
+                (.resume, [.resumed]), (.close, [.closing(.normal)]), (.ends, []),
             ]),
         Row(
             "a delayed message is sent when it is due",
@@ -110,24 +90,24 @@ private struct Decorated {
                 (.advance(.milliseconds(1)), [.sent("a"), .sent("b"), .sent("c"), .flushed]), (.send("d"), [.sent("d")]),
             ]),
         Row("a negative delay is none", [(.delay(.seconds(-1)), []), (.send("a"), [.sent("a")])]),
-        Row("received messages are not delayed", [(.delay(.seconds(1)), []), (.receive("a"), [.received(["a"])])]),
+        Row("received messages are neither delayed nor dropped", [(.delay(.seconds(1)), []), (.drop(1), []), (.ignores(false), [])]),
         Row(
             "a dropped message is not sent",
-            [(.drop(1), []), (.send("a"), []), (.receive("b"), [.received(["b"])]), (.drop(0), []), (.send("c"), [.sent("c")])]),
+            [(.drop(1), []), (.send("a"), []), (.drop(0), []), (.send("b"), [.sent("b")])]),
         Row(
             "a silent connection sends and receives nothing",
             [
-                (.silent(true), []), (.send("a"), []), (.flush, [.flushed]), (.receive("b"), []), (.silent(false), []),
-                (.send("c"), [.sent("c")]), (.receive("d"), [.received(["d"])]),
+                (.silent(true), []), (.send("a"), []), (.flush, [.flushed]), (.ignores(true), []), (.silent(false), []),
+                (.send("b"), [.sent("b")]), (.ignores(false), []),
             ]),
         Row(
-            "a silent connection still ends",
-            [(.silent(true), []), (.close, [.closing(.normal)]), (.peerCloses, [ended])]),
+            "a silent connection still closes",
+            [(.silent(true), []), (.close, [.closing(.normal)])]),
         Row(
             "the silence of one connection adds to that of all",
             [
                 (.silence(true), []), (.send("a"), []), (.silent(true), []), (.silence(false), []), (.send("b"), []),
-                (.silent(false), []), (.send("c"), [.sent("c")]), (.silence(true), []), (.receive("d"), []),
+                (.silent(false), []), (.send("c"), [.sent("c")]), (.silence(true), []), (.ignores(true), []),
             ]),
         Row(
             "silence does not affect messages that are delayed already",
@@ -139,20 +119,11 @@ private struct Decorated {
                 (.close, [.sent("a"), .sent("b"), .closing(.normal)]), (.advance(.seconds(1)), [.flushed]),
             ]),
         Row(
-            "abandoning discards delayed messages and later events",
-            [
-                (.delay(.seconds(1)), []), (.send("a"), []), (.abandon, [.abandoned]), (.advance(.seconds(1)), []), (.receive("b"), []),
-                (.peerCloses, []),
-            ]),
+            "abandoning discards delayed messages",
+            [(.delay(.seconds(1)), []), (.send("a"), []), (.abandon, [.abandoned]), (.advance(.seconds(1)), [])]),
         Row(
-            "the end discards delayed messages and is reported once",
-            [(.delay(.seconds(1)), []), (.send("a"), []), (.peerCloses, [ended]), (.advance(.seconds(1)), []), (.peerCloses, [])]),
-        Row(
-            "an unaffected message is sent regardless of faults",
-            [
-                (.delay(.seconds(1)), []), (.send("a"), []), (.drop(1), []), (.silent(true), []),
-                (.sendUnaffected("b"), [.sent("b"), .flushed]), (.advance(.seconds(1)), [.sent("a"), .flushed]),
-            ]),
+            "the end discards delayed messages",
+            [(.delay(.seconds(1)), []), (.send("a"), []), (.ends, []), (.advance(.seconds(1)), []), (.ends, [])]),
     ]
 
     @Test(arguments: table)
@@ -170,14 +141,12 @@ private struct Decorated {
             case .resume: connection.resumeReading()
             case .close: connection.close(.normal, reason: "")
             case .abandon: connection.abandon()
-            case .opened: connection.opened(decorated.id, head: HTTPResponseHead(status: 101))
-            case .receive(let text): connection.received(decorated.id, MessageBatch([.text(text)]))
-            case .peerCloses: connection.closed(decorated.id, .peer(.normal, ""))
+            case .ignores(let isIgnoring): #expect(injector.ignoresMessages(of: decorated.id) == isIgnoring, "step \(number)")
+            case .ends: injector.ended(decorated.id)
             case .delay(let delay): injector.faults.delay = delay
             case .drop(let rate): injector.faults.dropRate = rate
             case .silent(let isSilent): injector.faults.isSilent = isSilent
-            case .silence(let isSilent): connection.silence(isSilent)
-            case .sendUnaffected(let text): connection.sendUnaffected(.text(text))
+            case .silence(let isSilent): injector.silence(decorated.id, isSilent)
             case .advance(let duration): clock.advance(by: duration)
             }
             #expect(decorated.calls.take() == expected, "step \(number): \(step)")
@@ -194,7 +163,7 @@ private struct Decorated {
         clock.advance(by: .seconds(2))
         decorated.connection.enqueue(.text("b"))
         #expect(decorated.calls.take().isEmpty)
-        decorated.connection.timerFired()
+        (decorated.connection as? FaultyConnection)?.timerFired()
         #expect(decorated.calls.take() == [.sent("a"), .sent("b"), .flushed])
     }
 
@@ -215,7 +184,7 @@ private struct Decorated {
         injector.faults.isSilent = true
         let later = Decorated(injector, 2)
         for decorated in [earlier, later] {
-            #expect(decorated.connection.isSilent && injector.connection(decorated.id) === decorated.connection)
+            #expect(injector.ignoresMessages(of: decorated.id))
             decorated.connection.enqueue(.text("a"))
             #expect(decorated.calls.take().isEmpty)
         }
@@ -248,15 +217,13 @@ private struct Decorated {
         #expect(calls == sent(seed: 1) && calls != sent(seed: 2))
     }
 
-    @Test(arguments: [false, true])
-    func `a connection that has ended is released`(isAbandoned: Bool) {
+    @Test func `a connection that has ended is released`() {
         let injector = FaultInjector(time: ManualClock().time, seed: 1)
-        weak var connection: FaultyConnection?
+        weak var connection: (any WebSocketConnection)?
         do {
             let decorated = Decorated(injector)
             connection = decorated.connection
-            if isAbandoned { decorated.connection.abandon() } else { decorated.connection.closed(decorated.id, .requested) }
-            #expect(injector.connection(decorated.id) == nil)
+            injector.ended(decorated.id)
         }
         #expect(connection == nil)
     }

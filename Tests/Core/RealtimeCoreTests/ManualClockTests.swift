@@ -162,12 +162,12 @@ import Testing
     }
 
     @Test func `an observer learns that the clock stands still`() {
-        for _ in 1...29 { self.clock.time.elapsedInReality(.seconds(1)) }
+        for _ in 1...29 { self.clock.time.elapsedInRealTime(.seconds(1)) }
         #expect(self.observer.durations.all.isEmpty)
-        self.clock.time.elapsedInReality(.seconds(1))
+        self.clock.time.elapsedInRealTime(.seconds(1))
         #expect(self.observer.durations.take() == [.seconds(30)])
         // Another one follows after the same time.
-        for _ in 1...30 { self.clock.time.elapsedInReality(.seconds(1)) }
+        for _ in 1...30 { self.clock.time.elapsedInRealTime(.seconds(1)) }
         #expect(self.observer.durations.all == [.seconds(30)])
     }
 
@@ -175,7 +175,7 @@ import Testing
     func `every change of the clock starts the limit again`(change: String) {
         let client = Client()
         for _ in 1...100 {
-            self.clock.time.elapsedInReality(.seconds(29))
+            self.clock.time.elapsedInRealTime(.seconds(29))
             if change == "advance" { self.clock.advance(by: .zero) } else { self.clock.time.schedule(client, at: nil) }
         }
         #expect(self.observer.durations.all.isEmpty)
@@ -184,7 +184,7 @@ import Testing
     @Test func `a clock without a limit has no observers`() {
         let clock = ManualClock(standstillLimit: nil)
         clock.time.addStandstillObserver(self.observer)
-        clock.time.elapsedInReality(.seconds(3600))
+        clock.time.elapsedInRealTime(.seconds(3600))
         #expect(self.observer.durations.all.isEmpty)
     }
 
@@ -196,7 +196,7 @@ import Testing
             self.clock.time.addStandstillObserver(observer)
         }
         #expect(released == nil)
-        self.clock.time.elapsedInReality(.seconds(30))
+        self.clock.time.elapsedInRealTime(.seconds(30))
         #expect(self.observer.durations.all == [.seconds(30)])
     }
 

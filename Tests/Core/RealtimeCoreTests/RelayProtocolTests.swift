@@ -39,7 +39,7 @@ private struct RelayFixture {
     let address: ListenerAddress
     let events = EventRecorder<RelaySession.Event>()
     let failures = EventRecorder<Int>()
-    let token: ObservationToken
+    let token: CallbackObservation
 
     init(
         offering kinds: [RelaySession.Kind] = [.socket, .polling], acceptsSockets: Bool = true, handler: (any ListenerHandler)? = nil,
@@ -123,7 +123,7 @@ private struct RelayFixture {
         while silent.responders.all.isEmpty { await Task.yield() }
         relay.clock.advance(by: .seconds(15))
         #expect(relay.events.all == [.attempt(self.first), .lost(.openTimeout), .ended])
-        #expect(relay.client.driver.read { $0.workCount } == 0)
+        #expect(relay.client.driver.read { $0.works.count } == 0)
         // A late response has no effect.
         silent.responders.all[0].respond(HTTPResponse(status: 200, text: "t1 polling"))
         #expect(relay.client.driver.read { $0.connection.current } == nil)
@@ -161,7 +161,7 @@ private struct RelayFixture {
         async let second = relay.client.upload(["x", "y"])
         #expect(try await relay.client.upload((1...100).map { "\($0)" }) == 100)
         #expect(try await second == 2)
-        #expect(relay.client.driver.read { $0.workCount } == 0)
+        #expect(relay.client.driver.read { $0.works.count } == 0)
         relay.stop()
     }
 

@@ -4,10 +4,10 @@ import SimulationSupport
 import TestSupport
 import Testing
 
-@Suite(.enabled(if: areSimulationsSupported, "simulations need a newer version of macOS"))
+@Suite(.computes, .serialized, .enabled(if: areSimulationsSupported, "simulations need a newer version of macOS"))
 struct RelaySimulationTests {
     @Test func `a client that negotiates, falls back and moves recovers from random faults`() async throws {
-        let report = try await simulate(seeds(400)) { RelaySimulation($0).run() }
+        let report = try await simulate(runs: 100) { RelaySimulation($0).run() }
         for failure in report.failures { Issue.record("\(failure)") }
         // The runs must exercise what they check.
         guard report.runs > 40, report.failures.isEmpty else { return }
@@ -23,10 +23,6 @@ struct RelaySimulationTests {
 ///
 /// `@unchecked Sendable`: used only on the thread of the simulation.
 private final class RelaySimulation: @unchecked Sendable {
-    private static let endOfFaults = Instant(nanoseconds: 0).advanced(by: .seconds(600))
-    private static let recovered = endOfFaults.advanced(by: .seconds(300))
-    private static let end = recovered.advanced(by: .seconds(120))
-
     private let simulation: Simulation
     private let network: VirtualNetwork
     private let server: RelaySimulationServer
@@ -40,7 +36,7 @@ private final class RelaySimulation: @unchecked Sendable {
         self.simulation = simulation
         let network = VirtualNetwork(simulation, .unreliable)
         self.network = network
-        self.server = RelaySimulationServer(simulation)
+        self.server = RelaySimulationServer(network)
         network.setServer(self.server, host: "relay", port: 80)
         var rules = ClientRules()
         // The current connection and the one that is to replace it.
@@ -53,7 +49,7 @@ private final class RelaySimulation: @unchecked Sendable {
                 WebSocketRequest(Endpoint(scheme: "ws", host: "relay", port: 80, target: "/relay/\(request.kind)?token=\(request.token)"))
             },
             perform: { work, id, driver in
-                let task = simulation.task {
+                simulation.work {
                     switch work {
                     case .negotiate:
                         let url = Endpoint(scheme: "http", host: "relay", port: 80)
@@ -70,7 +66,6 @@ private final class RelaySimulation: @unchecked Sendable {
                         driver.workFinished(id, .uploaded)
                     }
                 }
-                return { task.cancel() }
             })
         self.client.waiterCount = { $0.waiterCount }
         self.client.onCommand = { [unowned self] in self.check($0) }
@@ -78,34 +73,28 @@ private final class RelaySimulation: @unchecked Sendable {
 
     func run() -> [String: Int] {
         self.consume()
-        self.callRandomMethod()
-        self.publish()
-        self.simulation.run(until: Self.endOfFaults)
-        self.network.conditions = .reliable
-        self.server.isReliable = true
-        self.simulation.endSleeps()
-        self.simulation.run(until: Self.endOfFaults.advanced(by: .seconds(70)))
-        self.client.start()
-        self.simulation.run(until: Self.recovered)
+        self.simulation.every(0...20_000, while: { [network = self.network] in network.hasFaults }) { [self] in self.callRandomMethod() }
+        self.simulation.every(100...20_000) { [self] in self.publish() }
+        RecoveryRun(faults: .seconds(600), settling: .seconds(70), recovery: .seconds(230), ending: .seconds(60)).perform(
+            on: self.network, [self.client],
+            faultsEnd: { self.simulation.endSleeps() }, settled: { self.client.start() }, recovered: { self.checkRecovery() })
+        if self.simulation.violation == nil {
+            self.simulation.require(self.client.read { $0.works.count } == 0, "the session still knows work after stopping")
+        }
+        let counts = [
+            "fallbacks": self.server.fallbacks, "moves": self.moves, "decisions": self.decisions, "uploads": self.uploads,
+            "failures": self.failures,
+        ]
+        return self.network.counts.merging(self.client.totals.counts) { $1 }.merging(counts) { $1 }
+    }
+
+    private func checkRecovery() {
         let (uploadsBefore, messagesBefore) = (self.uploads, self.messages)
         self.upload(limit: nil)
-        self.simulation.run(until: Self.recovered.advanced(by: .seconds(60)))
+        self.simulation.run(for: .seconds(60))
         self.simulation.require(self.client.read { $0.isConnected }, "the client is not connected after the recovery")
         self.simulation.require(self.uploads == uploadsBefore + 1, "an upload of a connected client was not completed")
         self.simulation.require(self.messages > messagesBefore, "a connected client receives no events")
-        self.client.stop()
-        self.simulation.require(self.client.hasFinished, "stopping did not finish the session immediately")
-        self.simulation.run(until: Self.end)
-        if self.simulation.violation == nil {
-            self.client.checkEnd()
-            self.simulation.require(self.client.read { $0.workCount } == 0, "the session still knows work after stopping")
-            self.network.checkCounts()
-        }
-        return [
-            "connections": self.network.totals.opened, "events": self.client.totals.events,
-            "late events": self.network.totals.lateEvents, "faults": self.network.totals.faults, "fallbacks": self.server.fallbacks,
-            "moves": self.moves, "decisions": self.decisions, "uploads": self.uploads, "failures": self.failures,
-        ]
     }
 
     private func check(_ command: Effects<RelaySession>.Command) {
@@ -119,13 +108,10 @@ private final class RelaySimulation: @unchecked Sendable {
     }
 
     private func publish() {
-        self.simulation.schedule(in: 100...20_000) { [self] in self.publish() }
         self.simulation.step(.arrival, "server: publish") { self.server.publish() }
     }
 
     private func callRandomMethod() {
-        guard !self.server.isReliable else { return }
-        self.simulation.schedule(in: 0...20_000) { [self] in self.callRandomMethod() }
         switch self.simulation.random(in: 0...9) {
         case 0: self.client.stop()
         case 1, 2, 3: self.client.start()
@@ -183,21 +169,21 @@ private final class RelaySimulationServer: SimulatedServer, WebSocketEvents, @un
         var items: [Substring: Int] = [:]
     }
 
-    private let simulation: Simulation
+    private let network: VirtualNetwork
+    private var simulation: Simulation { self.network.simulation }
     private var clients: [ConnectionID: Client] = [:]
     /// The connection to which each client has moved.
     private var current: [String: ConnectionID] = [:]
     private var lastToken = 0
     private var published = 0
     private(set) var fallbacks = 0
-    var isReliable = false
 
-    init(_ simulation: Simulation) {
-        self.simulation = simulation
+    init(_ network: VirtualNetwork) {
+        self.network = network
     }
 
     func respond(to request: HTTPRequestHead, body: [UInt8], _ respond: @escaping @Sendable (HTTPResponse) -> Void) {
-        if !self.isReliable, self.simulation.chance(10) {
+        if self.network.hasFaults, self.simulation.chance(10) {
             return respond(HTTPResponse(status: self.simulation.choose([200, 404, 503])))
         }
         self.lastToken += 1

@@ -135,7 +135,7 @@ import Testing
 
     // MARK: The suspended task
 
-    /// What the buffer does for a task that has found nothing to read.
+    /// The reaction of the buffer to a task that has found nothing to read.
     enum Arrival: Sendable, CaseIterable {
         case nothing, head, body, end, failure, cancellation
 

@@ -170,7 +170,7 @@ import Testing
         let connection = toy.connect()
         let (short, long) = (await toy.request("a", limit: .seconds(5)), await toy.request("b", limit: .seconds(10)))
         toy.clock.advance(by: .seconds(5))
-        #expect(await short.value == .failure(.timedOut(.seconds(5))))
+        #expect(await short.value == .failure(.timedOut(.time(.seconds(5)))))
         #expect(toy.driver.read { $0.requests.keys.sorted() } == ["b"])
         connection.receive("= b in time")
         #expect(await long.value == .success("in time"))
@@ -196,8 +196,10 @@ import Testing
         toy.driver.stop()
         for (number, task) in tasks.enumerated() {
             let expected: Result<String, ToySession.Failure> =
-                if number % 4 == 0 { .success("response-\(number)") } else if number % 2 == 1 { .failure(.timedOut(.seconds(5))) } else {
-                    .failure(.ended(.requested))
+                switch number % 4 {
+                case 0: .success("response-\(number)")
+                case 1, 3: .failure(.timedOut(.time(.seconds(5))))
+                default: .failure(.ended(.requested))
                 }
             #expect(await task.value == expected)
         }
@@ -248,6 +250,16 @@ import Testing
         // The heartbeat is suspended while reading is paused.
         toy.clock.advance(by: .seconds(1000))
         #expect(connection.calls.all.last == .pause)
+    }
+
+    @Test func `a machine pauses and resumes the reading of its connection`() {
+        let toy = Toy()
+        let connection = toy.connect()
+        connection.receive("pause")
+        connection.receive("pause")
+        #expect(connection.calls.take() == [.pause] && toy.driver.read { $0.readings } == [true])
+        connection.receive("resume")
+        #expect(connection.calls.take() == [.resume, .flush] && toy.driver.read { $0.readings } == [true, false])
     }
 
     @Test func `a new connection is read although a consumer is still full`() async {

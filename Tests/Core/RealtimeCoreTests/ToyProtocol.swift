@@ -11,12 +11,13 @@ import RealtimeTesting
 ///          end TOPIC          the last event of a topic
 ///          do WORK            starts asynchronous work; its result "then WORK" starts further work
 ///          undo               cancels the last work
+///          pause, resume      pauses or resumes the reading of the connection
 /// client:  ? KEY              a request
 ///          .                  a ping
 ///          done RESULT        the result of work
 /// ```
 struct ToySession: ReconnectingSession {
-    enum Failure: Error, Hashable { case cancelled, timedOut(Duration), ended(CloseReason) }
+    enum Failure: Error, Hashable { case cancelled, timedOut(WaitLimit), ended(CloseReason) }
 
     typealias Event = String
     typealias WaiterResult = String
@@ -33,7 +34,8 @@ struct ToySession: ReconnectingSession {
     private(set) var readings: [Bool] = []
     private(set) var nextAttempts: [NextAttempt] = []
     private(set) var overflows: [ConsumerID] = []
-    private var lastWork: UInt64 = 0
+    private var works = PendingWork<Void>()
+    private(set) var lastWorkID = WorkID(rawValue: 0)
     /// Connections in addition to the current one.
     private var additional: Set<ConnectionID> = []
 
@@ -45,18 +47,15 @@ struct ToySession: ReconnectingSession {
     }
 
     func cancellation(of waiter: WaiterID) -> Failure { .cancelled }
-    func timedOut(_ waiter: WaiterID, after limit: Duration) -> Failure { .timedOut(limit) }
+    func timedOut(_ waiter: WaiterID, after limit: WaitLimit) -> Failure { .timedOut(limit) }
 
-    var nextDeadline: Instant? { self.connection.nextDeadline }
     var isConnected: Bool { self.connection.connected != nil }
-    var lastWorkID: WorkID { WorkID(rawValue: self.lastWork) }
 
     func ping(now: Instant) -> WebSocketMessage { .text(".") }
-    mutating func pinged(_ message: WebSocketMessage, now: Instant, _ effects: inout Effects<Self>) {}
     mutating func opening(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) { effects.log(.debug, "opening \(id)") }
 
     mutating func opened(_ id: ConnectionID, head: HTTPResponseHead, now: Instant, _ effects: inout Effects<Self>) {
-        _ = self.connection.opened(id)
+        _ = self.connection.opened(id, now: now)
     }
 
     func decision(on reason: CloseReason, now: Instant) -> ReconnectDecision {
@@ -69,9 +68,7 @@ struct ToySession: ReconnectingSession {
 
     mutating func lost(_ reason: CloseReason, then next: NextAttempt, now: Instant, _ effects: inout Effects<Self>) {
         self.nextAttempts.append(next)
-        for waiter in self.requests.values.sorted(by: { $0.rawValue < $1.rawValue }) {
-            effects.commands.append(.resume(waiter, .failure(.ended(reason))))
-        }
+        for waiter in self.requests.values.sorted() { effects.resume(waiter, .failure(.ended(reason))) }
         self.requests = [:]
     }
 
@@ -87,10 +84,9 @@ struct ToySession: ReconnectingSession {
                 }
             case ("@", 3): self.deliver(fields[2], fields[1], &effects)
             case ("end", 2): effects.commands.append(.endConsumers(effects.routes[self.topics[fields[1]] ?? EventRoutes.none], .ended))
-            case ("do", 2):
-                self.lastWork += 1
-                effects.commands.append(.work(self.lastWorkID, fields[1]))
+            case ("do", 2): self.lastWorkID = self.works.start(fields[1], for: (), &effects)
             case ("undo", 1): effects.commands.append(.cancel(self.lastWorkID))
+            case ("pause", 1), ("resume", 1): effects.commands.append(.reading(id, paused: fields[0] == "pause"))
             default: effects.counters.messagesIgnored += 1
             }
         }
@@ -110,8 +106,7 @@ struct ToySession: ReconnectingSession {
     mutating func workFinished(_ id: WorkID, _ result: String, now: Instant, _ effects: inout Effects<Self>) {
         self.results.append(result)
         if result.hasPrefix("then ") {
-            self.lastWork += 1
-            effects.commands.append(.work(self.lastWorkID, String(result.dropFirst(5))))
+            self.lastWorkID = self.works.start(String(result.dropFirst(5)), for: (), &effects)
         } else if let id = self.connection.connected {
             effects.commands.append(.send(id, .text("done \(result)")))
         }
@@ -120,8 +115,6 @@ struct ToySession: ReconnectingSession {
     mutating func workProgressed(_ id: WorkID, _ progress: String, now: Instant, _ effects: inout Effects<Self>) {
         self.results.append("...\(progress)")
     }
-
-    mutating func timeout(now: Instant, _ effects: inout Effects<Self>) { self.connectionTimeout(now: now, &effects) }
 
     mutating func cancelled(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>) {
         for (key, other) in self.requests where other == waiter { self.requests[key] = nil }

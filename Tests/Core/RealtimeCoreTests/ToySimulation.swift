@@ -3,11 +3,10 @@ import SimulationSupport
 import TestSupport
 import Testing
 
-@Suite(.enabled(if: areSimulationsSupported, "simulations need a newer version of macOS"))
+@Suite(.computes, .serialized, .enabled(if: areSimulationsSupported, "simulations need a newer version of macOS"))
 struct ToySimulationTests {
-    @Test(arguments: [0, 1])
-    func `two clients of the toy protocol recover from random faults`(part: Int) async throws {
-        let report = try await simulate(seeds(400, part: part, of: 2)) { ToySimulation($0).run() }
+    @Test func `two clients of the toy protocol recover from random faults`() async throws {
+        let report = try await simulate(runs: 100) { ToySimulation($0).run() }
         for failure in report.failures { Issue.record("\(failure)") }
         // The runs must exercise what they check.
         guard report.runs > 40, report.failures.isEmpty else { return }
@@ -24,9 +23,6 @@ struct ToySimulationTests {
 /// `@unchecked Sendable`: used only on the thread of the simulation.
 private final class ToySimulation: @unchecked Sendable {
     private static let topics = ["news", "sports"]
-    private static let endOfFaults = Instant(nanoseconds: 0).advanced(by: .seconds(600))
-    private static let recovered = endOfFaults.advanced(by: .seconds(300))
-    private static let end = recovered.advanced(by: .seconds(120))
 
     private let simulation: Simulation
     private let network: VirtualNetwork
@@ -45,15 +41,14 @@ private final class ToySimulation: @unchecked Sendable {
         network.conditions.closeCodes = [.goingAway, .policyViolation, .internalError]
         network.conditions.window = 256
         self.network = network
-        self.server = ToyServer(simulation)
+        self.server = ToyServer(network)
         network.setServer(self.server, host: "toy", port: 80)
         self.clients = (0..<2).map { _ in
             SimulatedClient(ToySession(), on: network) { work, id, driver in
-                let task = simulation.task {
+                simulation.work {
                     await simulation.sleep(in: 1...5_000)
                     driver.workFinished(id, Task.isCancelled ? "cancelled" : work)
                 }
-                return { task.cancel() }
             }
         }
         for (index, client) in self.clients.enumerated() {
@@ -63,44 +58,42 @@ private final class ToySimulation: @unchecked Sendable {
     }
 
     func run() -> [String: Int] {
-        for index in self.clients.indices { self.callRandomMethod(of: index) }
-        self.publish()
-        self.simulation.run(until: Self.endOfFaults)
-        self.network.conditions = .reliable
-        self.network.conditions.window = 256
-        self.server.isReliable = true
-        // Otherwise, a slow consumer could pause reading for so long that the server drops the connection.
-        self.simulation.endSleeps()
-        // A rejection that was on the way when the faults ended arrives before the clients start.
-        self.simulation.run(until: Self.endOfFaults.advanced(by: .seconds(70)))
+        let hasFaults = { @Sendable [network = self.network] in network.hasFaults }
         for index in self.clients.indices {
-            self.clients[index].start()
-            self.consume("news", index)
+            self.simulation.every(0...20_000, while: hasFaults) { [self] in self.callRandomMethod(of: index) }
         }
-        self.simulation.run(until: Self.recovered)
+        self.simulation.every(100...20_000) { [self] in self.publish() }
+        // A rejection that was on the way when the faults ended arrives before the clients start.
+        RecoveryRun(faults: .seconds(600), settling: .seconds(70), recovery: .seconds(230), ending: .seconds(115)).perform(
+            on: self.network, self.clients,
+            faultsEnd: {
+                self.network.conditions.window = 256
+                self.server.publishedBeforeRecovery = self.server.published
+                // Otherwise, a slow consumer could pause reading for so long that the server drops the connection.
+                self.simulation.endSleeps()
+            },
+            settled: {
+                for index in self.clients.indices {
+                    self.clients[index].start()
+                    self.consume("news", index)
+                }
+            },
+            recovered: { self.checkRecovery() })
+        let totals = self.clients.map(\.totals).reduce(ClientTotals(), +)
+        return self.network.counts.merging(totals.counts) { $1 }
+            .merging(["answers": self.answers, "failures": self.failures]) { $1 }
+    }
+
+    private func checkRecovery() {
         let answersBefore = self.answers
         for index in self.clients.indices { self.request(index) }
-        self.simulation.run(until: Self.recovered.advanced(by: .seconds(5)))
+        self.simulation.run(for: .seconds(5))
         self.simulation.require(self.answers == answersBefore + 2, "a request of a connected client was not answered")
         for (index, client) in self.clients.enumerated() {
             self.simulation.require(client.read { $0.isConnected }, "client \(index) is not connected after the recovery")
             self.simulation.require(
                 self.lastEvents[index]["news", default: 0] > self.server.publishedBeforeRecovery, "client \(index) receives no events")
-            client.stop()
-            self.simulation.require(client.hasFinished, "stopping did not finish the session immediately")
         }
-        self.simulation.run(until: Self.end)
-        if self.simulation.violation == nil {
-            for client in self.clients { client.checkEnd() }
-            self.network.checkCounts()
-        }
-        let totals = self.clients.map(\.totals)
-        return [
-            "connections": self.network.totals.opened, "events": totals.reduce(0) { $0 + $1.events },
-            "late events": self.network.totals.lateEvents, "works": totals.reduce(0) { $0 + $1.works },
-            "answers": self.answers, "failures": self.failures, "pauses": self.network.totals.pauses,
-            "dropped": totals.reduce(0) { $0 + $1.dropped }, "faults": self.network.totals.faults,
-        ]
     }
 
     private func check(_ command: Effects<ToySession>.Command, of index: Int) {
@@ -116,13 +109,10 @@ private final class ToySimulation: @unchecked Sendable {
     }
 
     private func publish() {
-        self.simulation.schedule(in: 100...20_000) { [self] in self.publish() }
         self.simulation.step(.arrival, "server: publish") { self.server.publish(to: self.simulation.choose(Self.topics)) }
     }
 
     private func callRandomMethod(of index: Int) {
-        guard !self.server.isReliable else { return }
-        self.simulation.schedule(in: 0...20_000) { [self] in self.callRandomMethod(of: index) }
         let client = self.clients[index]
         switch self.simulation.random(in: 0...9) {
         case 0: client.stop()
@@ -136,7 +126,7 @@ private final class ToySimulation: @unchecked Sendable {
     private func request(_ index: Int) {
         self.lastKey += 1
         let key = "\(self.lastKey)"
-        let isLimited = !self.server.isReliable && self.simulation.chance(50)
+        let isLimited = self.network.hasFaults && self.simulation.chance(50)
         let limit: Duration? = isLimited ? .milliseconds(self.simulation.random(in: 0...5_000)) : nil
         self.clients[index].wait("request \(key)", limit: limit) {
             $0.request(key, $1, &$3)
@@ -181,17 +171,16 @@ private final class ToySimulation: @unchecked Sendable {
 ///
 /// `@unchecked Sendable`: used only on the thread of the simulation.
 private final class ToyServer: SimulatedServer, WebSocketEvents, @unchecked Sendable {
-    private let simulation: Simulation
+    private let network: VirtualNetwork
+    private var simulation: Simulation { self.network.simulation }
     private var connections: [ConnectionID: any WebSocketConnection] = [:]
-    private var published = 0
-    private(set) var publishedBeforeRecovery = 0
+    private(set) var published = 0
+    var publishedBeforeRecovery = 0
     /// Whether the server answers every request, and only then.
-    var isReliable = false {
-        didSet { self.publishedBeforeRecovery = self.published }
-    }
+    private var isReliable: Bool { !self.network.hasFaults }
 
-    init(_ simulation: Simulation) {
-        self.simulation = simulation
+    init(_ network: VirtualNetwork) {
+        self.network = network
     }
 
     func accept(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> UpgradeResult {

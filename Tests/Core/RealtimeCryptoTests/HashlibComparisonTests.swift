@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// Compares the hashes with Python's `hashlib`.
-@Suite(.computes) struct HashlibComparisonTests {
+@Suite(.computes, .serialized) struct HashlibComparisonTests {
     private static let script = """
         import hashlib, hmac, sys
         for line in sys.stdin.readlines():

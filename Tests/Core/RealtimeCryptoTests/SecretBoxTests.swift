@@ -2,7 +2,7 @@ import RealtimeCrypto
 import TestSupport
 import Testing
 
-@Suite(.computes) struct SecretBoxTests {
+@Suite(.computes, .serialized) struct SecretBoxTests {
     private static let key = (0..<32).map { UInt8($0) }
     private static let nonce = (100..<124).map { UInt8($0) }
 

@@ -1,6 +1,6 @@
 import Foundation
 import RealtimeEncoding
-import RealtimeJSON
+import RealtimeCoding
 import TestSupport
 import Testing
 

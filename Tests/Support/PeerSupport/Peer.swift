@@ -1,4 +1,4 @@
-package import RealtimeJSON
+package import RealtimeCoding
 import RealtimeSystem
 import Processes
 import Foundation

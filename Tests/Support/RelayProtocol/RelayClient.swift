@@ -66,7 +66,7 @@ package struct RelayClient: Sendable {
     /// Calls a closure with all events from now on.
     package func observe(
         schedule: @escaping CallbackSchedule = { $0() }, _ callback: @escaping @Sendable (RelaySession.Event) -> Void
-    ) -> ObservationToken {
+    ) -> CallbackObservation {
         self.driver.observe(.pauseReading(1024), lifetime: .client, schedule: schedule) {
             $1.append(contentsOf: $0)
         } register: { session, id, effects in

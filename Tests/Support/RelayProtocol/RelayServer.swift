@@ -115,7 +115,7 @@ struct RelayServerMachine: SessionMachine {
 
     var nextDeadline: Instant? { nil }
     func cancellation(of waiter: WaiterID) -> Failure { .cancelled }
-    func timedOut(_ waiter: WaiterID, after: Duration) -> Failure { .cancelled }
+    func timedOut(_ waiter: WaiterID, after: WaitLimit) -> Failure { .cancelled }
 
     mutating func start(now: Instant, _ effects: inout Effects<Self>) {}
     mutating func stop(now: Instant, _ effects: inout Effects<Self>) {

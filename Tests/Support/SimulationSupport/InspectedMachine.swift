@@ -74,8 +74,7 @@ package struct InspectedMachine<Machine: SessionMachine>: SessionMachine {
 
     package func cancellation(of waiter: WaiterID) -> Failure { self.machine.cancellation(of: waiter) }
 
-    package func timedOut(_ waiter: WaiterID, after limit: Duration) -> Failure { self.machine.timedOut(waiter, after: limit) }
-    package func stoodStill(_ waiter: WaiterID, for duration: Duration) -> Failure { self.machine.stoodStill(waiter, for: duration) }
+    package func timedOut(_ waiter: WaiterID, after limit: WaitLimit) -> Failure { self.machine.timedOut(waiter, after: limit) }
     package var inactivity: String? { self.machine.inactivity }
 
     // MARK: Inspection
@@ -114,17 +113,19 @@ package struct InspectedMachine<Machine: SessionMachine>: SessionMachine {
         case .send(let id, let message): .send(id, message)
         case .close(let id, let code, let reason): .close(id, code, reason: reason)
         case .abandon(let id): .abandon(id)
+        case .reading(let id, let isPaused): .reading(id, paused: isPaused)
         case .work(let id, let work): .work(id, work)
         case .cancel(let id): .cancel(id)
         case .resume(let id, let result): .resume(id, result)
         case .endConsumers(let ids, let reason): .endConsumers(ids, reason)
         case .finish(let reason): .finish(reason)
         case .log(let level, let text): .log(level, text)
+        case .release(let value): .release(value)
         }
     }
 }
 
-/// What a client of a protocol does besides what every client must do.
+/// The expectations of a client that differ from protocol to protocol.
 package struct ClientRules: Sendable {
     /// The number of connections and attempts at a time. More than one is for protocols that probe a second connection.
     package var connectionLimit = 1
@@ -145,7 +146,7 @@ final class EffectInspector<Machine: SessionMachine>: @unchecked Sendable {
     /// The connections that the machine uses, and those that it has closed but that haven't ended.
     private(set) var current: Set<ConnectionID> = []
     private(set) var closing: Set<ConnectionID> = []
-    private(set) var runningWorks: Set<WorkID> = []
+    private(set) var runningWorks: [WorkID: Machine.Work] = [:]
     private(set) var hasFinished = true
     var totals = ClientTotals()
     /// The client's end of a connection.
@@ -153,6 +154,8 @@ final class EffectInspector<Machine: SessionMachine>: @unchecked Sendable {
     /// Checks of the protocol, called before the driver performs an effect.
     var onCommand: (Effects<Machine>.Command) -> Void = { _ in }
     var onDelivery: (Machine.Event, [ConsumerID]) -> Void = { _, _ in }
+    /// Called with work that was cancelled before it finished.
+    var onCancel: (WorkID, Machine.Work) -> Void = { _, _ in }
 
     private var resumed: Set<WaiterID> = []
     private var startedWorks: Set<WorkID> = []
@@ -168,7 +171,7 @@ final class EffectInspector<Machine: SessionMachine>: @unchecked Sendable {
         self.closing.remove(id)
     }
 
-    func workFinished(_ id: WorkID) { self.runningWorks.remove(id) }
+    func workFinished(_ id: WorkID) { self.runningWorks[id] = nil }
 
     func inspect(_ effects: Effects<Machine>, of machine: Machine, previousDeadline: Instant?) {
         let simulation = self.simulation
@@ -226,27 +229,50 @@ final class EffectInspector<Machine: SessionMachine>: @unchecked Sendable {
             let isJustified = cause == .caller || self.closing.contains(id) || self.connection(id)?.isDisturbed == true
             simulation.require(isJustified || !self.rules.abandonsOnlyAfterFaults, "\(id) was abandoned without a fault")
             self.ended(id)
-        case .work(let id, _):
+        case .reading(let id, _):
+            simulation.require(self.current.contains(id), "\(id) was paused or resumed, which is not in use")
+        case .work(let id, let work):
             simulation.require(self.startedWorks.insert(id).inserted, "the work \(id.rawValue) was started twice")
             simulation.require(!self.hasFinished || cause == .caller, "the work \(id.rawValue) was started after the end")
             // A session may begin with work, such as a negotiation.
             self.hasFinished = false
-            self.runningWorks.insert(id)
+            self.runningWorks[id] = work
             self.totals.works += 1
         case .cancel(let id):
-            self.runningWorks.remove(id)
+            if let work = self.runningWorks.removeValue(forKey: id) { self.onCancel(id, work) }
         case .resume(let waiter, _):
             simulation.require(self.resumed.insert(waiter).inserted, "a waiter was resumed twice")
         case .finish(let reason):
             simulation.note("  the session ended: \(reason)")
             self.hasFinished = true
-        case .endConsumers, .log:
+        case .endConsumers, .log, .release:
             break
         }
     }
 }
 
-/// What has happened to a client in a run.
+/// The history of a client in a run.
 package struct ClientTotals: Sendable {
     package var attempts = 0, immediate = 0, events = 0, works = 0, waits = 0, dropped = 0
+
+    package init() {}
+
+    package static func + (left: Self, right: Self) -> Self {
+        var sum = left
+        sum.attempts += right.attempts
+        sum.immediate += right.immediate
+        sum.events += right.events
+        sum.works += right.works
+        sum.waits += right.waits
+        sum.dropped += right.dropped
+        return sum
+    }
+
+    /// The totals for the counts of a run.
+    package var counts: [String: Int] {
+        [
+            "attempts": self.attempts, "immediate": self.immediate, "events": self.events, "works": self.works, "waits": self.waits,
+            "dropped": self.dropped,
+        ]
+    }
 }

@@ -41,6 +41,9 @@ package final class SimulatedClient<Machine: SessionMachine>: @unchecked Sendabl
         set { self.inspector.onDelivery = newValue }
     }
 
+    /// Returns a result of work that was cancelled. It arrives some time later, and must have no effect. `nil` for no late result.
+    package var lateResult: (Machine.Work) -> Machine.WorkResult? = { _ in nil }
+
     package var totals: ClientTotals { self.inspector.totals }
     package var driver: Driver { self.driverOrNil! }
     /// Whether the session has ended, or was never started.
@@ -55,7 +58,7 @@ package final class SimulatedClient<Machine: SessionMachine>: @unchecked Sendabl
     ///   - machine: The machine of the protocol.
     ///   - network: The network on which it opens connections.
     ///   - rules: What the client may do.
-    ///   - webSocket: Returns the WebSocket that a machine's request stands for on the network.
+    ///   - webSocket: Returns the WebSocket on the network for a machine's request.
     ///   - perform: Performs the machine's work, for example with ``VirtualNetwork/http`` in a task of the simulation.
     package init(
         _ machine: Machine, on network: VirtualNetwork, rules: ClientRules = ClientRules(),
@@ -76,6 +79,10 @@ package final class SimulatedClient<Machine: SessionMachine>: @unchecked Sendabl
         inspector.connection = { connections.all[$0] }
         // The inspector refers to the connections.
         connections.inspector = { [weak inspector] in inspector?.ended($0) }
+        inspector.onCancel = { [unowned self] id, work in
+            guard let result = self.lateResult(work) else { return }
+            simulation.schedule(in: 0...40_000) { [self] in self.finishLate(id, result) }
+        }
         simulation.invariants.append { [unowned self] in self.checkAfterStep() }
         simulation.atRelease { self.shutDown() }
     }
@@ -177,7 +184,7 @@ package final class SimulatedClient<Machine: SessionMachine>: @unchecked Sendabl
     // MARK: Work
 
     /// Delivers the result of work that was cancelled directly to the machine, since the driver ignores it.
-    package func finishLate(_ id: WorkID, _ result: Machine.WorkResult) {
+    private func finishLate(_ id: WorkID, _ result: Machine.WorkResult) {
         self.simulation.step(.lateEvent, "late result of work \(id.rawValue)") {
             self.driver.step { machine, now, effects in machine.workFinished(id, result, now: now, &effects) }
         }
@@ -205,7 +212,7 @@ package final class SimulatedClient<Machine: SessionMachine>: @unchecked Sendabl
         simulation.require(self.hasFinished, "the session has not ended after stopping")
         simulation.require(self.inspector.current.isEmpty, "connections are still open: \(self.inspector.current.sorted())")
         simulation.require(self.waiting.isEmpty, "calls are still waiting: \(self.waiting.values.map(\.what).sorted())")
-        simulation.require(self.inspector.runningWorks.isEmpty, "work is still running")
+        simulation.require(self.inspector.runningWorks.isEmpty, "work is still running: \(self.inspector.runningWorks.values)")
         simulation.require(self.driver.nextDeadline == nil, "a deadline is left after stopping")
         let counters = self.driver.counters
         let ends = self.connections.all.values
@@ -232,6 +239,7 @@ package final class SimulatedClient<Machine: SessionMachine>: @unchecked Sendabl
         self.simulation.require(self.waiting.isEmpty, "calls are still waiting: \(self.waiting.values.map(\.what).sorted())")
         // The task of a call that a faulty machine never answers would keep the whole run.
         for wait in self.waiting.values { wait.task.cancel() }
+        self.inspector.onCancel = { _, _ in }
         self.driverOrNil = nil
     }
 }

@@ -17,7 +17,7 @@ package struct Violation: Error, CustomStringConvertible {
 ///
 /// `@unchecked Sendable`: it is used only on the thread that created it, on which its tasks run as well. ``schedule(in:_:)`` checks that.
 package final class Simulation: TimeSource, @unchecked Sendable {
-    /// What causes the current step.
+    /// The cause of the current step.
     package enum Cause: Sendable {
         /// A call of the user.
         case caller

@@ -6,17 +6,19 @@ package struct SimulationReport: Sendable {
     package var steps = 0
     /// The violations, each with its seed and the end of its trace.
     package var failures: [String] = []
-    /// What happened in all runs, so that a test can check that the runs exercise what they check.
+    /// The seeds of the violations.
+    package var failedSeeds: [UInt64] = []
+    /// The counts of all runs, so that a test can check that the runs exercise what they check.
     package var counts: [String: Int] = [:]
 
-    /// What happened in an average run.
+    /// The counts of an average run.
     package func average(_ name: String) -> Double { Double(self.counts[name] ?? 0) / Double(max(1, self.runs)) }
 }
 
-/// Runs a simulation once for each seed, and stops after five failures.
+/// Runs a simulation with consecutive seeds, and stops after five failures.
 ///
 /// ```swift
-/// let report = try await simulate(seeds(400)) { simulation in
+/// let report = try await simulate(runs: 100) { simulation in
 ///     let network = VirtualNetwork(simulation, .unreliable)
 ///     network.setServer(server, host: "example", port: 80)
 ///     let client = SimulatedClient(session, on: network)
@@ -30,39 +32,58 @@ package struct SimulationReport: Sendable {
 ///     return ["connections": network.totals.opened]
 /// }
 /// ```
-/// A failing seed is run again with a trace. Some seeds are run twice with a trace, and both traces must be the same. If
-/// `REALTIME_TEST_SEED` is set, only that seed is run, and its trace is printed.
+/// A failing seed is run again with a trace. Some seeds are run twice with a trace, and both traces must be the same.
+///
+/// These environment variables change which seeds are run:
+///
+/// - `REALTIME_TEST_SEED`: Only this seed is run, and its trace is printed.
+/// - `REALTIME_SIMULATION_BASE`: The first seed, instead of 0.
+/// - `REALTIME_SIMULATION_SECONDS`: Further seeds are run until this time has passed.
+/// - `REALTIME_SIMULATION_KEPT`: A file with a seed on each line, which are run first. Seeds that fail are added.
 ///
 /// - Parameters:
-///   - seeds: The seeds to run.
+///   - runs: The number of seeds to run, which `REALTIME_TEST_SCALE` changes.
 ///   - body: Performs one run, and returns counts of what happened. It creates the network and the clients, and runs the simulation. It
 ///     must not depend on anything outside the run.
 /// - Returns: The violations and the sums of the counts.
+package func simulate(runs: Int, _ body: @escaping @Sendable (Simulation) -> [String: Int]) async throws -> SimulationReport {
+    let seeds = SimulationSeeds(runs: runs)
+    let report = try await simulate(seeds, body)
+    try SimulationSeeds.keep(report.failedSeeds)
+    // `dev/check simulation` adds the numbers up.
+    if seeds.end != nil { print("Simulation: \(report.runs) runs from seed \(seeds.following)") }
+    return report
+}
+
+/// Runs a simulation once for each of some seeds, and stops after five failures. Simulations of protocols use ``simulate(runs:_:)`` instead.
 package func simulate(
     _ seeds: some Sequence<UInt64> & Sendable, _ body: @escaping @Sendable (Simulation) -> [String: Int]
 ) async throws -> SimulationReport {
     // A run does not suspend, and other tests share the few threads of the task pool.
-    try await onOwnThread(isBackground: true) {
+    try await onOwnThread {
         var report = SimulationReport()
-        for seed in seeds where report.failures.count < 5 {
+        for seed in seeds {
+            if report.failures.count == 5 { break }
             let simulation = Simulation(seed: seed, isTracing: chosenSeed != nil)
             let counts = run(simulation, body)
             report.runs += 1
             report.steps += simulation.steps
             report.counts.merge(counts) { $0 + $1 }
             for line in simulation.trace { print(line) }
+            var failure: String?
             if let violation = simulation.violation {
-                report.failures.append(explain(violation, seed, body))
-            } else if seed % 100 == 0, let difference = difference(seed, body) {
-                report.failures.append(difference)
+                failure = explain(violation, seed, body)
+            } else if seed % 100 == 0 {
+                failure = difference(seed, body)
+            }
+            if let failure {
+                report.failures.append(failure)
+                report.failedSeeds.append(seed)
             }
         }
         return report
     }
 }
-
-/// The seeds of one part of several that run at the same time.
-package func seeds(_ count: Int, part: Int, of parts: Int) -> [UInt64] { seeds(count).filter { $0 % UInt64(parts) == UInt64(part) } }
 
 private func run(_ simulation: Simulation, _ body: (Simulation) -> [String: Int]) -> [String: Int] {
     // Also after a violation.

@@ -18,7 +18,7 @@ package final class VirtualConnection: WebSocketConnection, @unchecked Sendable 
     package let id: ConnectionID
     package let role: Role
     package private(set) var phase: Phase
-    /// What this end has sent and received.
+    /// The counts of this end.
     package private(set) var messagesSent = 0, bytesSent = 0, messagesReceived = 0, bytesReceived = 0
     /// Whether the network or the server disturbed the connection. A client has no other reason to abandon it.
     package var isDisturbed: Bool { self.link.isDisturbed }
@@ -30,7 +30,7 @@ package final class VirtualConnection: WebSocketConnection, @unchecked Sendable 
     var lastArrival = Instant(nanoseconds: 0)
     private var events: (any WebSocketEvents)?
     private var outgoing: [WebSocketMessage] = []
-    /// What arrived while this end doesn't read.
+    /// The messages that arrived while this end doesn't read.
     private var unread: [WebSocketMessage] = []
     private var isPaused = false, isStalled = false
     /// The bytes that this end has sent and the other one hasn't read.

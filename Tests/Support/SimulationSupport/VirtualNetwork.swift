@@ -38,7 +38,7 @@ extension SimulatedServer {
 ///
 /// `@unchecked Sendable`: used only on the thread of the simulation, which checks that.
 package final class VirtualNetwork: @unchecked Sendable {
-    /// What has happened on the network. Each message that is sent is delivered, lost or on its way.
+    /// The counts of the network. Each message that is sent is delivered, lost or on its way.
     package struct Totals: Sendable {
         package var connections = 0, opened = 0, refused = 0, faults = 0, lateEvents = 0, requests = 0, pauses = 0
         package var sent = 0, delivered = 0, lost = 0, inTransit = 0
@@ -47,6 +47,8 @@ package final class VirtualNetwork: @unchecked Sendable {
     package let simulation: Simulation
     /// The current behavior. A change affects what is sent from now on.
     package var conditions: NetworkConditions
+    /// Whether a ``RecoveryRun`` is in its phase of faults, in which servers and users make trouble as well.
+    package internal(set) var hasFaults = true
     package internal(set) var totals = Totals()
     private var servers: [String: any SimulatedServer] = [:]
     private var links: [VirtualLink] = []
@@ -86,6 +88,14 @@ package final class VirtualNetwork: @unchecked Sendable {
     func nextAccepted() -> ConnectionID {
         self.lastAccepted += 1
         return ConnectionID(rawValue: self.lastAccepted)
+    }
+
+    /// The numbers of events on the network, for the counts of a run.
+    package var counts: [String: Int] {
+        [
+            "connections": self.totals.opened, "late events": self.totals.lateEvents, "pauses": self.totals.pauses,
+            "faults": self.totals.faults, "steps": self.simulation.steps,
+        ]
     }
 
     /// Checks that every message was delivered or lost, or is on its way.

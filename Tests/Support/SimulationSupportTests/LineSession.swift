@@ -48,12 +48,11 @@ struct LineSession: ReconnectingSession {
     }
 
     func cancellation(of waiter: WaiterID) -> Failure { .cancelled }
-    func timedOut(_ waiter: WaiterID, after limit: Duration) -> Failure { .timedOut }
+    func timedOut(_ waiter: WaiterID, after limit: WaitLimit) -> Failure { .timedOut }
 
     var nextDeadline: Instant? { .earliest(self.connection.nextDeadline, self.extraDeadline) }
 
     func ping(now: Instant) -> WebSocketMessage { .text(".") }
-    mutating func pinged(_ message: WebSocketMessage, now: Instant, _ effects: inout Effects<Self>) {}
     func decision(on reason: CloseReason, now: Instant) -> ReconnectDecision { .afterBackoff() }
 
     mutating func opening(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
@@ -61,7 +60,7 @@ struct LineSession: ReconnectingSession {
     }
 
     mutating func opened(_ id: ConnectionID, head: HTTPResponseHead, now: Instant, _ effects: inout Effects<Self>) {
-        _ = self.connection.opened(id)
+        _ = self.connection.opened(id, now: now)
     }
 
     mutating func lost(_ reason: CloseReason, then next: NextAttempt, now: Instant, _ effects: inout Effects<Self>) {
@@ -111,11 +110,7 @@ struct LineSession: ReconnectingSession {
         }
     }
 
-    mutating func reading(_ id: ConnectionID, paused: Bool, now: Instant) { self.connection.reading(id, paused: paused, now: now) }
-
     mutating func workFinished(_ id: WorkID, _ result: Never, now: Instant, _ effects: inout Effects<Self>) {}
-
-    mutating func timeout(now: Instant, _ effects: inout Effects<Self>) { self.connectionTimeout(now: now, &effects) }
 
     mutating func cancelled(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>) {
         self.waiters = self.waiters.filter { $0.value != waiter }

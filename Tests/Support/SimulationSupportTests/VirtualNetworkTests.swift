@@ -1,8 +1,9 @@
 import RealtimeCore
 import SimulationSupport
+import TestSupport
 import Testing
 
-@Suite(.enabled(if: areSimulationsSupported, "simulations need a newer version of macOS"))
+@Suite(.computes, .serialized, .enabled(if: areSimulationsSupported, "simulations need a newer version of macOS"))
 struct VirtualNetworkTests {
     private static func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds * 1_000_000_000) }
 

@@ -1,5 +1,4 @@
 #if canImport(Glibc)
-import Foundation
 import Glibc
 
 /// A process that can open no descriptors, however many others it closes meanwhile.
@@ -31,45 +30,6 @@ package enum DescriptorShortage {
             setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
         }
         return limit.rlim_cur
-    }
-}
-
-/// Runs tasks on one thread.
-///
-/// `@unchecked Sendable`: the condition protects the jobs.
-private final class ThreadExecutor: TaskExecutor, @unchecked Sendable {
-    private let condition = NSCondition()
-    private var jobs: [UnownedJob] = []
-    private var isStopped = false
-
-    init() {
-        Thread.detachNewThread { [self] in self.run() }
-    }
-
-    func enqueue(_ job: consuming ExecutorJob) {
-        let job = UnownedJob(job)
-        self.condition.withLock {
-            self.jobs.append(job)
-            self.condition.signal()
-        }
-    }
-
-    func stop() {
-        self.condition.withLock {
-            self.isStopped = true
-            self.condition.signal()
-        }
-    }
-
-    private func run() {
-        while let job = self.next() { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
-    }
-
-    private func next() -> UnownedJob? {
-        self.condition.withLock {
-            while self.jobs.isEmpty, !self.isStopped { self.condition.wait() }
-            return self.jobs.isEmpty ? nil : self.jobs.removeFirst()
-        }
     }
 }
 #endif

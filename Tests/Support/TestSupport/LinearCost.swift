@@ -5,29 +5,31 @@ import Glibc
 #endif
 package import Testing
 
-/// Expects that an operation on 20,000 items costs about four times as much as on 5,000. A quadratic cost is 16 times as high.
+/// Expects that an operation on 20,000 items costs about 16 times as much as on 1,250. A quadratic cost is 256 times as high.
 ///
-/// The cost is the processor time of a thread, the lowest of several measurements: other tests and processes affect it little. The limit
-/// leaves room for caches, which others use as well, and which the larger number of items may exceed. `REALTIME_COST_LIMIT` replaces the
-/// limit of 8, for example with 4.5 for a release build on an idle machine.
+/// The cost is the processor time of a thread, the lowest of up to 30 measurements: other tests and processes affect it little. The limit
+/// is three times the linear cost, which leaves room for caches: other programs use them as well, the more often the longer an operation
+/// takes, and the larger number of items may exceed them. `REALTIME_COST_LIMIT` replaces the limit of 48, for example with 20 for a release
+/// build on an idle machine.
 ///
 /// - Parameter prepare: Prepares a number of items and returns the operation to measure, which must not leave its thread.
 /// - Throws: The error that `prepare` or the operation throws.
 package func expectLinearCost(
     sourceLocation: SourceLocation = #_sourceLocation, _ prepare: @escaping @Sendable (_ count: Int) throws -> (() throws -> Void)
 ) async throws {
-    let limit = environment("REALTIME_COST_LIMIT").flatMap { Double($0) } ?? 8
+    let limit = environment("REALTIME_COST_LIMIT").flatMap { Double($0) } ?? 48
     let ratio = try await onOwnThread {
         var (small, large) = (UInt64.max, UInt64.max)
-        for _ in 0..<10 {
-            small = min(small, try cost(prepare(5_000)))
+        // Usually, the first measurement is enough.
+        for _ in 0..<30 {
+            small = min(small, try cost(prepare(1_250)))
             large = min(large, try cost(prepare(20_000)))
             if Double(large) <= limit * Double(small) { break }
         }
         return Double(large) / Double(max(1, small))
     }
     guard ratio > limit else { return }
-    Issue.record("20,000 items cost \(ratio) times as much as 5,000; the limit is \(limit)", sourceLocation: sourceLocation)
+    Issue.record("20,000 items cost \(ratio) times as much as 1,250; the limit is \(limit)", sourceLocation: sourceLocation)
 }
 
 private func cost(_ operation: () throws -> Void) throws -> UInt64 {

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// What `print`, `dump`, interpolation, `String(reflecting:)` and mirrors show of a value.
+/// The output of `print`, `dump`, interpolation, `String(reflecting:)` and mirrors for a value.
 package enum PrintedText {
     /// The name of a value's type without its module and generic arguments.
     package static func typeName(of value: Any) -> String {

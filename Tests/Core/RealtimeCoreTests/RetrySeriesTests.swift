@@ -1,0 +1,99 @@
+import RealtimeCore
+import Testing
+
+@Suite struct RetrySeriesTests {
+    private static let first = ConnectionID(rawValue: 1)
+    private static let work = WorkID(rawValue: 7)
+
+    private func at(_ seconds: Int) -> Instant { Instant(nanoseconds: 0).advanced(by: .seconds(seconds)) }
+
+    @Test func `a rule without attempts ends them and the protocol's rule follows the protocol`() {
+        var series = RetrySeries()
+        #expect(series.decide(.never, now: self.at(0)) == .never)
+        #expect(series.decide(.protocolDecision, instead: .immediately, now: self.at(0)) == .immediately)
+        #expect(series.decide(.protocolDecision, now: self.at(0)) == .afterBackoff())
+    }
+
+    @Test func `the delays of a list are used in order, and end the attempts`() {
+        var series = RetrySeries()
+        let rule = RetryRule.delays([.zero, .seconds(2)])
+        #expect(series.decide(rule, now: self.at(0)) == .after(.zero))
+        #expect(series.decide(rule, now: self.at(1)) == .after(.seconds(2)))
+        #expect(series.decide(rule, now: self.at(4)) == .never)
+    }
+
+    @Test func `attempts under another rule use no delays of a list that is set later`() {
+        var series = RetrySeries()
+        for second in 0..<5 { _ = series.decide(.protocolDecision, now: self.at(second)) }
+        let rule = RetryRule.delays([.seconds(2)])
+        #expect(series.decide(rule, now: self.at(5)) == .after(.seconds(2)))
+        #expect(series.decide(rule, now: self.at(7)) == .never)
+        #expect(series.retryCount == 6)
+    }
+
+    @Test func `the time after a loss doesn't make a short connection stable`() {
+        var series = RetrySeries(stableAfter: .seconds(30))
+        for second in 0..<3 { _ = series.decide(.ask, now: self.at(second)) }
+        series.connected(now: self.at(10))
+        // The protocol reconnects without asking for a decision.
+        series.lost(now: self.at(30))
+        _ = series.decide(.ask, now: self.at(45))
+        #expect(series.retryCount == 3)
+        series.connected(now: self.at(50))
+        series.lost(now: self.at(80))
+        _ = series.decide(.ask, now: self.at(81))
+        #expect(series.retryCount == 0)
+    }
+
+    @Test func `the protocol's minimum is the shortest delay of a list and of an answer`() throws {
+        var series = RetrySeries()
+        let decision = ReconnectDecision.afterBackoff(atLeast: .seconds(1))
+        #expect(series.decide(.delays([.zero, .seconds(2)]), instead: decision, now: self.at(0)) == .after(.seconds(1)))
+        #expect(series.decide(.delays([.zero, .seconds(2)]), instead: decision, now: self.at(0)) == .after(.seconds(2)))
+        #expect(series.decide(.ask, instead: decision, now: self.at(0)) == .ask)
+        series.asked(Self.work, about: Self.first)
+        let answer = series.answered(Self.work, .milliseconds(1))
+        #expect(try #require(answer) == (Self.first, .after(.seconds(1))))
+    }
+
+    @Test func `a question has the number of attempts and the time since the loss`() {
+        var series = RetrySeries()
+        for count in 0..<3 {
+            #expect(series.decide(.ask, now: self.at(10 + 5 * count)) == .ask)
+            #expect(series.retryCount == count && series.elapsed(now: self.at(10 + 5 * count)) == .seconds(5 * count))
+        }
+    }
+
+    @Test func `an answer counts once, and not after the question was withdrawn`() throws {
+        var series = RetrySeries()
+        _ = series.decide(.ask, now: self.at(0))
+        series.asked(Self.work, about: Self.first)
+        #expect(series.answered(WorkID(rawValue: 8), .zero) == nil)
+        let answer = series.answered(Self.work, nil)
+        #expect(try #require(answer) == (Self.first, .never))
+        #expect(series.answered(Self.work, .zero) == nil)
+        series.asked(Self.work, about: Self.first)
+        #expect(series.withdrawQuestion() == Self.work && series.withdrawQuestion() == nil)
+        #expect(series.answered(Self.work, .zero) == nil)
+    }
+
+    @Test(arguments: [(29, 1), (30, 0)])
+    func `the loss of a stable connection begins a new series`(lasted: Int, count: Int) {
+        var series = RetrySeries()
+        _ = series.decide(.ask, now: self.at(0))
+        series.connected(now: self.at(1))
+        _ = series.decide(.ask, now: self.at(1 + lasted))
+        #expect(series.retryCount == count)
+        // A failed attempt in between doesn't end the series.
+        _ = series.decide(.ask, now: self.at(1000))
+        #expect(series.retryCount == count + 1)
+    }
+
+    @Test func `every connection is stable if the limit is zero`() {
+        var series = RetrySeries(stableAfter: .zero)
+        #expect(series.decide(.delays([.zero]), now: self.at(0)) == .after(.zero))
+        series.connected(now: self.at(0))
+        #expect(series.decide(.delays([.zero]), now: self.at(0)) == .after(.zero))
+        #expect(series.decide(.delays([.zero]), now: self.at(0)) == .never)
+    }
+}

@@ -1,0 +1,73 @@
+import RealtimeSystem
+package import RealtimeCore
+
+/// A server of the library on a virtual network: what arrives goes to the handler that the server gives to listeners.
+///
+/// This way, the model of a protocol's server needs no code for connections. It answers pings, as every transport does. The handler must
+/// decide about an upgrade before it returns, and respond with complete responses.
+package final class SimulatedListener: SimulatedServer {
+    private let simulation: Simulation
+    private let handler: any ListenerHandler
+
+    package init(_ simulation: Simulation, _ handler: any ListenerHandler) {
+        self.simulation = simulation
+        self.handler = handler
+    }
+
+    package func accept(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> UpgradeResult {
+        let answer = Lock(UpgradeResponder.Answer?.none)
+        switch self.handler.upgrade(request) {
+        case .accept(let subprotocol, let headers): answer.withLock { $0 = .accept(subprotocol: subprotocol, headers: headers) }
+        case .reject(let response): answer.withLock { $0 = .reject(response) }
+        case .later(let decide): decide(UpgradeResponder { decision in answer.withLock { $0 = decision } })
+        }
+        switch answer.withLock({ $0 }) {
+        case .accept(let subprotocol, _)?:
+            return .accept(PongSender(connection, self.handler.accepted(connection, id: id, request: request)), subprotocol: subprotocol)
+        case .reject(let response)?: return .reject(response)
+        case nil:
+            self.simulation.fail("the server did not decide about the upgrade to \(request.target) immediately")
+            return .reject(HTTPResponse(status: 503))
+        }
+    }
+
+    package func respond(to request: HTTPRequestHead, body: [UInt8], _ respond: @escaping @Sendable (HTTPResponse) -> Void) {
+        self.handler.received(request, body: body, responder: WholeResponder(self.simulation, respond))
+    }
+}
+
+/// Answers pings.
+private final class PongSender: WebSocketEvents {
+    private let connection: any WebSocketConnection
+    private let events: any WebSocketEvents
+
+    init(_ connection: any WebSocketConnection, _ events: any WebSocketEvents) {
+        (self.connection, self.events) = (connection, events)
+    }
+
+    func opened(_ id: ConnectionID, head: HTTPResponseHead) { self.events.opened(id, head: head) }
+    func writing(_ id: ConnectionID, paused: Bool) { self.events.writing(id, paused: paused) }
+    func closed(_ id: ConnectionID, _ reason: CloseReason) { self.events.closed(id, reason) }
+
+    func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
+        self.events.received(id, batch)
+        for message in batch.messages where message.kind == .ping { self.connection.enqueue(WebSocketMessage(.pong, message.bytes)) }
+        self.connection.flush()
+    }
+}
+
+private final class WholeResponder: HTTPResponder {
+    private let simulation: Simulation
+    private let body: @Sendable (HTTPResponse) -> Void
+
+    init(_ simulation: Simulation, _ body: @escaping @Sendable (HTTPResponse) -> Void) {
+        self.simulation = simulation
+        self.body = body
+    }
+
+    func respond(_ response: HTTPResponse) { self.body(response) }
+    func begin(_ head: HTTPResponseHead) { self.simulation.fail("a response in chunks, which a virtual network doesn't support") }
+    func write(_ bytes: [UInt8]) {}
+    func end() {}
+    func onDisconnect(_ action: @escaping @Sendable () -> Void) {}
+}
