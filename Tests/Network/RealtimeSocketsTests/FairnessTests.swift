@@ -5,7 +5,7 @@ import Testing
 
 @testable import RealtimeSockets
 
-/// What other connections of a loop wait for while some of them are flooded. Measured in what the loop reads meanwhile, not in time.
+/// The waiting time of a loop's connections while other ones are flooded, measured in bytes that the loop reads instead of in time.
 ///
 /// The tests run one after the other, because a flood occupies a processor.
 @Suite(.usesSockets, .serialized, .timeLimit(.minutes(10)))

@@ -63,7 +63,7 @@ final class FloodedServer: ListenerHandler {
     struct Counts: Sendable {
         var messages = 0
         var bytes = 0
-        /// What was received from floods when the neighbor had sent a message.
+        /// The number of bytes received from floods when the neighbor had sent a message.
         var sent: (messages: Int, bytes: Int)?
         /// The most that was received from floods before a message of the neighbor.
         var worst = (messages: 0, bytes: 0)

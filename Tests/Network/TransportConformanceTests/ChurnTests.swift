@@ -22,7 +22,7 @@ private func churn(_ wire: Wire, cycles: Int) async throws {
     let listener = try wire.listener()
     let address = try await listener.start(ScriptedServer(.echo))
     let transport = wire.transport()
-    let request = WebSocketRequest(wire.endpoint(address.port))
+    let request = WebSocketRequest(wire.endpoint(address.port), timeout: .seconds(600))
 
     func cycle(_ number: Int) async throws {
         let probe = Probe()

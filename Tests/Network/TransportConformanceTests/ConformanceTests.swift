@@ -12,7 +12,9 @@ import Testing
             let (connection, probe) = connector.connect()
             let head = try await probe.opened()
             #expect(head.status == 101)
-            let messages = (0..<200).map { $0 % 3 == 0 ? WebSocketMessage.binary([UInt8($0)]) : .text("message \($0) ü🙂") }
+            let messages = (0..<200).map { (number: Int) -> WebSocketMessage in
+                number % 3 == 0 ? .binary([UInt8(number)]) : .text("message \(number) ü🙂")
+            }
             for message in messages { connection.enqueue(message) }
             connection.flush()
             for message in messages { try await probe.expect(message) }
@@ -290,7 +292,7 @@ import Testing
         let address = ListenerAddress(host: "127.0.0.1", port: 1)
         let probe = Probe()
         let connection = setup.transport.makeConnection(
-            WebSocketRequest(setup.endpoint(address)), id: ConnectionID(rawValue: 1), events: probe)
+            WebSocketRequest(setup.endpoint(address), timeout: .seconds(600)), id: ConnectionID(rawValue: 1), events: probe)
         connection.open()
         guard case .transport(let error) = await probe.closed() else {
             Issue.record("it should be rejected")

@@ -147,7 +147,7 @@ import Testing
         let server = try RawServer { try relay($0, to: address.port, byteByByteTo: loop, count: count) }
         let probe = Probe()
         let connection = wire.transport(loop: loop).makeConnection(
-            WebSocketRequest(wire.endpoint(server.port)), id: ConnectionID(rawValue: 1), events: probe)
+            WebSocketRequest(wire.endpoint(server.port), timeout: .seconds(600)), id: ConnectionID(rawValue: 1), events: probe)
         connection.open()
         _ = try await probe.opened()
         try await probe.expect(.text("slow ü"))

@@ -85,7 +85,7 @@ final class RawServer: Sendable {
         let server = try RawServer(script)
         let probe = Probe()
         let connection = wire.transport().makeConnection(
-            WebSocketRequest(wire.endpoint(server.port)), id: ConnectionID(rawValue: 1), events: probe)
+            WebSocketRequest(wire.endpoint(server.port), timeout: .seconds(600)), id: ConnectionID(rawValue: 1), events: probe)
         connection.open()
         do {
             try await body(probe, connection)

@@ -105,7 +105,7 @@ import Testing
             let (count, probe) = (Tally(), Probe())
             let proxy = try RawServer { try relay($0, to: address.port, limit: limit, count: count) }
             let connection = wire.transport().makeConnection(
-                WebSocketRequest(wire.endpoint(proxy.port)), id: ConnectionID(rawValue: 1), events: probe)
+                WebSocketRequest(wire.endpoint(proxy.port), timeout: .seconds(600)), id: ConnectionID(rawValue: 1), events: probe)
             connection.open()
             var events: [Probe.Event] = []
             while true {

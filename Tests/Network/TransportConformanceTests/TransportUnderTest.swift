@@ -64,7 +64,8 @@ enum TransportUnderTest: String, CaseIterable, Sendable, CustomTestStringConvert
         ) -> (connection: any WebSocketConnection, probe: Probe) {
             let probe = Probe()
             let request = WebSocketRequest(
-                self.setup.endpoint(self.address, target), headers: headers, subprotocols: subprotocols, messageLimit: messageLimit)
+                self.setup.endpoint(self.address, target), headers: headers, subprotocols: subprotocols, messageLimit: messageLimit,
+                timeout: .seconds(600))
             let connection = self.setup.transport.makeConnection(request, id: ConnectionID(rawValue: 7), events: probe)
             if opens { connection.open() }
             return (connection, probe)

@@ -142,7 +142,8 @@ import Testing
 
     @Test func `a rejection with a long body is reported before the body is complete`() throws {
         let body = String(repeating: "word ", count: 14_000)
-        let error = self.receive("HTTP/1.1 500 Oops\r\nContent-Length: 100000\r\n\r\n\(body)", try self.offer())
+        let response = "HTTP/1.1 500 Oops\r\nContent-Length: 100000\r\n\r\n\(body)"
+        let error = self.receive([Array(response.utf8)], try self.offer()).error
         #expect(error?.status == 500)
         #expect((error?.message.count ?? 999) < 300)
         #expect(error?.response?.body == Array(body.utf8.prefix(64 << 10)))

@@ -1,10 +1,11 @@
 import RealtimeCore
 import RealtimeSystem
+import TestSupport
 import Testing
 
 @testable import RealtimeSockets
 
-@Suite struct WebSocketFrameEncoderTests {
+@Suite(.computes, .serialized) struct WebSocketFrameEncoderTests {
     static let lengths = [0, 1, 2, 3, 7, 8, 9, 125, 126, 127, 128, 195, 65535, 65536, 1 << 20]
 
     private func payload(_ length: Int) -> [UInt8] { (0..<length).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ 7) & 0x7F } }

@@ -9,10 +9,10 @@ import Testing
 
     /// The result of a handshake.
     private struct Outcome: Equatable {
-        /// What the client sent, in the order in which the proxy asked for it.
+        /// The bytes of the client, in the order in which the proxy asked for them.
         var sent: [UInt8] = []
         var isOpen = false
-        /// What belongs to the tunnel.
+        /// The bytes of the tunnel.
         var rest: [UInt8] = []
         var error: TransportError?
     }

@@ -2,7 +2,7 @@ import RealtimeSockets
 import TestSupport
 import Testing
 
-@Suite(.computes) struct UTF8ValidatorTests {
+@Suite(.computes, .serialized) struct UTF8ValidatorTests {
     /// Validates text in pieces, and returns after how many bytes an error was detected.
     private func check(_ bytes: [UInt8], pieces: Int) -> (isValid: Bool, failedAt: Int?) {
         var validator = UTF8Validator()
