@@ -116,9 +116,17 @@ class Pysher:
         self.client.connect()
 
     def _subscribe(self, channel, auth=None):
-        self.client.subscribe(channel, auth)
-        for name in ["pusher_internal:subscription_succeeded", "pusher:error"] + self.bindings.get(channel, []):
-            self._bind(channel, name)
+        # Pysher sends the subscription before its channel can have handlers, and the answer may arrive before they are bound.
+        connection, held = self.client.connection, []
+        connection.send_event = lambda *arguments, **options: held.append((arguments, options))
+        try:
+            self.client.subscribe(channel, auth)
+            for name in ["pusher_internal:subscription_succeeded", "pusher:error"] + self.bindings.get(channel, []):
+                self._bind(channel, name)
+        finally:
+            del connection.send_event
+        for arguments, options in held:
+            connection.send_event(*arguments, **options)
 
     def _bind(self, channel, name):
         def received(data):

@@ -2,7 +2,7 @@ import PeerSupport
 import PusherChannels
 import PusherServer
 import RealtimeCore
-import RealtimeJSON
+import RealtimeCoding
 import RealtimeSockets
 import RealtimeSystem
 import RealtimeTesting

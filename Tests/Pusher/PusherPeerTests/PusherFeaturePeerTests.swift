@@ -1,7 +1,7 @@
 import PeerSupport
 import PusherChannels
 import RealtimeCore
-import RealtimeJSON
+import RealtimeCoding
 import RealtimeSystem
 import TestSupport
 import Testing

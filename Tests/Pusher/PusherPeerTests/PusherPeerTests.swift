@@ -1,5 +1,5 @@
 import PeerSupport
-import RealtimeJSON
+import RealtimeCoding
 import PusherChannels
 import PusherServer
 import RealtimeSockets

@@ -13,12 +13,13 @@ final class PusherServerModel: SimulatedServer, @unchecked Sendable {
     static let authorizationEndpoint = Endpoint(scheme: "http", host: "application", port: 80, target: "/pusher/auth")
 
     let server: PusherServer
-    /// Whether authorizations can be slow, be refused, or get no response.
-    var isReliable = false
-    private let simulation: Simulation
+    private let network: VirtualNetwork
+    private var simulation: Simulation { self.network.simulation }
 
-    init(_ simulation: Simulation) {
-        self.simulation = simulation
+    /// Creates the servers and makes them reachable.
+    init(on network: VirtualNetwork) {
+        self.network = network
+        let simulation = network.simulation
         var app = Self.app
         app.profile = simulation.choose([.pusher, .soketi, .reverb, .slanger, .sockudo])
         // A server that keeps few events often has those no longer that a client has missed.
@@ -26,23 +27,28 @@ final class PusherServerModel: SimulatedServer, @unchecked Sendable {
         app.recoveryLifetime = simulation.choose([.seconds(10), .seconds(120)])
         (app.allowsFilters, app.allowsDeltaCompression) = (true, true)
         self.server = PusherServer(app: app, time: simulation, log: .none, seed: simulation.seed &+ 1)
+        for host in ["simulated", "other"] {
+            network.setServer(SimulatedListener(simulation, self.server.listenerHandler), host: host, port: 80)
+        }
+        network.setServer(self, host: "application", port: 80)
     }
 
     func accept(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> UpgradeResult {
-        .accept(self.server.handler.accepted(connection, id: id, request: request))
+        .reject(HTTPResponse(status: 404))
     }
 
+    /// Authorizes a subscription. While the network has faults, this can be slow, be refused, or get no response.
     func respond(to request: HTTPRequestHead, body: [UInt8], _ respond: @escaping @Sendable (HTTPResponse) -> Void) {
         let fields = PercentEncoding.fields(Substring(decoding: body, as: UTF8.self)) ?? []
         guard let channel = fields.first(where: { $0.name == "channel_name" })?.value,
             let socketID = fields.first(where: { $0.name == "socket_id" })?.value
         else { return self.simulation.fail("an authorization without a channel or socket ID was requested: \(fields)") }
         var response = Self.response(to: PusherAuthorizationRequest(channel: channel, socketID: socketID))
-        if !self.isReliable {
+        if self.network.hasFaults {
             if self.simulation.chance(5) { return }
             if self.simulation.chance(10) { response = HTTPResponse(status: self.simulation.choose([403, 500]), text: "not today") }
         }
-        self.simulation.schedule(in: self.isReliable ? 1...2_000 : 1...40_000) { [response] in respond(response) }
+        self.simulation.schedule(in: self.network.hasFaults ? 1...40_000 : 1...2_000) { [response] in respond(response) }
     }
 
     static func authorization(for request: PusherAuthorizationRequest) -> PusherChannelAuthorization {

@@ -1,6 +1,6 @@
 @testable import PusherChannels
 import RealtimeCore
-import RealtimeJSON
+import RealtimeCoding
 import SimulationSupport
 
 /// The invariants of the Pusher protocol, in addition to those of every protocol.
@@ -11,14 +11,6 @@ extension PusherSimulation {
             guard self.simulation.cause == .arrival else { return }
             self.immediateInARow += 1
             self.simulation.require(self.immediateInARow <= 3, "\(self.immediateInARow) immediate reconnects in a row")
-        case .work(let id, .channel(let request, _, _)): self.authorizations[id] = request
-        case .work: break
-        case .cancel(let id):
-            // The result of an authorization that was cancelled too late.
-            guard let request = self.authorizations.removeValue(forKey: id) else { return }
-            self.simulation.schedule(in: 0...40_000) { [client = self.client] in
-                client.finishLate(id, .channel(.success(PusherServerModel.authorization(for: request))))
-            }
         case .endConsumers(let ids, _):
             for id in ids { self.consumers[id] = nil }
         case .finish(let reason):
@@ -32,7 +24,7 @@ extension PusherSimulation {
             else { return }
             self.resumeCount += 1
             self.resumes.insert(channel)
-        case .close, .abandon, .resume, .log: break
+        case .close, .abandon, .reading, .work, .cancel, .resume, .log, .release: break
         }
     }
 

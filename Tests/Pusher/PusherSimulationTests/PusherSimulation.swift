@@ -12,12 +12,6 @@ import SimulationSupport
 /// `@unchecked Sendable`: used only on the thread of the simulation.
 final class PusherSimulation: @unchecked Sendable {
     static let names = ["public", "private-a", "presence-b"]
-    private static let start = Instant(nanoseconds: 0)
-    private static let endOfFaults = start.advanced(by: .seconds(1200))
-    /// A rejection that was on the way when the faults ended has arrived.
-    private static let recovery = endOfFaults.advanced(by: .seconds(40))
-    private static let recovered = recovery.advanced(by: .seconds(400))
-    private static let end = recovered.advanced(by: .seconds(60))
 
     let simulation: Simulation
     let network: VirtualNetwork
@@ -26,7 +20,6 @@ final class PusherSimulation: @unchecked Sendable {
     var connects = 0
     /// The sequences of events that haven't ended, with their channels.
     var consumers: [ConsumerID: String] = [:]
-    var authorizations: [WorkID: PusherAuthorizationRequest] = [:]
     var connectedSince: Instant?
     var immediateInARow = 0
     var published = 0
@@ -57,10 +50,7 @@ final class PusherSimulation: @unchecked Sendable {
         network.conditions.closes = 8
         network.conditions.closeCodes = [4200, 4100, 4201, 1001, 4001].map { CloseCode(rawValue: $0) }
         self.network = network
-        self.server = PusherServerModel(simulation)
-        network.setServer(self.server, host: "simulated", port: 80)
-        network.setServer(self.server, host: "other", port: 80)
-        network.setServer(self.server, host: "application", port: 80)
+        self.server = PusherServerModel(on: network)
         var configuration = PusherConfiguration(key: "key", host: "simulated", port: 80, useTLS: false)
         configuration.authorizer = .endpoint(
             PusherAuthorizationEndpoint(PusherServerModel.authorizationEndpoint, timeout: .seconds(60)))
@@ -78,16 +68,19 @@ final class PusherSimulation: @unchecked Sendable {
         rules.connectionLimit = 2
         self.client = SimulatedClient(PusherSession(configuration, seed: simulation.seed), on: network, rules: rules) { work, id, driver in
             guard case .channel(let request, let authorizer, _) = work, case .endpoint(let endpoint) = authorizer.kind else { return nil }
-            let task = simulation.task {
+            return simulation.work {
                 do throws(PusherError) {
                     driver.workFinished(id, .channel(.success(try await endpoint.authorize(request, over: network.http))))
                 } catch {
                     driver.workFinished(id, .channel(.failure(error)))
                 }
             }
-            return { task.cancel() }
         }
         self.client.waiterCount = { $0.waiterCount }
+        self.client.lateResult = {
+            guard case .channel(let request, _, _) = $0 else { return nil }
+            return .channel(.success(PusherServerModel.authorization(for: request)))
+        }
         self.client.onCommand = { [unowned self] in self.check($0) }
         self.client.onDelivery = { [unowned self] in self.check($0, for: $1) }
         simulation.atRelease { [self] in self.client.onCommand = { _ in } }
@@ -99,43 +92,36 @@ final class PusherSimulation: @unchecked Sendable {
     func run() -> [String: Int] {
         self.consume(.states) { if case .state(let state) = $0 { state.name } else { nil } }
         self.consume(.errors) { if case .error(let error) = $0 { error.message } else { nil } }
-        for _ in 0..<3 { self.simulation.schedule(in: 0...5_000) { [self] in self.callRandomMethod() } }
-        self.simulation.schedule(in: 0...1_000) { [self] in self.publish() }
-        self.simulation.schedule(in: 60_000...900_000) { [self] in self.restart() }
-        self.simulation.run(until: Self.endOfFaults)
-        self.network.conditions = .reliable
-        // Also on a reliable network: stopping must end even if the peer does not respond.
-        self.network.conditions.unansweredCloses = 50
-        self.server.isReliable = true
-        self.simulation.run(until: Self.recovery)
-        self.user { self.client.start() }
-        for name in Self.names { self.subscribe(name) }
-        self.simulation.run(until: Self.recovered)
-        if self.simulation.violation == nil { self.checkRecovery() }
-        self.user { self.client.stop() }
-        self.simulation.require(self.client.hasFinished, "stopping did not finish the session immediately")
-        self.simulation.run(until: Self.end)
-        if self.simulation.violation == nil {
-            self.client.checkEnd()
-            self.network.checkCounts()
+        let hasFaults = { @Sendable [network = self.network] in network.hasFaults }
+        for _ in 0..<3 {
+            self.simulation.every(0...60_000, first: 0...5_000, while: hasFaults) { [self] in self.callRandomMethod() }
         }
-        return [
-            "attempts": self.client.totals.attempts, "connects": self.connects, "gaps": self.gapCount,
-            "resumes": self.resumeCount, "delta failures": self.deltaFailures, "recoveries": self.recoveryCount,
-            "events": self.client.totals.events,
-            "late events": self.network.totals.lateEvents, "waits": self.client.totals.waits,
-            "authorizations": self.client.totals.works, "immediate": self.client.totals.immediate, "pauses": self.network.totals.pauses,
-            "dropped": self.client.totals.dropped, "faults": self.network.totals.faults, "steps": self.simulation.steps,
+        self.simulation.every(1_000...100_000, first: 0...1_000) { [self] in self.publish() }
+        self.simulation.every(60_000...900_000, first: 60_000...900_000, while: hasFaults) { [self] in self.restart() }
+        // A rejection that was on the way when the faults ended arrives within 40 seconds.
+        RecoveryRun(faults: .seconds(1200), settling: .seconds(40), recovery: .seconds(400), ending: .seconds(60)).perform(
+            on: self.network, [self.client],
+            // Also on a reliable network: stopping must end even if the peer does not respond.
+            faultsEnd: { self.network.conditions.unansweredCloses = 50 },
+            settled: {
+                self.user { self.client.start() }
+                for name in Self.names { self.subscribe(name) }
+            },
+            recovered: { self.checkRecovery() })
+        let counts = [
+            "connects": self.connects, "gaps": self.gapCount, "resumes": self.resumeCount, "delta failures": self.deltaFailures,
+            "recoveries": self.recoveryCount, "authorizations": self.client.totals.works,
         ]
+        return self.network.counts.merging(self.client.totals.counts) { $1 }.merging(counts) { $1 }
     }
 
     private func checkRecovery() {
         let (isConnected, channels) = self.client.read { ($0.connection.connected != nil, $0.channels) }
         self.simulation.require(isConnected, "not connected after the recovery")
         for name in Self.names {
-            let state = channels[name]?.machine.state
+            let state = channels[name]?.subscription.state
             self.simulation.require(state == .subscribed, "\(name) is not subscribed after the recovery: \(String(describing: state))")
-            let hasEvents = self.lastEvent[name].map { $0 > Self.recovered.advanced(by: .seconds(-120)) } ?? false
+            let hasEvents = self.lastEvent[name].map { $0 > self.simulation.now.advanced(by: .seconds(-120)) } ?? false
             self.simulation.require(hasEvents, "\(name) is subscribed, but receives no events")
         }
         let members = channels["presence-b"]?.members.map(\.id) ?? []
@@ -145,7 +131,6 @@ final class PusherSimulation: @unchecked Sendable {
     // MARK: The server
 
     private func publish() {
-        self.simulation.schedule(in: 1_000...100_000) { [self] in self.publish() }
         // Several events fill the buffers of slow consumers.
         let count = self.simulation.chance(20) ? 4 : 1
         self.simulation.step(.arrival, "server: publish \(count)") {
@@ -157,8 +142,6 @@ final class PusherSimulation: @unchecked Sendable {
     }
 
     private func restart() {
-        guard !self.server.isReliable else { return }
-        self.simulation.schedule(in: 60_000...900_000) { [self] in self.restart() }
         self.simulation.step(.arrival, "server: restart") {
             let server = self.server.server
             self.simulation.task { await server.stop() }
@@ -174,8 +157,6 @@ final class PusherSimulation: @unchecked Sendable {
     }
 
     private func callRandomMethod() {
-        guard !self.server.isReliable else { return }
-        self.simulation.schedule(in: 0...60_000) { [self] in self.callRandomMethod() }
         let name = self.simulation.choose(Self.names)
         switch self.simulation.random(in: 0...16) {
         case 0: self.user { self.client.stop() }
@@ -203,10 +184,10 @@ final class PusherSimulation: @unchecked Sendable {
             // Also if a retry is pending: failures of the old server don't count.
             if isImmediate { self.immediateInARow = 0 }
             self.client.step(isImmediate ? "switch the server" : "change the settings") { session, now, effects in
-                let old = session.latestConfiguration
-                var new = old
-                new.host = old.host == "simulated" ? "other" : "simulated"
-                _ = session.setConfiguration(new, replacing: old, now: now, &effects)
+                let old = session.latestSettings
+                var new = old.configuration
+                new.host = new.host == "simulated" ? "other" : "simulated"
+                _ = session.setSettings(PusherSettings(new), replacing: old, now: now, &effects)
                 if isImmediate { session.switchServer(now: now, &effects) }
             }
         }
@@ -228,7 +209,7 @@ final class PusherSimulation: @unchecked Sendable {
     private func forgetBases(of name: String) {
         self.client.step("forget the bases of \(name)") { session, _, _ in
             guard let id = session.channels.id(named: name) else { return }
-            session.channels[id]?.deltaBases = nil
+            session.deltas.ended(id)
         }
     }
 

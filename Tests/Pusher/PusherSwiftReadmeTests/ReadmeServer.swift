@@ -9,7 +9,7 @@ import RealtimeTesting
 final class ReadmeServer: Sendable {
     let server: PusherServer
     let address: ListenerAddress
-    /// What the endpoint was asked.
+    /// The requests that the endpoint received.
     let attempts: EventRecorder<PusherAuthorizationAttempt>
     private let listener: SocketListener
     private let key: String
@@ -36,7 +36,7 @@ final class ReadmeServer: Sendable {
         return ReadmeServer(server, address, attempts, listener, key)
     }
 
-    /// What stands for `http://localhost:9292`.
+    /// The origin that replaces `http://localhost:9292`.
     var origin: String { "http://\(self.address.host):\(self.address.port)" }
 
     /// Creates a client of this server. Its other settings are those that a snippet passes; without a method of authorization, it uses the

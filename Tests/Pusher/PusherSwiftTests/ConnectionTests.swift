@@ -210,6 +210,7 @@ import Network
         #expect(room.members.map(\.userId) == ["anna"] && prices.subscribed)
         #expect(delegate.calls.all.filter { $0 == "subscribed prices" }.count == 2)
         memory.server.publish("price", to: "prices", data: "1")
+        await settle()
         #expect(data.all == ["1"])
     }
 

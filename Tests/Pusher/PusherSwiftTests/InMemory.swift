@@ -5,7 +5,8 @@ import RealtimeTesting
 
 @testable import PusherSwift
 
-/// Waits for some turns of the main queue: what a socket reports while the library calls it is handled in a later one.
+/// Waits for some turns of the main queue: events of the network, and what a socket reports while the library calls it, are handled in later
+/// ones.
 @MainActor func settle() async {
     for _ in 1...20 {
         await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
@@ -35,7 +36,9 @@ struct InMemory {
     func options(_ method: AuthMethod = .inline(secret: "secret"), activityTimeout: TimeInterval? = nil) -> PusherClientOptions {
         let options = PusherClientOptions(
             authMethod: method, host: .host(self.address.host), port: self.address.port, useTLS: false, activityTimeout: activityTimeout)
-        options.transports = self.network.transports()
+        var transports = self.network.transports()
+        transports.webSocket = LaterTransport(transport: transports.webSocket)
+        options.transports = transports
         return options
     }
 

@@ -2,7 +2,7 @@ import Foundation
 import PusherSwift
 import Testing
 
-/// What PusherSwift has for Objective-C, which Swift code can use as well.
+/// The API of PusherSwift for Objective-C, which Swift code can use as well.
 @Suite struct ObjCTests {
     @Test func `the initializers for Objective-C are on all platforms`() throws {
         let host = OCPusherHost(cluster: "eu")

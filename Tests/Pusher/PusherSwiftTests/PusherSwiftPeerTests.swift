@@ -2,7 +2,7 @@ import Foundation
 import PeerSupport
 import PusherServer
 import RealtimeCore
-import RealtimeJSON
+import RealtimeCoding
 import RealtimeSockets
 import RealtimeTesting
 import TestSupport

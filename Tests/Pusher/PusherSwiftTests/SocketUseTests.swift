@@ -48,16 +48,16 @@ import Network
         socket.delegate = delegate
         let old = SocketUse(socket)
         old.connect()
-        old.send("a")
+        old.send(.text("a"))
         let new = SocketUse(socket)
-        old.send("lost")
+        old.send(.text("lost"))
         #expect(!old.disconnect(with: .normal))
         old.abandon()
         old.connect()
         #expect(self.transport.calls.take() == ["1 open", "1 a", "1 flush"])
         // Nothing else closes the old connection.
         new.connect()
-        new.send("b")
+        new.send(.text("b"))
         #expect(self.transport.calls.take() == ["1 close 1001", "2 open", "2 b", "2 flush"])
         #expect(new.disconnect(with: .normal))
         #expect(self.transport.calls.take() == ["2 close 1000"])
@@ -72,7 +72,7 @@ import Network
         #expect(!closed.disconnect(with: .normal))
         abandoned.connect()
         closed.connect()
-        closed.send("lost")
+        closed.send(.text("lost"))
         #expect(self.transport.connections.isEmpty)
         let last = SocketUse(socket)
         last.connect()
@@ -105,7 +105,7 @@ import Network
         #expect(socket.calls.all == ["connect", "disconnect", "disconnect"])
         #expect(socket.disconnects.all == [.protocolCode(.goingAway), .protocolCode(.goingAway)])
         use.abandon()
-        use.send("lost")
+        use.send(.text("lost"))
         #expect(!use.disconnect(with: .normal) && socket.calls.all.count == 3)
     }
 
@@ -145,7 +145,7 @@ import Network
         let socket = ForwardingSocket(url: Self.url, transport: self.transport, connectionQueue: self.queue)
         let first = SocketUse(socket)
         first.connect()
-        first.send("a")
+        first.send(.text("a"))
         first.abandon()
         #expect(socket.calls.take() == ["connect", "send a", "disconnect"])
         #expect(self.transport.calls.take() == ["1 open", "1 a", "1 flush", "1 close 1001"])
@@ -240,7 +240,7 @@ import Network
         connection.enqueue(.text("lost"))
         connection.close(.normal, reason: "")
         #expect(client.socket.calls.all.isEmpty && events.calls.all == ["opened", "closed \(CloseReason.requested)"])
-        other.send("a")
+        other.send(.text("a"))
         #expect(client.socket.calls.all == ["send a"])
     }
 

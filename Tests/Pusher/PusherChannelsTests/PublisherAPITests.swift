@@ -1,0 +1,239 @@
+import PusherTestSupport
+import PusherChannels
+import PusherServer
+import PusherTesting
+import PusherWire
+import RealtimeCore
+import RealtimeTesting
+import TestSupport
+import Testing
+
+/// The client of the HTTP API, against the server and against other servers' responses.
+@Suite struct PublisherAPITests {
+    /// A server with two clients: one on `prices`, and both on `presence-room`.
+    private func occupied() async throws -> (InMemoryPusher, clients: [PusherClient]) {
+        let pusher = try await InMemoryPusher()
+        let (anna, bert) = (pusher.client(userID: "anna"), pusher.client(userID: "bert"))
+        for client in [anna, bert] {
+            client.connect()
+            try client.subscribe("presence-room")
+        }
+        try anna.subscribe("prices")
+        return (pusher, [anna, bert])
+    }
+
+    /// Returns a publisher for a server that responds to all requests with the same body.
+    private func publisher(_ body: String, status: Int = 200) async throws -> PusherPublisher {
+        let pusher = try await InMemoryPusher()
+        let handler = ApplicationServer { _, _ in HTTPResponse(status: status, text: body) }
+        return pusher.publisher(at: try await pusher.network.listener(host: "other").start(handler))
+    }
+
+    // MARK: Publishing
+
+    @Test func `trigger publishes an event and returns attributes of the channels`() async throws {
+        let (pusher, clients) = try await self.occupied()
+        let events = try clients[0].subscribe("prices").events()
+        let publisher = pusher.publisher()
+        let info = try await publisher.trigger(
+            "a", on: ["prices", "presence-room", "empty"], data: 1, info: [.userCount, .subscriptionCount])
+        #expect(
+            info == [
+                "prices": PusherChannelInfo(subscriptionCount: 1), "presence-room": PusherChannelInfo(userCount: 2),
+                "empty": PusherChannelInfo(subscriptionCount: 0),
+            ])
+        #expect(try await publisher.trigger("b", on: "presence-room", data: "x", info: [.userCount]).userCount == 2)
+        #expect(try await publisher.trigger("c", on: ["prices"], data: "x", except: clients[0].socketID) == [:])
+        #expect(await events.pending().map(\.name) == ["a"])
+    }
+
+    @Test func `a batch is published in order and returns the attributes of each event`() async throws {
+        let (pusher, clients) = try await self.occupied()
+        let events = try clients[0].subscribe("prices").events()
+        let publisher = pusher.publisher()
+        let infos = try await publisher.triggerBatch([
+            PusherBatchEvent("a", on: "prices", data: ["value": 1], info: [.subscriptionCount]),
+            PusherBatchEvent("b", on: "prices", data: "text"),
+            PusherBatchEvent("c", on: "prices", data: 3, except: clients[0].socketID),
+            PusherBatchEvent("d", on: "presence-room", data: 4, info: [.userCount]),
+        ])
+        #expect(
+            infos == [PusherChannelInfo(subscriptionCount: 1), PusherChannelInfo(), PusherChannelInfo(), PusherChannelInfo(userCount: 2)])
+        #expect(await events.pending().map(\.data) == [#"{"value":1}"#, "text"])
+        #expect(try await publisher.triggerBatch([PusherBatchEvent("a", on: "prices", data: 1)]) == [PusherChannelInfo()])
+    }
+
+    @Test func `an invalid batch is not sent`() async throws {
+        let publisher = try await InMemoryPusher().publisher()
+        func code(_ events: [PusherBatchEvent]) async -> PusherError.Code? {
+            await #expect(throws: PusherError.self) { try await publisher.triggerBatch(events) }?.code
+        }
+        let event = try PusherBatchEvent("a", on: "prices", data: 1)
+        #expect(await code([]) == .invalidBatch)
+        #expect(await code(Array(repeating: event, count: 11)) == .invalidBatch)
+        #expect(await code([event, try PusherBatchEvent("a", on: "with space", data: 1)]) == .invalidChannelName)
+        #expect(await code([event, try PusherBatchEvent("", on: "prices", data: 1)]) == .invalidEventName)
+        let large = String(repeating: "a", count: 10_241)
+        #expect(await code([event, try PusherBatchEvent("a", on: "prices", data: large)]) == .dataTooLarge)
+        let error = #expect(throws: PusherError.self) { try PusherBatchEvent("a", on: "prices", data: [Double.infinity]) }
+        #expect(error?.code == .encodingFailed)
+    }
+
+    @Test func `an event for a user is published on the user's channel`() async throws {
+        let pusher = try await InMemoryPusher()
+        let events = pusher.server.events
+        try await pusher.publisher().sendToUser("anna@example.org", "a", data: 1)
+        #expect(await events.pending() == [.published(channel: "#server-to-user-anna@example.org", name: "a", subscribers: 0)])
+    }
+
+    @Test(arguments: ["", "a b", "a/b", "ü", "a?b", "a+b", String(repeating: "x", count: 129)])
+    func `an invalid user ID is not sent`(id: String) async throws {
+        let publisher = try await InMemoryPusher().publisher()
+        let sending = await #expect(throws: PusherError.self) { try await publisher.sendToUser(id, "a", data: 1) }
+        let terminating = await #expect(throws: PusherError.self) { try await publisher.terminateConnections(ofUser: id) }
+        let signing = #expect(throws: PusherError.self) { try publisher.authenticateUser(socketID: "1.2", user: PusherMember(id: id)) }
+        #expect([sending?.code, terminating?.code, signing?.code] == [.invalidUser, .invalidUser, .invalidUser])
+    }
+
+    // MARK: Queries
+
+    @Test func `channels lists the occupied channels with a prefix`() async throws {
+        let (pusher, clients) = try await self.occupied()
+        let publisher = pusher.publisher()
+        #expect(try await publisher.channels() == ["prices": PusherChannelInfo(), "presence-room": PusherChannelInfo()])
+        #expect(try await publisher.channels(prefix: "pri") == ["prices": PusherChannelInfo()])
+        #expect(try await publisher.channels(prefix: "presence-", info: [.userCount]) == ["presence-room": PusherChannelInfo(userCount: 2)])
+        #expect(try await publisher.channels(prefix: "&=% ") == [:])
+        for client in clients { client.disconnect() }
+        #expect(try await publisher.channels() == [:])
+        let error = await #expect(throws: PusherError.self) { try await publisher.channels(info: [.userCount]) }
+        #expect(error?.code == .rejected && error?.status == 400 && error?.message.contains("filter_by_prefix") == true)
+    }
+
+    @Test func `channel returns whether a channel is occupied, and its attributes`() async throws {
+        let (pusher, clients) = try await self.occupied()
+        let publisher = pusher.publisher()
+        #expect(try await publisher.channel("empty") == PusherChannelInfo(isOccupied: false))
+        #expect(
+            try await publisher.channel("prices", info: [.subscriptionCount]) == PusherChannelInfo(isOccupied: true, subscriptionCount: 1))
+        #expect(try await publisher.channel("presence-room", info: [.userCount]) == PusherChannelInfo(isOccupied: true, userCount: 2))
+        clients[1].disconnect()
+        #expect(try await publisher.channel("presence-room", info: [.userCount]).userCount == 1)
+        // A name with characters that are percent-encoded in a path.
+        try clients[0].subscribe("a;b,c=d@e")
+        #expect(try await publisher.channel("a;b,c=d@e").isOccupied == true)
+        let error = await #expect(throws: PusherError.self) { try await publisher.channel("a b") }
+        #expect(error?.code == .invalidChannelName)
+    }
+
+    @Test func `users lists the members of a presence channel once each`() async throws {
+        let (pusher, clients) = try await self.occupied()
+        let again = pusher.client(userID: "anna")
+        again.connect()
+        try again.subscribe("presence-room")
+        let publisher = pusher.publisher()
+        #expect(try await publisher.users(of: "presence-room").map(\.id) == ["anna", "bert"])
+        #expect(try await publisher.users(of: "presence-empty").isEmpty)
+        clients[1].disconnect()
+        #expect(try await publisher.users(of: "presence-room").map(\.id) == ["anna"])
+        let error = await #expect(throws: PusherError.self) { try await publisher.users(of: "prices") }
+        #expect(error?.code == .invalidChannelName)
+    }
+
+    @Test func `the connections of a user are terminated, and others stay`() async throws {
+        let pusher = try await InMemoryPusher()
+        let publisher = pusher.publisher()
+        let anna = try self.signedIn("anna", pusher)
+        let bert = try self.signedIn("bert", pusher)
+        #expect(pusher.server.socketIDs(ofUser: "anna").count == 1)
+        try await publisher.sendToUser("anna", "hello", data: 1)
+        try await publisher.terminateConnections(ofUser: "anna")
+        #expect(pusher.server.socketIDs(ofUser: "anna").isEmpty && pusher.server.socketIDs(ofUser: "bert").count == 1)
+        try await publisher.terminateConnections(ofUser: "anna")
+        #expect(anna.endings.all == [.peer(CloseCode(rawValue: 4009), "The app ended the connections of the user.")])
+        #expect(bert.endings.all.isEmpty)
+    }
+
+    /// Returns a client that has signed in.
+    private func signedIn(_ user: String, _ pusher: InMemoryPusher) throws -> RawClient {
+        let others = Set(pusher.server.socketIDs)
+        let client = RawClient(pusher)
+        let socketID = try #require(pusher.server.socketIDs.first { !others.contains($0) })
+        let signed = try pusher.publisher().authenticateUser(socketID: socketID, user: PusherMember(id: user))
+        let data: JSONObject = ["auth": .string(signed.auth), "user_data": .string(signed.userData)]
+        client.send(.text(JSONValue.object(["event": "pusher:signin", "data": .object(data)]).description))
+        return client
+    }
+
+    @Test func `the cached event of a channel is returned with its remaining lifetime`() async throws {
+        let pusher = try await InMemoryPusher { $0.cachedEventLifetime = .seconds(60) }
+        let publisher = pusher.publisher()
+        #expect(try await publisher.channel("cache-prices", info: [.cache]) == PusherChannelInfo(isOccupied: false))
+        try await publisher.publish("price", to: "cache-prices", data: ["value": 1])
+        pusher.clock.advance(by: .milliseconds(10_500))
+        let cached = PusherChannelInfo.CachedEvent(data: #"{"value":1}"#, ttl: 49)
+        #expect(try await publisher.channel("cache-prices", info: [.cache]).cache == cached)
+        pusher.clock.advance(by: .seconds(60))
+        #expect(try await publisher.channel("cache-prices", info: [.cache]).cache == nil)
+        let error = await #expect(throws: PusherError.self) { try await publisher.channel("prices", info: [.cache]) }
+        #expect(error?.status == 400)
+    }
+
+    // MARK: Responses
+
+    @Test func `responses of other servers are understood`() async throws {
+        let empty = try await self.publisher(#"{"channels":[],"batch":[[],{}],"users":[{"id":7},{"id":"8","user_info":{}}]}"#)
+        #expect(try await empty.channels() == [:])
+        #expect(try await empty.users(of: "presence-a").map(\.id) == ["7", "8"])
+        let event = try PusherBatchEvent("a", on: "b", data: 1, info: [.userCount])
+        #expect(try await empty.triggerBatch([event, event]) == [PusherChannelInfo(), PusherChannelInfo()])
+        let cached = try await self.publisher(#"{"occupied":true,"cache":{"data":"x","ttl":60},"more":1}"#)
+        #expect(try await cached.channel("cache-a", info: [.cache]).cache == PusherChannelInfo.CachedEvent(data: "x", ttl: 60))
+        let missing = try await self.publisher(#"{"occupied":false,"cache":null}"#)
+        #expect(try await missing.channel("cache-a", info: [.cache]) == PusherChannelInfo(isOccupied: false))
+        // Without attributes, the body of the response has no meaning.
+        #expect(try await self.publisher("ok").trigger("a", on: ["b"], data: 1) == [:])
+    }
+
+    @Test(arguments: ["", "nonsense", "[]", "{}", #"{"channels":5,"users":{},"occupied":1,"batch":[]}"#])
+    func `an invalid response is an error with the name of the call`(body: String) async throws {
+        let publisher = try await self.publisher(body)
+        func error(_ call: () async throws -> Void) async -> PusherError? { await #expect(throws: PusherError.self) { try await call() } }
+        let event = try PusherBatchEvent("a", on: "b", data: 1, info: [.userCount])
+        let errors = [
+            await error { _ = try await publisher.channels() }, await error { _ = try await publisher.users(of: "presence-a") },
+            await error { _ = try await publisher.triggerBatch([event]) },
+            await error { _ = try await publisher.trigger("a", on: ["b"], data: 1, info: [.userCount]) },
+        ]
+        let names = ["channels(prefix:info:)", "users(of:)", "triggerBatch(_:)", "trigger(_:on:data:except:info:tags:)"]
+        for (error, name) in zip(errors, names) {
+            #expect(error?.code == .failed && error?.status == 200 && error?.message.contains(name) == true, "\(name)")
+        }
+    }
+
+    @Test func `a rejected query is an error with the status and the explanation`() async throws {
+        let publisher = try await self.publisher("No such app", status: 404)
+        let error = await #expect(throws: PusherError.self) { try await publisher.channels() }
+        #expect(
+            error?.code == .rejected && error?.status == 404 && error?.message.contains("the request with status 404: No such app.") == true
+        )
+    }
+
+    // MARK: Signing
+
+    @Test func `a user is signed in as in the documentation of the service`() throws {
+        // The example of the service's documentation.
+        let publisher = PusherPublisher(appID: "1", key: "278d425bdf160c739803", secret: "7ad3773142a6692b25b8", cluster: "eu")
+        let signed = try publisher.authenticateUser(socketID: "1234.1234", user: PusherMember(id: "12345"))
+        let signature = "4708d583dada6a56435fb8bc611c77c359a31eebde13337c16ab43aa6de336ba"
+        #expect(signed == PusherUserAuthentication(auth: "278d425bdf160c739803:\(signature)", userData: #"{"id":"12345"}"#))
+        let json = try JSONValueEncoder().encodeToString(signed)
+        #expect(json == #"{"auth":"278d425bdf160c739803:\#(signature)","user_data":"{\"id\":\"12345\"}"}"#)
+        #expect(try JSONValueDecoder().decode(PusherUserAuthentication.self, from: json) == signed)
+        let full = try publisher.authenticateUser(
+            socketID: "1.2", user: PusherMember(id: "7", info: ["name": "Anna"]), watchlist: ["8", "9"])
+        #expect(full.userData == #"{"id":"7","user_info":{"name":"Anna"},"watchlist":["8","9"]}"#)
+        let error = #expect(throws: PusherError.self) { try publisher.authenticateUser(socketID: "1.2::user", user: PusherMember(id: "7")) }
+        #expect(error?.code == .invalidSocketID)
+    }
+}

@@ -1,0 +1,287 @@
+import RealtimeCoding
+@testable import PusherServer
+import PusherChannels
+import PusherTesting
+import PusherWire
+import RealtimeCore
+import RealtimeSystem
+import RealtimeTesting
+import TestSupport
+import Testing
+
+/// Limits of the protocol: each ends in an error for the client, and exceeding one that an honest client wouldn't exceed is logged.
+@Suite struct ServerLimitTests {
+    private static func text(_ count: Int, _ character: String = "x") -> String { String(repeating: character, count: count) }
+
+    private func presence(_ server: ServerUnderTest, _ number: Int, data: String) -> WebSocketMessage {
+        let auth = ChannelSignature.token(
+            key: "key", secret: "secret", socketID: server.socketID(number), channel: "presence-a", channelData: data)
+        return PusherFrames.subscribe("presence-a", auth: auth, channelData: data)
+    }
+
+    /// The frame of a ping with a given size.
+    private static func ping(size: Int) -> WebSocketMessage {
+        let frame = #"{"event":"pusher:ping","data":""}"#
+        return .text(#"{"event":"pusher:ping","data":"\#(self.text(size - frame.utf8.count))"}"#)
+    }
+
+    @Test func `a message over the limit is ignored with an error`() {
+        var server = ServerUnderTest(logLevel: .info)
+        server.connect(1)
+        #expect(server.received(1, Self.ping(size: 102_400)).map(\.summary) == ["pong"])
+        let error = PusherFrames.error(nil, "The message has 102401 bytes; a message can have at most 102400")
+        #expect(server.received(1, Self.ping(size: 102_401)) == [.send(1, error)])
+        #expect(server.logged.count == 1 && server.logged.allSatisfy { $0.contains("102400 bytes of a message") })
+        #expect(server.messagesIgnored == 1)
+        #expect(server.received(1, PusherFrames.ping).map(\.summary) == ["pong"])
+    }
+
+    @Test func `an app can change the limits`() {
+        var server = ServerUnderTest {
+            $0.messageLimit = 300
+            $0.channelNameLimit = 9
+            $0.eventNameLimit = 8
+            $0.eventDataLimit = 3
+            $0.userIDLimit = 1
+        }
+        server.connect(1)
+        #expect(server.received(1, Self.ping(size: 301)).map(\.summary) == ["error null"])
+        #expect(server.subscribe(1, "ten-letter").map(\.summary) == ["error null"])
+        #expect(server.subscribe(1, "private-a").map(\.summary) == ["subscription_succeeded"])
+        #expect(server.clientEvent(1, "client-ab", on: "private-a").map(\.summary) == ["error 4301"])
+        #expect(server.clientEvent(1, "client-a", on: "private-a", data: "1234").map(\.summary) == ["error 4301"])
+        #expect(server.clientEvent(1, "client-a", on: "private-a", data: "123").isEmpty)
+        var other = ServerUnderTest {
+            $0.userIDLimit = 1
+            $0.userInfoLimit = 3
+        }
+        other.connect(1)
+        #expect(other.received(1, self.presence(other, 1, data: #"{"user_id":"12"}"#)).map(\.summary) == ["error null"])
+        let data = #"{"user_id":"1","user_info":1234}"#
+        #expect(other.received(1, self.presence(other, 1, data: data)).map(\.summary) == ["error null"])
+    }
+
+    @Test(arguments: [
+        (text(128), true), (text(129), false), (text(128, "\u{1F600}"), true), (text(129, "\u{E9}"), false),
+        // One character, but many scalars.
+        ("e" + text(128, "\u{301}"), false),
+    ])
+    func `the ID of a user has at most 128 Unicode scalars`(id: String, isAccepted: Bool) {
+        var server = ServerUnderTest(logLevel: .info)
+        server.connect(1)
+        let commands = server.received(1, self.presence(server, 1, data: #"{"user_id":"\#(id)"}"#))
+        #expect(commands.map(\.summary) == [isAccepted ? "subscription_succeeded" : "error null"])
+        #expect(server.logged.count == (isAccepted ? 0 : 1))
+    }
+
+    @Test func `the information of a user has at most 1 KiB`() {
+        for (count, expected) in [(1_022, "subscription_succeeded"), (1_023, "error null")] {
+            var server = ServerUnderTest(logLevel: .info)
+            server.connect(1)
+            // The quotes count.
+            let data = #"{"user_id":"1","user_info":"\#(Self.text(count))"}"#
+            #expect(server.received(1, self.presence(server, 1, data: data)).map(\.summary) == [expected])
+            #expect(server.logged.isEmpty == (count == 1_022))
+        }
+    }
+
+    @Test func `an app can have no limits of names and data`() {
+        var server = ServerUnderTest {
+            $0.channelNameLimit = .max
+            $0.eventNameLimit = .max
+            $0.eventDataLimit = .max
+        }
+        for number in 1...2 {
+            server.connect(number)
+            server.subscribe(number, "private-a")
+        }
+        #expect(server.clientEvent(1, "client-a", on: "private-a").map(\.summary) == ["client-a"])
+    }
+
+    @Test func `names over the limit are rejected and logged`() {
+        var server = ServerUnderTest(logLevel: .info)
+        server.connect(1)
+        server.subscribe(1, "private-a")
+        #expect(server.logged.isEmpty)
+        #expect(server.subscribe(1, Self.text(201)).map(\.summary) == ["error null"])
+        #expect(server.clientEvent(1, "client-a", on: Self.text(201)).map(\.summary) == ["error 4301"])
+        #expect(server.clientEvent(1, "client-a", on: Self.text(2_000)).map(\.summary) == ["error 4301"])
+        #expect(server.clientEvent(1, "client-" + Self.text(194), on: "private-a").map(\.summary) == ["error 4301"])
+        #expect(server.logged.count == 4)
+        #expect(server.subscribe(1, Self.text(200)).map(\.summary) == ["subscription_succeeded"])
+        #expect(server.clientEvent(1, "client-" + Self.text(193), on: "private-a").isEmpty && server.logged.count == 4)
+    }
+
+    @Test func `a connection has a limited number of channels`() {
+        var server = ServerUnderTest(hooks: .init(subscriptions: true), logLevel: .info) { $0.channelLimit = 2 }
+        server.connect(1)
+        server.subscribe(1, "one")
+        server.decide(.accept)
+        server.subscribe(1, "two")
+        // A subscription that is awaiting its hook counts.
+        let message = "The connection has 2 channels, which is the limit; unsubscribe from one first"
+        #expect(server.subscribe(1, "three") == [.send(1, PusherFrames.error(nil, message, channel: "three"))])
+        #expect(server.logged.count == 1)
+        server.received(1, PusherFrames.unsubscribe("one"))
+        #expect(server.subscribe(1, "three").map(\.summary) == ["run subscription three"])
+    }
+
+    // MARK: Hooks
+
+    @Test func `a connection's subscriptions that wait for a hook are limited`() {
+        var server = ServerUnderTest(hooks: .init(subscriptions: true, pendingLimit: 2), logLevel: .info)
+        for number in 1...2 { server.connect(number) }
+        for name in ["one", "two"] { #expect(server.subscribe(1, name).map(\.summary) == ["run subscription \(name)"]) }
+        #expect(server.subscribe(1, "three").map(\.summary) == ["error null"] && server.logged.count == 1)
+        // Other connections are not affected.
+        #expect(server.subscribe(2, "one").map(\.summary) == ["run subscription one"])
+        server.decide(.accept, hook: 1)
+        #expect(server.subscribe(1, "three").map(\.summary) == ["run subscription three"])
+        server.received(1, PusherFrames.unsubscribe("three"))
+        #expect(server.subscribe(1, "four").map(\.summary) == ["run subscription four"])
+        #expect(server.subscribe(1, "five").map(\.summary) == ["error null"])
+    }
+
+    @Test func `a connection's client events that wait for a hook are limited`() {
+        var server = ServerUnderTest(hooks: .init(clientEvents: true, pendingLimit: 2), logLevel: .info)
+        server.connect(1)
+        server.subscribe(1, "private-a")
+        for number in 1...2 { server.clientEvent(1, "client-\(number)", on: "private-a") }
+        #expect(server.clientEvent(1, "client-3", on: "private-a").map(\.summary) == ["error 4301"] && server.logged.count == 1)
+        server.decide(.accept, hook: 1)
+        #expect(server.clientEvent(1, "client-4", on: "private-a").isEmpty)
+    }
+
+    @Test(arguments: [false, true])
+    func `a connection whose hook does not respond is closed with 4100`(isOpen: Bool) {
+        var server = ServerUnderTest(hooks: .init(connections: true), logLevel: .warning)
+        server.accepted(1)
+        if isOpen { server.opened(1) }
+        #expect(server.advance(by: .milliseconds(9_999)).isEmpty)
+        let message = "The server did not decide in time"
+        #expect(
+            server.advance(by: .milliseconds(1)) == [
+                .cancel(hook: 1), .send(1, PusherFrames.error(4100, message)), .close(1, CloseCode(rawValue: 4100), message),
+            ])
+        #expect(server.logged == ["The hook authorizeConnection did not respond within 10.0 seconds."])
+        // A late decision has no effect.
+        #expect(server.decide(.accept).isEmpty && server.opened(1).isEmpty && server.machine.nextDeadline == nil)
+    }
+
+    @Test func `a subscription whose hook does not respond is rejected`() {
+        var server = ServerUnderTest(hooks: .init(subscriptions: true, timeout: .seconds(3), pendingLimit: 1), logLevel: .warning)
+        server.connect(1)
+        server.subscribe(1, "one")
+        let error = PusherFrames.error(nil, "The server did not decide in time", channel: "one")
+        #expect(server.advance(by: .seconds(3)) == [.cancel(hook: 1), .send(1, error)])
+        #expect(server.logged.count == 1 && server.decide(.accept, hook: 1).isEmpty && server.machine.channels.isEmpty)
+        #expect(server.subscribe(1, "one") == [.run(hook: 2, "subscription one")])
+        #expect(server.decide(.accept, hook: 2).map(\.summary) == ["subscription_succeeded"])
+        #expect(server.advance(by: .seconds(100)).isEmpty)
+    }
+
+    @Test func `a client event whose hook does not respond is rejected and the next one is decided`() {
+        var server = ServerUnderTest(hooks: .init(clientEvents: true), logLevel: .warning)
+        for number in 1...2 {
+            server.connect(number)
+            server.subscribe(number, "private-a")
+        }
+        for number in 1...2 { server.clientEvent(1, "client-\(number)", on: "private-a") }
+        #expect(
+            server.advance(by: .seconds(10)) == [
+                .cancel(hook: 1), .send(1, PusherFrames.error(4301, "The server did not decide in time", channel: "private-a")),
+                .run(hook: 2, "client event client-2 on private-a: 1"),
+            ])
+        #expect(server.decide(.accept, hook: 2).map(\.summary) == ["client-2"])
+        #expect(server.logged.count == 1)
+    }
+
+    @Test func `the deadline of a hook ends with its connection`() {
+        var server = ServerUnderTest(hooks: .init(subscriptions: true))
+        server.connect(1)
+        server.subscribe(1, "one")
+        #expect(server.closed(1) == [.cancel(hook: 1)])
+        #expect(server.advance(by: .seconds(200)).isEmpty && server.machine.nextDeadline == nil)
+    }
+
+    // MARK: The server's events
+
+    @Test func `a message that is too long is cut in the server's events`() throws {
+        var server = ServerUnderTest { $0.messageLimit = 10_000 }
+        server.connect(1)
+        _ = server.takeEvents()
+        let short = #"{"event":"pusher:ping","data":"\#(Self.text(9_900))"}"#
+        let long = #"{"event":"pusher:ping","data":"\#(Self.text(45_000, "\u{E9}"))"}"#
+        server.received(1, .text(short), .text(long))
+        let frames = server.takeEvents().compactMap { if case .received(_, let frame) = $0 { frame } else { nil } }
+        #expect(frames.count == 2 && frames.first == short)
+        let cut = try #require(frames.last)
+        #expect(cut.hasSuffix("\u{E9}…") && long.hasPrefix(cut.dropLast()) && (9_998...10_003).contains(cut.utf8.count))
+    }
+
+    @Test func `events without a reader are limited by their size`() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = pusher.client()
+        client.connect()
+        let channel = try client.subscribe("private-one")
+        let events = pusher.server.events
+        // Most exceed the rate limit, and are reported as received and as an error.
+        for _ in 1...2000 { try channel.trigger("client-a", Self.text(9000)) }
+        let sizes = await events.pending().map { event in
+            switch event {
+            case .received(_, let text), .clientEvent(_, _, _, let text), .error(_, _, let text): text.utf8.count
+            default: 0
+            }
+        }
+        #expect(sizes.count + events.dropped > 2000)
+        #expect((8_370_000...8 << 20).contains(sizes.reduce(0, +)))
+    }
+
+    // MARK: Socket IDs
+
+    @Test func `socket IDs come from the system unless there is a seed`() {
+        let app = PusherApp(id: "1", key: "key", secret: "secret")
+        if case .system = PusherServerMachine(app, hooks: .init(), seed: nil).generator {} else { Issue.record("not the system's") }
+        func socketIDs(_ seed: UInt64?) -> [String] {
+            var machine = PusherServerMachine(app, hooks: .init(), seed: seed)
+            var effects = Effects<PusherServerMachine>()
+            for number in 1...3 {
+                let request = HTTPRequestHead(method: "GET", target: "/app/key?protocol=7")
+                machine.accepted(ConnectionID(number), request, now: Instant(nanoseconds: 0), &effects)
+            }
+            return machine.connections.values.map(\.socketID).sorted()
+        }
+        #expect(socketIDs(1) == socketIDs(1) && socketIDs(1) != socketIDs(2) && socketIDs(nil) != socketIDs(nil))
+    }
+}
+
+@Suite struct SubscriberListTests {
+    @Test func `random changes have the same effect as on an array`() {
+        var generator = SplitMix64(seed: 5)
+        var list = SubscriberList()
+        var expected: [(number: UInt64, connection: ConnectionID)] = []
+        for number in 1...3_000 as ClosedRange<UInt64> {
+            if Int.random(in: 0..<3, using: &generator) > 0 || expected.isEmpty {
+                list.append(ConnectionID(rawValue: number), number: number)
+                expected.append((number, ConnectionID(rawValue: number)))
+            } else {
+                let removed = expected.remove(at: Int.random(in: 0..<expected.count, using: &generator)).number
+                for _ in 0..<2 { list.remove(number: removed) }
+            }
+            #expect(list.count == expected.count && list.isEmpty == expected.isEmpty)
+            if number.isMultiple(of: 50) { #expect(Array(list) == expected.map(\.connection)) }
+        }
+        for (number, _) in expected { list.remove(number: number) }
+        #expect(list.isEmpty && Array(list).isEmpty)
+    }
+}
+
+@Suite struct ExcerptTests {
+    @Test(arguments: [
+        ("", 0, ""), ("abc", 3, "abc"), ("abcd", 3, "abc…"), ("ab\u{E9}", 3, "ab…"), ("ab\u{E9}", 4, "ab\u{E9}"),
+        ("\u{1F600}x", 3, "…"), ("\u{1F600}x", 4, "\u{1F600}…"), ("e\u{301}\u{301}", 3, "e\u{301}…"),
+    ])
+    func `a text is cut between two scalars`(text: String, limit: Int, expected: String) {
+        #expect(Array(Excerpt.of(text, limit: limit).utf8) == Array(expected.utf8))
+    }
+}
