@@ -3,6 +3,7 @@ import RealtimeCore
 import RealtimeSockets
 import RealtimeSystem
 import RealtimeTesting
+import SignalRClient
 import SignalRTesting
 import TestSupport
 import Testing
@@ -127,7 +128,7 @@ private final class RefreshFixture: Sendable {
         #expect(try await client.refreshAuthentication() == .seconds(3600))
         fixture.next.withLock { $0 = "bob-1" }
         let error = await #expect(throws: HubError.self) { try await client.refreshAuthentication() }
-        #expect(error?.cause?.status == 403 && error?.serverCode == "permission_change_rejected")
+        #expect(error?.status == 403 && error?.serverCode == "permission_change_rejected")
         #expect(try await client.invoke("User", as: String.self) == "anna")
         client.stop()
         await server.stop()

@@ -1,5 +1,6 @@
 import Foundation
 import RealtimeTesting
+import SignalRClient
 import SignalRTesting
 import TestSupport
 import Testing

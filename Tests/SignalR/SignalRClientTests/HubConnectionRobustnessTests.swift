@@ -1,5 +1,6 @@
 import RealtimeCore
 import RealtimeTesting
+import SignalRClient
 import SignalRTesting
 import TestSupport
 import Testing
@@ -29,7 +30,7 @@ import Testing
         let connection = signalR.connectionBuilder("/hub").build()
         let calls = EventRecorder<Int>()
         let errors = EventRecorder<HubError>()
-        let token = connection.client.observe { if case .error(let error) = $0 { errors.record(error) } }
+        let token = connection.client.onUpdate(on: HubCallbackExecutor { $0() }) { if case .error(let error) = $0 { errors.record(error) } }
         await connection.on("Start") { (number: Int) -> Task<Void, Never> in
             calls.record(number)
             return Task {}
@@ -60,7 +61,9 @@ import Testing
         let closed = EventRecorder<Int>()
         connection.onClosed { _ in closed.record(1) }
         let delays = EventRecorder<Duration>()
-        let token = connection.client.observe { if case .retrying(let delay) = $0 { delays.record(delay) } }
+        let token = connection.client.onUpdate(on: HubCallbackExecutor { $0() }) {
+            if case .connectingIn(let delay) = $0 { delays.record(delay) }
+        }
         try await connection.start()
         signalR.server.faults.negotiationStatus = 503
         signalR.server.drop(try #require(connection.connectionId))

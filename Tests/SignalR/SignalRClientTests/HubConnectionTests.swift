@@ -1,4 +1,5 @@
 import RealtimeTesting
+import SignalRClient
 import SignalRTesting
 import TestSupport
 import Testing
@@ -105,14 +106,14 @@ import Testing
         let connection = signalR.connectionBuilder("/chat").withAutomaticReconnect([0, 2, 10]).build()
         let states = Self.record(connection)
         let updates = EventRecorder<HubUpdate>()
-        let token = connection.client.observe { updates.record($0) }
+        let token = connection.client.onUpdate(on: HubCallbackExecutor { $0() }) { updates.record($0) }
         try await connection.start()
         let first = connection.connectionId
         signalR.server.faults.negotiationStatus = 503
         signalR.server.drop(try #require(first))
         // A delay of zero is the shortest delay.
         signalR.clock.advance(by: .nanoseconds(1))
-        try await eventually { updates.all.contains(.retrying(in: .seconds(2))) }
+        try await eventually { updates.all.contains(.connectingIn(.seconds(2))) }
         #expect(await connection.state() == .Reconnecting)
         await #expect(throws: SignalRError.self) { try await connection.invoke(method: "Add", arguments: 1, 2) }
         signalR.server.faults.negotiationStatus = nil

@@ -1,11 +1,12 @@
 import Foundation
 import RealtimeCore
 import RealtimeTesting
+import SignalRClient
 import SignalRTesting
 import TestSupport
 import Testing
 
-@testable import SignalRCore
+@testable import SignalRHubs
 @testable import SignalRWire
 
 /// The text of the public values of SignalR.

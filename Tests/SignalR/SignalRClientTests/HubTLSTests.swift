@@ -1,6 +1,7 @@
 import RealtimeCore
 import RealtimeSockets
 import RealtimeTesting
+import SignalRClient
 import SignalRTesting
 import SignalRWire
 import TestSupport
@@ -108,7 +109,7 @@ struct HubTLSTests {
         for try await number in try client.stream("Count", 1_000, of: Int.self) { numbers.append(number) }
         #expect(numbers == Array(0..<1_000))
 
-        let (updates, first) = (client.updates, client.connectionID)
+        let (updates, first) = (client.updates(), client.connectionID)
         running.server.drop(try #require(first))
         _ = await updates.first { if case .reconnected = $0 { true } else { false } }
         #expect(client.connectionID != nil && client.connectionID != first)
@@ -126,7 +127,7 @@ struct HubTLSTests {
         let transports = Self.transports(webSocket: roots, http: trustsForHTTP ? Self.trusted : roots)
         let client = HubClient(try Self.configuration(running.url("https"), transports))
         let error = await #expect(throws: HubError.self) { try await client.start() }
-        #expect(error?.code == .connectionLost && error?.cause?.code == .certificateRejected)
+        #expect(error?.code == .connectionLost && error?.transportError?.code == .certificateRejected)
         #expect(error?.message.contains(running.rejection) == true, "\(error?.message ?? "no error")")
         if root != nil {
             #expect(error?.message.contains("add the root certificate to the configuration's trustRoots") == true)

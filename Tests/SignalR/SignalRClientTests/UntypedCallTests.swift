@@ -1,5 +1,6 @@
 import Foundation
 import RealtimeTesting
+import SignalRClient
 import SignalRTesting
 import TestSupport
 import Testing
@@ -324,7 +325,9 @@ import Testing
         let running = try await Self.start()
         let received = EventRecorder<Int>()
         let errors = EventRecorder<String>()
-        let token = running.connection.client.observe { if case .error(let error) = $0 { errors.record(error.message) } }
+        let token = running.connection.client.onUpdate(on: HubCallbackExecutor { $0() }) {
+            if case .error(let error) = $0 { errors.record(error.message) }
+        }
         await running.connection.on("M") { (value: Int) in received.record(value) }
         await running.connection.on("N") { (value: NotCodable) in received.record(-1) }
         try await running.hub.clients.all.send("M", "text")

@@ -1,9 +1,9 @@
 import Foundation
 import PeerSupport
 import RealtimeCore
-import RealtimeJSON
+import RealtimeCoding
 import RealtimeTesting
-import SignalRCore
+import SignalRHubs
 import SignalRWire
 import TestSupport
 import Testing

@@ -1,6 +1,6 @@
 import PeerSupport
 import RealtimeCore
-import RealtimeJSON
+import RealtimeCoding
 import RealtimeTesting
 import SignalRClient
 import SignalRWire

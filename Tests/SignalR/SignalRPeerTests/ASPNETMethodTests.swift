@@ -1,9 +1,9 @@
 import Foundation
 import PeerSupport
 import RealtimeCore
-import RealtimeJSON
+import RealtimeCoding
 import RealtimeTesting
-import SignalRCore
+import SignalRHubs
 import SignalRWire
 import TestSupport
 import Testing
@@ -21,7 +21,7 @@ private struct Mixture: Encodable, Sendable {
     }
 }
 
-/// What .NET writes for a `DateTimeOffset` in MessagePack: the local time as if it were UTC, and its offset in minutes.
+/// The value that .NET writes for a `DateTimeOffset` in MessagePack: the local time as if it were UTC, and its offset in minutes.
 private struct LocalTime: Encodable, Sendable {
     let local: Date
     let minutes: Int
@@ -97,7 +97,7 @@ struct ASPNETMethodTests {
         let hub = try await server.connected("/test", format)
         let received = EventRecorder<String>()
         hub.on("pair") { (a: Int, b: Int) in received.record("\(a) \(b)") }
-        let (updates, calls) = (hub.updates, hub.invocations(of: "pair"))
+        let (updates, calls) = (hub.updates(), hub.invocations(of: "pair"))
         try await hub.invoke("CallBackMany", "pair", [1])
         let update = await updates.first { if case .error = $0 { true } else { false } }
         guard case .error(let error)? = update else { return #expect(Bool(false), "the call should be reported") }

@@ -1,9 +1,9 @@
 import PeerSupport
 import RealtimeCore
-import RealtimeJSON
+import RealtimeCoding
 import RealtimeTesting
 import RealtimeTransports
-import SignalRCore
+import SignalRHubs
 import SignalRWire
 
 /// An ASP.NET Core server in its own process, with the hubs of `peers aspnet`.

@@ -1,6 +1,6 @@
 import PeerSupport
 import RealtimeCore
-import RealtimeJSON
+import RealtimeCoding
 import RealtimeSockets
 import RealtimeTransports
 import SignalRClient
@@ -57,6 +57,8 @@ final class EmbeddedHub: ReadmeHub {
         // Other tests use the processor.
         configuration.connectTimeout = .seconds(600)
         configuration.handshakeTimeout = .seconds(600)
+        configuration.clientTimeout = .seconds(600)
+        configuration.clientResultTimeout = .seconds(600)
         let server = SignalRServer(configuration: configuration, log: .none)
         let hub = server.hub("/chat")
         hub.on("SendMessage") { (caller, user: String, message: String) in

@@ -1,5 +1,5 @@
 import RealtimeCore
-import RealtimeJSON
+import RealtimeCoding
 import RealtimeTesting
 import SignalRWire
 import TestSupport
@@ -7,7 +7,7 @@ import Testing
 
 @testable import SignalRServer
 
-/// What clients see of a connection and of others, in memory.
+/// The connections of clients to a server, as the clients see them, in memory.
 @Suite(.timeLimit(.minutes(10))) struct HubConnectionTests {
     // MARK: The beginning and the end
 

@@ -1,5 +1,6 @@
 import RealtimeCore
 import SignalRWire
+import TestSupport
 import Testing
 
 @testable import SignalRServer
@@ -59,8 +60,8 @@ import Testing
     @Test func `a client without a handshake is rejected in time`() {
         var server = HubMachineUnderTest()
         server.accept(1)
-        #expect(server.advance(.seconds(14)) == [])
-        #expect(server.advance(.seconds(1)) == [.send(1, #"{"error":"Handshake was canceled."}"#), .close(1, .normal)])
+        #expect(server.advance(by: .seconds(14)) == [])
+        #expect(server.advance(by: .seconds(1)) == [.send(1, #"{"error":"Handshake was canceled."}"#), .close(1, .normal)])
         #expect(server.machine.nextDeadline == nil)
     }
 
@@ -76,20 +77,20 @@ import Testing
     @Test func `the server pings after its interval without sending and any message counts as sent`() {
         var server = HubMachineUnderTest { $0.clientTimeout = .seconds(1_000) }
         server.connect(1)
-        #expect(server.advance(.seconds(14)) == [])
+        #expect(server.advance(by: .seconds(14)) == [])
         #expect(server.recipients(.all(except: [])) == [1])
-        #expect(server.advance(.seconds(14)) == [])
-        #expect(server.advance(.seconds(1)) == [.send(1, #"{"type":6}"#)])
-        #expect(server.advance(.seconds(30)) == [.send(1, #"{"type":6}"#), .send(1, #"{"type":6}"#)])
+        #expect(server.advance(by: .seconds(14)) == [])
+        #expect(server.advance(by: .seconds(1)) == [.send(1, #"{"type":6}"#)])
+        #expect(server.advance(by: .seconds(30)) == [.send(1, #"{"type":6}"#), .send(1, #"{"type":6}"#)])
     }
 
     @Test func `a silent client is closed and may reconnect`() {
         var server = HubMachineUnderTest()
         server.connect(1)
-        #expect(server.advance(.seconds(29)) == [.send(1, #"{"type":6}"#)])
+        #expect(server.advance(by: .seconds(29)) == [.send(1, #"{"type":6}"#)])
         server.receive(1, #"{"type":6}"#)
-        #expect(server.advance(.seconds(29)) == [.send(1, #"{"type":6}"#), .send(1, #"{"type":6}"#)])
-        let commands = server.advance(.seconds(1))
+        #expect(server.advance(by: .seconds(29)) == [.send(1, #"{"type":6}"#), .send(1, #"{"type":6}"#)])
+        let commands = server.advance(by: .seconds(1))
         #expect(commands.last == .close(1, .normal))
         guard case .send(1, let text)? = commands.first else {
             Issue.record("a close message should have been sent")
@@ -106,10 +107,10 @@ import Testing
         var server = HubMachineUnderTest { $0.keepAliveInterval = .seconds(1_000) }
         server.connect(1)
         server.step { machine, now, _ in machine.setSilent(ConnectionID(rawValue: 1), true, now: now) }
-        #expect(server.advance(.seconds(100)) == [])
+        #expect(server.advance(by: .seconds(100)) == [])
         server.step { machine, now, _ in machine.setSilent(ConnectionID(rawValue: 1), false, now: now) }
-        #expect(server.advance(.seconds(29)) == [])
-        #expect(server.advance(.seconds(1)).last == .close(1, .normal))
+        #expect(server.advance(by: .seconds(29)) == [])
+        #expect(server.advance(by: .seconds(1)).last == .close(1, .normal))
     }
 
     // MARK: Invocations
@@ -287,13 +288,13 @@ import Testing
         server.connect(1)
         let message = #"{"type":1,"target":"A","arguments":[]}"#
         #expect(server.receive(1, message, message, message, message, message) == [.start("A")])
-        #expect(server.receive(1, message) == [.updateReading(1)])
+        #expect(server.receive(1, message) == [.reading(1, paused: true)])
         // The client isn't blamed for what isn't read.
-        #expect(server.advance(.seconds(100)).allSatisfy { $0 == .send(1, #"{"type":6}"#) })
+        #expect(server.advance(by: .seconds(100)).allSatisfy { $0 == .send(1, #"{"type":6}"#) })
         #expect(server.end("A") == [.start("A")])
         #expect(server.end("A") == [.start("A")])
-        #expect(server.end("A") == [.start("A"), .updateReading(1)])
-        #expect(server.advance(.seconds(30)).contains(.close(1, .normal)))
+        #expect(server.end("A") == [.start("A"), .reading(1, paused: false)])
+        #expect(server.advance(by: .seconds(30)).contains(.close(1, .normal)))
     }
 
     @Test func `more invocations than any client needs are rejected`() {
@@ -304,9 +305,9 @@ import Testing
         let messages = (0..<20).map { message.replacing("?", with: "\($0)") + "\u{1E}" }
         let commands = server.receiveRaw(1, messages)
         // Reading continues for the result.
-        #expect(!commands.contains(.updateReading(1)))
+        #expect(!commands.contains(.reading(1, paused: true)))
         #expect(commands.filter { if case .send = $0 { true } else { false } }.count == 11)
-        #expect(server.receive(1, #"{"type":3,"invocationId":"s1","result":1}"#) == [.resume(1, "1"), .updateReading(1)])
+        #expect(server.receive(1, #"{"type":3,"invocationId":"s1","result":1}"#) == [.resume(1, "1"), .reading(1, paused: true)])
     }
 
     @Test func `streams over the limit are rejected until others end`() {
@@ -382,12 +383,12 @@ import Testing
         server.receive(1, Self.upload)
         let item = #"{"type":2,"invocationId":"2","item":"\#(String(repeating: "a", count: 400))"}"#
         #expect(server.receive(1, item, item) == [])
-        #expect(server.receive(1, item) == [.updateReading(1)])
+        #expect(server.receive(1, item) == [.reading(1, paused: true)])
         let commands = server.read("2", of: 1, waiter: 5)
-        #expect(commands.count == 2 && commands.last == .updateReading(1))
+        #expect(commands.count == 2 && commands.last == .reading(1, paused: false))
         // The end of the method also frees its buffer.
         server.receive(1, item, item, item)
-        #expect(server.end("U").last == .updateReading(1))
+        #expect(server.end("U").last == .reading(1, paused: false))
         #expect(server.machine.connections[ConnectionID(rawValue: 1)]?.established?.bufferedBytes == 0)
     }
 
@@ -518,7 +519,7 @@ import Testing
         let negotiated = (0..<3).map { _ in server.negotiate() }
         let token = try #require(negotiated[0]?.token)
         #expect(negotiated[1] != nil && negotiated[2] == nil)
-        server.advance(.seconds(15))
+        server.advance(by: .seconds(15))
         #expect(server.upgrade(1, token: token) == 404)
         let later = server.negotiate()
         #expect(later != nil)

@@ -1,6 +1,7 @@
 import RealtimeCore
 import RealtimeSystem
 import SignalRWire
+import TestSupport
 import Testing
 
 @testable import SignalRServer
@@ -14,17 +15,13 @@ enum HubCommand: Equatable {
     /// The user's code for a method, or `connected` or `disconnected`.
     case start(String)
     case cancel([String])
-    case updateReading(Int)
+    case reading(Int, paused: Bool)
     case resume(Int, String)
 }
 
 /// The machine without a driver: every input returns the commands that it caused. The user's code ends when the test says so.
-struct HubMachineUnderTest {
-    private(set) var machine: SignalRServerMachine
-    private var effects: Effects<SignalRServerMachine>
-    private(set) var now = Instant(nanoseconds: 0)
-    private(set) var events: [SignalRServerEvent] = []
-    private(set) var logged: [String] = []
+struct HubMachineUnderTest: MachineHarness {
+    var trial: MachineTrial<SignalRServerMachine>
     /// The calls that were started and haven't ended, oldest first.
     private(set) var calls: [HubCall] = []
     let hub: HubID
@@ -32,38 +29,31 @@ struct HubMachineUnderTest {
     init(_ change: (inout SignalRServerConfiguration) -> Void = { _ in }) {
         var configuration = SignalRServerConfiguration()
         change(&configuration)
-        self.effects = Effects(logLevel: .info)
-        self.machine = SignalRServerMachine(configuration, seed: 7)
-        self.hub = self.machine.addHub("/hub")
-        self.effects.routes.add(ConsumerID(rawValue: 1), to: &self.machine.eventRoute)
+        var machine = SignalRServerMachine(configuration, seed: 7)
+        self.hub = machine.addHub("/hub")
+        self.trial = MachineTrial(machine, logLevel: .info) { machine, consumer, effects in
+            effects.routes.add(consumer, to: &machine.eventRoute)
+        }
     }
 
-    @discardableResult
-    mutating func step(
-        _ input: (inout SignalRServerMachine, Instant, inout Effects<SignalRServerMachine>) -> Void
-    ) -> [HubCommand] {
-        input(&self.machine, self.now, &self.effects)
-        var commands: [HubCommand] = []
-        for command in self.effects.commands {
-            switch command {
-            case .send(let id, let message):
-                let texts = message.bytes.split(separator: 0x1E, omittingEmptySubsequences: true)
-                commands += texts.map { .send(Int(id.rawValue), String(decoding: $0, as: UTF8.self)) }
-            case .close(let id, let code, _): commands.append(.close(Int(id.rawValue), code))
-            case .abandon(let id): commands.append(.abandon(Int(id.rawValue)))
-            case .work(_, .start(let call)):
-                self.calls.append(call)
-                commands.append(.start(Self.name(call)))
-            case .work(_, .cancel(let calls)): commands.append(.cancel(calls.map(Self.name)))
-            case .work(_, .updateReading(let id)): commands.append(.updateReading(Int(id.rawValue)))
-            case .resume(let waiter, let result): commands.append(.resume(Int(waiter.rawValue), Self.text(result)))
-            case .log(_, let message): self.logged.append(message)
-            case .open, .cancel, .endConsumers, .finish: Issue.record("unexpected command \(command)")
-            }
+    mutating func lines(of command: Effects<SignalRServerMachine>.Command) -> [HubCommand] {
+        switch command {
+        case .send(let id, let message):
+            let texts = message.bytes.split(separator: 0x1E, omittingEmptySubsequences: true)
+            return texts.map { .send(Int(id.rawValue), String(decoding: $0, as: UTF8.self)) }
+        case .close(let id, let code, _): return [.close(Int(id.rawValue), code)]
+        case .abandon(let id): return [.abandon(Int(id.rawValue))]
+        case .work(_, .start(let call)):
+            self.calls.append(call)
+            return [.start(Self.name(call))]
+        case .work(_, .cancel(let calls)): return [.cancel(calls.map(Self.name))]
+        case .reading(let id, let isPaused): return [.reading(Int(id.rawValue), paused: isPaused)]
+        case .resume(let waiter, let result): return [.resume(Int(waiter.rawValue), Self.text(result))]
+        case .log, .release: return []
+        case .open, .cancel, .endConsumers, .finish:
+            Issue.record("unexpected command \(command)")
+            return []
         }
-        self.events += self.effects.deliveries
-        self.effects.removeAll()
-        return commands
     }
 
     static func name(_ call: HubCall) -> String {
@@ -113,9 +103,7 @@ struct HubMachineUnderTest {
 
     @discardableResult
     mutating func receiveRaw(_ number: Int, _ texts: [String]) -> [HubCommand] {
-        self.step { machine, now, effects in
-            machine.received(ConnectionID(rawValue: UInt64(number)), MessageBatch(texts.map { .text($0) }), now: now, &effects)
-        }
+        self.received(ConnectionID(rawValue: UInt64(number)), texts.map { .text($0) })
     }
 
     /// The user's code of the oldest call with this name returns.
@@ -131,21 +119,7 @@ struct HubMachineUnderTest {
 
     @discardableResult
     mutating func closed(_ number: Int, _ reason: CloseReason = .peer(.normal, "")) -> [HubCommand] {
-        self.step { machine, now, effects in machine.closed(ConnectionID(rawValue: UInt64(number)), reason, now: now, &effects) }
-    }
-
-    /// Moves time and runs the timeouts that are due, as the driver does.
-    @discardableResult
-    mutating func advance(_ duration: Duration) -> [HubCommand] {
-        let end = self.now.advanced(by: duration)
-        var commands: [HubCommand] = []
-        while let next = self.machine.nextDeadline, next <= end {
-            self.now = max(self.now, next)
-            commands += self.step { $0.timeout(now: $1, &$2) }
-            #expect(self.machine.nextDeadline.map { $0 > self.now } ?? true, "the driver would call timeout forever")
-        }
-        self.now = end
-        return commands
+        self.closed(ConnectionID(rawValue: UInt64(number)), reason)
     }
 
     func connectionID(_ number: Int) -> String {
@@ -174,9 +148,7 @@ struct HubMachineUnderTest {
     }
 
     @discardableResult
-    mutating func cancelWait(_ waiter: Int) -> [HubCommand] {
-        self.step { $0.cancelled(WaiterID(rawValue: UInt64(waiter)), now: $1, &$2) }
-    }
+    mutating func cancelWait(_ waiter: Int) -> [HubCommand] { self.cancel(waiter: UInt64(waiter)) }
 
     mutating func join(_ number: Int, _ group: String) {
         let (hub, id) = (self.hub, self.connectionID(number))

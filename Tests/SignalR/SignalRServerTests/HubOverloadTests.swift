@@ -1,5 +1,5 @@
 import RealtimeCore
-import RealtimeJSON
+import RealtimeCoding
 import RealtimeSystem
 import RealtimeTesting
 import TestSupport
@@ -19,7 +19,7 @@ extension HubMachineUnderTest {
     }
 
     fileprivate func queuedBytes(_ number: Int) -> Int? {
-        self.machine.connections[ConnectionID(rawValue: UInt64(number))]?.established?.queuedBytes
+        self.machine.connections[ConnectionID(rawValue: UInt64(number))]?.established?.calls.queuedBytes
     }
 }
 
@@ -65,9 +65,9 @@ extension HubMachineUnderTest {
         server.connect(1)
         server.setWriting(1, paused: true)
         #expect(server.receive(1, Self.call(1), Self.call(2)) == [])
-        #expect(server.receive(1, Self.call(3)) == [.updateReading(1)])
+        #expect(server.receive(1, Self.call(3)) == [.reading(1, paused: true)])
         #expect(server.isReadingPaused(1) == true)
-        #expect(server.setWriting(1, paused: false) == [.start("M1"), .start("M2"), .start("M3"), .updateReading(1)])
+        #expect(server.setWriting(1, paused: false) == [.start("M1"), .start("M2"), .start("M3"), .reading(1, paused: false)])
         #expect(server.isReadingPaused(1) == false)
     }
 
@@ -126,13 +126,13 @@ extension HubMachineUnderTest {
         server.connect(1)
         // The first one runs, so its arguments don't wait.
         #expect(server.receive(1, Self.largeCall(1), Self.largeCall(2), Self.largeCall(3)) == [.start("M1")])
-        #expect(server.receive(1, Self.largeCall(4)) == [.updateReading(1)])
+        #expect(server.receive(1, Self.largeCall(4)) == [.reading(1, paused: true)])
         #expect(server.isReadingPaused(1) == true)
         // The client isn't blamed for what isn't read.
-        #expect(server.advance(.seconds(100)).allSatisfy { $0 == .send(1, #"{"type":6}"#) })
+        #expect(server.advance(by: .seconds(100)).allSatisfy { $0 == .send(1, #"{"type":6}"#) })
         // Two that wait are within the limit, and more than half of it.
         #expect(server.end("M1") == [Self.completion(1), .start("M2")])
-        #expect(server.end("M2") == [Self.completion(2), .start("M3"), .updateReading(1)])
+        #expect(server.end("M2") == [Self.completion(2), .start("M3"), .reading(1, paused: false)])
         #expect(server.isReadingPaused(1) == false)
         server.end("M3")
         #expect(server.end("M4") == [Self.completion(4)])
@@ -148,7 +148,7 @@ extension HubMachineUnderTest {
             .send(1, #"{"type":3,"invocationId":"\#(id)","error":"The invocation was canceled by the client."}"#)
         }
         #expect(server.receive(1, #"{"type":5,"invocationId":"3"}"#) == [cancelled(3)])
-        #expect(server.receive(1, #"{"type":5,"invocationId":"4"}"#) == [cancelled(4), .updateReading(1)])
+        #expect(server.receive(1, #"{"type":5,"invocationId":"4"}"#) == [cancelled(4), .reading(1, paused: false)])
         #expect(server.end("M1") == [Self.completion(1), .start("M2")])
         #expect(server.queuedBytes(1) == 0)
     }
@@ -166,7 +166,7 @@ extension HubMachineUnderTest {
         #expect(commands.first == .start("M0") && Array(commands.dropFirst()) == rejections)
         #expect(server.isReadingPaused(1) == false)
         #expect(server.logged.contains { $0.hasSuffix("exceeded the limit of 1000 bytes in pending invocations.") })
-        #expect(server.receive(1, #"{"type":3,"invocationId":"s1","result":1}"#) == [.resume(1, "1"), .updateReading(1)])
+        #expect(server.receive(1, #"{"type":3,"invocationId":"s1","result":1}"#) == [.resume(1, "1"), .reading(1, paused: true)])
         #expect(server.isReadingPaused(1) == true)
         // What was accepted is processed.
         for id in 0..<9 { #expect(server.end("M\(id)").prefix(2) == [Self.completion(id), .start("M\(id + 1)")]) }
@@ -177,7 +177,7 @@ extension HubMachineUnderTest {
         var server = HubMachineUnderTest { $0.invocationBufferLimit = 1_000 }
         server.connect(1)
         let messages = (0..<20).map { Self.largeCall($0) + "\u{1E}" }
-        #expect(server.receiveRaw(1, messages) == [.start("M0"), .updateReading(1)])
+        #expect(server.receiveRaw(1, messages) == [.start("M0"), .reading(1, paused: true)])
         for id in 0..<19 { #expect(server.end("M\(id)").prefix(2) == [Self.completion(id), .start("M\(id + 1)")]) }
     }
 

@@ -1,5 +1,5 @@
 import RealtimeCore
-import RealtimeJSON
+import RealtimeCoding
 import RealtimeSystem
 import RealtimeTesting
 import TestSupport
@@ -48,47 +48,15 @@ struct HubUnderTest {
     }
 }
 
-/// A client that sends the messages of a test, valid or not, over any transport.
+/// A client that sends the messages of a test, valid or not, over any transport. Releasing it ends the connection.
 final class RawHubClient: Sendable {
-    /// The connection retains this object instead of the client, so that releasing the client ends the connection.
-    private final class Events: WebSocketEvents {
-        private struct Weak: Sendable {
-            weak var client: RawHubClient?
-        }
+    /// The messages that have arrived.
+    private final class Inbox: Sendable {
+        let binaryMessages = EventRecorder<[UInt8]>()
+        /// The JSON messages that the test hasn't taken.
+        let messages = Lock<[[UInt8]]>([])
 
-        private let client = Lock<Weak>(Weak())
-
-        init(_ client: RawHubClient) { self.client.withLock { $0.client = client } }
-
-        private var owner: RawHubClient? { self.client.withLock { $0.client } }
-
-        func opened(_ id: ConnectionID, head: HTTPResponseHead) {}
-        func closed(_ id: ConnectionID, _ reason: CloseReason) { self.owner?.endings.record(reason) }
-        func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) { self.owner?.received(batch) }
-    }
-
-    let endings = EventRecorder<CloseReason>()
-    let binaryMessages = EventRecorder<[UInt8]>()
-    /// The JSON messages that the test hasn't taken.
-    private let messages = Lock<[[UInt8]]>([])
-    private let connection = Lock<(any WebSocketConnection)?>(nil)
-
-    convenience init(_ network: InMemoryNetwork, _ address: ListenerAddress, _ target: String, headers: HTTPHeaders = [:]) {
-        self.init(network.webSocket, address, target, headers: headers)
-    }
-
-    init(_ transport: any WebSocketTransport, _ address: ListenerAddress, _ target: String, headers: HTTPHeaders = [:]) {
-        let endpoint = Endpoint(scheme: "ws", host: address.host, port: address.port, target: target)
-        let connection = transport.makeConnection(
-            WebSocketRequest(endpoint, headers: headers), id: ConnectionID(rawValue: 1), events: Events(self))
-        self.connection.withLock { $0 = connection }
-        connection.open()
-    }
-
-    deinit { self.connection.withLock { $0.take() }?.abandon() }
-
-    private func received(_ batch: borrowing MessageBatch) {
-        for message in batch.messages {
+        func receive(_ message: WebSocketMessage) {
             switch message.kind {
             case .text:
                 let messages = message.bytes.split(separator: 0x1E).map { Array($0) }
@@ -99,28 +67,32 @@ final class RawHubClient: Sendable {
         }
     }
 
+    private let inbox = Inbox()
+    private let socket: RawSocket
+
+    convenience init(_ network: InMemoryNetwork, _ address: ListenerAddress, _ target: String, headers: HTTPHeaders = [:]) {
+        self.init(network.webSocket, address, target, headers: headers)
+    }
+
+    init(_ transport: any WebSocketTransport, _ address: ListenerAddress, _ target: String, headers: HTTPHeaders = [:]) {
+        self.socket = RawSocket(transport, address, target, headers: headers) { [inbox] in inbox.receive($0) }
+    }
+
+    var endings: EventRecorder<CloseReason> { self.socket.endings }
+    var binaryMessages: EventRecorder<[UInt8]> { self.inbox.binaryMessages }
+
     /// Sends hub messages in one WebSocket message.
     func send(_ texts: String...) { self.send(.text(texts.map { $0 + "\u{1E}" }.joined())) }
 
-    func send(_ message: WebSocketMessage) {
-        let connection = self.connection.withLock { $0 }
-        connection?.enqueue(message)
-        connection?.flush()
-    }
+    func send(_ message: WebSocketMessage) { self.socket.send([message]) }
 
-    func pauseReading() { self.connection.withLock { $0?.pauseReading() } }
-
-    func resumeReading() {
-        let connection = self.connection.withLock { $0 }
-        connection?.resumeReading()
-        connection?.flush()
-    }
-
-    func close(_ code: CloseCode = .normal) { self.connection.withLock { $0 }?.close(code, reason: "") }
+    func pauseReading() { self.socket.pauseReading() }
+    func resumeReading() { self.socket.resumeReading() }
+    func close(_ code: CloseCode = .normal) { self.socket.close(code) }
 
     /// Takes the messages that have arrived.
     func take() -> [JSONValue] {
-        let messages = self.messages.withLock { messages in
+        let messages = self.inbox.messages.withLock { messages in
             defer { messages = [] }
             return messages
         }
@@ -138,9 +110,9 @@ final class RawHubClient: Sendable {
     /// Waits for the next message, and returns it unchanged, without its separator.
     func nextMessage(fileID: String = #fileID, line: Int = #line) async throws -> [UInt8] {
         try await eventually("a message arrives", fileID: fileID, line: line) {
-            self.messages.withLock { !$0.isEmpty }
+            self.inbox.messages.withLock { !$0.isEmpty }
         }
-        return self.messages.withLock { $0.removeFirst() }
+        return self.inbox.messages.withLock { $0.removeFirst() }
     }
 
     /// Waits for the end of the connection.

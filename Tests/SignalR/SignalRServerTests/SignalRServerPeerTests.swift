@@ -1,5 +1,5 @@
 import PeerSupport
-import RealtimeJSON
+import RealtimeCoding
 import RealtimeSockets
 import RealtimeTesting
 import TestSupport

@@ -7,18 +7,20 @@ import SimulationSupport
 /// The embedded server with one hub, on a virtual network. Its methods check what they receive.
 ///
 /// `@unchecked Sendable`: used only on the thread of the simulation.
-final class HubModel: SimulatedServer, @unchecked Sendable {
+final class HubModel: @unchecked Sendable {
     static let endpoint = Endpoint(scheme: "http", host: "simulated", port: 80, target: "/hub")
 
     let server: SignalRServer
     let hub: Hub
     private let simulation: Simulation
-    /// What has happened.
+    /// The numbers of events so far.
     private(set) var calls = 0, notes = 0, uploaded = 0, clientResults = 0
     private var lastNote: [String: Int] = [:]
     private var ticks = 0
 
-    init(_ simulation: Simulation) {
+    /// Creates the server and makes it reachable.
+    init(on network: VirtualNetwork) {
+        let simulation = network.simulation
         self.simulation = simulation
         var configuration = SignalRServerConfiguration()
         configuration.streamBufferLimit = 16
@@ -30,6 +32,7 @@ final class HubModel: SimulatedServer, @unchecked Sendable {
         }
         self.hub = self.server.hub("/hub")
         self.addMethods()
+        network.setServer(SimulatedListener(simulation, self.server.listenerHandler), host: "simulated", port: 80)
     }
 
     private func addMethods() {
@@ -107,59 +110,6 @@ final class HubModel: SimulatedServer, @unchecked Sendable {
             self.server.close(id, error: error, allowReconnect: allowReconnect)
         }
     }
-
-    // MARK: The network
-
-    func accept(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> UpgradeResult {
-        let handler = self.server.listenerHandler
-        let answer = Lock(UpgradeResponder.Answer?.none)
-        switch handler.upgrade(request) {
-        case .accept: break
-        case .reject(let response): return .reject(response)
-        // Without a hook for authentication, the server decides immediately.
-        case .later(let decide): decide(UpgradeResponder { decision in answer.withLock { $0 = decision } })
-        }
-        if case .reject(let response)? = answer.withLock({ $0 }) { return .reject(response) }
-        return .accept(PongSender(connection, handler.accepted(connection, id: id, request: request)))
-    }
-
-    func respond(to request: HTTPRequestHead, body: [UInt8], _ respond: @escaping @Sendable (HTTPResponse) -> Void) {
-        self.server.listenerHandler.received(request, body: body, responder: ModelResponder(respond))
-    }
-}
-
-/// Answers pings, as every transport does.
-private final class PongSender: WebSocketEvents {
-    private let connection: any WebSocketConnection
-    private let events: any WebSocketEvents
-
-    init(_ connection: any WebSocketConnection, _ events: any WebSocketEvents) {
-        (self.connection, self.events) = (connection, events)
-    }
-
-    func opened(_ id: ConnectionID, head: HTTPResponseHead) { self.events.opened(id, head: head) }
-    func writing(_ id: ConnectionID, paused: Bool) { self.events.writing(id, paused: paused) }
-    func closed(_ id: ConnectionID, _ reason: CloseReason) { self.events.closed(id, reason) }
-
-    func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
-        self.events.received(id, batch)
-        for message in batch.messages where message.kind == .ping { self.connection.enqueue(WebSocketMessage(.pong, message.bytes)) }
-        self.connection.flush()
-    }
-}
-
-private final class ModelResponder: HTTPResponder {
-    private let body: @Sendable (HTTPResponse) -> Void
-
-    init(_ body: @escaping @Sendable (HTTPResponse) -> Void) {
-        self.body = body
-    }
-
-    func respond(_ response: HTTPResponse) { self.body(response) }
-    func begin(_ head: HTTPResponseHead) {}
-    func write(_ bytes: [UInt8]) {}
-    func end() {}
-    func onDisconnect(_ action: @escaping @Sendable () -> Void) {}
 }
 
 /// Numbers with pauses of virtual time before each.

@@ -2,7 +2,7 @@ import RealtimeCore
 import SignalRWire
 import SimulationSupport
 
-@testable import SignalRCore
+@testable import SignalRHubs
 
 /// The work of the client, in tasks of the simulation.
 extension HubSimulation {
@@ -11,7 +11,7 @@ extension HubSimulation {
         on network: VirtualNetwork
     ) -> (@Sendable () -> Void)? {
         let simulation = network.simulation
-        let task = simulation.task {
+        return simulation.work {
             switch work {
             case .accessToken:
                 await simulation.sleep(in: 0...3_000)
@@ -30,10 +30,19 @@ extension HubSimulation {
                 driver.workFinished(id, .uploaded(error: await Self.perform(upload, stream, driver, coder)))
             }
         }
-        return { task.cancel() }
     }
 
-    /// What the driver of a client does with a stream to the server; here, the machine is inspected.
+    /// A result of work that was cancelled too late.
+    static func lateResult(_ work: HubSession.Work) -> HubSession.WorkResult {
+        switch work {
+        case .accessToken: .accessToken(.success("late"))
+        case .negotiate: .negotiated(.failure(TransportError(.reset, "late")))
+        case .retryDelay: .retryDelay(.success(.zero))
+        case .upload: .uploaded(error: "late")
+        }
+    }
+
+    /// Runs a stream to the server in place of the client's driver, and inspects the machine.
     private static func perform(
         _ upload: HubUpload, _ id: UInt64, _ driver: SimulatedClient<HubSession>.Driver, _ coder: HubValueCoder
     ) async -> String? {
@@ -65,24 +74,6 @@ extension HubSimulation {
 
 /// The invariants of the protocol, in addition to those of every protocol.
 extension HubSimulation {
-    func check(_ command: Effects<HubSession>.Command) {
-        switch command {
-        case .work(let id, let work): self.works[id] = work
-        case .cancel(let id):
-            // The result of work that was cancelled too late.
-            guard let work = self.works.removeValue(forKey: id) else { return }
-            let result: HubSession.WorkResult =
-                switch work {
-                case .accessToken: .accessToken(.success("late"))
-                case .negotiate: .negotiated(.failure(TransportError(.reset, "late")))
-                case .retryDelay: .retryDelay(.success(.zero))
-                case .upload: .uploaded(error: "late")
-                }
-            self.simulation.schedule(in: 0...40_000) { [client = self.client] in client.finishLate(id, result) }
-        case .open, .send, .close, .abandon, .resume, .endConsumers, .finish, .log: break
-        }
-    }
-
     func check(_ event: HubEvent) {
         guard case .update(let update, _) = event else { return }
         let simulation = self.simulation
@@ -111,7 +102,7 @@ extension HubSimulation {
             simulation.require(self.hasConnected && !self.isConnected, "a close without a connection")
             (self.hasConnected, self.reportedLosses) = (false, 0)
         case .error(let error): simulation.require(error.code != .invalidMessage, "a message of the server is invalid: \(error)")
-        case .retrying, .authenticationRefreshed, .authenticationRefreshFailed: break
+        case .connectingIn, .authenticationRefreshed, .authenticationRefreshFailed: break
         }
     }
 }

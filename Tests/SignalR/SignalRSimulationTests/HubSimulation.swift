@@ -3,7 +3,7 @@ import SignalRServer
 import SignalRWire
 import SimulationSupport
 
-@testable import SignalRCore
+@testable import SignalRHubs
 
 /// The client and the server on an unreliable network, with random calls by the user.
 ///
@@ -12,26 +12,17 @@ import SimulationSupport
 ///
 /// `@unchecked Sendable`: used only on the thread of the simulation.
 final class HubSimulation: @unchecked Sendable {
-    private static let start = Instant(nanoseconds: 0)
-    private static let endOfFaults = start.advanced(by: .seconds(60))
-    /// The attempts and connections that the faults have disturbed have ended.
-    private static let recovery = endOfFaults.advanced(by: .seconds(20))
-    private static let recovered = recovery.advanced(by: .seconds(40))
-    private static let end = recovered.advanced(by: .seconds(30))
-
     let simulation: Simulation
     let network: VirtualNetwork
     let model: HubModel
     let client: SimulatedClient<HubSession>
     let coder: HubValueCoder
     var connects = 0, results = 0, items = 0, closings = 0
-    /// What the application was told since the last time it was connected or stopped.
+    /// The number of losses that the application was told about since the last time it was connected or stopped.
     var reportedLosses = 0
     var isConnected = false
     var hasConnected = false
-    /// The work in progress, to deliver its result again after it was cancelled.
-    var works: [WorkID: HubSession.Work] = [:]
-    private var isReliable = false
+    private var hasRecovered = false
     private let reconnectsNow: Bool
     private var lastNumber = 0
     /// The number of messages without an answer on each connection.
@@ -49,8 +40,7 @@ final class HubSimulation: @unchecked Sendable {
         network.conditions.lateness = 0...30_000
         network.conditions.closeTimeout = 2_000...10_000
         self.network = network
-        self.model = HubModel(simulation)
-        network.setServer(self.model, host: "simulated", port: 80)
+        self.model = HubModel(on: network)
         let transports = Transports(webSocket: network.webSocket, http: network.http, time: simulation, seed: { simulation.seed })
         var options = HubConfiguration(HubModel.endpoint, transports: transports)
         options.format = simulation.choose(HubFormat.allCases)
@@ -70,7 +60,7 @@ final class HubSimulation: @unchecked Sendable {
         // The client closes connections whose server sends a close message, and tries again while they close.
         rules.connectionLimit = 10
         rules.closesOnlyForCaller = false
-        // A server that doesn't read for longer doesn't answer the ping of `reconnectNow` in time.
+        // A server that doesn't read for longer doesn't answer the ping of `checkConnection` in time.
         let reconnectsNow = simulation.chance(30)
         rules.abandonsOnlyAfterFaults = !reconnectsNow
         self.reconnectsNow = reconnectsNow
@@ -80,9 +70,8 @@ final class HubSimulation: @unchecked Sendable {
             Self.perform(work, id, driver, coder, on: network)
         }
         self.client.waiterCount = { $0.waiterCount - $0.writingCallers.count }
-        self.client.onCommand = { [unowned self] in self.check($0) }
+        self.client.lateResult = Self.lateResult
         self.client.onDelivery = { [unowned self] event, _ in self.check(event) }
-        simulation.atRelease { [self] in self.client.onCommand = { _ in } }
     }
 
     /// Performs the run.
@@ -91,39 +80,35 @@ final class HubSimulation: @unchecked Sendable {
     func run() -> [String: Int] {
         self.observe()
         self.client.wait("start", { $0.start($1, now: $2, &$3) })
-        self.simulation.schedule(in: 0...5_000) { [self] in self.callRandomMethod() }
-        self.simulation.schedule(in: 0...1_000) { [self] in self.tick() }
-        self.simulation.schedule(in: 5_000...60_000) { [self] in self.disturb() }
-        self.simulation.run(until: Self.endOfFaults)
-        self.network.conditions = .reliable
-        self.isReliable = true
-        self.simulation.run(until: Self.recovery)
-        // A policy may give up for the last time after the faults have ended.
-        for delay in [0, 8_000] as [Int64] { self.simulation.schedule(in: delay...delay) { [self] in self.startIfStopped() } }
-        self.simulation.run(until: Self.recovered)
-        if self.simulation.violation == nil { self.checkRecovery() }
-        self.stop()
-        self.simulation.require(self.client.hasFinished, "stopping did not finish the session immediately")
-        self.simulation.run(until: Self.end)
+        let hasFaults = { @Sendable [network = self.network] in network.hasFaults }
+        self.simulation.every(0...3_500, first: 0...5_000, while: hasFaults) { [self] in self.callRandomMethod() }
+        self.simulation.every(1_000...20_000, first: 0...1_000, while: { [self] in !self.hasRecovered }) { [self] in self.model.tick() }
+        self.simulation.every(5_000...60_000, first: 5_000...60_000, while: hasFaults) { [self] in self.disturb() }
+        // The attempts and connections that the faults have disturbed end within 20 seconds.
+        RecoveryRun(faults: .seconds(60), settling: .seconds(20), recovery: .seconds(40), ending: .seconds(30)).perform(
+            on: self.network, [self.client],
+            settled: {
+                // A policy may give up for the last time after the faults have ended.
+                for delay in [0, 8_000] as [Int64] { self.simulation.schedule(in: delay...delay) { [self] in self.startIfStopped() } }
+            },
+            recovered: { self.checkRecovery() }, stop: { self.stop() })
         if self.simulation.violation == nil {
-            self.client.checkEnd()
-            self.network.checkCounts()
             let remaining = self.model.hub.connectionIDs
             self.simulation.require(remaining.isEmpty, "the server still has the connections \(remaining)")
         }
-        return [
-            "attempts": self.client.totals.attempts, "connects": self.connects, "results": self.results, "items": self.items,
-            "notes": self.model.notes, "uploaded": self.model.uploaded, "client results": self.model.clientResults,
-            "late events": self.network.totals.lateEvents, "works": self.client.totals.works, "pauses": self.network.totals.pauses,
-            "faults": self.network.totals.faults, "steps": self.simulation.steps, "closings": self.closings,
+        let counts = [
+            "connects": self.connects, "results": self.results, "items": self.items, "notes": self.model.notes,
+            "uploaded": self.model.uploaded, "client results": self.model.clientResults, "closings": self.closings,
         ]
+        return self.network.counts.merging(self.client.totals.counts) { $1 }.merging(counts) { $1 }
     }
 
     private func checkRecovery() {
+        self.hasRecovered = true
         self.simulation.require(self.isConnected, "not connected after the recovery")
         let (number, results) = (self.nextNumber(), self.results)
         self.invoke("Echo", number, isLimited: false)
-        self.simulation.run(until: self.simulation.now.advanced(by: .seconds(12)))
+        self.simulation.run(for: .seconds(12))
         self.simulation.require(self.results == results + 1, "a call had no result after the recovery")
         let pending = self.client.read { $0.callCount }
         self.simulation.require(pending == 0, "\(pending) calls and streams haven't ended after the recovery")
@@ -131,15 +116,7 @@ final class HubSimulation: @unchecked Sendable {
 
     // MARK: The server
 
-    private func tick() {
-        guard self.simulation.now < Self.recovered else { return }
-        self.simulation.schedule(in: 1_000...20_000) { [self] in self.tick() }
-        self.model.tick()
-    }
-
     private func disturb() {
-        guard !self.isReliable else { return }
-        self.simulation.schedule(in: 5_000...60_000) { [self] in self.disturb() }
         if self.simulation.chance(30) { self.model.restart() } else { self.model.closeRandomConnection() }
     }
 
@@ -165,13 +142,11 @@ final class HubSimulation: @unchecked Sendable {
     }
 
     private func callRandomMethod() {
-        guard !self.isReliable else { return }
-        self.simulation.schedule(in: 0...3_500) { [self] in self.callRandomMethod() }
         let number = self.nextNumber()
         switch self.simulation.random(in: 0...29) {
         case 0: self.stop()
         case 1...4: self.startIfStopped()
-        case 5 where self.reconnectsNow: self.client.step("reconnect now") { $0.reconnectNow(now: $1, &$2) }
+        case 5 where self.reconnectsNow: self.client.step("reconnect now") { $0.checkConnection(now: $1, &$2) }
         case 6:
             guard let wait = self.client.pendingWaits.first else { return }
             self.client.cancelWait(wait)
@@ -233,7 +208,7 @@ final class HubSimulation: @unchecked Sendable {
             self.client.step("note") { session, now, effects in
                 guard let connection = session.connection.connected else { return }
                 let number = self.notes[connection, default: 0] + 1
-                if case .sent = session.send("Note", self.arguments(number), [], now: now, &effects) { self.notes[connection] = number }
+                if (try? session.send("Note", self.arguments(number), [], now: now, &effects)) == true { self.notes[connection] = number }
             }
         }
     }
@@ -282,7 +257,7 @@ final class HubSimulation: @unchecked Sendable {
                 self.simulation.require((error == nil) == (target != "FailingCount"), "\(target) ended with \(String(describing: error))")
             default: break
             }
-        case .update?, .invocation?: self.simulation.fail("a stream received another event")
+        case .update?, .invocation?, .frame?: self.simulation.fail("a stream received another event")
         case nil:
             self.simulation.require(
                 tracker.hasEnded || tracker.isCancelled, "the sequence of \(target) finished without an end of the stream")
@@ -341,7 +316,7 @@ final class HubSimulation: @unchecked Sendable {
         self.client.step("answer \(number)") { $0.respond(to: callback, .result(result), now: $1, &$2) }
     }
 
-    /// What is expected of a stream.
+    /// The expected state of a stream.
     ///
     /// `@unchecked Sendable`: used only on the thread of the simulation.
     private final class StreamTracker: @unchecked Sendable {

@@ -1,12 +1,12 @@
 import SimulationSupport
+import TestSupport
 import Testing
 
-@Suite(.enabled(if: areSimulationsSupported, "simulations need a newer version of macOS"))
+@Suite(.computes, .serialized, .enabled(if: areSimulationsSupported, "simulations need a newer version of macOS"))
 struct SignalRSimulationTests {
     /// Runs many seeds, or only the chosen one with a trace.
-    @Test(arguments: [0, 1])
-    func `client and server of hubs recover from random faults`(part: Int) async throws {
-        let report = try await simulate(seeds(400, part: part, of: 2)) { HubSimulation($0).run() }
+    @Test func `client and server of hubs recover from random faults`() async throws {
+        let report = try await simulate(runs: 100) { HubSimulation($0).run() }
         for failure in report.failures { Issue.record("\(failure)") }
         // The runs must exercise what they check.
         guard report.runs > 40, report.failures.isEmpty else { return }

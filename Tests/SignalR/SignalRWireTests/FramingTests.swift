@@ -3,11 +3,20 @@ import SignalRWire
 import TestSupport
 import Testing
 
-@Suite(.computes) struct FramingTests {
+@Suite(.computes, .serialized) struct FramingTests {
     /// A connection's messages, of which some are invalid or unknown.
     private static let json = bytes(
         JSONMessageTests.messages.map(\.1).joined(separator: "\u{1E}") + "\u{1E}\u{1E}{\"type\":77}\u{1E}{}\u{1E}[\u{1E}"
             + "{\"type\":1,\"target\":\"äöü€😀\",\"arguments\":[\"äöü€😀\"]}\u{1E}")
+
+    @Test(arguments: HubFormat.allCases, [nil, "7"])
+    func `an invocation that is encoded straight into its message is the same`(format: HubFormat, id: String?) throws {
+        let coder = HubValueCoder(format)
+        let message = try HubMessageWriter.invocation(of: "m", id: id, format) { try coder.appendArguments("héllo", 2, to: &$0) }
+        let invocation = HubInvocation(id: id, target: "m", arguments: try coder.arguments("héllo", 2))
+        #expect(message.kind == format.messageKind)
+        #expect(message.bytes == HubMessageWriter.message(.invocation(invocation), format).bytes)
+    }
 
     @Test func `several messages in one part are read in order`() throws {
         let outputs = try read([Self.json], .json)
@@ -84,7 +93,7 @@ import Testing
 /// The cost of what a peer decides.
 ///
 /// The tests run one after the other, because they compute without waiting.
-@Suite(.serialized, .timeLimit(.minutes(10))) struct WireLinearCostTests {
+@Suite(.computes, .serialized, .timeLimit(.minutes(10))) struct WireLinearCostTests {
     private func read(_ bytes: [UInt8], _ format: HubFormat, partSize: Int) throws {
         var reader = HubMessageReader(format, messageLimit: .max)
         var outputs = 0

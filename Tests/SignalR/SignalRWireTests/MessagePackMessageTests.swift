@@ -1,5 +1,5 @@
 import RealtimeCore
-import RealtimeJSON
+import RealtimeCoding
 import SignalRWire
 import TestSupport
 import Testing
@@ -15,7 +15,7 @@ private func readMessagePack(_ message: [UInt8]) throws -> HubMessageReader.Outp
     return outputs.count == 1 ? outputs[0] : nil
 }
 
-@Suite(.computes) struct MessagePackMessageTests {
+@Suite(.computes, .serialized) struct MessagePackMessageTests {
     private static func call(_ id: String?, _ arguments: HubPayload = messagePack(0x91, 0x2A), _ streamIDs: [String] = []) -> HubInvocation
     {
         HubInvocation(id: id, target: "method", arguments: arguments, streamIDs: streamIDs)

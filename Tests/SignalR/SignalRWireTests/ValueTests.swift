@@ -1,5 +1,5 @@
 import Foundation
-import RealtimeJSON
+import RealtimeCoding
 import SignalRWire
 import Testing
 

@@ -1,6 +1,6 @@
 import Foundation
 import RealtimeCore
-import RealtimeJSON
+import RealtimeCoding
 import SignalRWire
 import TestSupport
 import Testing

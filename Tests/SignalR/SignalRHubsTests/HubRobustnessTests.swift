@@ -1,7 +1,7 @@
 import RealtimeCore
-import RealtimeJSON
+import RealtimeCoding
 import RealtimeTesting
-import SignalRCore
+import SignalRHubs
 import SignalRWire
 import TestSupport
 import Testing
@@ -9,7 +9,7 @@ import Testing
 extension HubFixture {
     /// The delays before the attempts to reconnect.
     fileprivate var delays: [Duration] {
-        self.events.compactMap { if case .retrying(let delay) = $0 { delay } else { nil } }
+        self.events.compactMap { if case .connectingIn(let delay) = $0 { delay } else { nil } }
     }
 
     /// The errors that the client recovered from.
@@ -64,7 +64,7 @@ extension HubFixture {
             #expect(hub.server.upgrades.all.count == index + 2)
         }
         let error = try #require(hub.stopError)
-        #expect(error.code == .connectionLost && error.cause?.status == 503)
+        #expect(error.code == .connectionLost && error.status == 503)
         #expect(hub.events.last == .closed(error) && hub.delays == delays)
         hub.clock.advance(by: .seconds(1000))
         #expect(hub.server.upgrades.all.count == 5 && hub.client.driver.nextDeadline == nil)
@@ -122,7 +122,8 @@ extension HubFixture {
         hub.clock.advance(by: try #require(hub.delays.last))
         try await eventually { hub.isConnected }
         #expect(hub.client.connectionID == "id-3")
-        #expect(hub.events.last == .reconnected(connectionID: "id-3"))
+        // Updates follow the state, on the thread that has negotiated.
+        try await eventually { hub.events.last == .reconnected(connectionID: "id-3") }
         #expect(!hub.log.all.contains { $0.contains("X-Key") })
     }
 

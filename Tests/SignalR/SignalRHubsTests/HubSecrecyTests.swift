@@ -1,8 +1,8 @@
 import RealtimeCore
-import RealtimeJSON
+import RealtimeCoding
 import RealtimeTesting
 import TestSupport
-import SignalRCore
+import SignalRHubs
 import SignalRWire
 import Testing
 
@@ -15,7 +15,7 @@ private struct Failed: Error, CustomStringConvertible, Codable {
     func encode(to encoder: any Encoder) throws { throw Self() }
 }
 
-/// What errors, log messages and the server are told about the application's values, errors and credentials.
+/// The secrecy of the application's values, errors and credentials in errors, in log messages and towards the server.
 @Suite(.timeLimit(.minutes(10))) struct HubSecrecyTests {
     private static func texts(_ hub: HubFixture, _ errors: [HubError?] = []) -> String {
         let errors = errors.compactMap(\.self).map { "\($0)\n\($0.serverMessage ?? "")" }
@@ -42,10 +42,11 @@ private struct Failed: Error, CustomStringConvertible, Codable {
         _ = try await hub.server.received(7)
         let encoding = await hubError { try await hub.client.invoke("save", Failed(), as: Int.self) }
         let call = try await hub.begin { try await $0.invoke("load", as: Failed.self) }
-        hub.server.send(#"{"type":3,"invocationId":"3","result":1}"#)
+        // The call that wasn't sent had the number 3.
+        hub.server.send(#"{"type":3,"invocationId":"4","result":1}"#)
         let decoding = await hubError { try await call.value }
         let stream = try hub.client.stream("ticks", of: Failed.self)
-        hub.server.send(#"{"type":2,"invocationId":"4","item":1}"#)
+        hub.server.send(#"{"type":2,"invocationId":"5","item":1}"#)
         let item = await hubError { for try await _ in stream {} }
         #expect([encoding?.code, decoding?.code, item?.code] == [.encodingFailed, .decodingFailed, .decodingFailed])
         let text = Self.texts(hub, [encoding, decoding, item])

@@ -1,16 +1,16 @@
 import RealtimeCore
-import RealtimeJSON
+import RealtimeCoding
 import RealtimeSystem
 import RealtimeTesting
 import TestSupport
-import SignalRCore
+import SignalRHubs
 import SignalRWire
 
 /// A hub that says what a test wants, valid or not.
 final class ScriptedHub: ListenerHandler, WebSocketEvents {
     static let separator = "\u{1E}"
 
-    /// What the hub answers. Closures receive the number of the request, from 1.
+    /// The answers of the hub. Closures receive the number of the request, from 1.
     struct Script: Sendable {
         /// The response to a negotiation; `nil` for none.
         var negotiate: @Sendable (HTTPRequestHead, _ number: Int) -> HTTPResponse? = { _, number in ScriptedHub.response(number) }
@@ -29,17 +29,16 @@ final class ScriptedHub: ListenerHandler, WebSocketEvents {
     let receivedPacked = EventRecorder<HubMessage>()
     let handshakes = EventRecorder<String>()
     let pings = EventRecorder<JSONValue>()
-    let ends = EventRecorder<CloseReason>()
     /// The requests that weren't answered.
     let silent = EventRecorder<any HTTPResponder>()
 
     private struct State: Sendable {
         var script: Script
-        var connections: [(id: ConnectionID, connection: any WebSocketConnection)] = []
         var isReady: Set<ConnectionID> = []
         var handshakeCount = 0
     }
 
+    private let connections = RawConnections()
     private let state: Lock<State>
 
     init(_ script: Script = Script()) {
@@ -64,8 +63,8 @@ final class ScriptedHub: ListenerHandler, WebSocketEvents {
 
     // MARK: What the test does
 
-    var connectionCount: Int { self.state.withLock { $0.connections.count } }
-    private var newest: (any WebSocketConnection)? { self.state.withLock { $0.connections.last?.connection } }
+    var connectionCount: Int { self.connections.count }
+    var ends: EventRecorder<CloseReason> { self.connections.ends }
 
     /// Sends messages in one frame on the newest connection.
     func send(_ messages: String...) { self.send(raw: messages.map { $0 + Self.separator }.joined()) }
@@ -81,19 +80,10 @@ final class ScriptedHub: ListenerHandler, WebSocketEvents {
         self.send([WebSocketMessage(format.messageKind, bytes)])
     }
 
-    func send(_ frames: [WebSocketMessage]) {
-        guard let connection = self.newest else { return }
-        for frame in frames { connection.enqueue(frame) }
-        connection.flush()
-    }
-
-    func close(_ code: CloseCode, _ reason: String = "") { self.newest?.close(code, reason: reason) }
-    func pauseReading() { self.newest?.pauseReading() }
-
-    func resumeReading() {
-        self.newest?.resumeReading()
-        self.newest?.flush()
-    }
+    func send(_ frames: [WebSocketMessage]) { self.connections.send(frames) }
+    func close(_ code: CloseCode, _ reason: String = "") { self.connections.close(code, reason) }
+    func pauseReading() { self.connections.pauseReading() }
+    func resumeReading() { self.connections.resumeReading() }
 
     /// Waits until the hub has received a number of messages in total.
     func received(_ count: Int) async throws -> [JSONValue] {
@@ -125,16 +115,13 @@ final class ScriptedHub: ListenerHandler, WebSocketEvents {
     }
 
     func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
-        self.state.withLock { $0.connections.append((id, connection)) }
+        self.connections.accepted(connection, id: id)
         return self
     }
 
     func opened(_ id: ConnectionID, head: HTTPResponseHead) {}
 
-    func closed(_ id: ConnectionID, _ reason: CloseReason) {
-        self.ends.record(reason)
-        self.state.withLock { $0.connections.removeAll { $0.id == id } }
-    }
+    func closed(_ id: ConnectionID, _ reason: CloseReason) { self.connections.closed(id, reason) }
 
     func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
         for message in batch.messages {
@@ -180,7 +167,7 @@ struct HubFixture {
     let client: HubClient
     let updates = EventRecorder<HubUpdate>()
     let log = EventRecorder<String>()
-    private let token: ObservationToken
+    private let token: CallbackObservation
 
     /// - Parameter negotiates: Whether to negotiate. Without, everything happens when the client is started, on the same thread.
     init(
@@ -198,7 +185,7 @@ struct HubFixture {
         options.log = LogSink(minimumLevel: .debug) { [log] _, _, message in log.record(message) }
         configure(&options)
         self.client = HubClient(options)
-        self.token = self.client.observe { [updates] in updates.record($0) }
+        self.token = self.client.onUpdate(on: HubCallbackExecutor { $0() }) { [updates] in updates.record($0) }
     }
 
     /// A fixture whose client is connected.

@@ -1,8 +1,8 @@
 import RealtimeCore
-import RealtimeJSON
+import RealtimeCoding
 import RealtimeTesting
 import TestSupport
-import SignalRCore
+import SignalRHubs
 import SignalRWire
 import Testing
 
@@ -131,6 +131,25 @@ private struct Unencodable: Encodable {
         #expect(hub.server.received.all.last == ["type": 5, "invocationId": "1"])
         hub.clock.advance(by: .seconds(15))
         #expect(await Self.error(of: other)?.code == .timedOut)
+    }
+
+    @Test func `a call whose clock does not advance says so`() async throws {
+        let hub = try await HubFixture.connected()
+        let call = try await hub.begin { try await $0.invoke("save", as: Int.self, within: .seconds(5)) }
+        hub.clock.time.elapsedInRealTime(.seconds(60))
+        let error = await Self.error(of: call)
+        #expect(error?.code == .timedOut)
+        #expect(
+            error?.message == "Waited 60.0 seconds of real time while the test clock did not advance: the call isn't completed. "
+                + "Advance the clock if something is to happen later.")
+        #expect(hub.isConnected)
+    }
+
+    @Test func `a call that can't be encoded costs the calls after it nothing`() async throws {
+        let hub = try await HubFixture.connected(Self.echoing)
+        #expect(await hubError { try await hub.client.invoke("echo", Unencodable(), as: Int.self) }?.code == .encodingFailed)
+        #expect(try await hub.client.invoke("echo", 7, as: Int.self) == 7)
+        #expect(hub.server.received.all.count == 1)
     }
 
     @Test func `calls without a connection throw`() async throws {

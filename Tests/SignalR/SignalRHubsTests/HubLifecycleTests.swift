@@ -1,8 +1,8 @@
 import RealtimeCore
-import RealtimeJSON
+import RealtimeCoding
 import RealtimeTesting
 import TestSupport
-import SignalRCore
+import SignalRHubs
 import SignalRWire
 import Testing
 
@@ -13,7 +13,7 @@ import Testing
     @Test func `a delay of zero is reported as such`() async throws {
         let hub = try await HubFixture.connected { $0.retry = .delays([.zero]) }
         hub.network.cut()
-        try await eventually { hub.events.contains(.retrying(in: .zero)) }
+        try await eventually { hub.events.contains(.connectingIn(.zero)) }
     }
 
     @Test func `a loss is reported once, and the client waits before it tries`() async throws {
@@ -22,7 +22,7 @@ import Testing
         hub.network.cut()
         #expect(hub.isReconnecting && hub.client.connectionID == nil)
         for (delay, attempts) in [(2, 1), (10, 2), (30, 3)] {
-            try await eventually { hub.events.last == .retrying(in: .seconds(delay)) }
+            try await eventually { hub.events.last == .connectingIn(.seconds(delay)) }
             #expect(hub.server.negotiations.all.count == attempts)
             hub.clock.advance(by: .seconds(delay) - .milliseconds(1))
             #expect(hub.server.negotiations.all.count == attempts)
@@ -45,7 +45,7 @@ import Testing
         #expect(hub.isReconnecting)
         hub.clock.advance(by: .seconds(1))
         guard case .closed(let error)? = hub.events.last else { return #expect(Bool(false), "it should be closed") }
-        #expect(error?.code == .connectionLost && error?.cause?.code == .unreachable)
+        #expect(error?.code == .connectionLost && error?.transportError?.code == .unreachable)
         #expect(hub.client.state == .stopped(error))
         #expect(hub.events.filter(\.isReconnecting).count == 1 && hub.events.filter(\.isClosed).count == 1)
         hub.clock.advance(by: .seconds(1000))
@@ -56,7 +56,7 @@ import Testing
         let hub = try await HubFixture.connected()
         hub.network.cut()
         #expect(hub.events.count == 1)
-        #expect(hub.stopError?.code == .connectionLost && hub.stopError?.cause?.code == .reset)
+        #expect(hub.stopError?.code == .connectionLost && hub.stopError?.transportError?.code == .reset)
         #expect(hub.events == [.closed(hub.stopError)])
         hub.clock.advance(by: .seconds(1000))
         #expect(hub.server.upgrades.all.count == 1)
@@ -66,7 +66,7 @@ import Testing
         let hub = try await HubFixture.connected { $0.retry = .delays([.seconds(3)]) }
         for count in 2...5 {
             hub.network.cut()
-            #expect(hub.events.last == .retrying(in: .seconds(3)))
+            #expect(hub.events.last == .connectingIn(.seconds(3)))
             hub.clock.advance(by: .seconds(3))
             #expect(hub.isConnected && hub.server.upgrades.all.count == count)
         }
@@ -84,14 +84,14 @@ import Testing
         hub.network.condition = .down
         hub.network.cut()
         #expect(hub.isReconnecting)
-        try await eventually { hub.events.last == .retrying(in: .seconds(5)) }
+        try await eventually { hub.events.last == .connectingIn(.seconds(5)) }
         hub.clock.advance(by: .seconds(5))
-        try await eventually { hub.events.last == .retrying(in: .seconds(10)) }
+        try await eventually { hub.events.last == .connectingIn(.seconds(10)) }
         hub.clock.advance(by: .seconds(10))
         try await eventually { hub.isStopped }
         #expect(contexts.all.map(\.retryCount) == [0, 1, 2])
         #expect(contexts.all.map(\.elapsed) == [.zero, .seconds(5), .seconds(15)])
-        #expect(contexts.all.map(\.reason.cause?.code) == [.reset, .unreachable, .unreachable])
+        #expect(contexts.all.map(\.reason.transportError?.code) == [.reset, .unreachable, .unreachable])
         #expect(hub.events.last == .closed(contexts.all.last?.reason))
         #expect(hub.events.filter(\.isReconnecting).count == 1)
     }
@@ -105,9 +105,10 @@ import Testing
             }
         }
         hub.network.cut()
-        try await eventually { hub.isStopped }
-        #expect(hub.events.count == 1 && hub.events.first?.isClosed == true)
-        #expect(hub.stopError?.cause?.code == .reset)
+        // The policy's task changes the state, and then delivers the event.
+        try await eventually { hub.events.first?.isClosed == true }
+        #expect(hub.isStopped && hub.events.count == 1)
+        #expect(hub.stopError?.transportError?.code == .reset)
     }
 
     @Test func `a policy may take any time, and its decision is followed`() async throws {
@@ -122,13 +123,34 @@ import Testing
         hub.network.cut()
         try await eventually { asked.all.count == 1 }
         hub.clock.advance(by: .seconds(100_000))
-        hub.client.reconnectNow()
         #expect(hub.isReconnecting && hub.server.upgrades.all.count == 1 && hub.client.driver.nextDeadline == nil)
         #expect(await hubError { try await hub.client.invoke("save", as: Int.self) }?.code == .notConnected)
         decision.fulfill(.seconds(5))?.resume()
-        try await eventually { hub.events.last == .retrying(in: .seconds(5)) }
+        try await eventually { hub.events.last == .connectingIn(.seconds(5)) }
         hub.clock.advance(by: .seconds(5))
         #expect(hub.isConnected && asked.all.count == 1)
+    }
+
+    @Test func `checkConnection ends the wait for a decision, whose answer is ignored`() async throws {
+        let decision = Waiter<Duration?>()
+        let (asked, answered) = (EventRecorder<Bool>(), EventRecorder<Bool>())
+        let hub = try await HubFixture.connected {
+            $0.retry = .custom { _ in
+                asked.record(true)
+                let delay = await decision.value()
+                answered.record(Task.isCancelled)
+                return delay
+            }
+        }
+        hub.network.cut()
+        try await eventually { asked.all.count == 1 }
+        hub.client.checkConnection()
+        #expect(hub.isConnected && hub.server.upgrades.all.count == 2)
+        // The loss is reported before its end, although there was no decision.
+        #expect(hub.events.filter { $0.isReconnecting || $0.isReconnected }.map(\.isReconnecting) == [true, false])
+        decision.fulfill(nil)?.resume()
+        try await eventually { answered.all == [true] }
+        #expect(hub.isConnected)
     }
 
     @Test func `a backoff goes on without end, with delays below its limit`() async throws {
@@ -137,7 +159,7 @@ import Testing
         hub.network.cut()
         for _ in 1...50 { hub.clock.advanceToNextDeadline() }
         #expect(hub.isReconnecting)
-        let delays = hub.events.compactMap { if case .retrying(let delay) = $0 { delay } else { nil } }
+        let delays = hub.events.compactMap { if case .connectingIn(let delay) = $0 { delay } else { nil } }
         #expect(delays.count == 51)
         #expect(delays.allSatisfy { $0 > .zero && $0 <= .seconds(4) } && Set(delays).count > 40)
         hub.network.condition = .up
@@ -145,22 +167,22 @@ import Testing
         #expect(hub.isConnected)
     }
 
-    @Test func `reconnectNow skips the delay`() async throws {
+    @Test func `checkConnection skips the delay`() async throws {
         let hub = try await HubFixture.connected { $0.retry = .delays([.seconds(1000)]) }
         hub.network.cut()
-        hub.client.reconnectNow()
+        hub.client.checkConnection()
         #expect(hub.isConnected)
         #expect(hub.events.filter(\.isReconnecting).count == 1 && hub.events.last?.isReconnected == true)
     }
 
-    @Test func `reconnectNow checks an established connection`() async throws {
+    @Test func `checkConnection checks an established connection`() async throws {
         let hub = try await HubFixture.connected { $0.retry = .delays([.seconds(1)]) }
-        hub.client.reconnectNow()
+        hub.client.checkConnection()
         #expect(hub.server.pings.all.last == "websocket")
         hub.clock.advance(by: .seconds(10))
         #expect(hub.isConnected)
         hub.network.condition = .silent
-        hub.client.reconnectNow()
+        hub.client.checkConnection()
         hub.clock.advance(by: .seconds(10))
         #expect(hub.isReconnecting)
     }

@@ -1,14 +1,14 @@
 import RealtimeCore
-import RealtimeJSON
+import RealtimeCoding
 import RealtimeSockets
 import RealtimeTesting
 import RealtimeTransports
-import SignalRCore
+import SignalRHubs
 import SignalRWire
 import TestSupport
 import Testing
 
-/// What remains of clients that were stopped or released in the middle of calls: nothing.
+/// Clients that were stopped or released in the middle of calls: nothing of them may remain.
 @Suite(.usesSockets, .timeLimit(.minutes(10))) struct HubCycleTests {
     #if canImport(Glibc)
     @Test func `a thousand starts and stops of a client leave no task, descriptor, thread or memory`() async {

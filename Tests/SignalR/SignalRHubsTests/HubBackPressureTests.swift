@@ -1,11 +1,11 @@
 import RealtimeCore
-import RealtimeJSON
+import RealtimeCoding
 import RealtimeTesting
 import SignalRWire
 import TestSupport
 import Testing
 
-@testable import SignalRCore
+@testable import SignalRHubs
 
 /// When a client stops reading because the application is slow, when it must not, and what ends when it can't.
 @Suite(.timeLimit(.minutes(10))) struct HubBackPressureTests {
@@ -257,7 +257,7 @@ import Testing
         let error = try #require(await hubError { try await call.value })
         #expect(error.code == .bufferOverflow)
         try await eventually { hub.events.count == 2 }
-        #expect(hub.events == [.reconnecting(error), .retrying(in: .seconds(1))])
+        #expect(hub.events == [.reconnecting(error), .connectingIn(.seconds(1))])
         try await eventually { hub.server.ends.all == [.peer(.normal, "")] }
         hub.clock.advance(by: .seconds(1))
         #expect(hub.isConnected && hub.server.connectionCount == 1)

@@ -1,7 +1,7 @@
 import RealtimeCore
 import RealtimeTesting
 import TestSupport
-import SignalRCore
+import SignalRHubs
 import SignalRWire
 import Testing
 
@@ -166,7 +166,7 @@ import Testing
         let hub = try await HubFixture(negotiates: true)
         hub.network.condition = .down
         let error = try #require(await hubError { try await hub.client.start() })
-        #expect(error.code == .connectionLost && error.cause?.code == .unreachable)
+        #expect(error.code == .connectionLost && error.transportError?.code == .unreachable)
     }
 
     // MARK: Access tokens
@@ -391,7 +391,7 @@ import Testing
         }
         let start = Task { try await hub.client.start() }
         for delay in [Duration.seconds(1), .seconds(5)] {
-            try await eventually { hub.events.last == .retrying(in: delay) }
+            try await eventually { hub.events.last == .connectingIn(delay) }
             #expect(hub.client.state == .connecting)
             hub.clock.advance(by: delay)
         }
@@ -408,7 +408,7 @@ import Testing
             $0.retry = .delays([.seconds(1)])
         }
         let start = Task { await hubError { try await hub.client.start() } }
-        try await eventually { hub.events.last == .retrying(in: .seconds(1)) }
+        try await eventually { hub.events.last == .connectingIn(.seconds(1)) }
         hub.clock.advance(by: .seconds(1))
         #expect(await start.value?.code == .negotiationFailed)
         #expect(hub.isStopped && !hub.events.contains { $0.isClosed })

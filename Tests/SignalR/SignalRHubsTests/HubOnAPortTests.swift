@@ -1,9 +1,9 @@
 import RealtimeCore
-import RealtimeJSON
+import RealtimeCoding
 import RealtimeSockets
 import RealtimeTesting
 import RealtimeTransports
-import SignalRCore
+import SignalRHubs
 import SignalRWire
 import TestSupport
 import Testing
@@ -27,7 +27,7 @@ import Testing
         options.log = .none
         let client = HubClient(options)
         client.on("add") { (a: Int, b: Int) in a + b }
-        let updates = client.updates
+        let updates = client.updates()
 
         // The first upgrade is answered with 401, and the attempt is continued.
         #expect(try await client.start() == "id-2")

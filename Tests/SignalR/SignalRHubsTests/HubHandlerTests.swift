@@ -1,8 +1,8 @@
 import RealtimeCore
-import RealtimeJSON
+import RealtimeCoding
 import RealtimeTesting
 import TestSupport
-import SignalRCore
+import SignalRHubs
 import SignalRWire
 import Testing
 
