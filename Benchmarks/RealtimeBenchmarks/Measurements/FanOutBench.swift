@@ -4,7 +4,7 @@ import PusherChannels
 import PusherServer
 import PusherWire
 import RealtimeCore
-import RealtimeJSON
+import RealtimeCoding
 import RealtimeSockets
 import RealtimeSystem
 

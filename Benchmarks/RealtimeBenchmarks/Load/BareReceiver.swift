@@ -2,7 +2,7 @@ import PusherWire
 import RealtimeCore
 import RealtimeSockets
 
-/// What the bare path does with the messages of a protocol.
+/// The work of the bare path with the messages of a protocol.
 protocol BareMessages: Sendable {
     /// The request for the WebSocket.
     static var target: String { get }

@@ -12,7 +12,7 @@ struct IdleBench {
     private static let groupSize = 250
 
     let fixture: BenchFixture
-    /// Shared by all clients, as in a program with many of them.
+    /// The configuration of all clients.
     let configuration: PusherConfiguration
     let kind: String
     let goal: Double
@@ -20,7 +20,7 @@ struct IdleBench {
     init(_ fixture: BenchFixture, tls: Bool) {
         self.fixture = fixture
         self.kind = tls ? "TLS" : "plain"
-        self.goal = tls ? 32 : 4
+        self.goal = tls ? 32 : 6
         var security = TLSConfiguration()
         security.verification = .dangerouslyAcceptAnyCertificate
         let transports =

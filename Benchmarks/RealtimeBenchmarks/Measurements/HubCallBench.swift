@@ -1,7 +1,7 @@
 import CommandLineSupport
 import RealtimeCore
 import RealtimeSockets
-import SignalRCore
+import SignalRHubs
 import SignalRWire
 
 /// Measures calling methods of a SignalR server: round trips one at a time, 64 calls in a row, and the items of a stream to the server.

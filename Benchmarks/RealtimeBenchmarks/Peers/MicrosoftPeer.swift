@@ -1,6 +1,6 @@
 import CommandLineSupport
 import Processes
-import RealtimeJSON
+import RealtimeCoding
 import SignalRWire
 
 /// Microsoft's clients for SignalR, which `REALTIME_PEERS` starts, for comparison.

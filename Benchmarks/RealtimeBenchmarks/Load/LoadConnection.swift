@@ -1,6 +1,6 @@
 import PusherWire
 import RealtimeCore
-import RealtimeJSON
+import RealtimeCoding
 import RealtimeSockets
 import RealtimeSystem
 

@@ -2,7 +2,7 @@ import CommandLineSupport
 import RealtimeCore
 import RealtimeSockets
 import RealtimeSystem
-import SignalRCore
+import SignalRHubs
 import SignalRWire
 
 /// Measures receiving calls of a SignalR server with a typed handler, and the items of a stream.

@@ -2,7 +2,7 @@ import CommandLineSupport
 import Processes
 import PusherChannels
 import RealtimeCore
-import SignalRCore
+import SignalRHubs
 import SignalRWire
 
 /// The environment of the benchmarks: the load generator in a child process, the clients' configuration, and the output.

@@ -1,7 +1,7 @@
 import CommandLineSupport
 import Processes
-import RealtimeJSON
-import SignalRCore
+import RealtimeCoding
+import SignalRHubs
 import SignalRWire
 
 /// Measures the client with a server of ASP.NET Core, beside Microsoft's clients with the same server and the same messages.

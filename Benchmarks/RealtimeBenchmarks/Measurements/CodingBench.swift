@@ -1,5 +1,5 @@
 import CommandLineSupport
-import RealtimeJSON
+import RealtimeCoding
 
 /// Measures encoding and decoding of the same values in JSON and in MessagePack.
 struct CodingBench {
