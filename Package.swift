@@ -35,24 +35,24 @@ func fuzzer(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
 }
 
 /// The libraries of the core, which every target above it may use.
-let coreLibraries: [Target.Dependency] = ["RealtimeCore", "RealtimeJSON", "RealtimeCrypto", "RealtimeEncoding", "RealtimeSystem"]
-/// What the tool and its benchmarks use.
+let coreLibraries: [Target.Dependency] = ["RealtimeCore", "RealtimeCoding", "RealtimeCrypto", "RealtimeEncoding", "RealtimeSystem"]
+/// The dependencies of the tool and its benchmarks.
 let programs: [Target.Dependency] = [
-    "CommandLineSupport", "Processes", "PusherChannels", "SignalRCore", "SignalRWire", "RealtimeSockets", "RealtimeCore",
+    "CommandLineSupport", "Processes", "PusherChannels", "SignalRHubs", "SignalRWire", "RealtimeSockets", "RealtimeCore",
     "RealtimeSystem",
 ]
-/// What tests use beside the targets that they test.
+/// The dependencies of tests beside the targets that they test.
 let support: [Target.Dependency] = coreLibraries + ["RealtimeTesting", "TestSupport", "SimulationSupport", "PeerSupport", "Processes"]
 
-/// What the tests of the README of signalr-client-swift use.
+/// The dependencies of the tests of the README of signalr-client-swift.
 let readme: [Target.Dependency] = [
-    "SignalRClient", "SignalRServer", "RealtimeTransports", "RealtimeSockets", "RealtimeCore", "RealtimeJSON", "RealtimeTesting",
+    "SignalRClient", "SignalRServer", "RealtimeTransports", "RealtimeSockets", "RealtimeCore", "RealtimeCoding", "RealtimeTesting",
     "TestSupport", "PeerSupport",
 ]
 
-/// What the tests of the API of PusherSwift use.
+/// The dependencies of the tests of PusherSwift's API.
 let pusherSwift: [Target.Dependency] = [
-    "PusherSwift", "NWWebSocket", "PusherServer", "PusherWire", "RealtimeTransports", "RealtimeSockets", "RealtimeCore", "RealtimeJSON",
+    "PusherSwift", "NWWebSocket", "PusherServer", "PusherWire", "RealtimeTransports", "RealtimeSockets", "RealtimeCore", "RealtimeCoding",
     "RealtimeSystem", "RealtimeTesting", "TestSupport", "PeerSupport",
 ]
 
@@ -62,13 +62,13 @@ let core: [Target] = [
     library("RealtimeSystem", in: "Sources/Core"),
     library("RealtimeEncoding", in: "Sources/Core"),
     library("RealtimeCrypto", in: "Sources/Core"),
-    library("RealtimeJSON", in: "Sources/Core", ["RealtimeEncoding", "RealtimeSystem"]),
+    library("RealtimeCoding", in: "Sources/Core", ["RealtimeEncoding", "RealtimeSystem"]),
     library("RealtimeCore", in: "Sources/Core", ["RealtimeEncoding", "RealtimeSystem"]),
     library("RealtimeTesting", in: "Sources/Core", ["RealtimeCore", "RealtimeSystem"]),
 
     tests("RealtimeEncodingTests", in: "Core", support),
     tests("RealtimeCryptoTests", in: "Core", support),
-    tests("RealtimeJSONTests", in: "Core", support),
+    tests("RealtimeCodingTests", in: "Core", support),
     tests("RealtimeCoreTests", in: "Core", support + ["RelayProtocol"]),
 ]
 
@@ -90,95 +90,111 @@ let pusher: [Target] = [
     library("NWWebSocket", in: "Sources/Pusher", ["RealtimeTransports"] + coreLibraries),
     library("PusherSwift", in: "Sources/Pusher", ["NWWebSocket", "PusherChannels", "PusherWire", "RealtimeTransports"] + coreLibraries),
     library(
-        "PusherTesting", in: "Sources/Pusher", ["PusherChannels", "PusherServer", "RealtimeCore", "RealtimeJSON", "RealtimeTesting"]),
+        "PusherTesting", in: "Sources/Pusher", ["PusherChannels", "PusherServer", "RealtimeCore", "RealtimeCoding", "RealtimeTesting"]),
 
+    tests("PusherWireTests", in: "Pusher", ["PusherWire"] + support),
     tests(
-        "PusherTests", in: "Pusher",
-        ["PusherTesting", "PusherChannels", "PusherServer", "PusherWire", "RealtimeSockets", "ProxySupport"] + support),
+        "PusherChannelsTests", in: "Pusher",
+        ["PusherTestSupport", "PusherTesting", "PusherChannels", "PusherServer", "PusherWire", "RealtimeSockets", "ProxySupport"] + support),
+    tests(
+        "PusherServerTests", in: "Pusher",
+        ["PusherTestSupport", "PusherTesting", "PusherChannels", "PusherServer", "PusherWire", "RealtimeSockets"] + support),
     tests("PusherSwiftTests", in: "Pusher", pusherSwift),
-    // The same sources in both language modes, without the settings of this package, as in applications.
+    // Without the settings of this package, as in applications.
     .testTarget(
         name: "PusherSwiftReadmeTests",
         dependencies: pusherSwift, path: "Tests/Pusher/PusherSwiftReadmeTests", swiftSettings: [.swiftLanguageMode(.v6)] + strict),
-    .testTarget(
-        name: "PusherSwiftReadmeSwift5Tests",
-        dependencies: pusherSwift, path: "Tests/Pusher/PusherSwiftReadmeSwift5Tests", swiftSettings: [.swiftLanguageMode(.v5)] + strict),
     tests("PusherSimulationTests", in: "Pusher", ["PusherChannels", "PusherServer", "PusherWire"] + support),
     tests("PusherPeerTests", in: "Pusher", ["PusherChannels", "PusherServer", "RealtimeSockets"] + support),
 ]
 
 let signalR: [Target] = [
     library("SignalRWire", in: "Sources/SignalR", coreLibraries),
-    library("SignalRCore", in: "Sources/SignalR", ["SignalRWire", "RealtimeTransports"] + coreLibraries),
-    library("SignalRClient", in: "Sources/SignalR", ["SignalRCore", "SignalRWire", "RealtimeTransports"] + coreLibraries),
+    library("SignalRHubs", in: "Sources/SignalR", ["SignalRWire", "RealtimeTransports"] + coreLibraries),
+    library("SignalRClient", in: "Sources/SignalR", ["SignalRHubs", "SignalRWire", "RealtimeTransports"] + coreLibraries),
     library("SignalRServer", in: "Sources/SignalR", ["SignalRWire", "RealtimeTransports"] + coreLibraries),
-    library("SignalRTesting", in: "Sources/SignalR", ["SignalRClient", "SignalRServer", "RealtimeCore", "RealtimeTesting"]),
+    library("SignalRTesting", in: "Sources/SignalR", ["SignalRHubs", "SignalRServer", "RealtimeCore", "RealtimeTesting"]),
 
     tests("SignalRWireTests", in: "SignalR", ["SignalRWire"] + support),
-    tests("SignalRCoreTests", in: "SignalR", ["SignalRCore", "SignalRWire", "RealtimeSockets", "RealtimeTransports"] + support),
+    tests("SignalRHubsTests", in: "SignalR", ["SignalRHubs", "SignalRWire", "RealtimeSockets", "RealtimeTransports"] + support),
     tests(
         "SignalRClientTests", in: "SignalR",
-        ["SignalRTesting", "SignalRClient", "SignalRCore", "SignalRServer", "SignalRWire", "RealtimeSockets"] + support),
-    // The same sources in both language modes, without the settings of this package, as in applications.
+        ["SignalRTesting", "SignalRClient", "SignalRHubs", "SignalRServer", "SignalRWire", "RealtimeSockets"] + support),
+    // Without the settings of this package, as in applications.
     .testTarget(
         name: "SignalRReadmeTests",
         dependencies: readme, path: "Tests/SignalR/SignalRReadmeTests", swiftSettings: [.swiftLanguageMode(.v6)] + strict),
-    .testTarget(
-        name: "SignalRReadmeSwift5Tests",
-        dependencies: readme, path: "Tests/SignalR/SignalRReadmeSwift5Tests", swiftSettings: [.swiftLanguageMode(.v5)] + strict),
     tests("SignalRServerTests", in: "SignalR", ["SignalRServer", "SignalRWire", "RealtimeSockets"] + support),
     tests(
         "SignalRPeerTests", in: "SignalR",
-        ["SignalRClient", "SignalRCore", "SignalRWire", "RealtimeSockets", "RealtimeTransports"] + support),
-    tests("SignalRSimulationTests", in: "SignalR", ["SignalRCore", "SignalRServer", "SignalRWire"] + support),
+        ["SignalRClient", "SignalRHubs", "SignalRWire", "RealtimeSockets", "RealtimeTransports"] + support),
+    tests("SignalRSimulationTests", in: "SignalR", ["SignalRHubs", "SignalRServer", "SignalRWire"] + support),
 ]
 
 let commandLine: [Target] = [
-    library("Processes", in: "Sources/Tool", ["RealtimeSystem"]),
-    library("CommandLineSupport", in: "Sources/Tool", ["RealtimeCore", "RealtimeJSON", "RealtimeSystem"]),
+    library("Processes", in: "Benchmarks", ["RealtimeSystem"]),
+    library("CommandLineSupport", in: "Sources/Tool", ["RealtimeCore", "RealtimeCoding", "RealtimeSystem"]),
     library(
         "RealtimeBenchmarks", in: "Benchmarks",
-        programs + ["PusherServer", "PusherWire", "CRealtimeSystem", "RealtimeEncoding", "RealtimeJSON"]),
+        programs + ["PusherServer", "PusherWire", "CRealtimeSystem", "RealtimeEncoding", "RealtimeCoding"]),
     tool(
         "realtime", in: "Sources/Tool",
-        programs + ["PusherServer", "PusherWire", "SignalRServer", "RealtimeTransports", "RealtimeJSON", "RealtimeBenchmarks"]),
+        programs + ["PusherServer", "PusherWire", "SignalRServer", "RealtimeTransports", "RealtimeCoding", "RealtimeBenchmarks"]),
 
     tests(
         "CommandLineTests", in: "Tool",
         [
-            "realtime", "RealtimeBenchmarks", "PusherTesting", "PusherChannels", "PusherServer", "PusherWire", "SignalRCore",
+            "realtime", "RealtimeBenchmarks", "PusherTesting", "PusherChannels", "PusherServer", "PusherWire", "SignalRHubs",
             "SignalRServer", "SignalRWire", "RealtimeSockets", "CommandLineSupport", "ProxySupport",
         ] + support),
     tests(
         "SnippetTests", in: "Documentation",
         [
-            "PusherChannels", "PusherServer", "PusherTesting", "PusherWire", "PusherSwift", "SignalRClient", "SignalRServer",
-            "SignalRTesting", "RealtimeSockets", "CommonNames", "DocumentationStubs",
+            "PusherChannels", "PusherServer", "PusherTesting", "PusherWire", "PusherSwift", "SignalRHubs", "SignalRClient",
+            "SignalRServer", "SignalRTesting", "RealtimeSockets", "CommonNames", "DocumentationStubs",
         ] + support),
-    library("TestSupport", in: "Tests/Support", ["RealtimeCore", "RealtimeSystem", "RealtimeTesting", "Processes"]),
+    .target(name: "CTestSupport", path: "Tests/Support/CTestSupport"),
+    library("TestSupport", in: "Tests/Support", ["CTestSupport", "RealtimeCore", "RealtimeSystem", "RealtimeTesting", "Processes"]),
     library("ProxySupport", in: "Tests/Support", ["RealtimeSockets", "RealtimeCore", "RealtimeSystem"]),
     library("RelayProtocol", in: "Tests/Support", ["RealtimeCore", "RealtimeSystem"]),
     library("SimulationSupport", in: "Tests/Support", ["TestSupport", "RealtimeCore", "RealtimeSystem"]),
     tests("SimulationSupportTests", in: "Support", support),
-    library("PeerSupport", in: "Tests/Support", ["RealtimeCore", "RealtimeJSON", "RealtimeSystem", "Processes"]),
+    library("PeerSupport", in: "Tests/Support", ["RealtimeCore", "RealtimeCoding", "RealtimeSystem", "Processes"]),
+    library(
+        "PusherTestSupport", in: "Tests/Support",
+        [
+            "PusherTesting", "PusherChannels", "PusherServer", "PusherWire", "RealtimeCore", "RealtimeCoding", "RealtimeSystem",
+            "RealtimeTesting", "TestSupport",
+        ]),
     library("CommonNames", in: "Tests/Support"),
     library("DocumentationStubs", in: "Tests/Support"),
 ]
 
+/// The tests of both READMEs in the language mode of Swift 5: the same sources, which are links. Continuous integration and `dev/check` build
+/// them; see `strict`.
+let swift5: [Target] = [
+    .testTarget(
+        name: "PusherSwiftReadmeSwift5Tests",
+        dependencies: pusherSwift, path: "Tests/Pusher/PusherSwiftReadmeSwift5Tests", swiftSettings: [.swiftLanguageMode(.v5)] + strict),
+    .testTarget(
+        name: "SignalRReadmeSwift5Tests",
+        dependencies: readme, path: "Tests/SignalR/SignalRReadmeSwift5Tests", swiftSettings: [.swiftLanguageMode(.v5)] + strict),
+]
+
 let fuzzers: [Target] = [
-    fuzzer("JSON", ["RealtimeJSON"]),
-    fuzzer("MessagePack", ["RealtimeJSON"]),
+    fuzzer("JSON", ["RealtimeCoding"]),
+    fuzzer("MessagePack", ["RealtimeCoding"]),
     fuzzer("HTTPHead", ["RealtimeSockets", "RealtimeCore"]),
     fuzzer("ChunkedBody", ["RealtimeSockets", "RealtimeCore"]),
     fuzzer("ProxyHandshake", ["RealtimeSockets", "RealtimeCore"]),
     fuzzer("WebSocketFrames", ["RealtimeSockets", "RealtimeCore"]),
-    fuzzer("PusherFrames", ["PusherWire", "RealtimeCore", "RealtimeJSON"]),
+    fuzzer("PusherFrames", ["PusherWire", "RealtimeCore", "RealtimeCoding"]),
     fuzzer("EncryptedPayload", ["PusherWire"]),
     fuzzer("FossilDelta", ["PusherWire"]),
     fuzzer("HubMessages", ["SignalRWire", "RealtimeCore"]),
     fuzzer("Negotiate", ["SignalRWire", "RealtimeCore"]),
-    fuzzer("HubSession", ["SignalRCore", "SignalRWire", "RealtimeCore", "RealtimeSystem", "RealtimeTesting"]),
-    fuzzer("PusherSession", ["PusherChannels", "PusherServer", "RealtimeCore", "RealtimeJSON", "RealtimeSystem", "RealtimeTesting"]),
+    fuzzer("HubSession", ["SignalRHubs", "SignalRWire", "RealtimeCore", "RealtimeSystem", "RealtimeTesting"]),
+    fuzzer("PusherSession", ["PusherChannels", "PusherServer", "RealtimeCore", "RealtimeCoding", "RealtimeSystem", "RealtimeTesting"]),
 ]
 
 func onApple(_ name: String) -> Target.Dependency {
@@ -187,22 +203,49 @@ func onApple(_ name: String) -> Target.Dependency {
 
 func onLinux(_ name: String) -> Target.Dependency { .target(name: name, condition: .when(platforms: [.linux])) }
 
+/// Returns the targets that the environment variable `REALTIME_ONLY` names, with their dependencies; all targets without it. For a quick build
+/// while you work on a part: `REALTIME_ONLY="PusherServerTests realtime" swift test`.
+func selected(_ targets: [Target]) -> [Target] {
+    guard let only = Context.environment["REALTIME_ONLY"] else { return targets }
+    var names: Set<String> = []
+    var pending = only.split(separator: " ").map(String.init)
+    while let name = pending.popLast() {
+        guard names.insert(name).inserted, let target = targets.first(where: { $0.name == name }) else { continue }
+        for dependency in target.dependencies {
+            switch dependency {
+            case .targetItem(let name, _), .byNameItem(let name, _): pending.append(name)
+            default: break
+            }
+        }
+    }
+    return targets.filter { names.contains($0.name) }
+}
+
+let targets = selected(
+    core + network + pusher + signalR + commandLine + (strict.isEmpty ? [] : swift5)
+        + (Context.environment["FUZZ"] == nil ? [] : fuzzers))
+
+let libraries: [(name: String, targets: [String])] = [
+    ("PusherChannels", ["PusherChannels"]),
+    ("PusherServer", ["PusherServer"]),
+    ("PusherTesting", ["PusherTesting"]),
+    ("PusherSwift", ["PusherSwift", "NWWebSocket"]),
+    ("SignalRHubs", ["SignalRHubs"]),
+    ("SignalRServer", ["SignalRServer"]),
+    ("SignalRTesting", ["SignalRTesting"]),
+    ("SignalRClient", ["SignalRClient"]),
+    ("RealtimeCore", ["RealtimeCore"]),
+    ("RealtimeCoding", ["RealtimeCoding"]),
+    ("RealtimeSockets", ["RealtimeSockets"]),
+    ("RealtimeTesting", ["RealtimeTesting"]),
+]
+
+let names = Set(targets.map(\.name))
+
 let package = Package(
     name: "swift-realtime",
     platforms: [.iOS(.v16), .macOS(.v13), .tvOS(.v16), .watchOS(.v9), .visionOS(.v1)],
-    products: [
-        .library(name: "PusherChannels", targets: ["PusherChannels"]),
-        .library(name: "PusherServer", targets: ["PusherServer"]),
-        .library(name: "PusherTesting", targets: ["PusherTesting"]),
-        .library(name: "PusherSwift", targets: ["PusherSwift", "NWWebSocket"]),
-        .library(name: "RealtimeCore", targets: ["RealtimeCore"]),
-        .library(name: "RealtimeJSON", targets: ["RealtimeJSON"]),
-        .library(name: "RealtimeSockets", targets: ["RealtimeSockets"]),
-        .library(name: "RealtimeTesting", targets: ["RealtimeTesting"]),
-        .library(name: "SignalRClient", targets: ["SignalRClient"]),
-        .library(name: "SignalRServer", targets: ["SignalRServer"]),
-        .library(name: "SignalRTesting", targets: ["SignalRTesting"]),
-        .executable(name: "realtime", targets: ["realtime"]),
-    ],
-    targets: core + network + pusher + signalR + commandLine + (Context.environment["FUZZ"] == nil ? [] : fuzzers)
+    products: libraries.filter { names.isSuperset(of: $0.targets) }.map { .library(name: $0.name, targets: $0.targets) }
+        + (names.contains("realtime") ? [.executable(name: "realtime", targets: ["realtime"])] : []),
+    targets: targets
 )

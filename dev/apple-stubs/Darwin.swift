@@ -52,7 +52,9 @@ public var POSIX_SPAWN_CLOEXEC_DEFAULT: Int32 { 0x4000 }
 @discardableResult public func posix_spawnattr_setsigmask(
     _ attributes: UnsafeMutablePointer<posix_spawnattr_t?>, _ signals: UnsafePointer<sigset_t>
 ) -> Int32 { 0 }
-@discardableResult public func posix_spawnattr_setflags(_ attributes: UnsafeMutablePointer<posix_spawnattr_t?>, _ flags: Int16) -> Int32 { 0 }
+@discardableResult public func posix_spawnattr_setflags(_ attributes: UnsafeMutablePointer<posix_spawnattr_t?>, _ flags: Int16) -> Int32 {
+    0
+}
 public func posix_spawnp(
     _ process: UnsafeMutablePointer<pid_t>?, _ file: UnsafePointer<CChar>, _ actions: UnsafePointer<posix_spawn_file_actions_t?>?,
     _ attributes: UnsafePointer<posix_spawnattr_t?>?, _ arguments: UnsafePointer<UnsafeMutablePointer<CChar>?>,
