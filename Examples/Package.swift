@@ -6,7 +6,7 @@ let settings: [SwiftSetting] = Context.environment["DEFAULT_ISOLATION"] == "Main
 
 /// A client of a hub, with a server in the same process.
 let hub: [Target.Dependency] = [
-    .product(name: "SignalRClient", package: "swift-realtime"),
+    .product(name: "SignalRHubs", package: "swift-realtime"),
     .product(name: "SignalRServer", package: "swift-realtime"),
     .product(name: "RealtimeSockets", package: "swift-realtime"),
 ]

@@ -1,6 +1,6 @@
 import Foundation
 import RealtimeSockets
-import SignalRClient
+import SignalRHubs
 import SignalRServer
 
 nonisolated struct Receipt: Codable, Sendable {

@@ -1,6 +1,6 @@
 import Foundation
 import RealtimeSockets
-import SignalRClient
+import SignalRHubs
 import SignalRServer
 
 /// A chat at the terminal, over a hub. Without a URL, it runs a server of its own, and prints how others join:

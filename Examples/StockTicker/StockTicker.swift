@@ -1,5 +1,5 @@
 import RealtimeSockets
-import SignalRClient
+import SignalRHubs
 import SignalRServer
 
 nonisolated struct Quote: Codable, Sendable {

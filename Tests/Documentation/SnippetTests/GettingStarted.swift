@@ -1,5 +1,5 @@
 import PusherChannels
-import RealtimeJSON
+import RealtimeCoding
 
 // The snippets of the article GettingStarted, in its order. They are compiled but not run, because they need a service. The tests of
 // the client cover what they do, in TestingInMemory.swift and elsewhere.

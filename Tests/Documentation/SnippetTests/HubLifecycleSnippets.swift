@@ -19,10 +19,10 @@ private func policies() throws {
 
 private func updates(_ client: HubClient) async {
     // snippet:hub-updates
-    for await update in client.updates {
+    for await update in client.updates() {
         switch update {
         case .reconnecting(let error): print("lost: \(error.message)")
-        case .retrying(let delay): print("next attempt in \(delay)")
+        case .connectingIn(let delay): print("next attempt in \(delay)")
         case .reconnected: print("connected again")
         case .closed(let error): print("ended: \(error?.message ?? "stopped")")
         case .error(let error), .authenticationRefreshFailed(let error): print(error.message)
@@ -50,7 +50,7 @@ private func timing(_ configuration: inout HubConfiguration) {
 
 private func foreground(_ client: HubClient) {
     // snippet:hub-foreground
-    client.reconnectNow()
+    client.checkConnection()
     // end
 }
 
@@ -75,11 +75,11 @@ private func refresh(_ client: HubClient) async {
         let lifetime = try await client.refreshAuthentication()
         print("valid for \(lifetime ?? .zero)")
     } catch {
-        print(error.cause?.status ?? 0, error.serverCode ?? "", error.message)
+        print(error.status ?? 0, error.serverCode ?? "", error.message)
     }
     // end
     // snippet:hub-refresh-updates
-    for await update in client.updates {
+    for await update in client.updates() {
         switch update {
         case .authenticationRefreshed(let lifetime): print("refreshed for \(lifetime ?? .zero)")
         case .authenticationRefreshFailed(let error): print(error.message)
@@ -119,7 +119,7 @@ private func refused(_ client: HubClient) async {
     do {
         try await client.start()
     } catch {
-        if error.code == .unauthorized { print("Sign in again. Status: \(error.cause?.status ?? 0)") }
+        if error.code == .unauthorized { print("Sign in again. Status: \(error.status ?? 0)") }
     }
     // end
 }

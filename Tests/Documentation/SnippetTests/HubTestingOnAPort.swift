@@ -1,6 +1,6 @@
 // snippet:hubs-on-a-port
 import RealtimeSockets
-import SignalRClient
+import SignalRHubs
 import SignalRServer
 import Testing
 

@@ -1,3 +1,5 @@
+import SignalRClient
+
 // snippet:hubs-in-memory
 import SignalRTesting
 import Testing
@@ -96,7 +98,7 @@ private func invalidMessage() async throws {
     let client = signalR.client("/chat")
     let connectionID = try #require(try await client.start())
     // snippet:hubs-invalid
-    let updates = client.updates
+    let updates = client.updates()
     signalR.server.send("{not a message}\u{1E}", to: connectionID)
     guard case .error(let error)? = await updates.pending().first else {
         Issue.record("There should be an error.")
@@ -111,7 +113,11 @@ private func builder() async throws {
     let signalR = try await InMemorySignalR()
     signalR.server.hub("/chat").on("Add") { (caller, a: Int, b: Int) in a + b }
     // snippet:hubs-builder
-    let connection = signalR.connectionBuilder("/chat").withAutomaticReconnect([0, 2]).build()
+    let connection = HubConnectionBuilder()
+        .withUrl(url: signalR.url("/chat"))
+        .withTransports(signalR.network.transports())
+        .withAutomaticReconnect([0, 2])
+        .build()
     try await connection.start()
     let sum: Int = try await connection.invoke(method: "Add", arguments: 1, 2)
     #expect(sum == 3)

@@ -1,7 +1,7 @@
-import RealtimeJSON
+import RealtimeCoding
 import Testing
 
-/// The examples in the documentation of `RealtimeJSON`.
+/// The examples in the documentation of `RealtimeCoding`.
 @Suite struct JSONSnippets {
     private struct Price: Codable, Equatable {
         var symbol: String

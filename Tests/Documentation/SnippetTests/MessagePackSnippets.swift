@@ -1,7 +1,7 @@
-import RealtimeJSON
+import RealtimeCoding
 import Testing
 
-/// The examples of MessagePack in the documentation of `RealtimeJSON`.
+/// The examples of MessagePack in the documentation of `RealtimeCoding`.
 @Suite struct MessagePackSnippets {
     private struct Price: Codable, Equatable {
         var symbol: String

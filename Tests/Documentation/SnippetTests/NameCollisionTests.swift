@@ -1,10 +1,17 @@
 import CommonNames
 import PusherChannels
 import PusherServer
+import PusherTesting
 import RealtimeTesting
+import SignalRHubs
+import SignalRServer
+import SignalRTesting
+import TestSupport
 import Testing
 
 /// Checks that public names do not collide with common names of other packages. An ambiguous name does not compile.
+///
+/// All native products are imported. `PusherSwift` and `SignalRClient` have the names of the packages that they replace.
 @Suite struct NameCollisionTests {
     @Test func `common names of other packages are unambiguous next to an import of this package`() {
         let names: [Any.Type] = [
@@ -20,5 +27,17 @@ import Testing
             SubscriptionState.self,
         ]
         #expect(Set(names.map { "\($0)" }).count == names.count)
+    }
+
+    @Test func `no public name stands for types of two products`() throws {
+        let dropIns = ["PusherSwift", "NWWebSocket"]
+        var modules: [String: [String]] = [:]
+        let files = try Snippets.paths(below: "Sources", ".swift").map { $0.split(separator: "/") }
+        for folder in Set(files.filter { $0.count > 3 }.map { "\($0[0])/\($0[1])/\($0[2])" }).sorted() {
+            guard !dropIns.contains(where: folder.hasSuffix) else { continue }
+            for name in try PublicDeclarations.types(in: folder) where !name.contains(".") { modules[name, default: []].append(folder) }
+        }
+        #expect(modules.count > 150)
+        for (name, folders) in modules where folders.count > 1 { Issue.record("\(name) is declared in \(folders)") }
     }
 }

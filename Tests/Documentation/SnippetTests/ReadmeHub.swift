@@ -1,5 +1,5 @@
 // snippet:readme-hub
-import SignalRClient
+import SignalRHubs
 
 func chat() async throws {
     var configuration = try HubConfiguration(url: "https://example.org/chat")

@@ -47,7 +47,7 @@ private func typedForms(
     try await client.refreshAuthentication()
     client.stop()
     _ = client.state
-    for await update in client.updates { print(update) }
+    for await update in client.updates() { print(update) }
     try await client.send("Send", "anna", 1)
     try await client.invoke("Join", "lobby")
     let sum: Int = try await client.invoke("Add", 1, 2)
@@ -60,10 +60,10 @@ private func typedForms(
     print(sum)
 }
 
-/// What signalr-client-swift doesn't have.
+/// Uses the API that signalr-client-swift doesn't have.
 private func newForms(_ connection: HubConnection, _ options: inout HttpConnectionOptions, _ transports: Transports) async throws {
     print(connection.connectionId ?? "")
-    connection.reconnectNow()
+    connection.checkConnection()
     _ = HubConnectionBuilder().withAuthenticationRefresh()
     _ = HubConnectionBuilder().withTransports(transports)
     try await connection.refreshAuthentication()

@@ -99,6 +99,12 @@ private func builder() {
     _ = connection
 }
 
+private func changes(_ client: HubClient) throws {
+    // snippet:hub-update
+    try client.update { $0.retry = .standard }
+    // end
+}
+
 private func inMemory() async throws {
     // snippet:in-memory-signalr
     let signalR = try await InMemorySignalR()

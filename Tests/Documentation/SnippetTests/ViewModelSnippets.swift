@@ -47,7 +47,7 @@ import Testing
 }
 // end
 
-/// What the snippets of the reference use.
+/// The class that the snippets of the reference use.
 @MainActor private final class Refresher {
     private(set) var prices: [Int] = []
     var isRefreshed: Bool { !self.prices.isEmpty }
