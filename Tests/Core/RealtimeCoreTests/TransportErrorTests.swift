@@ -16,7 +16,8 @@ import Testing
         var dumped = ""
         dump(error, to: &dumped)
         for text in ["\(error)", String(reflecting: error), dumped] {
-            #expect(text.contains("no") && !text.contains("secret") && !text.contains("115"), "\(text)")
+            // The first byte of the body would be a line of the dump. Other numbers can contain 115, such as the address in a type's name.
+            #expect(text.contains("no") && !text.contains("secret") && !text.contains("- 115\n"), "\(text)")
         }
     }
 }
