@@ -83,7 +83,9 @@ struct ProxyTests {
             try await Self.withProxy(kind, credentials: Self.credentials) { proxy in
                 let endpoint = Endpoint(scheme: isSecure ? "wss" : "ws", host: "localhost", port: address.port)
                 let (connection, events) = Self.webSocket(endpoint, proxy.configuration)
+                // The connection may be open by now.
                 connection.enqueue(.text(large))
+                connection.flush()
                 #expect(await events.log.wait(3) == [.opened, .text("hello"), .text(large)])
                 #expect(await handler.events.log.wait(2) == ["opened", large])
                 // The proxy has received the name and not an address.
