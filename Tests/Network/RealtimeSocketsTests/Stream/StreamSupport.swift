@@ -22,6 +22,8 @@ final class EventRecorder: StreamEvents {
         var waiters: [Int: (condition: @Sendable (Seen) -> Bool, continuation: CheckedContinuation<Void, Never>)] = [:]
         var lastWaiter = 0
         var isCancelled = false
+        /// The loop of the stream that has opened.
+        var loop: EventLoop?
     }
 
     private let state = Lock(State())
@@ -43,6 +45,7 @@ final class EventRecorder: StreamEvents {
 
     func opened(_ stream: SocketStream) {
         self.onOpened(stream)
+        self.state.withLock { $0.loop = stream.loop }
         self.note(stream) { $0.opened += 1 }
     }
 
@@ -103,8 +106,11 @@ final class EventRecorder: StreamEvents {
         return self.seen
     }
 
-    /// Waits for `opened` or `ended`.
-    func opened() async { await self.until { $0.opened + $0.ended > 0 } }
+    /// Waits for `opened` or `ended`, and for the end of that turn of the loop, which would write what the test sends next.
+    func opened() async {
+        await self.until { $0.opened + $0.ended > 0 }
+        await self.state.withLock { $0.loop }?.turn()
+    }
 
     func bytes(_ count: Int) async -> [UInt8] { await self.until { $0.bytes.count >= count || $0.ended > 0 }.bytes }
 
