@@ -14,6 +14,8 @@ package final class ManualTime: TimeSource {
     private struct State: Sendable {
         var now = Instant(nanoseconds: 0)
         var timers = TimerQueue()
+        /// The timers of clients that only observe.
+        var observing = TimerQueue()
         /// The tasks that sleep, which are also in `timers`.
         var sleeping: Set<ObjectIdentifier> = []
         /// The networks whose clients and servers use this time.
@@ -24,6 +26,12 @@ package final class ManualTime: TimeSource {
         var isWatched = false
         /// The real time that has elapsed since the last change of the time or of a timer.
         var standstill = Duration.zero
+
+        /// Removes the first timer that is due.
+        mutating func popDue(_ now: Instant) -> (instant: Instant, client: (any TimerClient)?)? {
+            let observes = self.observing.earliest.map { $0 < self.timers.earliest ?? .max } ?? false
+            return observes ? self.observing.popDue(now) : self.timers.popDue(now)
+        }
     }
 
     private let state = Lock(State())
@@ -40,6 +48,7 @@ package final class ManualTime: TimeSource {
 
     package func schedule(_ client: any TimerClient, at instant: Instant?) {
         self.state.withLock { state in
+            if client.onlyObserves { return state.observing.set(client, instant) }
             state.standstill = .zero
             state.timers.set(client, instant)
         }
@@ -63,7 +72,7 @@ package final class ManualTime: TimeSource {
 
     private func next(until instant: Instant) -> (any TimerClient)? {
         self.state.withLock { state in
-            while let due = state.timers.popDue(instant) {
+            while let due = state.popDue(instant) {
                 state.now = max(state.now, due.instant)
                 guard let client = due.client else { continue }
                 state.sleeping.remove(ObjectIdentifier(client))

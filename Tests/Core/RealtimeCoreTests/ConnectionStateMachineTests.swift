@@ -405,12 +405,37 @@ import Testing
         #expect(machine.received(id, now: Self.zero) == false)
     }
 
-    @Test func `starting while the old connection is closing replaces it`() {
+    @Test func `a connection that was stopped closes beside the next one`() {
         var (machine, id) = self.connected()
         _ = machine.stop(now: Self.zero)
-        #expect(machine.start(now: self.after(1)) == .replace(id, by: ConnectionID(rawValue: 2)))
+        let second = ConnectionID(rawValue: 2)
+        #expect(machine.start(now: self.after(1)) == .open(second))
+        #expect(machine.current == second && machine.nextDeadline == self.after(5))
+        #expect(machine.hasLeft(second) == false && machine.hasLeft(id) == true)
+        #expect(machine.hasLeft(id) == false && machine.nextDeadline != self.after(5))
         #expect(machine.closed(id, .requested, .afterBackoff(), now: self.after(2)) == .none)
+        #expect(machine.current == second)
+    }
+
+    @Test func `a connection that doesn't leave in time is abandoned, and the next one is not affected`() {
+        var (machine, id) = self.connected()
+        _ = machine.stop(now: Self.zero)
+        _ = machine.start(now: self.after(1))
+        #expect(machine.leavingTimeout(now: self.after(4)) == nil)
+        #expect(machine.leavingTimeout(now: self.after(5)) == id)
+        #expect(machine.leavingTimeout(now: self.after(6)) == nil && machine.timeout(now: self.after(6)) == .none)
         #expect(machine.current == ConnectionID(rawValue: 2))
+    }
+
+    @Test func `one connection leaves at a time`() {
+        var (machine, id) = self.connected()
+        _ = machine.stop(now: Self.zero)
+        let second = ConnectionID(rawValue: 2)
+        _ = machine.start(now: Self.zero)
+        _ = machine.opened(second, now: Self.zero)
+        #expect(machine.stop(now: self.after(1)) == .finishAndClose(second))
+        #expect(machine.start(now: self.after(2)) == .open(ConnectionID(rawValue: 3), abandoning: id))
+        #expect(machine.hasLeft(id) == false && machine.hasLeft(second) == true)
     }
 
     @Test func `starting while backing off connects immediately`() {

@@ -26,6 +26,19 @@ private final class DecidingHandler: ListenerHandler {
     }
 }
 
+/// A server with the required method only.
+private final class RequestHandler: ListenerHandler {
+    func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
+        responder.respond(HTTPResponse(status: 204))
+    }
+}
+
+/// A server that has forgotten its connections.
+private final class AcceptingHandler: ListenerHandler {
+    func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {}
+    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
+}
+
 private final class ClientEvents: WebSocketEvents {
     let heads = EventRecorder<HTTPResponseHead>()
     let reasons = EventRecorder<CloseReason>()
@@ -98,6 +111,27 @@ private final class UpgradeFixture: Sendable {
             let error = try fixture.events.takeError()
             #expect(error.code == .upgradeRejected && error.status == 403 && error.response == response)
         }
+    }
+
+    @Test func `a handler for requests only rejects upgrades with 404`() async throws {
+        let network = InMemoryNetwork(clock: ManualClock())
+        _ = try await network.listener(port: 80).start(RequestHandler())
+        #expect(try await network.http.send(HTTPRequest("GET", Endpoint("http://memory/"))).head.status == 204)
+        let events = ClientEvents()
+        let request = WebSocketRequest(try Endpoint("ws://memory/"))
+        network.webSocket.makeConnection(request, id: ConnectionID(rawValue: 1), events: events).open()
+        let error = try events.takeError()
+        #expect(error.code == .upgradeRejected && error.status == 404)
+        #expect(error.response?.body == Array("There is no WebSocket at this address.\n".utf8))
+    }
+
+    @Test func `a handler that accepts upgrades and doesn't handle connections closes them`() async throws {
+        let network = InMemoryNetwork(clock: ManualClock())
+        _ = try await network.listener(port: 80).start(AcceptingHandler())
+        let events = ClientEvents()
+        let request = WebSocketRequest(try Endpoint("ws://memory/"))
+        network.webSocket.makeConnection(request, id: ConnectionID(rawValue: 1), events: events).open()
+        #expect(events.reasons.take() == [.peer(.internalError, "The server has no handler for WebSockets at this address.")])
     }
 
     @Test func `an upgrade without a decision is rejected with 503 after ten seconds`() async throws {
@@ -202,6 +236,16 @@ private final class UpgradeFixture: Sendable {
     @Test(arguments: ["/", "/chats", "/cha", "/Chat", "/other?/chat", "*"])
     func `a request that no route matches receives status 404`(target: String) async throws {
         #expect(try await Routed().status("OPTIONS", target) == 404)
+    }
+
+    @Test func `an exact path matches neither longer nor shorter ones`() async throws {
+        let network = InMemoryNetwork(clock: ManualClock())
+        let handler = DecidingHandler { _ in .accept(subprotocol: nil) }
+        _ = try await network.listener(port: 80).start(ListenerRouter([.exactPath("/chat", handler)]))
+        for (target, status) in [("/chat", 200), ("/chat?a/b", 200), ("/chat/", 404), ("/chat/x", 404), ("/cha", 404), ("/Chat", 404)] {
+            let endpoint = Endpoint(scheme: "http", host: "memory", port: 80, target: target)
+            #expect(try await network.http.send(HTTPRequest("GET", endpoint)).head.status == status)
+        }
     }
 
     @Test func `a slash as the path matches every request`() async throws {

@@ -89,11 +89,33 @@ import Testing
         #expect(series.retryCount == count + 1)
     }
 
-    @Test func `every connection is stable if the limit is zero`() {
-        var series = RetrySeries(stableAfter: .zero)
+    @Test func `each connection ends a series for which any connection counts`() {
+        var series = RetrySeries(endsWith: .anyConnection)
         #expect(series.decide(.delays([.zero]), now: self.at(0)) == .after(.zero))
         series.connected(now: self.at(0))
         #expect(series.decide(.delays([.zero]), now: self.at(0)) == .after(.zero))
         #expect(series.decide(.delays([.zero]), now: self.at(0)) == .never)
+    }
+
+    @Test func `short connections in a row delay the attempts after the fourth one, under any rule`() throws {
+        var series = RetrySeries(endsWith: .anyConnection)
+        func lose(after seconds: Int = 0, _ rule: RetryRule) -> ReconnectDecision {
+            series.connected(now: self.at(0))
+            return series.decide(rule, now: self.at(seconds))
+        }
+        for _ in 1...3 { #expect(lose(.delays([.zero])) == .after(.zero)) }
+        #expect(lose(.delays([.zero])) == .after(.seconds(1)))
+        // The attempt fails.
+        #expect(series.decide(.delays([.zero, .milliseconds(1)]), now: self.at(0)) == .after(.seconds(1)))
+        #expect(lose(.protocolDecision) == .afterBackoff(atLeast: .seconds(2)))
+        #expect(lose(.ask) == .ask)
+        series.asked(Self.work, about: Self.first)
+        let answer = series.answered(Self.work, .zero)
+        #expect(try #require(answer) == (Self.first, .after(.seconds(4))))
+        series.forgetAttempts()
+        for pause in [8, 16, 32, 32] { #expect(lose(.delays([.zero])) == .after(.seconds(pause))) }
+        #expect(lose(.delays([.seconds(40)])) == .after(.seconds(40)))
+        #expect(lose(after: 30, .delays([.zero])) == .after(.zero))
+        #expect(lose(.delays([.zero])) == .after(.zero))
     }
 }

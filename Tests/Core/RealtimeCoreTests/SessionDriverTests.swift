@@ -517,14 +517,17 @@ import Testing
         #expect(connection.calls.all == [.abandon])
     }
 
-    @Test func `starting while the old connection is closing opens a new one`() {
+    @Test(arguments: [true, false])
+    func `starting while the old connection is closing opens a new one beside it`(closes: Bool) {
         let toy = Toy()
         let old = toy.connect()
         toy.driver.stop()
         toy.driver.start()
-        #expect(old.calls.all == [.close(.normal), .abandon])
+        #expect(old.calls.all == [.close(.normal)])
         toy.connection.connect()
-        old.end(.requested)
+        if closes { old.end(.requested) }
+        toy.clock.advance(by: .seconds(5))
+        #expect(old.calls.all == (closes ? [.close(.normal)] : [.close(.normal), .abandon]))
         #expect(toy.driver.read { $0.isConnected })
     }
 

@@ -1,4 +1,6 @@
+import RealtimeCore
 import RealtimeSystem
+import TestSupport
 import Testing
 
 @Suite struct StringBytesTests {
@@ -19,5 +21,33 @@ import Testing
     func `each occurrence is replaced, from the start, without overlap`(text: String, part: String, replacement: String, expected: String) {
         #expect(text.replacingText(part, with: replacement) == expected)
         #expect(Substring(text).replacingText(part, with: replacement) == expected)
+    }
+
+    @Test func `parts with repetitions are found where they are`() {
+        var random = SplitMix64(seed: 1)
+        for _ in 0..<scaled(2_000) {
+            let text = (0..<Int.random(in: 0..<30, using: &random)).map { _ in Bool.random(using: &random) ? "a" : "b" }.joined()
+            let part = (0..<Int.random(in: 0..<8, using: &random)).map { _ in Bool.random(using: &random) ? "a" : "b" }.joined()
+            let starts = (0...text.count).filter { text.dropFirst($0).hasPrefix(part) }
+            #expect(text.containsText(part) == !starts.isEmpty)
+            guard !part.isEmpty else { continue }
+            var (expected, rest) = ("", text[...])
+            while !rest.isEmpty {
+                let isPart = rest.hasPrefix(part)
+                expected += isPart ? "-" : String(rest.prefix(1))
+                rest = rest.dropFirst(isPart ? part.count : 1)
+            }
+            #expect(text.replacingText(part, with: "-") == expected)
+        }
+    }
+}
+
+@Suite(.computes, .serialized, .timeLimit(.minutes(10))) struct StringBytesCostTests {
+    @Test func `the time of a search is linear`() async throws {
+        try await expectLinearCost { count in
+            let text = String(repeating: "a", count: 10 * count)
+            let part = String(repeating: "a", count: 5 * count) + "b"
+            return { #expect(!text.containsText(part)) }
+        }
     }
 }

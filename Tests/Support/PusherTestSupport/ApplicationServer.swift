@@ -37,12 +37,6 @@ package final class ApplicationServer: ListenerHandler {
     package func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
         responder.respond(self.respond(request, body))
     }
-
-    package func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .reject(HTTPResponse(status: 404)) }
-
-    package func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
-        preconditionFailure("all upgrades are rejected")
-    }
 }
 
 /// Suspends calls until the test resumes them with a result, even if their tasks are cancelled.

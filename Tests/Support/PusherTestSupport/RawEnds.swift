@@ -60,7 +60,7 @@ package struct RawPusher {
     package let client: PusherClient
 
     package init(
-        greeting: [String] = [RawServer.greeting], authorizer: PusherAuthorizer = .secret("secret", userID: "me"),
+        greeting: [String] = [RawServer.greeting], authorizer: PusherAuthorizer = .secret("secret", userID: "me"), log: LogSink = .none,
         respond: @escaping @Sendable (_ event: String, _ data: JSONValue) -> [String] = RawPusher.subscribing
     ) async throws {
         self.network = InMemoryNetwork(clock: self.clock)
@@ -69,7 +69,7 @@ package struct RawPusher {
         var configuration = PusherConfiguration(key: "key", host: address.host, port: address.port, useTLS: false)
         configuration.transports = self.network.transports()
         configuration.authorizer = authorizer
-        configuration.log = .none
+        configuration.log = log
         self.client = PusherClient(configuration)
     }
 

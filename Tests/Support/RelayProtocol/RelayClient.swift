@@ -12,13 +12,16 @@ package struct RelayClient: Sendable {
         retry: @escaping RetryPolicy = { _ in .afterBackoff() }
     ) {
         let (webSocket, http, time) = (transports.webSocket, transports.http, transports.time)
+        let cookies = HTTPClient.Cookies()
         let dependencies = SessionDriver<RelaySession>.Dependencies(
             connect: { request, id, events in
                 switch request.kind {
                 case .socket:
                     webSocket.makeConnection(
                         WebSocketRequest(Self.url(endpoint.webSocket, "socket", request.token)), id: id, events: events)
-                case .polling: PollingConnection(endpoint, request.token, http, id: id, events: events)
+                case .polling:
+                    HTTPConnection(
+                        RelayPollingRules(endpoint, request.token), in: .init(transports, cookies: cookies), id: id, events: events)
                 }
             }, time: time, log: log, subsystem: "relay"
         ) { work, id, driver in

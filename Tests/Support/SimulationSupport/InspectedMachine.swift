@@ -27,6 +27,10 @@ package struct InspectedMachine<Machine: SessionMachine>: SessionMachine {
         self.step(&effects) { $0.stop(now: now, &$1) }
     }
 
+    package mutating func release(now: Instant, _ effects: inout Effects<Self>) {
+        self.step(&effects) { $0.release(now: now, &$1) }
+    }
+
     package mutating func opened(_ id: ConnectionID, head: HTTPResponseHead, now: Instant, _ effects: inout Effects<Self>) {
         self.step(&effects) { $0.opened(id, head: head, now: now, &$1) }
     }
@@ -37,6 +41,16 @@ package struct InspectedMachine<Machine: SessionMachine>: SessionMachine {
         var inner = self.begin(&effects)
         self.machine.received(id, batch, now: now, &inner)
         self.finish(inner, &effects, deadline)
+    }
+
+    package mutating func received(
+        _ id: ConnectionID, _ batch: borrowing MessageBatch, from start: Int, now: Instant, _ effects: inout Effects<Self>
+    ) -> Int {
+        let deadline = self.machine.nextDeadline
+        var inner = self.begin(&effects)
+        let end = self.machine.received(id, batch, from: start, now: now, &inner)
+        self.finish(inner, &effects, deadline)
+        return end
     }
 
     package mutating func reading(_ id: ConnectionID, paused: Bool, now: Instant) {
@@ -127,7 +141,8 @@ package struct InspectedMachine<Machine: SessionMachine>: SessionMachine {
 
 /// The expectations of a client that differ from protocol to protocol.
 package struct ClientRules: Sendable {
-    /// The number of connections and attempts at a time. More than one is for protocols that probe a second connection.
+    /// The number of connections and attempts at a time, besides those that close. More than one is for protocols that probe a second
+    /// connection.
     package var connectionLimit = 1
     /// Whether the client closes a connection only when the user calls it.
     package var closesOnlyForCaller = true
@@ -206,8 +221,8 @@ final class EffectInspector<Machine: SessionMachine>: @unchecked Sendable {
         case .open(let id, _):
             simulation.note("  open \(id)")
             simulation.require(id > self.lastOpened, "\(id) was opened after \(self.lastOpened)")
-            simulation.require(
-                self.current.count < self.rules.connectionLimit, "\(id) was opened while \(self.current.sorted()) are open")
+            let open = self.current.subtracting(self.closing)
+            simulation.require(open.count < self.rules.connectionLimit, "\(id) was opened while \(open.sorted()) are open")
             simulation.require(!self.hasFinished || cause == .caller, "\(id) was opened after the end")
             self.lastOpened = id
             self.hasFinished = false

@@ -65,7 +65,7 @@ package enum NextAttempt: Hashable, Sendable {
 ///           handshaking, connected              ──▶ closing  (reported as ended immediately; the socket sends a close frame)
 ///           closing, closed                     ──▶ unchanged
 ///   closing ──closed, timeout──▶ closed                      (not reported: the end was reported at `stop`)
-///   closing ──start──▶ opening                               (the old connection is abandoned first)
+///   closing ──start──▶ opening                               (the old connection leaves: it closes beside the new one)
 ///   closed  ──start──▶ opening                               (with a new number; failure counts are reset)
 ///   deciding ──start, check──▶ opening                       (without the decision)
 ///   restart: backingOff, deciding                   ──▶ opening   (failure counts are reset)
@@ -79,6 +79,7 @@ package enum NextAttempt: Hashable, Sendable {
 /// Every state that waits for the peer has a deadline. The failure counts are reset only after a connection was stable for a while.
 /// Otherwise, a server that accepts connections and closes them right away would be contacted again without delay.
 package struct ConnectionStateMachine: Sendable {
+    @usableFromInline
     package enum State: Sendable {
         case idle
         case opening(ConnectionID, deadline: Instant)
@@ -91,15 +92,19 @@ package struct ConnectionStateMachine: Sendable {
         case closed(CloseReason)
     }
 
-    package private(set) var state: State = .idle
+    @usableFromInline package private(set) var state: State = .idle
     /// The timing rules. A change applies to deadlines that are set afterwards.
     package var sharedPolicy: Shared<ConnectionPolicy>
     package var policy: ConnectionPolicy { _read { yield self.sharedPolicy.value } }
     private var generator: SplitMix64
     private var counter = ConnectionCounter()
+    /// The newest connection or attempt, if there was one.
+    package var newest: ConnectionID? { self.counter.newest }
     /// The number of failures in a row that were followed by a delay.
     package private(set) var failures = 0
     private var immediateReconnects = 0
+    /// The connection that was stopped before the last start, and closes beside the next one. Its end was reported at `stop`.
+    private var leaving: (id: ConnectionID, deadline: Instant)?
 
     package init(policy: ConnectionPolicy = ConnectionPolicy(), generator: SplitMix64) {
         self.init(policy: Shared(policy), generator: generator)
@@ -110,8 +115,10 @@ package struct ConnectionStateMachine: Sendable {
         self.generator = generator
     }
 
-    /// When to call ``timeout(now:)``.
-    package var nextDeadline: Instant? {
+    /// When to call ``timeout(now:)``, after ``leavingTimeout(now:)``.
+    package var nextDeadline: Instant? { .earliest(self.stateDeadline, self.leaving?.deadline) }
+
+    private var stateDeadline: Instant? {
         switch self.state {
         case .opening(_, let deadline), .handshaking(_, let deadline), .closing(_, let deadline): deadline
         case .deciding(_, _, let deadline): deadline
@@ -122,12 +129,12 @@ package struct ConnectionStateMachine: Sendable {
     }
 
     /// The connection whose handshake is complete, if any.
-    package var connected: ConnectionID? {
+    @inlinable package var connected: ConnectionID? {
         if case .connected(let id, _, _) = self.state { id } else { nil }
     }
 
     /// The connection or attempt whose events are handled, if any.
-    package var current: ConnectionID? {
+    @inlinable package var current: ConnectionID? {
         switch self.state {
         case .opening(let id, _), .handshaking(let id, _), .connected(let id, _, _), .closing(let id, _): id
         case .idle, .backingOff, .deciding, .closed: nil
@@ -137,7 +144,11 @@ package struct ConnectionStateMachine: Sendable {
     /// Whether the connection was stopped, and the peer hasn't responded to the close.
     package var isClosing: Bool { if case .closing = self.state { true } else { false } }
 
-    package enum StartAction: Equatable, Sendable { case none, open(ConnectionID), replace(ConnectionID, by: ConnectionID) }
+    package enum StartAction: Equatable, Sendable {
+        case none
+        /// Connect with a new connection. Drop the socket of one that has been leaving since an earlier start.
+        case open(ConnectionID, abandoning: ConnectionID? = nil)
+    }
 
     package mutating func start(now: Instant) -> StartAction {
         switch self.state {
@@ -146,12 +157,32 @@ package struct ConnectionStateMachine: Sendable {
             return .open(self.open(now: now))
         case .backingOff, .deciding:
             return .open(self.open(now: now))
-        case .closing(let id, _):
+        case .closing(let id, let deadline):
             self.resetFailures()
-            return .replace(id, by: self.open(now: now))
+            let earlier = self.leaving
+            self.leaving = (id, deadline)
+            return .open(self.open(now: now), abandoning: earlier?.id)
         case .opening, .handshaking, .connected:
             return .none
         }
+    }
+
+    /// Handles the end of a connection that was stopped before the last start.
+    ///
+    /// - Returns: False if this isn't that connection.
+    package mutating func hasLeft(_ id: ConnectionID) -> Bool {
+        guard let leaving, leaving.id == id else { return false }
+        self.leaving = nil
+        return true
+    }
+
+    /// Gives up a connection that was stopped before the last start and whose peer doesn't respond to the close.
+    ///
+    /// - Returns: The connection, whose socket is to be dropped.
+    package mutating func leavingTimeout(now: Instant) -> ConnectionID? {
+        guard let leaving, leaving.deadline <= now else { return nil }
+        self.leaving = nil
+        return leaving.id
     }
 
     package enum RestartAction: Equatable, Sendable {

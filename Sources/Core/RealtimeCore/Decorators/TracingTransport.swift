@@ -112,6 +112,8 @@ private final class TracingHandler: ListenerHandler {
 
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { self.handler.upgrade(request) }
 
+    func messageLimit(for request: HTTPRequestHead) -> Int? { self.handler.messageLimit(for: request) }
+
     func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
         let connection = TracedConnection(connection, id, self.trace)
         return TracedEvents(self.handler.accepted(connection, id: id, request: request), self.trace)
@@ -185,6 +187,12 @@ private final class TracedEvents: WebSocketEvents {
     func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
         for entry in batch.entries { self.trace(id, .received(entry.kind, batch.bytes[entry.range])) }
         self.events.received(id, batch)
+    }
+
+    func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, from start: Int) -> Int {
+        // All of them when the first one is taken, because a message is reported before its answers.
+        if start == 0 { for entry in batch.entries { self.trace(id, .received(entry.kind, batch.bytes[entry.range])) } }
+        return self.events.received(id, batch, from: start)
     }
 
     func writing(_ id: ConnectionID, paused: Bool) { self.events.writing(id, paused: paused) }

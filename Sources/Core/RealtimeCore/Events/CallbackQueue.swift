@@ -139,7 +139,8 @@ package final class CallbackQueue<Element: Sendable>: Sendable, CallbackDelivery
         return self.state.withLock { state in
             // Before each element, because any of them may be the one at which the application cancels.
             guard case .delivering = state.phase else { return nil }
-            if state.taken.isEmpty {
+            // `count` and `removeLast()`: this code is generic and not specialized, where `isEmpty` and `popLast()` cost several times as much.
+            if state.taken.count == 0 {
                 var batch = EventBuffer<Element>.Batch()
                 swap(&batch.elements, &state.taken)
                 if self.buffer.take(into: &batch) { drained = state.source }
@@ -150,14 +151,14 @@ package final class CallbackQueue<Element: Sendable>: Sendable, CallbackDelivery
                 batch.elements.reverse()
                 state.taken = batch.elements
             }
-            guard let element = state.taken.popLast() else {
+            guard state.taken.count > 0 else {
                 // Under the lock: an element is appended before the phase is looked at.
                 state.phase = .idle
                 // An idle queue keeps no memory.
                 state.taken = []
                 return nil
             }
-            return element
+            return state.taken.removeLast()
         }
     }
 }

@@ -1,154 +1,325 @@
 import RealtimeSystem
 
-struct InMemoryHTTPTransport: HTTPTransport {
+struct InMemoryHTTPTransport: HTTPExchangeTransport {
     let network: InMemoryNetwork
 
-    func open(_ request: HTTPRequest) async throws(TransportError) -> HTTPStreamedResponse {
-        let exchange = InMemoryExchange(self.network, request)
-        self.network.submit { [network] in
-            switch network.condition {
-            // The exchange's timer ends the wait.
-            case .silent: return
-            case .down:
-                return exchange.fail(
-                    TransportError(.unreachable, "No route to \(request.endpoint.origin): the in-memory network is down."))
-            case .up: break
-            }
-            guard let handler = network.listener(at: request.endpoint)?.handler else {
-                let message = "Connection refused: no server is listening at \(request.endpoint.origin) on the in-memory network."
-                return exchange.fail(TransportError(.refused, "\(message) Start the server first."))
-            }
-            let head = HTTPRequestHead(method: request.method, target: request.endpoint.requestTarget, headers: request.headers)
-            handler.received(head, body: request.body, responder: exchange)
-        }
-        return HTTPStreamedResponse(try await exchange.head(), body: Body(exchange: exchange))
-    }
-
-    /// The body. Releasing it notifies the server that the client has disconnected.
-    final class Body: HTTPBody {
-        let exchange: InMemoryExchange
-
-        init(exchange: InMemoryExchange) {
-            self.exchange = exchange
-        }
-
-        func next() async throws(TransportError) -> [UInt8]? { try await self.exchange.next() }
-
-        deinit { self.exchange.disconnect() }
+    func makeExchange(_ request: HTTPRequest, id: ExchangeID, events: any HTTPExchangeEvents) -> any HTTPExchange {
+        InMemoryExchange(self.network, request, id, events)
     }
 }
 
-/// One request and its response: the client's reader and the server's responder in one object.
-final class InMemoryExchange: HTTPResponder, TimerClient {
+/// One request and its response: the client's exchange and the server's responder in one object.
+///
+/// ```
+///   new ──start──▶ open ──end of the response, error──▶ ended
+///    └───────────────┴──────────── cancel ──────────────▲
+/// ```
+final class InMemoryExchange: HTTPExchange, HTTPResponder, InMemoryConnection, TimerClient {
+    private enum Phase: Sendable {
+        case new(any HTTPExchangeEvents)
+        case open(any HTTPExchangeEvents)
+        case ended
+    }
+
+    private enum Piece: Sendable {
+        case head(HTTPResponseHead)
+        case body([UInt8])
+        case end
+    }
+
+    /// How far the server has written the response.
+    private enum Response: Sendable { case none, begun, complete }
+
     private struct State: Sendable {
-        var response: ResponseBuffer
+        var phase: Phase
+        var response = Response.none
+        /// The parts that the server has written and the client has not received.
+        var pieces: [Piece] = []
+        /// The bytes of the body in `pieces`.
+        var output: OutputGauge
+        /// More bytes than the limit wait, and the exchange is about to end.
+        var isOverLimit = false
+        var isPaused = false
+        /// A silent network has lost a part of the response, or the end of the exchange. Nothing follows.
+        var isLost = false
+        var listener: InMemoryListener?
         var onDisconnect: (@Sendable () -> Void)?
+        var onWriting: (@Sendable (_ paused: Bool) -> Void)?
+        /// The tasks that wait until the client has received what was written.
+        var senders = WaitingTasks()
+        /// Whether the client has ended the exchange before the response was complete.
         var hasClientDisconnected = false
+
+        var events: (any HTTPExchangeEvents)? {
+            if case .open(let events) = self.phase { events } else { nil }
+        }
+
+        var sendStep: SendStep {
+            switch self.response {
+            case .none: .fail(TransportError(.unsupported, "The response has no head yet: call begin(_:) before send(_:)."))
+            case .complete: .fail(TransportError(.closed, "The response has ended; nothing more can be sent."))
+            case .begun where self.hasClientDisconnected:
+                .fail(TransportError(.closed, "The client disconnected before the end of the response."))
+            case .begun: self.output.isPaused ? .wait : .write
+            }
+        }
+    }
+
+    private enum SendStep: Sendable {
+        case write, wait
+        case fail(TransportError)
     }
 
     private let network: InMemoryNetwork
     private let request: HTTPRequest
+    private let id: ExchangeID
     private let state: Lock<State>
 
-    init(_ network: InMemoryNetwork, _ request: HTTPRequest) {
+    init(_ network: InMemoryNetwork, _ request: HTTPRequest, _ id: ExchangeID, _ events: any HTTPExchangeEvents) {
         self.network = network
         self.request = request
-        self.state = Lock(State(response: ResponseBuffer(from: request.endpoint)))
+        self.id = id
+        self.state = Lock(State(phase: .new(events), output: OutputGauge(limit: network.messageBacklogBytes)))
     }
 
     // MARK: Client
 
-    func head() async throws(TransportError) -> HTTPResponseHead {
-        while true {
-            if let head = try self.state.withLock({ state throws(TransportError) in try state.response.readHead() }) { return head }
-            await self.wait()
+    func start() { self.network.submit { self.send() } }
+
+    private func send() {
+        let isNew = self.state.withLock { state in
+            guard case .new(let events) = state.phase else { return false }
+            state.phase = .open(events)
+            return true
+        }
+        guard isNew else { return }
+        let endpoint = self.request.endpoint
+        switch self.network.condition {
+        case .up: break
+        // The timer ends the exchange.
+        case .silent: return self.restartIdleTimeout()
+        case .down: return self.fail(InMemoryNetwork.unreachable(endpoint))
+        }
+        guard let listener = self.network.listener(at: endpoint), let handler = listener.handler else {
+            return self.fail(InMemoryNetwork.refused(endpoint))
+        }
+        self.network.add(self)
+        listener.add(self)
+        self.state.withLock { $0.listener = listener }
+        self.restartIdleTimeout()
+        let head = HTTPRequestHead(method: self.request.method, target: endpoint.requestTarget, headers: self.request.headers)
+        handler.received(head, body: self.request.body, responder: self)
+    }
+
+    func pauseReading() { self.state.withLock { $0.isPaused = true } }
+
+    func resumeReading() {
+        self.state.withLock { $0.isPaused = false }
+        self.network.submit {
+            self.restartIdleTimeout()
+            self.deliver()
         }
     }
 
-    func next() async throws(TransportError) -> [UInt8]? {
-        while true {
-            switch try self.state.withLock({ state throws(TransportError) in try state.response.readBody() }) {
-            case .bytes(let bytes): return bytes
-            case .end: return nil
-            case .pending: await self.wait()
-            }
+    func cancel() {
+        // What the phase retains is released outside the lock.
+        let (phase, disconnect) = self.state.withLock { state in
+            defer { state.phase = .ended }
+            return (state.phase, self.takeDisconnect(&state))
+        }
+        self.unregister()
+        self.network.submit(disconnect)
+        _ = phase
+    }
+
+    /// Ends the exchange with an error, for both sides.
+    func fail(_ error: TransportError) {
+        let (events, disconnect) = self.state.withLock { state -> ((any HTTPExchangeEvents)?, @Sendable () -> Void) in
+            guard let events = state.events else { return (nil, {}) }
+            state.phase = .ended
+            return (events, self.takeDisconnect(&state))
+        }
+        self.unregister()
+        events?.ended(self.id, error)
+        disconnect()
+    }
+
+    /// The client has disconnected, which the server learns unless the response is complete or the network is silent.
+    ///
+    /// - Returns: Notifies the server. Called outside the lock.
+    private func takeDisconnect(_ state: inout State) -> @Sendable () -> Void {
+        state.pieces = []
+        guard state.response != .complete, !state.hasClientDisconnected else { return {} }
+        guard self.network.condition != .silent, !state.isLost else {
+            state.isLost = true
+            return {}
+        }
+        state.hasClientDisconnected = true
+        let (action, senders) = (state.onDisconnect.take(), state.senders.takeAll())
+        return {
+            for sender in senders { DelayedWakeUps.resume(sender) }
+            action?()
         }
     }
 
-    /// Notifies the server that the client has disconnected, unless the response is complete.
-    func disconnect() { self.disconnect(nil) }
+    private func unregister() {
+        self.network.time.schedule(self, at: nil)
+        self.network.remove(self)
+        self.state.withLock { $0.listener.take() }?.remove(self)
+    }
 
-    /// Ends the response with an error, for both sides.
-    func fail(_ error: TransportError) { self.disconnect(error) }
+    // MARK: Time
 
-    private func disconnect(_ error: TransportError?) {
-        let (reader, action) = self.state.withLock { state -> (WakeUp?, (@Sendable () -> Void)?) in
-            if let error { state.response.end(error) }
-            state.hasClientDisconnected = true
-            return (state.response.takeReadyReader(), state.onDisconnect.take())
-        }
-        if let reader { DelayedWakeUps.resume(reader) }
-        action?()
+    /// The idle timeout doesn't apply while reading is paused: then the server waits for the client.
+    private func restartIdleTimeout() {
+        let isWaiting = self.state.withLock { $0.events != nil && !$0.isPaused }
+        guard isWaiting else { return }
+        self.network.time.schedule(self, at: self.network.time.now.advanced(by: self.request.idleTimeout))
     }
 
     func timerFired() {
-        self.fail(
-            TransportError(
-                .timedOut,
-                "\(self.request.endpoint) timed out: no response within \(self.request.idleTimeout). Check the server, or increase idleTimeout."
-            ))
-    }
-
-    private func wait() async {
-        self.network.time.schedule(self, at: self.network.time.now.advanced(by: self.request.idleTimeout))
-        await suspend { wakeUp in
-            self.state.withLock { $0.response.suspend(wakeUp) }
-        } onCancel: {
-            // Only the flag: the canceller may hold a lock that the server's action takes.
-            let error = TransportError(.cancelled, "The request to \(self.request.endpoint) was cancelled.")
-            return self.state.withLock { state in
-                state.response.cancel(error)
-                return state.response.takeReadyReader()
-            }
-        }
-        self.network.time.schedule(self, at: nil)
-        if self.state.withLock({ $0.response.isCancelled }) { self.disconnect() }
+        guard self.state.withLock({ $0.events != nil && !$0.isPaused }) else { return }
+        let error = TransportError(
+            .timedOut,
+            "\(self.request.endpoint) timed out: no response within \(self.request.idleTimeout). Check the server, or increase idleTimeout."
+        )
+        self.network.submit { self.fail(error) }
     }
 
     // MARK: Server
 
     func respond(_ response: HTTPResponse) {
-        self.change { buffer in
-            guard buffer.head == nil else { return }
-            _ = buffer.receiveHead(response.head)
-            _ = buffer.receive(response.body)
-            buffer.end(nil)
+        self.write { state in
+            guard state.response == .none else { return }
+            state.response = .complete
+            state.pieces.append(.head(response.head))
+            if !response.body.isEmpty {
+                _ = state.output.accept(response.body.count)
+                state.pieces.append(.body(response.body))
+            }
+            state.pieces.append(.end)
         }
     }
 
-    func begin(_ head: HTTPResponseHead) { self.change { _ = $0.receiveHead(head) } }
-
-    func write(_ bytes: [UInt8]) {
-        self.change { if $0.head != nil { _ = $0.receive(bytes) } }
+    func begin(_ head: HTTPResponseHead) {
+        self.write { state in
+            guard state.response == .none else { return }
+            state.response = .begun
+            state.pieces.append(.head(head))
+        }
     }
 
-    func end() { self.change { if $0.head != nil { $0.end(nil) } } }
+    func write(_ bytes: [UInt8]) {
+        self.write { state in
+            guard state.response == .begun, !bytes.isEmpty else { return }
+            guard state.output.accept(bytes.count) else { return state.isOverLimit = true }
+            state.pieces.append(.body(bytes))
+        }
+    }
+
+    func send(_ bytes: [UInt8]) async throws(TransportError) {
+        while true {
+            if Task.isCancelled { throw TransportError(.cancelled, "The task that sends this response was cancelled.") }
+            switch self.state.withLock({ $0.sendStep }) {
+            case .write: return self.write(bytes)
+            case .fail(let error): throw error
+            case .wait: break
+            }
+            let id = WaitingTasks.ID()
+            await suspend { wakeUp in
+                self.state.withLock { state in
+                    guard case .wait = state.sendStep, !Task.isCancelled else { return false }
+                    state.senders.add(id, wakeUp)
+                    return true
+                }
+            } onCancel: {
+                self.state.withLock { $0.senders.take(id) }
+            }
+        }
+    }
+
+    func end() {
+        self.write { state in
+            guard state.response == .begun else { return }
+            state.response = .complete
+            state.pieces.append(.end)
+        }
+    }
 
     func onDisconnect(_ action: @escaping @Sendable () -> Void) {
         let hasDisconnected = self.state.withLock { state in
-            if !state.hasClientDisconnected, !state.response.isComplete { state.onDisconnect = action }
+            if !state.hasClientDisconnected, state.response != .complete { state.onDisconnect = action }
             return state.hasClientDisconnected
         }
         if hasDisconnected { action() }
     }
 
-    private func change(_ body: (inout ResponseBuffer) -> Void) {
-        let (reader, released) = self.state.withLock { state -> (WakeUp?, (@Sendable () -> Void)?) in
-            body(&state.response)
-            return (state.response.takeReadyReader(), state.response.isComplete ? state.onDisconnect.take() : nil)
+    func onWriting(_ change: @escaping @Sendable (_ paused: Bool) -> Void) { self.state.withLock { $0.onWriting = change } }
+
+    private func write(_ body: (inout State) -> Void) {
+        // What the closures capture is released outside the lock.
+        let released = self.state.withLock { state -> [any Sendable] in
+            // The client has ended the exchange: the response goes nowhere.
+            if case .ended = state.phase { return [] }
+            if !state.isLost { body(&state) }
+            return state.response == .complete ? [state.onDisconnect.take(), state.onWriting.take()] : []
         }
-        // What the action captures may be released here, outside the lock.
         _ = released
-        if let reader { DelayedWakeUps.resume(reader) }
+        self.network.submit { self.deliver() }
+    }
+
+    // MARK: Network
+
+    /// The listener was stopped. What the server has written still arrives.
+    func serverStopped() {
+        self.network.submit {
+            self.deliver()
+            if self.network.condition == .silent { return }
+            self.fail(TransportError(.closed, "\(self.request.endpoint.origin) ended the response: the server is shutting down."))
+        }
+    }
+
+    /// Delivers what the server has written, unless the client has paused reading.
+    private func deliver() {
+        while let (piece, events) = self.takePiece() {
+            self.restartIdleTimeout()
+            switch piece {
+            case .head(let head): events.received(head, of: self.id)
+            case .body(let bytes):
+                events.received(bytes, of: self.id)
+                self.report { state in
+                    state.output.remove(bytes.count)
+                    return state.output.bytes == 0 ? state.output.takeChange() : nil
+                }
+            case .end:
+                self.unregister()
+                self.state.withLock { $0.phase = .ended }
+                events.ended(self.id, nil)
+            }
+        }
+        self.report { $0.isPaused ? $0.output.takeChange() : nil }
+        if self.state.withLock({ $0.isOverLimit && $0.events != nil }) {
+            self.fail(TransportError(.reset, "The server ended the in-memory response, because its output exceeded the limit."))
+        }
+    }
+
+    private func takePiece() -> (Piece, any HTTPExchangeEvents)? {
+        let condition = self.network.condition
+        return self.state.withLock { state in
+            if condition == .silent, !state.pieces.isEmpty { state.isLost = true }
+            if state.isLost { state.pieces = [] }
+            guard let events = state.events, !state.isPaused, !state.pieces.isEmpty else { return nil }
+            return (state.pieces.removeFirst(), events)
+        }
+    }
+
+    /// Notifies the server of a change that a closure returns.
+    private func report(_ change: (inout State) -> Bool?) {
+        let (onWriting, isPaused, senders) = self.state.withLock { state in
+            let isPaused = change(&state)
+            return (state.onWriting, isPaused, isPaused == false ? state.senders.takeAll() : [])
+        }
+        for sender in senders { DelayedWakeUps.resume(sender) }
+        if let isPaused { onWriting?(isPaused) }
     }
 }

@@ -29,9 +29,9 @@ public final class InMemoryNetwork: Sendable {
         var runner: ThreadID?
         var condition = Condition.up
         var listeners: [Address: InMemoryListener] = [:]
-        /// The open sockets, numbered in the order in which they were opened.
-        var sockets: [ObjectIdentifier: (number: UInt64, socket: InMemorySocket)] = [:]
-        var lastSocket: UInt64 = 0
+        /// The open sockets and the exchanges in progress, numbered in the order in which they began.
+        var connections: [ObjectIdentifier: (number: UInt64, connection: any InMemoryConnection)] = [:]
+        var lastConnection: UInt64 = 0
         var lastPort = 49151
         var messageBacklogBytes = OutputGauge.clientLimit
     }
@@ -64,14 +64,16 @@ public final class InMemoryNetwork: Sendable {
         set { self.state.withLock { $0.messageBacklogBytes = max(0, newValue) } }
     }
 
-    /// Ends every connection on both sides with ``TransportError/Code/reset``, without a close frame, in the order in which the connections
-    /// were opened.
+    /// Ends every connection and every HTTP request in progress on both sides with ``TransportError/Code/reset``, without a close frame, in
+    /// the order in which they began.
     ///
     /// When the call returns, clients and servers have handled it, also if another thread was processing events.
     public func cut() {
-        let sockets = self.state.withLock { $0.sockets.values.sorted { $0.number < $1.number }.map(\.socket) }
+        let connections = self.state.withLock { $0.connections.values.sorted { $0.number < $1.number }.map(\.connection) }
         self.submit {
-            for socket in sockets { socket.end(.transport(TransportError(.reset, "The connection was reset by InMemoryNetwork.cut()."))) }
+            for connection in connections {
+                connection.fail(TransportError(.reset, "The connection was reset by InMemoryNetwork.cut()."))
+            }
         }
         self.waitUntilIdle()
     }
@@ -170,14 +172,20 @@ public final class InMemoryNetwork: Sendable {
         self.state.withLock { $0.listeners[Address(host: endpoint.host, port: endpoint.port)] }
     }
 
-    func add(_ socket: InMemorySocket) {
+    func add(_ connection: any InMemoryConnection) {
         self.state.withLock { state in
-            state.lastSocket += 1
-            state.sockets[ObjectIdentifier(socket)] = (state.lastSocket, socket)
+            state.lastConnection += 1
+            state.connections[ObjectIdentifier(connection)] = (state.lastConnection, connection)
         }
     }
 
-    func remove(_ socket: InMemorySocket) { self.state.withLock { $0.sockets[ObjectIdentifier(socket)] = nil } }
+    func remove(_ connection: any InMemoryConnection) { self.state.withLock { $0.connections[ObjectIdentifier(connection)] = nil } }
+}
+
+/// A connection or an exchange that ``InMemoryNetwork/cut()`` ends.
+protocol InMemoryConnection: AnyObject, Sendable {
+    /// Ends the connection with an error.
+    func fail(_ error: TransportError)
 }
 
 /// A listener that accepts the connections of a server on an ``InMemoryNetwork``.
@@ -192,6 +200,8 @@ public final class InMemoryListener: Listener {
     private let address: InMemoryNetwork.Address
     private let state: Lock<State>
     private let accepted = Lock<[ObjectIdentifier: InMemorySocket]>([:])
+    /// The exchanges in progress, in the order in which they began.
+    private let exchanges = Lock<[InMemoryExchange]>([])
     /// The upgrades about which the handler has not decided.
     private let undecided = Lock<[ObjectIdentifier: InMemoryUpgrade]>([:])
 
@@ -225,13 +235,14 @@ public final class InMemoryListener: Listener {
         return ListenerAddress(host: self.address.host, port: self.address.port)
     }
 
-    /// Stops accepting connections, frees the address, rejects undecided upgrades with the status 503, and closes every WebSocket with code
-    /// 1001.
+    /// Stops accepting connections, frees the address, rejects undecided upgrades with the status 503, closes every WebSocket with code
+    /// 1001, and ends every response in progress.
     public func stop() async {
         self.state.withLock { $0.network }?.remove(self, at: self.address)
         for upgrade in self.undecided.withLock({ $0.values.map(\.self) }) { upgrade.reject("The server is shutting down.") }
         let sockets = self.accepted.withLock { $0.values.sorted { $0.id < $1.id } }
         for socket in sockets { socket.close(.goingAway, reason: "The server is shutting down.") }
+        for exchange in self.exchanges.withLock({ $0 }) { exchange.serverStopped() }
         self.releaseHandler()
     }
 
@@ -240,6 +251,8 @@ public final class InMemoryListener: Listener {
 
     func add(_ socket: InMemorySocket) { self.accepted.withLock { $0[ObjectIdentifier(socket)] = socket } }
     func remove(_ socket: InMemorySocket) { self.accepted.withLock { $0[ObjectIdentifier(socket)] = nil } }
+    func add(_ exchange: InMemoryExchange) { self.exchanges.withLock { $0.append(exchange) } }
+    func remove(_ exchange: InMemoryExchange) { self.exchanges.withLock { $0.removeAll { $0 === exchange } } }
     func add(_ upgrade: InMemoryUpgrade) { self.undecided.withLock { $0[ObjectIdentifier(upgrade)] = upgrade } }
     func remove(_ upgrade: InMemoryUpgrade) { self.undecided.withLock { $0[ObjectIdentifier(upgrade)] = nil } }
 }

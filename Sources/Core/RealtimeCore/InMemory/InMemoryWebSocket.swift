@@ -13,7 +13,7 @@ struct InMemoryWebSocketTransport: WebSocketTransport {
 /// ```
 ///   new ──open──▶ open ──close, end, peer's close, abandon──▶ closed
 /// ```
-final class InMemorySocket: WebSocketConnection {
+final class InMemorySocket: WebSocketConnection, InMemoryConnection {
     enum Role: Sendable {
         case client(WebSocketRequest)
         case server(InMemoryListener)
@@ -239,6 +239,8 @@ final class InMemorySocket: WebSocketConnection {
         self.end(.transport(error))
         peer.end(.transport(TransportError(.reset, "The peer ended the in-memory connection, because its output exceeded the limit.")))
     }
+
+    func fail(_ error: TransportError) { self.end(.transport(error)) }
 
     /// Ends the connection for this end.
     func end(_ reason: CloseReason) {

@@ -36,6 +36,8 @@ public struct ListenerAddress: Sendable, Hashable {
 
 /// A type that handles the requests and connections that a listener accepts.
 ///
+/// A handler for HTTP requests only needs ``received(_:body:responder:)``: by default, all WebSocket upgrades are rejected.
+///
 /// The methods are called on the listener's threads and should return quickly. Calls for the same connection are serial and in order;
 /// calls for different connections may be concurrent.
 public protocol ListenerHandler: AnyObject, Sendable {
@@ -49,11 +51,15 @@ public protocol ListenerHandler: AnyObject, Sendable {
 
     /// Decides whether to accept a WebSocket upgrade.
     ///
+    /// By default, rejects the upgrade with the status 404. A handler that accepts upgrades implements ``accepted(_:id:request:)`` as well.
+    ///
     /// - Parameter request: The head of the upgrade request.
     /// - Returns: Whether to accept the upgrade, the response to send instead, or ``UpgradeDecision/later(_:)`` if the decision takes time.
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision
 
     /// Handles a new WebSocket connection after its upgrade was accepted.
+    ///
+    /// By default, closes the connection with ``CloseCode/internalError``.
     ///
     /// - Parameters:
     ///   - connection: The WebSocket connection, for sending messages and closing it.
@@ -61,6 +67,32 @@ public protocol ListenerHandler: AnyObject, Sendable {
     ///   - request: The head of the upgrade request.
     /// - Returns: The object that receives the messages and the end of the connection.
     func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents
+
+    /// Returns the maximum size of a WebSocket message that the handler can use, in bytes.
+    ///
+    /// A listener keeps the parts of a message until it is complete, so a limit that fits the protocol saves memory. The listener's own limit
+    /// applies if it is smaller, or if this one is `nil`, which is the default. Called before ``accepted(_:id:request:)``.
+    ///
+    /// - Parameter request: The head of the upgrade request.
+    func messageLimit(for request: HTTPRequestHead) -> Int?
+}
+
+extension ListenerHandler {
+    /// Rejects the upgrade with the status 404.
+    public func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
+        .reject(
+            HTTPResponse(
+                status: 404, headers: ["Content-Type": "text/plain; charset=utf-8"], text: "There is no WebSocket at this address.\n"))
+    }
+
+    /// Closes the connection with ``CloseCode/internalError``. Only called if the handler accepts upgrades.
+    public func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+        connection.close(.internalError, reason: "The server has no handler for WebSockets at this address.")
+        return IgnoredEvents()
+    }
+
+    /// Returns `nil`: the listener's limit applies.
+    public func messageLimit(for request: HTTPRequestHead) -> Int? { nil }
 }
 
 /// A type that sends the response to one HTTP request, from any thread.
@@ -79,7 +111,7 @@ public protocol HTTPResponder: AnyObject, Sendable {
     /// length needs little memory.
     ///
     /// Chunks sent by one task keep their order. A client that stops reading is disconnected after the listener's time limit, which ends
-    /// the wait. An in-memory connection never waits.
+    /// the wait. An in-memory connection waits while its client has paused reading.
     ///
     /// - Parameter bytes: The chunk. It isn't sent if the call throws.
     /// - Throws: ``TransportError/Code/closed`` if the client has disconnected or the response has ended,
@@ -88,6 +120,13 @@ public protocol HTTPResponder: AnyObject, Sendable {
     func send(_ bytes: [UInt8]) async throws(TransportError)
     /// Ends the body.
     func end()
+    /// Registers a closure for when too much of the response waits for a client that reads slowly, and for when everything has been sent.
+    ///
+    /// The server should write nothing while writing is paused, as with ``WebSocketEvents/writing(_:paused:)``. A response that grows beyond
+    /// the listener's limit ends the connection.
+    ///
+    /// - Parameter change: A closure that is called on a thread of the listener when writing should pause, and when it can continue.
+    func onWriting(_ change: @escaping @Sendable (_ paused: Bool) -> Void)
     /// Registers a closure for when the client disconnects before the end of the response.
     ///
     /// - Parameter action: A closure that is called once, on any thread; immediately if the client has disconnected already.
@@ -95,6 +134,16 @@ public protocol HTTPResponder: AnyObject, Sendable {
 }
 
 extension HTTPResponder {
+    /// Does nothing. The default for responders without flow control.
+    public func onWriting(_ change: @escaping @Sendable (_ paused: Bool) -> Void) {}
+
     /// Sends a chunk of the body without waiting, like ``write(_:)``. The default for responders without flow control.
     public func send(_ bytes: [UInt8]) async throws(TransportError) { self.write(bytes) }
+}
+
+/// The events of a connection that is being closed.
+final class IgnoredEvents: WebSocketEvents {
+    func opened(_ id: ConnectionID, head: HTTPResponseHead) {}
+    func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {}
+    func closed(_ id: ConnectionID, _ reason: CloseReason) {}
 }

@@ -35,6 +35,20 @@ public final class ListenerRouter: ListenerHandler {
             }
         }
 
+        /// Creates a route for a path, without those below it.
+        ///
+        /// The path `/health` matches `/health` and `/health?verbose=1`, and neither `/health/` nor `/health/x`. The paths are compared
+        /// byte by byte as they were received, percent-encoded.
+        ///
+        /// - Parameters:
+        ///   - path: The path, starting with a slash.
+        ///   - handler: The object that receives the requests.
+        public static func exactPath(_ path: String, _ handler: any ListenerHandler) -> Route {
+            Route(handler: handler) { request in
+                request.target.utf8.prefix { $0 != UInt8(ascii: "?") }.elementsEqual(path.utf8)
+            }
+        }
+
         /// Creates a route for the requests that satisfy a condition.
         ///
         /// - Parameters:
@@ -77,13 +91,9 @@ public final class ListenerRouter: ListenerHandler {
         if let handler = self.handler(of: request) { return handler.accepted(connection, id: id, request: request) }
         // Only if the condition of a route has changed its result since the upgrade.
         connection.close(.internalError, reason: "No handler is responsible for this path.")
-        return NoEvents()
+        return IgnoredEvents()
     }
 
-    /// The events of a connection that is being closed.
-    private final class NoEvents: WebSocketEvents {
-        func opened(_ id: ConnectionID, head: HTTPResponseHead) {}
-        func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {}
-        func closed(_ id: ConnectionID, _ reason: CloseReason) {}
-    }
+    /// Returns the limit of the handler that accepted the upgrade.
+    public func messageLimit(for request: HTTPRequestHead) -> Int? { self.handler(of: request)?.messageLimit(for: request) }
 }

@@ -57,10 +57,9 @@ extension ReconnectingSession {
     package mutating func start(now: Instant, _ effects: inout Effects<Self>) {
         switch self.connection.start(now: now) {
         case .none: break
-        case .open(let id): self.open(id, now: now, &effects)
-        case .replace(let old, let new):
-            effects.commands.append(.abandon(old))
-            self.open(new, now: now, &effects)
+        case .open(let id, let earlier):
+            if let earlier { effects.commands.append(.abandon(earlier)) }
+            self.open(id, now: now, &effects)
         }
     }
 
@@ -84,6 +83,7 @@ extension ReconnectingSession {
 
     /// Handles an end that the transport or a time limit reports.
     package mutating func closed(_ id: ConnectionID, _ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>) {
+        if self.connection.hasLeft(id) { return }
         guard id == self.connection.current else { return self.additionalClosed(id, reason, now: now, &effects) }
         self.end(id, self.ending(for: reason, now: now), now: now, &effects)
     }
@@ -94,7 +94,7 @@ extension ReconnectingSession {
         guard id == self.connection.current else { return }
         // The end of a connection that was stopped is the peer's response. A protocol that counts attempts must not count it as a failed one.
         let decision = self.connection.isClosing ? .never : self.decision(on: ending, now: now)
-        switch self.connection.closed(id, ending.reason, decision, now: now) {
+        switch self.connection.closed(id, ending.reason.withoutCause, decision, now: now) {
         case .none: break
         case .lost(let next): self.handleLoss(ending, then: next, now: now, &effects)
         case .reopen(let new): self.begin(new, now: now, &effects)
@@ -136,6 +136,7 @@ extension ReconnectingSession {
     /// Handles the deadline of the connection. A protocol with further deadlines implements `timeout`, and calls this method when that of the
     /// connection has passed.
     package mutating func connectionTimeout(now: Instant, _ effects: inout Effects<Self>) {
+        if let id = self.connection.leavingTimeout(now: now) { effects.commands.append(.abandon(id)) }
         switch self.connection.timeout(now: now) {
         case .none: break
         case .open(let id): self.open(id, now: now, &effects)

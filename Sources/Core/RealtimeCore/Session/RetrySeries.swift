@@ -11,7 +11,17 @@ package enum RetryRule: Sendable {
 
 /// The attempts to connect since a loss: their number, when they began, and the question to the application that isn't answered yet.
 package struct RetrySeries: Sendable {
-    /// The time after which a connection counts as stable. The loss of a stable connection begins a new series.
+    /// The connections that end a series.
+    package enum End: Sendable {
+        /// Each connection. The losses of connections that weren't stable are counted separately, and delay the attempts after the fourth
+        /// one in a row: a server may accept connections and lose them immediately.
+        case anyConnection
+        /// Connections that were stable.
+        case stableConnection
+    }
+
+    private let end: End
+    /// The time after which a connection counts as stable.
     private let stableAfter: Duration
     private var startedAt: Instant?
     /// The number of attempts that were decided about.
@@ -21,13 +31,18 @@ package struct RetrySeries: Sendable {
     /// The shortest delay that the protocol allows before the next attempt.
     private var minimum = Duration.zero
     private var connectedAt: Instant?
+    /// The number of connections in a row that weren't stable.
+    private var shortConnections = 0
     /// The work that asks the application, and the connection whose loss it is about.
     private var question: (work: WorkID, connection: ConnectionID)?
 
     /// Creates a series without attempts.
     ///
-    /// - Parameter stableAfter: The time after which a connection counts as stable. Zero if every connection does.
-    package init(stableAfter: Duration = ConnectionPolicy().stableAfter) {
+    /// - Parameters:
+    ///   - end: The connections that end it.
+    ///   - stableAfter: The time after which a connection counts as stable.
+    package init(endsWith end: End = .stableConnection, stableAfter: Duration = ConnectionPolicy().stableAfter) {
+        self.end = end
         self.stableAfter = stableAfter
     }
 
@@ -36,7 +51,19 @@ package struct RetrySeries: Sendable {
 
     /// A connection was lost. Call it if ``decide(_:instead:now:)`` isn't called for the loss.
     package mutating func lost(now: Instant) {
-        if let since = self.connectedAt.take(), since.advanced(by: self.stableAfter) <= now { self.reset() }
+        guard let since = self.connectedAt.take() else { return }
+        if since.advanced(by: self.stableAfter) <= now {
+            self.reset()
+        } else if case .anyConnection = self.end {
+            self.forgetAttempts()
+            self.shortConnections += 1
+        }
+    }
+
+    /// The delay that protects the server from a client whose connections it loses: after the fourth one in a row, 1, 2, 4 … 32 s.
+    private var pause: Duration {
+        guard self.shortConnections > 3 else { return .zero }
+        return .seconds(1 << min(5, self.shortConnections - 4))
     }
 
     /// Decides about the attempt after a loss or a failed attempt.
@@ -51,11 +78,13 @@ package struct RetrySeries: Sendable {
     ) -> ReconnectDecision {
         self.lost(now: now)
         if self.startedAt == nil { self.startedAt = now }
-        self.minimum = if case .afterBackoff(let minimum) = decision { minimum } else { .zero }
+        self.minimum = if case .afterBackoff(let minimum) = decision { max(minimum, self.pause) } else { self.pause }
         self.count += 1
         switch rule {
         case .never: return .never
-        case .protocolDecision: return decision
+        case .protocolDecision:
+            if case .afterBackoff = decision { return .afterBackoff(atLeast: self.minimum) }
+            return decision
         case .delays(let delays):
             guard self.usedDelays < delays.count else { return .never }
             defer { self.usedDelays += 1 }
@@ -87,8 +116,13 @@ package struct RetrySeries: Sendable {
     /// - Returns: The work to cancel, if there is one.
     package mutating func withdrawQuestion() -> WorkID? { self.question.take()?.work }
 
-    /// Forgets all attempts, because they say nothing about the next one.
+    /// Forgets all attempts and connections, because they say nothing about the next one.
     package mutating func reset() {
-        (self.startedAt, self.count, self.usedDelays, self.minimum, self.connectedAt) = (nil, 0, 0, .zero, nil)
+        self.forgetAttempts()
+        (self.minimum, self.connectedAt, self.shortConnections) = (.zero, nil, 0)
     }
+
+    /// Forgets the attempts that failed, because they say nothing about the network that is available now. The connections that weren't
+    /// stable still count.
+    package mutating func forgetAttempts() { (self.startedAt, self.count, self.usedDelays) = (nil, 0, 0) }
 }

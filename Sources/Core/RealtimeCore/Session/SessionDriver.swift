@@ -89,6 +89,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         /// Whether the machine's deadline has passed although the machine has just handled it.
         var isOverdue = false
         var hasLoggedOverdue = false
+        var hasLoggedBlockedCallback = false
         var interceptor: (any ConnectionInterceptor)?
         // Last: in unspecialized code, members after one of generic type have no constant offset.
         @usableFromInline var machine: Machine
@@ -240,17 +241,19 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
     /// - Parameters:
     ///   - policy: What happens when events arrive faster than the callback handles them.
     ///   - lifetime: When the callback receives no more events.
+    ///   - name: What the log calls the callback if it doesn't begin for seconds, such as `The callback of news`.
     ///   - schedule: Runs the deliveries, for example on a queue. Called without a lock.
     ///   - convert: Appends the elements for a batch of events. Called under the driver's lock.
     ///   - register: Registers the consumer with the machine.
     ///   - callback: Called with each element.
     /// - Returns: The registration. Releasing it cancels the callback.
     package func observe<Element: Sendable>(
-        _ policy: BufferPolicy, lifetime: ConsumerLifetime, schedule: @escaping CallbackSchedule,
+        _ policy: BufferPolicy, lifetime: ConsumerLifetime, named name: String = "A callback", schedule: @escaping CallbackSchedule,
         convert: @escaping EventConversion<Machine.Event, Element>,
         register: (inout Machine, ConsumerID, inout Effects<Machine>) -> Void, callback: @escaping @Sendable (Element) -> Void
     ) -> CallbackObservation {
-        let queue = CallbackQueue(policy, schedule: schedule, callback: callback)
+        let followed = self.makeCallbackWatch(.notBegun).following(schedule, name)
+        let queue = CallbackQueue(policy, schedule: followed, callback: callback)
         return self.observe(into: queue, lifetime: lifetime, convert: convert, register: register)
     }
 
@@ -274,6 +277,17 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
             register(&state.machine, id, &state.effects)
         }
         return CallbackObservation(queue)
+    }
+
+    /// Returns a watch of waits for the application's code. Of all watches of this driver, the first wait that is too long is logged.
+    package func makeCallbackWatch(_ sign: CallbackWatch.Sign) -> CallbackWatch {
+        CallbackWatch(self.time, sign) { [weak self] message in
+            self?.run { state, _ in
+                guard !state.hasLoggedBlockedCallback else { return }
+                state.hasLoggedBlockedCallback = true
+                state.effects.log(.warning, message)
+            }
+        }
     }
 
     /// Takes over a connection that a listener accepted. Its events are handled like the events of a connection that the driver opened.
@@ -319,7 +333,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
     /// Stops the machine and finishes the sequences of all consumers. Called when the owner is released.
     package func shutDown() {
         self.run { state, now in
-            state.machine.stop(now: now, &state.effects)
+            state.machine.release(now: now, &state.effects)
             let all = state.consumers.keys.sorted()
             state.effects.commands.append(.endConsumers(all, .ended))
         }
@@ -334,18 +348,29 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
 
     @usableFromInline
     package func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
+        var next = 0
+        while next < batch.entries.count { next = self.received(id, batch, from: next) }
+    }
+
+    @usableFromInline
+    package func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, from start: Int) -> Int {
         var actions = ActionsAfterUnlock()
+        let count = batch.entries.count
+        var end = count
         self.state.withLock { state in
             if let interceptor = state.interceptor, interceptor.ignoresMessages(of: id) { return }
             let now = self.time.now
-            state.effects.counters.messagesReceived += batch.entries.count
-            state.effects.counters.bytesReceived += batch.bytes.count
             // Doesn't reserve for few messages: an idle connection would keep the memory.
-            if batch.entries.count > 16 { state.effects.deliveries.reserveCapacity(batch.entries.count) }
-            state.machine.received(id, batch, now: now, &state.effects)
+            if count - start > 16 { state.effects.deliveries.reserveCapacity(count - start) }
+            end = state.machine.received(id, batch, from: start, now: now, &state.effects)
+            let firstByte = start == 0 ? 0 : batch.entries[start].range.lowerBound
+            let lastByte = end < count ? batch.entries[end].range.lowerBound : batch.bytes.count
+            state.effects.counters.messagesReceived += end - start
+            state.effects.counters.bytesReceived += lastByte - firstByte
             self.finishStep(&state, reading: id, now, &actions)
         }
         actions.run()
+        return end
     }
 
     @usableFromInline

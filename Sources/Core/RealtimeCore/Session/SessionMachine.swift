@@ -93,7 +93,7 @@ package struct Effects<Machine: SessionMachine>: Sendable {
     /// Logs a message. Evaluates `message` only if its level is logged.
     package mutating func log(_ level: LogSink.Level, _ message: @autoclosure () -> String) {
         guard level >= self.logLevel else { return }
-        self.commands.append(.log(level, message()))
+        self.commands.append(.log(level, Excerpt.message(message())))
     }
 
     package mutating func removeAll() {
@@ -128,8 +128,17 @@ package protocol SessionMachine: Sendable {
 
     mutating func start(now: Instant, _ effects: inout Effects<Self>)
     mutating func stop(now: Instant, _ effects: inout Effects<Self>)
+    /// The owner was released: stops, with that reason. The same as ``stop(now:_:)`` by default.
+    mutating func release(now: Instant, _ effects: inout Effects<Self>)
     mutating func opened(_ id: ConnectionID, head: HTTPResponseHead, now: Instant, _ effects: inout Effects<Self>)
     mutating func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, now: Instant, _ effects: inout Effects<Self>)
+    /// Takes messages of a batch, beginning with one that hasn't been taken, and stops after a message whose output, with that of the messages
+    /// before it, exceeds a limit. Takes all of them by default.
+    ///
+    /// - Returns: The index of the next message to take.
+    mutating func received(
+        _ id: ConnectionID, _ batch: borrowing MessageBatch, from start: Int, now: Instant, _ effects: inout Effects<Self>
+    ) -> Int
     /// The driver paused or resumed reading, because of a full consumer or the command of the machine.
     mutating func reading(_ id: ConnectionID, paused: Bool, now: Instant)
     /// Much output waits for a peer that reads slowly, or it has been sent. Does nothing by default.
@@ -155,6 +164,14 @@ package protocol SessionMachine: Sendable {
 }
 
 extension SessionMachine {
+    package mutating func received(
+        _ id: ConnectionID, _ batch: borrowing MessageBatch, from start: Int, now: Instant, _ effects: inout Effects<Self>
+    ) -> Int {
+        self.received(id, batch, now: now, &effects)
+        return batch.entries.count
+    }
+
+    package mutating func release(now: Instant, _ effects: inout Effects<Self>) { self.stop(now: now, &effects) }
     package mutating func writing(_ id: ConnectionID, paused: Bool, now: Instant, _ effects: inout Effects<Self>) {}
     package mutating func overflowed(_ consumer: ConsumerID, now: Instant, _ effects: inout Effects<Self>) {}
     package mutating func workProgressed(_ id: WorkID, _ progress: WorkProgress, now: Instant, _ effects: inout Effects<Self>) {}

@@ -28,8 +28,16 @@ package protocol StandstillObserver: AnyObject, Sendable {
 
 /// An object with a timer.
 package protocol TimerClient: AnyObject, Sendable {
+    /// Whether the timer only observes. A manual clock fires it like any other, but it isn't the next deadline to which a test advances the
+    /// clock.
+    var onlyObserves: Bool { get }
+
     /// The timer has fired. Called on the time source's own thread, without a lock held.
     func timerFired()
+}
+
+extension TimerClient {
+    package var onlyObserves: Bool { false }
 }
 
 /// The pending timers of a time source, ordered by time.

@@ -47,6 +47,13 @@ public enum CloseReason: Hashable, Sendable {
     case transport(TransportError)
 }
 
+extension CloseReason {
+    /// The same reason without an error that the application threw, which may refer to any of its objects.
+    package var withoutCause: CloseReason {
+        if case .transport(let error) = self { .transport(error.withoutCause) } else { self }
+    }
+}
+
 extension CloseReason: CustomStringConvertible {
     /// A description of the reason, for log and error messages.
     public var description: String {

@@ -1,6 +1,6 @@
 import RealtimeSystem
 
-/// A type that sends HTTP requests.
+/// A type that sends HTTP requests. A refinement, ``HTTPExchangeTransport``, reports responses without a task.
 public protocol HTTPTransport: Sendable {
     /// Sends a request and returns as soon as the head of the response has arrived. The body follows as it arrives.
     ///
@@ -71,15 +71,23 @@ extension HTTPTransport {
     /// - Returns: The response with its body.
     /// - Throws: ``TransportError/Code/tooLarge`` if the body exceeds `bodyLimit`; otherwise as ``open(_:)`` and ``HTTPBody/next()``.
     public func send(_ request: HTTPRequest, bodyLimit: Int = 4 << 20) async throws(TransportError) -> HTTPResponse {
-        let response = try await self.open(request)
+        try await self.open(request).complete(from: request.endpoint, bodyLimit: bodyLimit)
+    }
+}
+
+extension HTTPStreamedResponse {
+    /// Waits for the complete body.
+    ///
+    /// - Throws: ``TransportError/Code/tooLarge`` if the body exceeds `bodyLimit`; otherwise as ``HTTPBody/next()``.
+    package func complete(from endpoint: Endpoint, bodyLimit: Int = 4 << 20) async throws(TransportError) -> HTTPResponse {
         var body: [UInt8] = []
-        while let chunk = try await response.body.next() {
+        while let chunk = try await self.body.next() {
             guard chunk.count <= bodyLimit - body.count else {
                 throw TransportError(
-                    .tooLarge, "The response from \(request.endpoint) exceeds \(bodyLimit) bytes. Increase bodyLimit or request less data.")
+                    .tooLarge, "The response from \(endpoint) exceeds \(bodyLimit) bytes. Increase bodyLimit or request less data.")
             }
             body += chunk
         }
-        return HTTPResponse(response.head, body: body)
+        return HTTPResponse(self.head, body: body)
     }
 }

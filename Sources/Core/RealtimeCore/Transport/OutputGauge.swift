@@ -15,7 +15,8 @@ package struct OutputGauge: Sendable {
     package var mark: Int { min(Self.mark, self.limit) }
     /// The number of accepted bytes that have not been sent.
     package private(set) var bytes = 0
-    private var isPaused = false
+    /// Whether the owner was asked to pause writing.
+    package private(set) var isPaused = false
 
     package init(limit: Int = Self.clientLimit) {
         self.limit = limit

@@ -5,22 +5,12 @@
 ///   pending ─────────────▶ head ────────────▶ body ───────────▶ complete or failed
 ///      └──────────────────── end, or cancel in any state ───────────▲
 /// ```
-/// A transport adds the head, the pieces of the body and the end. One task reads them: it calls ``readHead()`` or ``readBody()``,
-/// and if nothing has arrived yet, it suspends with ``suspend(_:)`` and reads again when it is resumed. After each change the transport
+/// A ``ResponseReader`` adds the head, the pieces of the body and the end. One task reads them: it calls ``readHead()`` or ``readBody()``,
+/// and if nothing has arrived yet, it suspends with ``suspend(_:)`` and reads again when it is resumed. After each change the reader
 /// resumes the task that ``takeReadyReader()`` returns.
 ///
 /// The buffer is a value without effects. Its owner keeps it under a lock and resumes continuations outside that lock.
 package struct ResponseBuffer: Sendable {
-    /// The next step of the transport after it has added data.
-    package enum Action: Sendable, Hashable {
-        /// Continues to receive.
-        case proceed
-        /// Pauses receiving: the reader is too far behind.
-        case pause
-        /// Cancels the request: the response has failed.
-        case cancel
-    }
-
     /// The result of reading the body.
     package enum Piece: Sendable, Hashable {
         /// Everything that has arrived since the last read; never empty.
@@ -51,11 +41,9 @@ package struct ResponseBuffer: Sendable {
     private var unread: [UInt8] = []
     private var end: End?
     private var reader = Reader.none
-    private var wasPaused = false
-    /// The head, once it has arrived.
-    package private(set) var head: HTTPResponseHead?
+    private var head: HTTPResponseHead?
     /// Whether the transport has paused receiving and has not been resumed.
-    package private(set) var isPaused = false
+    private var isPaused = false
 
     /// Creates the buffer of a response that has not arrived.
     ///
@@ -68,12 +56,7 @@ package struct ResponseBuffer: Sendable {
     }
 
     /// Whether the response is complete, has failed, or was cancelled.
-    package var hasEnded: Bool { self.end != nil }
-
-    /// Whether everything has arrived.
-    package var isComplete: Bool {
-        if case .complete = self.end { true } else { false }
-    }
+    private var hasEnded: Bool { self.end != nil }
 
     /// Whether the request was cancelled.
     package var isCancelled: Bool {
@@ -82,30 +65,20 @@ package struct ResponseBuffer: Sendable {
 
     // MARK: Receiving
 
-    /// Adds the head. Only the first head counts: each part of a `multipart/x-mixed-replace` response brings another one.
-    ///
-    /// A head that follows a pause means that the system has restarted the request. The body would then contain its beginning twice, so
-    /// the response fails.
-    package mutating func receiveHead(_ head: HTTPResponseHead) -> Action {
-        guard !self.hasEnded else { return .proceed }
-        if self.head == nil {
-            self.head = head
-        } else if self.wasPaused {
-            self.end = .failed(
-                TransportError(.reset, "\(self.origin) restarted its response after a pause; the body that was read is incomplete."))
-            return .cancel
-        }
-        return .proceed
+    /// Adds the head.
+    package mutating func receiveHead(_ head: HTTPResponseHead) {
+        if !self.hasEnded { self.head = head }
     }
 
     /// Adds a piece of the body.
-    package mutating func receive(_ bytes: [UInt8]) -> Action {
-        guard !self.hasEnded else { return .proceed }
+    ///
+    /// - Returns: Whether to pause receiving, because the reader is too far behind.
+    package mutating func receive(_ bytes: [UInt8]) -> Bool {
+        guard !self.hasEnded else { return false }
         if self.unread.isEmpty { self.unread = bytes } else { self.unread += bytes }
-        guard self.unread.count > self.limit, !self.isPaused else { return .proceed }
+        guard self.unread.count > self.limit, !self.isPaused else { return false }
         self.isPaused = true
-        self.wasPaused = true
-        return .pause
+        return true
     }
 
     /// Ends the response. Only the first end counts, and what arrived before it can still be read.

@@ -22,7 +22,9 @@ extension HTTPResponse {
         return "\(self.status) and a web page\(title). Check the host, the port and the path."
     }
 
-    private var status: String { self.head.reason.isEmpty ? "\(self.head.status)" : "\(self.head.status) \(self.head.reason)" }
+    private var status: String {
+        self.head.reason.isEmpty ? "\(self.head.status)" : "\(self.head.status) \(Excerpt.of(self.head.reason, limit: Self.summaryLimit))"
+    }
 
     /// A few characters more than a summary has, in one language or another.
     private var start: String { Self.line(self.body.prefix(16 * Self.summaryLimit)) }

@@ -45,12 +45,11 @@ extension CloseReason {
     ///   - endpoint: The endpoint of the connection, of which only the origin appears.
     ///   - wasConnected: Whether the connection had been established.
     package func lossMessage(at endpoint: Endpoint, wasConnected: Bool) -> String {
-        let reason = self.description
-        let period = reason.hasSuffix(".") ? "" : "."
-        if wasConnected { return "Connection to \(endpoint.origin) lost: \(reason)\(period)" }
+        let reason = Excerpt.sentence(self.description)
+        if wasConnected { return "Connection to \(endpoint.origin) lost: \(reason)" }
         // Most errors of an attempt name the host and the port themselves.
         let isNamed = if case .transport(let error) = self { error.message.containsText(endpoint.authority) } else { false }
-        return "Failed to connect\(isNamed ? "" : " to \(endpoint.origin)"): \(reason)\(period)"
+        return "Failed to connect\(isNamed ? "" : " to \(endpoint.origin)"): \(reason)"
     }
 
     /// The failure of the transport, if that is the reason.

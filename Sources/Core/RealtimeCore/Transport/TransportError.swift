@@ -69,14 +69,16 @@ public struct TransportError: Error, Hashable, Sendable {
 
     /// The kind of the failure.
     public let code: Code
-    /// A sentence that describes the failure and, where possible, how to fix it.
+    /// A sentence that describes the failure and, where possible, how to fix it. It has at most 1,000 bytes; the middle of a longer one is
+    /// left out.
     public let message: String
     private let details: Details?
 
     /// The details of a failed HTTP request. Stored out of line, because most errors have none.
-    private indirect enum Details: Hashable, Sendable {
+    private indirect enum Details: Sendable {
         case status(Int)
         case response(HTTPResponse)
+        case cause(any Error)
     }
 
     /// The maximum size of the body of ``response``, in bytes.
@@ -87,7 +89,7 @@ public struct TransportError: Error, Hashable, Sendable {
         switch self.details {
         case .status(let status): status
         case .response(let response): response.head.status
-        case nil: nil
+        case .cause, nil: nil
         }
     }
 
@@ -99,6 +101,13 @@ public struct TransportError: Error, Hashable, Sendable {
         if case .response(let response) = self.details { response } else { nil }
     }
 
+    /// The error that your code threw, if it is the reason, for example of a custom transport.
+    ///
+    /// ``message`` doesn't contain its description, which may contain secrets. Errors that differ only in their causes are equal.
+    public var cause: (any Error)? {
+        if case .cause(let error) = self.details { error } else { nil }
+    }
+
     /// Creates an error. Used by custom transports.
     ///
     /// - Parameters:
@@ -107,7 +116,7 @@ public struct TransportError: Error, Hashable, Sendable {
     ///   - status: The HTTP status that belongs to the failure.
     public init(_ code: Code, _ message: String, status: Int? = nil) {
         self.code = code
-        self.message = message
+        self.message = Excerpt.message(message)
         self.details = status.map { .status($0) }
     }
 
@@ -119,20 +128,50 @@ public struct TransportError: Error, Hashable, Sendable {
     ///   - response: The response. The part of its body beyond 64 KiB is removed.
     public init(_ code: Code, _ message: String, response: HTTPResponse) {
         self.code = code
-        self.message = message
+        self.message = Excerpt.message(message)
         var response = response
         if response.body.count > Self.responseBodyLimit { response.body = Array(response.body.prefix(Self.responseBodyLimit)) }
         self.details = .response(response)
     }
 
-    /// Returns the error with another message, and the same code, status and response.
+    /// Creates an error for one that the code of the application threw. Used by custom transports.
+    ///
+    /// - Parameters:
+    ///   - code: The kind of the failure.
+    ///   - message: A sentence that describes the failure. It must not contain secrets, because it may be logged.
+    ///   - cause: The error that was thrown.
+    public init(_ code: Code, _ message: String, cause: any Error) {
+        self.code = code
+        self.message = Excerpt.message(message)
+        self.details = .cause(cause)
+    }
+
+    /// Returns whether two errors have the same code, message, status and response. Their causes aren't compared.
+    public static func == (left: Self, right: Self) -> Bool {
+        left.code == right.code && left.message == right.message && left.status == right.status && left.response == right.response
+    }
+
+    /// Hashes the code, the message and the status.
+    public func hash(into hasher: inout Hasher) {
+        hasher.combine(self.code)
+        hasher.combine(self.message)
+        hasher.combine(self.status)
+    }
+
+    /// Returns the error with another message, and the same code, status, response and cause.
     package func withMessage(_ message: String) -> TransportError {
+        if let cause { return TransportError(self.code, message, cause: cause) }
         guard let response = self.response else { return TransportError(self.code, message, status: self.status) }
         return TransportError(self.code, message, response: response)
     }
 
-    /// The same error as a machine may keep it: with the first KiB of the body of a response, which may be large.
+    /// The same error without the one that the application threw, which may refer to any of its objects.
+    package var withoutCause: TransportError { self.cause == nil ? self : TransportError(self.code, self.message) }
+
+    /// The same error as a machine may keep it: without an error that the application threw, and with the first KiB of the body of a
+    /// response, which may be large.
     package var forStorage: TransportError {
+        if self.cause != nil { return self.withoutCause }
         guard var response = self.response, response.body.count > 1 << 10 else { return self }
         response.body = Array(response.body.prefix(1 << 10))
         return TransportError(self.code, self.message, response: response)
@@ -159,6 +198,7 @@ extension TransportError: CustomStringConvertible, CustomDebugStringConvertible,
         if let response = self.response {
             children.append(("response", "\(response.head.headers.fields.count) header fields, \(response.body.count) bytes"))
         }
+        if let cause { children.append(("cause", "\(type(of: cause))")) }
         return Mirror(self, children: children, displayStyle: .struct)
     }
 }

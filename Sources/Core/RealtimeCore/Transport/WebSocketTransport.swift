@@ -30,6 +30,9 @@ package struct ConnectionCounter: Sendable {
 
     package init() {}
 
+    /// The last connection that was numbered, if any.
+    package var newest: ConnectionID? { self.last == 0 ? nil : ConnectionID(rawValue: self.last) }
+
     package mutating func next() -> ConnectionID {
         self.last += 1
         return ConnectionID(rawValue: self.last)
@@ -223,6 +226,20 @@ public protocol WebSocketEvents: AnyObject, Sendable {
     ///   - id: The connection.
     ///   - batch: The messages; never empty. Pings have been answered already, and are included as a sign of activity.
     func received(_ id: ConnectionID, _ batch: borrowing MessageBatch)
+    /// One read from the network yielded complete messages, of which some may have been taken already.
+    ///
+    /// A server whose answers are large stops before the end of the batch. The transport passes it the remaining messages of the same batch
+    /// later: in another turn of its thread and, if the peer doesn't read the answers, when all of them have been sent. A transport without
+    /// back-pressure calls ``received(_:_:)`` instead.
+    ///
+    /// The default implementation takes all messages with ``received(_:_:)``.
+    ///
+    /// - Parameters:
+    ///   - id: The connection.
+    ///   - batch: The messages.
+    ///   - start: The index of the first message that wasn't taken, less than the number of messages.
+    /// - Returns: The index of the next message to take, greater than `start`; the number of messages if all were taken.
+    func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, from start: Int) -> Int
     /// The peer reads more slowly than messages are sent, or has caught up.
     ///
     /// The first call pauses writing, when the output that waits has exceeded a limit, usually 256 KiB. The next call resumes writing, when
@@ -245,6 +262,12 @@ public protocol WebSocketEvents: AnyObject, Sendable {
 }
 
 extension WebSocketEvents {
+    /// Takes all messages.
+    public func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, from start: Int) -> Int {
+        self.received(id, batch)
+        return batch.entries.count
+    }
+
     /// Does nothing.
     public func writing(_ id: ConnectionID, paused: Bool) {}
 }

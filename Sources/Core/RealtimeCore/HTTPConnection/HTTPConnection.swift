@@ -1,0 +1,174 @@
+import RealtimeSystem
+
+/// A client's connection over HTTP requests, which a driver uses as any other connection. It performs the commands of an
+/// ``HTTPConnectionMachine``.
+package final class HTTPConnection<Rules: HTTPConnectionRules>: WebSocketConnection, HTTPExchangeEvents, TimerClient {
+    /// Where the requests go, and what they have in common.
+    package struct Environment: Sendable {
+        /// Returns header fields that replace those of a request, for example with an access token.
+        ///
+        /// The first parameter tells whether a server has refused the previous ones. The closure is called without a lock, and calls the
+        /// second parameter once, on any thread.
+        package typealias Headers =
+            @Sendable (
+                _ areRefused: Bool, _ completion: @escaping @Sendable (Result<HTTPHeaders, TransportError>) -> Void
+            ) -> Void
+
+        package var http: any HTTPTransport
+        package var time: any TimeSource
+        package var cookies: HTTPClient.Cookies
+        package var headers: Headers?
+
+        package init(_ transports: Transports, cookies: HTTPClient.Cookies, headers: Headers? = nil) {
+            (self.http, self.time, self.cookies, self.headers) = (transports.http, transports.time, cookies, headers)
+        }
+    }
+
+    private struct State: Sendable {
+        var machine: HTTPConnectionMachine<Rules>
+        /// Until the end of the connection.
+        var events: (any WebSocketEvents)?
+        var exchanges: [ExchangeID: any HTTPExchange] = [:]
+        var endpoints: [ExchangeID: Endpoint] = [:]
+        /// Commands that wait for the thread that performs earlier ones.
+        var commands = FIFO<HTTPConnectionMachine<Rules>.Command>()
+        var isPerforming = false
+        var scheduled: Instant?
+    }
+
+    private let id: ConnectionID
+    private let environment: Environment
+    private let state: Lock<State>
+
+    /// Creates a connection without performing I/O.
+    package init(_ rules: Rules, in environment: Environment, id: ConnectionID, events: any WebSocketEvents) {
+        self.id = id
+        self.environment = environment
+        let machine = HTTPConnectionMachine(rules, refreshesHeaders: environment.headers != nil)
+        self.state = Lock(State(machine: machine, events: events))
+    }
+
+    // MARK: The owner
+
+    package func open() { self.step { $0.open(now: $1) } }
+
+    package func enqueue(_ message: WebSocketMessage) { self.state.withLock { $0.machine.enqueue(message) } }
+
+    package func flush() { self.step { $0.flush(now: $1) } }
+
+    package func pauseReading() {
+        self.state.withLock { state in
+            state.machine.pauseReading()
+            if let id = state.machine.receivingID { state.exchanges[id]?.pauseReading() }
+        }
+    }
+
+    package func resumeReading() { self.state.withLock { $0.machine.resumeReading() } }
+
+    package func close(_ code: CloseCode, reason: String) { self.step { $0.close(code, reason: reason, now: $1) } }
+
+    package func abandon() {
+        // Released outside the lock.
+        let events = self.state.withLock { $0.events.take() }
+        self.step { machine, _ in machine.abandon() }
+        _ = events
+    }
+
+    // MARK: Exchanges
+
+    package func received(_ head: HTTPResponseHead, of id: ExchangeID) {
+        let now = self.environment.time.now
+        if let endpoint = self.state.withLock({ $0.endpoints[id] }) {
+            self.environment.cookies.store(head.headers, from: endpoint, now: now)
+        }
+        self.step { $0.received(head, of: id, now: $1) }
+    }
+
+    package func received(_ body: [UInt8], of id: ExchangeID) { self.step { $0.received(body, of: id, now: $1) } }
+
+    package func ended(_ id: ExchangeID, _ error: TransportError?) {
+        // Released outside the lock.
+        let exchange = self.state.withLock { state in
+            state.endpoints[id] = nil
+            return state.exchanges.removeValue(forKey: id)
+        }
+        self.step { $0.ended(id, error, now: $1) }
+        _ = exchange
+    }
+
+    package func timerFired() {
+        self.state.withLock { $0.scheduled = nil }
+        self.step { $0.timeout(now: $1) }
+    }
+
+    // MARK: Commands
+
+    /// Changes the machine, and performs its commands after those of earlier changes, without a lock.
+    private func step(_ body: (inout HTTPConnectionMachine<Rules>, _ now: Instant) -> [HTTPConnectionMachine<Rules>.Command]) {
+        let now = self.environment.time.now
+        let performs = self.state.withLock { state in
+            for command in body(&state.machine, now) { state.commands.append(command) }
+            if state.scheduled != state.machine.nextDeadline {
+                state.scheduled = state.machine.nextDeadline
+                self.environment.time.schedule(self, at: state.scheduled)
+            }
+            guard !state.isPerforming, !state.commands.isEmpty else { return false }
+            state.isPerforming = true
+            return true
+        }
+        guard performs else { return }
+        while let command = self.nextCommand() { self.perform(command) }
+    }
+
+    private func nextCommand() -> HTTPConnectionMachine<Rules>.Command? {
+        self.state.withLock { state in
+            let command = state.commands.popFirst()
+            if command == nil { state.isPerforming = false }
+            return command
+        }
+    }
+
+    private func perform(_ command: HTTPConnectionMachine<Rules>.Command) {
+        switch command {
+        case .start(let id, let request, let areRefused): self.start(id, request, areRefused)
+        case .cancel(let id): self.state.withLock { $0.exchanges.removeValue(forKey: id) }?.cancel()
+        case .resumeReading(let id): self.state.withLock { $0.exchanges[id] }?.resumeReading()
+        case .opened(let head): self.events?.opened(self.id, head: head)
+        case .received(let batch): self.events?.received(self.id, batch)
+        case .writing(let isPaused): self.events?.writing(self.id, paused: isPaused)
+        case .closed(let reason): self.state.withLock { $0.events.take() }?.closed(self.id, reason)
+        }
+    }
+
+    private var events: (any WebSocketEvents)? { self.state.withLock { $0.events } }
+
+    private func start(_ id: ExchangeID, _ request: HTTPRequest, _ areRefused: Bool) {
+        guard let headers = self.environment.headers else { return self.start(id, request) }
+        // Weak, because a closure of the application may keep it and never answer.
+        headers(areRefused) { [weak self] result in
+            guard let self else { return }
+            switch result {
+            case .success(let fields):
+                var request = request
+                for field in fields { request.headers[field.name] = nil }
+                for field in fields { request.headers.add(field.name, field.value) }
+                self.start(id, request)
+            case .failure(let error): self.ended(id, error)
+            }
+        }
+    }
+
+    private func start(_ id: ExchangeID, _ request: HTTPRequest) {
+        let request = self.environment.cookies.added(to: request, now: self.environment.time.now)
+        let exchange = self.environment.http.exchange(request, id: id, events: self)
+        let isCurrent = self.state.withLock { state in
+            // The connection may have ended while the header fields were awaited.
+            guard state.machine.isCurrent(id) else { return false }
+            state.exchanges[id] = exchange
+            state.endpoints[id] = request.endpoint
+            if state.machine.isPaused, state.machine.receivingID == id { exchange.pauseReading() }
+            return true
+        }
+        if isCurrent { exchange.start() }
+    }
+}

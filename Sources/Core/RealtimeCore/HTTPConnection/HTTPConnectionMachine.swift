@@ -1,0 +1,337 @@
+/// The decisions of a connection over HTTP: a value without I/O.
+///
+/// ```
+///         open            head of the first response          close
+///   idle ──────▶ opening ────────────────────────────▶ open ─────────▶ closing ──┐
+///                   └───────── error, end, close ────────┴──────┐          │ response, deadline
+///                                                               ▼          ▼
+///   abandon, in any state ───────────────────────────────────▶ ended ◀─────┘
+/// ```
+/// The owner keeps the machine under a lock, and performs the commands that a call returns outside that lock and in their order.
+package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
+    package enum Command: Sendable {
+        /// Send a request, with fresh header fields if a server has refused the previous ones.
+        case start(ExchangeID, HTTPRequest, needsFreshHeaders: Bool)
+        case cancel(ExchangeID)
+        case resumeReading(ExchangeID)
+        case opened(HTTPResponseHead)
+        case received(MessageBatch)
+        case writing(paused: Bool)
+        case closed(CloseReason)
+    }
+
+    private enum State: Sendable {
+        case idle, opening, open
+        case closing(CloseCode, String, deadline: Instant)
+        case ended
+    }
+
+    /// A request in progress.
+    private struct Exchange: Sendable {
+        var id: ExchangeID
+        var request: HTTPRequest
+        var started: Instant
+        /// Whether the request was repeated with fresh header fields.
+        var isRepeated = false
+        var head: HTTPResponseHead?
+    }
+
+    private enum Receiving: Sendable {
+        case none
+        case request(Exchange, messages: Int)
+        /// The next request waits for the end of a pause of reading, or for an instant.
+        case waiting(until: Instant?)
+    }
+
+    private enum Sending: Sendable {
+        case none
+        /// The size of the messages in the request, and the body of the response.
+        case request(Exchange, bytes: Int, body: [UInt8])
+        /// The request that tells the server about the end.
+        case closing(Exchange)
+    }
+
+    /// The time limit of ``close(_:reason:now:)``.
+    package static var closeTimeout: Duration { .seconds(5) }
+    /// The maximum size of a response in the sending loop.
+    private static var answerLimit: Int { 64 << 10 }
+    /// A response that ended within this time, without a message, was answered immediately.
+    private static var quickAnswer: Duration { .seconds(1) }
+    /// The longest pause before the request that follows such a response. The first one is 100 ms, and they double.
+    private static var longestPause: Duration { .seconds(5) }
+
+    package private(set) var rules: Rules
+    private let refreshesHeaders: Bool
+    private var state = State.idle
+    private var receiving = Receiving.none
+    private var sending = Sending.none
+    private var output: [WebSocketMessage] = []
+    private var gauge: OutputGauge
+    private var isOverLimit = false
+    private var lastExchange: UInt64 = 0
+    /// Whether the owner has paused reading.
+    package private(set) var isPaused = false
+    /// Whether the exchange in progress was paused.
+    private var isExchangePaused = false
+    /// How many responses in a row ended immediately and without a message.
+    private var quickAnswers = 0
+
+    /// - Parameters:
+    ///   - rules: The rules of the protocol.
+    ///   - refreshesHeaders: Whether a request is repeated once with fresh header fields after a response with the status 401.
+    ///   - backlogBytes: The number of bytes that may wait to be sent.
+    package init(_ rules: Rules, refreshesHeaders: Bool = false, backlogBytes: Int = OutputGauge.clientLimit) {
+        self.rules = rules
+        self.refreshesHeaders = refreshesHeaders
+        self.gauge = OutputGauge(limit: backlogBytes)
+    }
+
+    /// When to call ``timeout(now:)``.
+    package var nextDeadline: Instant? {
+        let wait: Instant? = if case .waiting(let until) = self.receiving, !self.isPaused { until } else { nil }
+        let close: Instant? = if case .closing(_, _, let deadline) = self.state { deadline } else { nil }
+        return [wait, close].compactMap(\.self).min()
+    }
+
+    /// Whether a request is in progress: an owner that has prepared it later starts it only then.
+    package func isCurrent(_ id: ExchangeID) -> Bool { self.receivingID == id || self.sendingID == id }
+
+    /// The request whose response is paused with ``pauseReading()``.
+    package var receivingID: ExchangeID? {
+        if case .request(let exchange, _) = self.receiving { exchange.id } else { nil }
+    }
+
+    private var sendingID: ExchangeID? {
+        switch self.sending {
+        case .none: nil
+        case .request(let exchange, _, _), .closing(let exchange): exchange.id
+        }
+    }
+
+    // MARK: The owner
+
+    package mutating func open(now: Instant) -> [Command] {
+        guard case .idle = self.state else { return [] }
+        self.state = .opening
+        return self.receive(now: now)
+    }
+
+    package mutating func enqueue(_ message: WebSocketMessage) {
+        switch self.state {
+        case .idle, .opening, .open: break
+        case .closing, .ended: return
+        }
+        guard self.gauge.accept(message.bytes.count) else { return self.isOverLimit = true }
+        self.output.append(message)
+    }
+
+    package mutating func flush(now: Instant) -> [Command] {
+        var commands: [Command] = []
+        if self.isOverLimit { return self.end(.transport(self.gauge.error)) }
+        if !self.isPaused {
+            if self.isExchangePaused, let id = self.receivingID { commands.append(.resumeReading(id)) }
+            self.isExchangePaused = false
+            if case .waiting(until: nil) = self.receiving { commands += self.receive(now: now) }
+        }
+        commands += self.send(now: now)
+        if case .open = self.state, self.gauge.takeChange() == true { commands.append(.writing(paused: true)) }
+        return commands
+    }
+
+    /// Pauses reading. The owner pauses the exchange ``receivingID`` as well.
+    package mutating func pauseReading() {
+        self.isPaused = true
+        self.isExchangePaused = self.receivingID != nil
+    }
+
+    /// Resumes reading with the next ``flush(now:)``.
+    package mutating func resumeReading() { self.isPaused = false }
+
+    /// Sends what waits, and then the request that ends the connection.
+    package mutating func close(_ code: CloseCode, reason: String, now: Instant) -> [Command] {
+        switch self.state {
+        case .idle, .opening: return self.end(.requested)
+        case .closing, .ended: return []
+        case .open: break
+        }
+        self.state = .closing(code, reason, deadline: now.advanced(by: Self.closeTimeout))
+        return self.send(now: now)
+    }
+
+    /// Ends the connection immediately. The only commands cancel requests.
+    package mutating func abandon() -> [Command] {
+        self.state = .ended
+        return self.cancelAll()
+    }
+
+    package mutating func timeout(now: Instant) -> [Command] {
+        if case .closing(_, _, let deadline) = self.state, deadline <= now { return self.end(.requested) }
+        if case .waiting(let until?) = self.receiving, until <= now, !self.isPaused { return self.receive(now: now) }
+        return []
+    }
+
+    // MARK: Exchanges
+
+    package mutating func received(_ head: HTTPResponseHead, of id: ExchangeID, now: Instant) -> [Command] {
+        if head.status == 401, self.refreshesHeaders, let commands = self.repeatRequest(id, now: now) { return commands }
+        if case .request(var exchange, let messages) = self.receiving, exchange.id == id {
+            exchange.head = head
+            self.receiving = .request(exchange, messages: messages)
+            if case .end(let reason) = self.rules.received(head) { return self.end(reason) }
+            guard case .opening = self.state else { return [] }
+            self.state = .open
+            return [.opened(head)] + self.send(now: now)
+        }
+        switch self.sending {
+        case .request(var exchange, let bytes, let body) where exchange.id == id:
+            exchange.head = head
+            self.sending = .request(exchange, bytes: bytes, body: body)
+        case .none, .request, .closing: break
+        }
+        return []
+    }
+
+    package mutating func received(_ body: [UInt8], of id: ExchangeID, now: Instant) -> [Command] {
+        if case .request(let exchange, let messages) = self.receiving, exchange.id == id {
+            var batch = MessageBatch()
+            do throws(TransportError) {
+                try self.rules.decode(body, into: &batch)
+            } catch {
+                return self.deliver(batch) + self.end(.transport(error))
+            }
+            self.receiving = .request(exchange, messages: messages + batch.entries.count)
+            return self.deliver(batch)
+        }
+        if case .request(let exchange, let bytes, let before) = self.sending, exchange.id == id {
+            // More isn't an answer that any protocol has. What is kept suffices for a message.
+            self.sending = .request(exchange, bytes: bytes, body: before + body.prefix(Self.answerLimit - before.count))
+        }
+        return []
+    }
+
+    package mutating func ended(_ id: ExchangeID, _ error: TransportError?, now: Instant) -> [Command] {
+        if case .request(let exchange, let messages) = self.receiving, exchange.id == id {
+            return self.receivingEnded(exchange, messages, error, now: now)
+        }
+        switch self.sending {
+        case .request(let exchange, let bytes, let body) where exchange.id == id:
+            self.sending = .none
+            return self.sendingEnded(exchange, bytes, body, error, now: now)
+        case .closing(let exchange) where exchange.id == id:
+            self.sending = .none
+            return self.end(.requested)
+        case .none, .request, .closing: return []
+        }
+    }
+
+    private mutating func receivingEnded(
+        _ exchange: Exchange, _ messages: Int, _ error: TransportError?, now: Instant
+    ) -> [Command] {
+        self.receiving = .none
+        if let error { return self.end(.transport(error)) }
+        var batch = MessageBatch()
+        let verdict: HTTPVerdict
+        do throws(TransportError) {
+            verdict = try self.rules.bodyEnded(into: &batch)
+        } catch {
+            return self.deliver(batch) + self.end(.transport(error))
+        }
+        let commands = self.deliver(batch)
+        if case .end(let reason) = verdict { return commands + self.end(reason) }
+        let isQuick = messages + batch.entries.count == 0 && exchange.started.duration(to: now) < Self.quickAnswer
+        self.quickAnswers = isQuick ? self.quickAnswers + 1 : 0
+        // The first answer of a poll, which opens a connection, may be empty. A server that goes on answering immediately isn't hammered.
+        let delay = self.quickAnswers < 2 ? .zero : min(.milliseconds(100) * (1 << min(self.quickAnswers - 2, 6)), Self.longestPause)
+        if self.isPaused || delay > .zero {
+            self.receiving = .waiting(until: delay > .zero ? now.advanced(by: delay) : nil)
+            return commands
+        }
+        return commands + self.receive(now: now)
+    }
+
+    private mutating func sendingEnded(
+        _ exchange: Exchange, _ bytes: Int, _ body: [UInt8], _ error: TransportError?, now: Instant
+    ) -> [Command] {
+        if let error { return self.end(.transport(error)) }
+        let response = HTTPResponse(exchange.head ?? HTTPResponseHead(status: 0), body: body)
+        guard (200...299).contains(response.head.status) else {
+            let message = "\(exchange.request.endpoint) rejected messages with status \(response.statusSummary)"
+            return self.end(.transport(TransportError(.requestRejected, message, response: response)))
+        }
+        if case .end(let reason) = self.rules.sent(response) { return self.end(reason) }
+        self.gauge.remove(bytes)
+        var commands = self.send(now: now)
+        if case .open = self.state, self.gauge.bytes == 0, self.gauge.takeChange() == false { commands.append(.writing(paused: false)) }
+        return commands
+    }
+
+    // MARK: Steps
+
+    private mutating func receive(now: Instant) -> [Command] {
+        let exchange = self.exchange(self.rules.receivingRequest(), now: now)
+        self.receiving = .request(exchange, messages: 0)
+        self.isExchangePaused = false
+        return [.start(exchange.id, exchange.request, needsFreshHeaders: false)]
+    }
+
+    /// Sends what waits, or the request that ends a connection that closes.
+    private mutating func send(now: Instant) -> [Command] {
+        guard case .none = self.sending else { return [] }
+        switch self.state {
+        case .idle, .opening, .ended: return []
+        case .open where self.output.isEmpty: return []
+        case .closing(let code, let reason, _) where self.output.isEmpty:
+            let commands = self.cancelAll()
+            guard let request = self.rules.closingRequest(code, reason: reason) else { return commands + self.end(.requested) }
+            let exchange = self.exchange(request, now: now)
+            self.sending = .closing(exchange)
+            return commands + [.start(exchange.id, request, needsFreshHeaders: false)]
+        case .open, .closing: break
+        }
+        let (request, count) = self.rules.sendingRequest(self.output)
+        let bytes = self.output.prefix(count).reduce(0) { $0 + $1.bytes.count }
+        self.output.removeFirst(count)
+        let exchange = self.exchange(request, now: now)
+        self.sending = .request(exchange, bytes: bytes, body: [])
+        return [.start(exchange.id, request, needsFreshHeaders: false)]
+    }
+
+    private mutating func exchange(_ request: HTTPRequest, now: Instant) -> Exchange {
+        self.lastExchange += 1
+        return Exchange(id: ExchangeID(rawValue: self.lastExchange), request: request, started: now)
+    }
+
+    /// Repeats a request once with fresh header fields.
+    private mutating func repeatRequest(_ id: ExchangeID, now: Instant) -> [Command]? {
+        func repeated(_ exchange: Exchange, _ next: ExchangeID) -> Exchange {
+            Exchange(id: next, request: exchange.request, started: now, isRepeated: true)
+        }
+        let next = ExchangeID(rawValue: self.lastExchange + 1)
+        switch (self.receiving, self.sending) {
+        case (.request(let exchange, _), _) where exchange.id == id && !exchange.isRepeated:
+            self.receiving = .request(repeated(exchange, next), messages: 0)
+            self.lastExchange += 1
+            return [.cancel(id), .start(next, exchange.request, needsFreshHeaders: true)]
+        case (_, .request(let exchange, let bytes, _)) where exchange.id == id && !exchange.isRepeated:
+            self.sending = .request(repeated(exchange, next), bytes: bytes, body: [])
+            self.lastExchange += 1
+            return [.cancel(id), .start(next, exchange.request, needsFreshHeaders: true)]
+        default: return nil
+        }
+    }
+
+    private func deliver(_ batch: MessageBatch) -> [Command] { batch.entries.isEmpty ? [] : [.received(batch)] }
+
+    private mutating func end(_ reason: CloseReason) -> [Command] {
+        if case .ended = self.state { return [] }
+        self.state = .ended
+        return self.cancelAll() + [.closed(reason)]
+    }
+
+    private mutating func cancelAll() -> [Command] {
+        let ids = [self.receivingID, self.sendingID].compactMap(\.self)
+        (self.receiving, self.sending) = (.none, .none)
+        if case .ended = self.state { self.output = [] }
+        return ids.map { .cancel($0) }
+    }
+}

@@ -1,0 +1,43 @@
+/// The messages of a protocol over HTTP requests, in place of a WebSocket: a value without I/O, which ``HTTPConnectionMachine`` asks.
+///
+/// A connection has two loops. The receiving one sends a request, reads messages from the response, and sends the next request when the
+/// response has ended: a stream is one long response, and polling is a sequence of short ones. The sending one has one request at a time,
+/// with all messages that wait.
+package protocol HTTPConnectionRules: Sendable {
+    /// Returns the next request of the receiving loop.
+    mutating func receivingRequest() -> HTTPRequest
+
+    /// Decides about the head of a response in the receiving loop. The first one that isn't an end opens the connection.
+    mutating func received(_ head: HTTPResponseHead) -> HTTPVerdict
+
+    /// Decodes a part of the body of a response in the receiving loop.
+    ///
+    /// - Parameter batch: The messages that are complete are appended to it.
+    /// - Throws: An error that ends the connection.
+    mutating func decode(_ bytes: [UInt8], into batch: inout MessageBatch) throws(TransportError)
+
+    /// Handles the end of the body of a response in the receiving loop.
+    ///
+    /// - Parameter batch: The messages that are complete with the body are appended to it.
+    /// - Returns: Whether another request follows.
+    /// - Throws: An error that ends the connection.
+    mutating func bodyEnded(into batch: inout MessageBatch) throws(TransportError) -> HTTPVerdict
+
+    /// Returns the next request of the sending loop.
+    ///
+    /// - Parameter messages: The messages that wait, oldest first; at least one.
+    /// - Returns: The request, and the number of messages in it, at least one.
+    mutating func sendingRequest(_ messages: [WebSocketMessage]) -> (request: HTTPRequest, count: Int)
+
+    /// Decides about a complete response in the sending loop, whose status is 2xx.
+    mutating func sent(_ response: HTTPResponse) -> HTTPVerdict
+
+    /// Returns the request that tells the server about the end of the connection, after everything was sent; `nil` for none.
+    mutating func closingRequest(_ code: CloseCode, reason: String) -> HTTPRequest?
+}
+
+/// Whether a connection over HTTP continues after a response.
+package enum HTTPVerdict: Sendable {
+    case proceed
+    case end(CloseReason)
+}

@@ -1,0 +1,72 @@
+/// Redirects of HTTP requests.
+///
+/// Source: RFC 9110 section 15.4, and the Fetch standard for the methods.
+extension HTTPRequest {
+    /// The maximum number of redirects that are followed.
+    package static let redirectLimit = 20
+
+    /// Returns the request that follows a redirect.
+    ///
+    /// A POST becomes a GET without a body after 301 and 302, and any method but HEAD after 303. With 307 and 308, the method and the body
+    /// stay. `Authorization` and cookies aren't sent to another origin.
+    ///
+    /// - Parameter head: The head of the response to this request.
+    /// - Returns: The next request, or `nil` if the response isn't a redirect.
+    /// - Throws: ``TransportError/Code/requestRejected`` if the response redirects from https to http, or to an invalid URL.
+    package func redirected(by head: HTTPResponseHead) throws(TransportError) -> HTTPRequest? {
+        guard let location = head.location else { return nil }
+        var next = self
+        do throws(TransportError) {
+            next.endpoint = try self.endpoint.resolving(location)
+        } catch {
+            throw self.rejection(head, "to an invalid URL. \(error.message) Check the server")
+        }
+        guard ["http", "https"].contains(next.endpoint.scheme) else {
+            throw self.rejection(head, "to \(next.endpoint), which isn't an HTTP URL. Check the server")
+        }
+        guard next.endpoint.isSecure || !self.endpoint.isSecure else {
+            throw self.rejection(
+                head, "from https to http, to \(next.endpoint), which would send the request unencrypted. Use an https URL")
+        }
+        let becomesGET = head.status == 303 ? self.method != "HEAD" : [301, 302].contains(head.status) && self.method == "POST"
+        if becomesGET {
+            (next.method, next.body) = ("GET", [])
+            for name in ["Content-Type", "Content-Encoding", "Content-Language", "Content-Location"] { next.headers[name] = nil }
+        }
+        if next.endpoint.origin != self.endpoint.origin {
+            for name in ["Authorization", "Cookie", "Proxy-Authorization"] { next.headers[name] = nil }
+        }
+        return next
+    }
+
+    /// The error for more redirects than ``redirectLimit``.
+    package var redirectLoop: TransportError {
+        TransportError(
+            .requestRejected,
+            "\(self.endpoint) was redirected more than \(Self.redirectLimit) times. Check the server for a loop.")
+    }
+
+    private func rejection(_ head: HTTPResponseHead, _ reason: String) -> TransportError {
+        TransportError(.requestRejected, "\(self.endpoint) redirects with the status \(head.status) \(reason).", status: head.status)
+    }
+}
+
+extension HTTPResponseHead {
+    /// The URL reference to which the response redirects, if it does.
+    fileprivate var location: String? {
+        [301, 302, 303, 307, 308].contains(self.status) ? self.headers["Location"] : nil
+    }
+
+    /// Returns the endpoint to which the response redirects, for errors of clients that don't follow redirects.
+    ///
+    /// - Parameter endpoint: The endpoint that sent the response.
+    package func redirectTarget(from endpoint: Endpoint) -> Endpoint? {
+        self.location.flatMap { location in
+            do throws(TransportError) {
+                return try endpoint.resolving(location)
+            } catch {
+                return nil
+            }
+        }
+    }
+}

@@ -1,0 +1,453 @@
+import RealtimeCore
+import RealtimeSystem
+import RealtimeTesting
+import TestSupport
+import Testing
+
+/// Lines over HTTP, as a stream or by polling.
+private struct LineRules: HTTPConnectionRules {
+    let base: Endpoint
+    let isStream: Bool
+    var rest: [UInt8] = []
+
+    mutating func receivingRequest() -> HTTPRequest {
+        self.rest = []
+        return HTTPRequest("GET", self.base.appending(path: "receive"), idleTimeout: .seconds(100))
+    }
+
+    func received(_ head: HTTPResponseHead) -> HTTPVerdict {
+        switch head.status {
+        case 200: .proceed
+        case 204: .end(.peer(.normal, "over"))
+        default: .end(.transport(TransportError(.requestRejected, "status \(head.status)", status: head.status)))
+        }
+    }
+
+    mutating func decode(_ bytes: [UInt8], into batch: inout MessageBatch) throws(TransportError) {
+        for byte in bytes {
+            if byte != UInt8(ascii: "\n") {
+                self.rest.append(byte)
+            } else {
+                guard self.rest != Array("bad".utf8) else { throw TransportError(.protocolViolation, "a bad line") }
+                batch.append(.text, self.rest)
+                self.rest = []
+            }
+        }
+    }
+
+    func bodyEnded(into batch: inout MessageBatch) -> HTTPVerdict { self.isStream ? .end(.peer(.noStatus, "")) : .proceed }
+
+    /// At most 10 bytes in a request, but at least one message.
+    func sendingRequest(_ messages: [WebSocketMessage]) -> (request: HTTPRequest, count: Int) {
+        var (body, count) = ([UInt8](), 0)
+        for message in messages {
+            if count > 0, body.count + message.bytes.count > 10 { break }
+            body += message.bytes
+            count += 1
+        }
+        return (HTTPRequest("POST", self.base.appending(path: "send"), body: body), count)
+    }
+
+    func sent(_ response: HTTPResponse) -> HTTPVerdict { response.body == Array("bye".utf8) ? .end(.peer(.normal, "bye")) : .proceed }
+
+    func closingRequest(_ code: CloseCode, reason: String) -> HTTPRequest? {
+        var endpoint = self.base.appending(path: "receive")
+        endpoint.addQuery("code", "\(code.rawValue)")
+        return HTTPRequest("DELETE", endpoint)
+    }
+}
+
+/// A connection over HTTP on an in-memory network, and a server whose answers a test gives.
+@Suite struct HTTPConnectionTests {
+    private final class Server: ListenerHandler {
+        /// The requests, as `METHOD body`.
+        let requests = EventRecorder<String>()
+        let heads = EventRecorder<HTTPRequestHead>()
+        let receiving = EventRecorder<any HTTPResponder>()
+        let sending = EventRecorder<any HTTPResponder>()
+        let closing = EventRecorder<any HTTPResponder>()
+        let disconnects = EventRecorder<Bool>()
+        /// Answers a request immediately.
+        let answer = Lock<(@Sendable (HTTPRequestHead) -> HTTPResponse?)?>(nil)
+
+        func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
+            self.requests.record(body.isEmpty ? request.method : "\(request.method) \(String(decoding: body, as: UTF8.self))")
+            self.heads.record(request)
+            responder.onDisconnect { self.disconnects.record(true) }
+            if let response = self.answer.withLock({ $0 })?(request) { return responder.respond(response) }
+            switch request.method {
+            case "GET": self.receiving.record(responder)
+            case "POST": self.sending.record(responder)
+            default: self.closing.record(responder)
+            }
+        }
+
+        func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .reject(HTTPResponse(status: 400)) }
+
+        func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+            preconditionFailure("every upgrade is rejected")
+        }
+    }
+
+    private final class Events: WebSocketEvents {
+        let all = EventRecorder<String>()
+
+        func opened(_ id: ConnectionID, head: HTTPResponseHead) { self.all.record("opened \(head.status)") }
+
+        func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
+            self.all.record("received " + batch.messages.map { String(decoding: $0.bytes, as: UTF8.self) }.joined(separator: " "))
+        }
+
+        func writing(_ id: ConnectionID, paused: Bool) { self.all.record(paused ? "writing paused" : "writing resumed") }
+
+        func closed(_ id: ConnectionID, _ reason: CloseReason) {
+            switch reason {
+            case .peer(let code, let text): self.all.record("closed by peer \(code.rawValue) \(text)")
+            case .requested: self.all.record("closed requested")
+            case .transport(let error): self.all.record("closed \(error.code) \(error.status.map { "\($0)" } ?? "")")
+            default: self.all.record("closed \(reason)")
+            }
+        }
+    }
+
+    private final class Fixture: Sendable {
+        let clock = ManualClock()
+        let network: InMemoryNetwork
+        let server = Server()
+        let listener: InMemoryListener
+        let events = Events()
+        let connection: any WebSocketConnection
+        let cookies = HTTPClient.Cookies()
+
+        init(isStream: Bool, headers: HTTPConnection<LineRules>.Environment.Headers? = nil) async throws {
+            self.network = InMemoryNetwork(clock: self.clock)
+            self.listener = self.network.listener()
+            let address = try await self.listener.start(self.server)
+            let base = Endpoint(scheme: "http", host: address.host, port: address.port, target: "/")
+            self.connection = HTTPConnection(
+                LineRules(base: base, isStream: isStream),
+                in: .init(self.network.transports(), cookies: self.cookies, headers: headers), id: ConnectionID(rawValue: 1),
+                events: self.events)
+        }
+
+        /// A connection that is open.
+        static func open(isStream: Bool, headers: HTTPConnection<LineRules>.Environment.Headers? = nil) async throws -> Fixture {
+            let fixture = try await Fixture(isStream: isStream, headers: headers)
+            fixture.connection.open()
+            fixture.receiver.begin(HTTPResponseHead(status: 200))
+            if !isStream { fixture.receiver.end() }
+            return fixture
+        }
+
+        /// The responder of the last request of the receiving loop.
+        var receiver: any HTTPResponder { self.server.receiving.all.last! }
+
+        func send(_ texts: String...) {
+            for text in texts { self.connection.enqueue(.text(text)) }
+            self.connection.flush()
+        }
+
+        deinit {
+            self.connection.abandon()
+            self.network.cut()
+        }
+    }
+
+    private static func lines(_ lines: String...) -> [UInt8] { Array(lines.map { $0 + "\n" }.joined().utf8) }
+
+    // MARK: Receiving
+
+    @Test func `a stream opens the connection with its head, and its messages arrive in order`() async throws {
+        let fixture = try await Fixture(isStream: true)
+        fixture.connection.open()
+        fixture.connection.open()
+        #expect(fixture.server.requests.all == ["GET"] && fixture.events.all.all.isEmpty)
+        fixture.receiver.begin(HTTPResponseHead(status: 200))
+        fixture.receiver.write(Self.lines("a", "b"))
+        fixture.receiver.write(Array("c".utf8))
+        fixture.receiver.write(Self.lines("", "d"))
+        #expect(fixture.events.all.all == ["opened 200", "received a b", "received c d"])
+        fixture.receiver.end()
+        #expect(fixture.events.all.all.suffix(1) == ["closed by peer 1005 "])
+    }
+
+    @Test func `a poll opens the connection, and each response is followed by the next request`() async throws {
+        let fixture = try await Fixture.open(isStream: false)
+        #expect(fixture.events.all.all == ["opened 200"] && fixture.server.requests.all == ["GET", "GET"])
+        fixture.receiver.respond(HTTPResponse(status: 200, text: "a\nb\n"))
+        fixture.receiver.respond(HTTPResponse(status: 200, text: "c\n"))
+        #expect(fixture.events.all.all == ["opened 200", "received a b", "received c"])
+        #expect(fixture.server.requests.all.count == 4)
+        fixture.receiver.respond(HTTPResponse(status: 204))
+        #expect(fixture.events.all.all.suffix(1) == ["closed by peer 1000 over"])
+        #expect(fixture.server.requests.all.count == 4)
+    }
+
+    @Test func `no poll is sent while reading is paused`() async throws {
+        let fixture = try await Fixture.open(isStream: false)
+        fixture.connection.pauseReading()
+        fixture.receiver.respond(HTTPResponse(status: 200, text: "a\n"))
+        #expect(fixture.events.all.all == ["opened 200"] && fixture.server.requests.all.count == 2)
+        fixture.connection.resumeReading()
+        fixture.connection.flush()
+        #expect(fixture.events.all.all == ["opened 200", "received a"] && fixture.server.requests.all.count == 3)
+        // The next one waits, if reading is paused when the response arrives.
+        fixture.receiver.begin(HTTPResponseHead(status: 200))
+        fixture.connection.pauseReading()
+        fixture.connection.resumeReading()
+        fixture.connection.flush()
+        fixture.receiver.end()
+        #expect(fixture.server.requests.all.count == 4)
+    }
+
+    @Test func `a stream isn't read while reading is paused, which the server notices`() async throws {
+        let fixture = try await Fixture.open(isStream: true)
+        let changes = EventRecorder<Bool>()
+        fixture.receiver.onWriting { changes.record($0) }
+        fixture.connection.pauseReading()
+        fixture.receiver.write([UInt8](repeating: 0x61, count: 300 << 10) + Self.lines(""))
+        fixture.clock.advance(by: .seconds(1000))
+        #expect(fixture.events.all.all == ["opened 200"] && changes.all == [true])
+        fixture.connection.resumeReading()
+        fixture.connection.flush()
+        #expect(fixture.events.all.all.count == 2 && changes.all == [true, false])
+    }
+
+    @Test func `a server that answers polls immediately without messages is asked ever more slowly`() async throws {
+        let fixture = try await Fixture(isStream: false)
+        fixture.server.answer.withLock { $0 = { _ in HTTPResponse(status: 200, text: "") } }
+        fixture.connection.open()
+        #expect(fixture.server.requests.all.count == 2)
+        for (delay, count) in [(100, 3), (200, 4), (400, 5), (800, 6), (1600, 7), (3200, 8), (5000, 9), (5000, 10)] {
+            fixture.clock.advance(by: .milliseconds(delay - 1))
+            #expect(fixture.server.requests.all.count == count - 1)
+            fixture.clock.advance(by: .milliseconds(1))
+            #expect(fixture.server.requests.all.count == count)
+        }
+        // A message ends the pauses.
+        fixture.server.answer.withLock { $0 = nil }
+        fixture.clock.advance(by: .seconds(5))
+        fixture.receiver.respond(HTTPResponse(status: 200, text: "a\n"))
+        #expect(fixture.server.requests.all.count == 12)
+    }
+
+    @Test(arguments: [false, true])
+    func `an error ends the connection once, and the messages before it arrive`(isStream: Bool) async throws {
+        let fixture = try await Fixture.open(isStream: isStream)
+        fixture.receiver.begin(HTTPResponseHead(status: 200))
+        fixture.receiver.write(Self.lines("a", "bad", "b"))
+        #expect(fixture.events.all.all == ["opened 200", "received a", "closed protocolViolation "])
+        #expect(fixture.server.disconnects.all == [true])
+        fixture.network.cut()
+        #expect(fixture.events.all.all.count == 3)
+    }
+
+    @Test(arguments: [false, true])
+    func `a lost request ends the connection`(isStream: Bool) async throws {
+        let fixture = try await Fixture.open(isStream: isStream)
+        fixture.network.cut()
+        #expect(fixture.events.all.all == ["opened 200", "closed reset "])
+    }
+
+    @Test func `a rejected first request ends the connection without opening it`() async throws {
+        let fixture = try await Fixture(isStream: true)
+        fixture.connection.open()
+        fixture.receiver.respond(HTTPResponse(status: 404))
+        #expect(fixture.events.all.all == ["closed requestRejected 404"])
+    }
+
+    // MARK: Sending
+
+    @Test func `one request at a time sends all that waits, up to the limit of the rules`() async throws {
+        let fixture = try await Fixture(isStream: true)
+        fixture.send("early ")
+        fixture.connection.open()
+        #expect(fixture.server.sending.all.isEmpty)
+        fixture.receiver.begin(HTTPResponseHead(status: 200))
+        #expect(fixture.server.requests.all == ["GET", "POST early "])
+        fixture.send("a", "b")
+        fixture.send("cccccccc", "dd")
+        fixture.send("a long message", "e")
+        #expect(fixture.server.requests.all.count == 2)
+        for expected in ["POST abcccccccc", "POST dd", "POST a long message", "POST e"] {
+            fixture.server.sending.all.last?.respond(HTTPResponse(status: 200))
+            #expect(fixture.server.requests.all.last == expected)
+        }
+        fixture.server.sending.all.last?.respond(HTTPResponse(status: 200, text: "bye"))
+        #expect(fixture.events.all.all == ["opened 200", "closed by peer 1000 bye"])
+    }
+
+    @Test func `a rejected or lost message ends the connection`() async throws {
+        let rejected = try await Fixture.open(isStream: true)
+        rejected.send("a")
+        rejected.server.sending.all[0].respond(HTTPResponse(status: 500))
+        #expect(rejected.events.all.all == ["opened 200", "closed requestRejected 500"])
+        let lost = try await Fixture.open(isStream: true)
+        lost.send("a")
+        lost.clock.advance(by: .seconds(60))
+        #expect(lost.events.all.all == ["opened 200", "closed timedOut "])
+    }
+
+    @Test func `writing pauses while a server takes too long, and the output is limited`() async throws {
+        let fixture = try await Fixture.open(isStream: true)
+        let part = String(repeating: "x", count: 200 << 10)
+        fixture.send(part)
+        #expect(fixture.events.all.all == ["opened 200"])
+        fixture.send(part)
+        #expect(fixture.events.all.all == ["opened 200", "writing paused"])
+        fixture.server.sending.all[0].respond(HTTPResponse(status: 200))
+        #expect(fixture.events.all.all.count == 2)
+        fixture.server.sending.all[1].respond(HTTPResponse(status: 200))
+        #expect(fixture.events.all.all == ["opened 200", "writing paused", "writing resumed"])
+        fixture.connection.enqueue(WebSocketMessage(.binary, [UInt8](repeating: 0, count: OutputGauge.clientLimit + 1)))
+        fixture.send("one too many")
+        #expect(fixture.events.all.all.last == "closed tooLarge ")
+    }
+
+    // MARK: Closing
+
+    @Test func `closing sends what waits, tells the server, and ends when it has answered`() async throws {
+        let fixture = try await Fixture.open(isStream: true)
+        fixture.send("a")
+        fixture.connection.enqueue(.text("b"))
+        fixture.connection.close(.normal, reason: "")
+        fixture.send("ignored")
+        #expect(fixture.server.requests.all == ["GET", "POST a"])
+        fixture.server.sending.all[0].respond(HTTPResponse(status: 200))
+        // Messages still arrive.
+        fixture.receiver.write(Self.lines("late"))
+        #expect(fixture.server.requests.all == ["GET", "POST a", "POST b"])
+        fixture.server.sending.all[1].respond(HTTPResponse(status: 200))
+        #expect(fixture.server.requests.all.last == "DELETE" && fixture.server.disconnects.all == [true])
+        #expect(fixture.server.heads.all.last?.query == "code=1000")
+        fixture.server.closing.all[0].respond(HTTPResponse(status: 202))
+        fixture.connection.close(.normal, reason: "")
+        #expect(fixture.events.all.all == ["opened 200", "received late", "closed requested"])
+    }
+
+    @Test func `closing doesn't wait longer than five seconds`() async throws {
+        let fixture = try await Fixture.open(isStream: true)
+        fixture.connection.close(.normal, reason: "")
+        fixture.clock.advance(by: .milliseconds(4999))
+        #expect(fixture.events.all.all == ["opened 200"])
+        fixture.clock.advance(by: .milliseconds(1))
+        #expect(fixture.events.all.all == ["opened 200", "closed requested"])
+        #expect(fixture.clock.untilNextDeadline == nil)
+    }
+
+    @Test func `a connection that isn't open closes immediately`() async throws {
+        let fixture = try await Fixture(isStream: true)
+        fixture.connection.open()
+        fixture.connection.close(.normal, reason: "")
+        #expect(fixture.events.all.all == ["closed requested"] && fixture.server.disconnects.all == [true])
+    }
+
+    @Test func `a connection that was abandoned has no events`() async throws {
+        let fixture = try await Fixture.open(isStream: true)
+        fixture.send("a")
+        fixture.connection.abandon()
+        fixture.receiver.write(Self.lines("late"))
+        fixture.server.sending.all[0].respond(HTTPResponse(status: 500))
+        fixture.connection.flush()
+        #expect(fixture.events.all.all == ["opened 200"] && fixture.server.disconnects.all.count == 2)
+        #expect(fixture.clock.untilNextDeadline == nil)
+    }
+
+    // MARK: Header fields and cookies
+
+    @Test func `a status of 401 asks once for fresh header fields, and repeats the request once`() async throws {
+        let asked = EventRecorder<Bool>()
+        let fixture = try await Fixture.open(isStream: true) { areRefused, completion in
+            asked.record(areRefused)
+            completion(.success(["Authorization": "Bearer \(asked.all.count)"]))
+        }
+        fixture.send("a")
+        fixture.server.sending.all[0].respond(HTTPResponse(status: 401))
+        #expect(fixture.server.requests.all == ["GET", "POST a", "POST a"] && asked.all == [false, false, true])
+        #expect(fixture.server.heads.all.map { $0.headers["Authorization"] } == ["Bearer 1", "Bearer 2", "Bearer 3"])
+        fixture.send("b")
+        fixture.server.sending.all[1].respond(HTTPResponse(status: 200))
+        fixture.server.sending.all[2].respond(HTTPResponse(status: 401))
+        fixture.server.sending.all[3].respond(HTTPResponse(status: 401))
+        #expect(fixture.server.requests.all.suffix(2) == ["POST b", "POST b"])
+        #expect(fixture.events.all.all == ["opened 200", "closed requestRejected 401"])
+    }
+
+    @Test func `header fields that come late or fail end no other connection`() async throws {
+        let pending = Lock<[@Sendable (Result<HTTPHeaders, TransportError>) -> Void]>([])
+        let fixture = try await Fixture(isStream: true) { _, completion in pending.withLock { $0.append(completion) } }
+        fixture.connection.open()
+        #expect(fixture.server.requests.all.isEmpty)
+        pending.withLock { $0 }[0](.failure(TransportError(.cancelled, "no token")))
+        #expect(fixture.events.all.all == ["closed cancelled "])
+        let abandoned = try await Fixture(isStream: true) { _, completion in pending.withLock { $0.append(completion) } }
+        abandoned.connection.open()
+        abandoned.connection.abandon()
+        pending.withLock { $0 }[1](.success([:]))
+        #expect(abandoned.server.requests.all.isEmpty && abandoned.events.all.all.isEmpty)
+    }
+
+    @Test func `cookies go both ways`() async throws {
+        let fixture = try await Fixture(isStream: true)
+        fixture.connection.open()
+        fixture.receiver.begin(HTTPResponseHead(status: 200, headers: ["Set-Cookie": "affinity=1; Path=/"]))
+        fixture.send("a")
+        #expect(fixture.server.heads.all.map { $0.headers["Cookie"] } == [nil, "affinity=1"])
+    }
+
+    // MARK: Order
+
+    @Test(arguments: seeds(50))
+    func `messages arrive once and in order, however they are cut and paused`(seed: UInt64) async throws {
+        var generator = SplitMix64(seed: seed)
+        let isStream = Bool.random(using: &generator)
+        let fixture = try await Fixture.open(isStream: isStream)
+        // The requests that were answered: the first poll.
+        var (polls, posts) = (isStream ? 0 : 1, 0)
+        var (written, sent) = (0, 0)
+        var pending: [UInt8] = []
+        func answerPoll() {
+            if isStream {
+                let count = Int.random(in: 0...pending.count, using: &generator)
+                fixture.receiver.write(Array(pending.prefix(count)))
+                pending.removeFirst(count)
+            } else if fixture.server.receiving.all.count > polls {
+                polls = fixture.server.receiving.all.count
+                fixture.receiver.respond(HTTPResponse(HTTPResponseHead(status: 200), body: pending))
+                pending = []
+            }
+        }
+        func answerPost() -> Bool {
+            guard fixture.server.sending.all.count > posts else { return false }
+            fixture.server.sending.all[posts].respond(HTTPResponse(status: 200))
+            posts += 1
+            return true
+        }
+        for _ in 0..<200 {
+            switch Int.random(in: 0..<8, using: &generator) {
+            case 0: fixture.connection.pauseReading()
+            case 1:
+                fixture.connection.resumeReading()
+                fixture.connection.flush()
+            case 2:
+                fixture.send("\(sent),")
+                sent += 1
+            case 3: _ = answerPost()
+            case 4: fixture.clock.advance(by: .milliseconds(Int.random(in: 0..<50, using: &generator)))
+            case 5: answerPoll()
+            default:
+                pending += Self.lines("\(written)")
+                written += 1
+            }
+        }
+        fixture.connection.resumeReading()
+        fixture.connection.flush()
+        fixture.clock.advance(by: .seconds(5))
+        for _ in 0..<1000 where !pending.isEmpty { answerPoll() }
+        while answerPost() {}
+        let received = fixture.events.all.all.dropFirst().flatMap { $0.split(separator: " ").dropFirst() }.map { String($0) }
+        #expect(received == (0..<written).map { "\($0)" })
+        let texts = fixture.server.requests.all.filter { $0.hasPrefix("POST ") }.map { $0.dropFirst(5) }.joined()
+        #expect(texts.split(separator: ",").map { String($0) } == (0..<sent).map { "\($0)" })
+    }
+}
