@@ -6,69 +6,91 @@ internal import RealtimeCore
 internal import FoundationNetworking
 #endif
 
-/// One request and its response, which is read ahead up to a limit.
-final class URLSessionExchange: TaskHandler {
-    #if canImport(FoundationNetworking)
-    /// No limit: in swift-corelibs-foundation, suspending a task drops its connection, and resuming it sends the request again.
-    private static let readAhead = Int.max
-    #else
-    /// The number of unread bytes above which the task is suspended until they have been read.
-    private static let readAhead = 256 << 10
-    #endif
+/// One request and its response, over a task of the session.
+final class URLSessionExchange: HTTPExchange, TaskHandler {
+    private struct State: Sendable {
+        /// From the creation until the end.
+        var events: (any HTTPExchangeEvents)?
+        var task: URLSessionDataTask?
+        var hasHead = false
+        /// Whether the owner has paused reading.
+        var isPaused = false
+        /// Whether the task is suspended, or about to be: suspensions are counted.
+        var isSuspended = false
+        /// Whether the task was suspended before.
+        var wasSuspended = false
+    }
 
     /// Keeps the session valid.
     private let host: SharedURLSession
-    private let task: URLSessionDataTask
-    private let endpoint: Endpoint
-    private let response: Lock<ResponseBuffer>
+    private let request: HTTPRequest
+    private let id: ExchangeID
+    private let state: Lock<State>
 
-    init(_ host: SharedURLSession, _ task: URLSessionDataTask, _ endpoint: Endpoint) {
+    init(_ host: SharedURLSession, _ request: HTTPRequest, _ id: ExchangeID, _ events: any HTTPExchangeEvents) {
         self.host = host
-        self.task = task
-        self.endpoint = endpoint
-        self.response = Lock(ResponseBuffer(from: endpoint, limit: Self.readAhead))
+        self.request = request
+        self.id = id
+        self.state = Lock(State(events: events))
     }
 
-    // MARK: The reading task
+    // MARK: The owner's side
 
-    func head() async throws(TransportError) -> HTTPResponseHead {
-        while true {
-            if let head = try self.response.withLock({ buffer throws(TransportError) in try buffer.readHead() }) { return head }
-            await self.wait()
+    func start() {
+        var urlRequest: URLRequest
+        do throws(TransportError) {
+            urlRequest = try URLRequest(self.request.endpoint, self.request.headers)
+        } catch {
+            return self.end(error)
         }
+        urlRequest.httpMethod = self.request.method
+        if !self.request.body.isEmpty { urlRequest.httpBody = Data(self.request.body) }
+        urlRequest.timeoutInterval = max(0.001, Double(self.request.idleTimeout.nanoseconds) / 1e9)
+        let task = self.host.session.dataTask(with: urlRequest)
+        let isNew = self.state.withLock { state in
+            guard state.events != nil, state.task == nil else { return false }
+            state.task = task
+            return true
+        }
+        guard isNew else { return task.cancel() }
+        self.host.route(task, to: self)
+        task.resume()
     }
 
-    func next() async throws(TransportError) -> [UInt8]? {
-        while true {
-            let (piece, isPaused) = try self.response.withLock { buffer throws(TransportError) in (try buffer.readBody(), buffer.isPaused) }
-            // On the session's queue, where the task is suspended: a resume that overtook its suspend would leave the task suspended.
-            if isPaused { self.host.perform { self.resumeIfRead() } }
-            switch piece {
-            case .bytes(let bytes): return bytes
-            case .end: return nil
-            case .pending: await self.wait()
+    func pauseReading() {
+        self.state.withLock { $0.isPaused = true }
+        self.updateSuspension()
+    }
+
+    func resumeReading() {
+        self.state.withLock { $0.isPaused = false }
+        self.updateSuspension()
+    }
+
+    func cancel() {
+        let state = self.state.withLock { state in
+            defer { state.events = nil }
+            return state
+        }
+        state.task?.cancel()
+    }
+
+    /// Suspends or resumes the task, on the session's queue, so that the order of suspensions is that of the decisions.
+    private func updateSuspension() {
+        #if canImport(FoundationNetworking)
+        // In swift-corelibs-foundation, suspending a task drops its connection, and resuming it sends the request again.
+        #else
+        self.host.perform {
+            let task = self.state.withLock { state -> URLSessionDataTask? in
+                guard state.isPaused != state.isSuspended, state.events != nil else { return nil }
+                state.isSuspended = state.isPaused
+                state.wasSuspended = true
+                return state.task
             }
+            guard let task else { return }
+            if self.state.withLock({ $0.isSuspended }) { task.suspend() } else { task.resume() }
         }
-    }
-
-    private func resumeIfRead() {
-        if self.response.withLock({ $0.takeResume() }) { self.task.resume() }
-    }
-
-    /// Cancels the request. Has no effect after the end of the response.
-    func abandon() { self.task.cancel() }
-
-    private func wait() async {
-        await suspend { wakeUp in
-            self.response.withLock { $0.suspend(wakeUp) }
-        } onCancel: {
-            self.task.cancel()
-            let error = TransportError(.cancelled, "The request to \(self.endpoint) was cancelled.")
-            return self.response.withLock { buffer in
-                buffer.cancel(error)
-                return buffer.takeReadyReader()
-            }
-        }
+        #endif
     }
 
     // MARK: Events of the session
@@ -77,24 +99,34 @@ final class URLSessionExchange: TaskHandler {
 
     func closed(_ code: CloseCode, _ reason: String) {}
 
-    func received(_ head: HTTPResponseHead) { self.change { $0.receiveHead(head) } }
+    /// Only the first head counts: each part of a `multipart/x-mixed-replace` response brings another one.
+    ///
+    /// A head that follows a pause means that the system has restarted the request. The body would then contain its beginning twice, so the
+    /// response fails.
+    func received(_ head: HTTPResponseHead) {
+        let (isFirst, isRestart, events) = self.state.withLock { state in
+            defer { state.hasHead = true }
+            return (!state.hasHead, state.hasHead && state.wasSuspended, state.events)
+        }
+        if isFirst { return events?.received(head, of: self.id) ?? () }
+        guard isRestart else { return }
+        let task = self.state.withLock { $0.task }
+        let origin = self.request.endpoint.origin
+        self.end(TransportError(.reset, "\(origin) restarted its response after a pause; the body that was read is incomplete."))
+        task?.cancel()
+    }
 
-    func received(_ data: Data) { self.change { $0.receive([UInt8](data)) } }
+    func received(_ data: Data) {
+        guard !data.isEmpty else { return }
+        self.state.withLock { $0.events }?.received([UInt8](data), of: self.id)
+    }
 
     func completed(_ response: HTTPURLResponse?, _ error: (any Error)?) {
-        self.change {
-            $0.end(error.map { TransportError($0, self.endpoint) })
-            return .proceed
-        }
+        if let error { return self.end(TransportError(error, self.request.endpoint)) }
+        let hasHead = self.state.withLock { $0.hasHead }
+        let origin = self.request.endpoint.origin
+        self.end(hasHead ? nil : TransportError(.closed, "\(origin) closed the connection without sending a response."))
     }
 
-    private func change(_ body: (inout ResponseBuffer) -> ResponseBuffer.Action) {
-        let (action, reader) = self.response.withLock { (body(&$0), $0.takeReadyReader()) }
-        switch action {
-        case .proceed: break
-        case .pause: self.task.suspend()
-        case .cancel: self.task.cancel()
-        }
-        reader?.resume()
-    }
+    private func end(_ error: TransportError?) { self.state.withLock { $0.events.take() }?.ended(self.id, error) }
 }

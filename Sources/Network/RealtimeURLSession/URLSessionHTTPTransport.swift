@@ -9,35 +9,14 @@ internal import FoundationNetworking
 ///
 /// URLSession does not report when a connection is established. Until the head of the response arrives, the request's idle timeout
 /// therefore applies in place of its connect timeout.
-package struct URLSessionHTTPTransport: HTTPTransport {
+package struct URLSessionHTTPTransport: HTTPExchangeTransport {
     private let host = SharedURLSession()
 
     package init() {}
 
-    package func open(_ request: HTTPRequest) async throws(TransportError) -> HTTPStreamedResponse {
-        var urlRequest = try URLRequest(request.endpoint, request.headers)
-        urlRequest.httpMethod = request.method
-        if !request.body.isEmpty { urlRequest.httpBody = Data(request.body) }
-        urlRequest.timeoutInterval = max(0.001, Double(request.idleTimeout.nanoseconds) / 1e9)
-        let task = self.host.session.dataTask(with: urlRequest)
-        let exchange = URLSessionExchange(self.host, task, request.endpoint)
-        self.host.route(task, to: exchange)
-        task.resume()
-        return HTTPStreamedResponse(try await exchange.head(), body: URLSessionBody(exchange))
+    package func makeExchange(_ request: HTTPRequest, id: ExchangeID, events: any HTTPExchangeEvents) -> any HTTPExchange {
+        URLSessionExchange(self.host, request, id, events)
     }
-}
-
-/// The body of a response. Releasing it cancels the request.
-private final class URLSessionBody: HTTPBody {
-    private let exchange: URLSessionExchange
-
-    init(_ exchange: URLSessionExchange) {
-        self.exchange = exchange
-    }
-
-    func next() async throws(TransportError) -> [UInt8]? { try await self.exchange.next() }
-
-    deinit { self.exchange.abandon() }
 }
 
 extension URLRequest {

@@ -11,8 +11,8 @@ struct BackPressureTests {
     private static let start = Instant(nanoseconds: 0)
 
     /// Returns whether answers pause reading.
-    private static func answer(_ state: inout BackPressure, _ count: Int, buffered: Int) -> Bool {
-        state.answered(count, buffered: buffered, limits: Self.limits, now: Self.start)
+    private static func answer(_ state: inout BackPressure, _ count: Int, buffered: Int, leftFrames: Bool = false) -> Bool {
+        state.answered(count, buffered: buffered, leftFrames: leftFrames, limits: Self.limits, now: Self.start)
     }
 
     private static func drain(_ state: inout BackPressure) -> (reading: Bool, writing: Bool) { state.drained() }
@@ -56,6 +56,15 @@ struct BackPressureTests {
         #expect(Self.answer(&state, 1, buffered: 1 << 20))
     }
 
+    @Test func `answers because of which frames were left pause reading, however few they are`() {
+        var state = BackPressure()
+        #expect(!Self.answer(&state, 1, buffered: 0, leftFrames: true))
+        #expect(!state.isReadingPaused && state.stallDeadline == nil)
+        #expect(Self.answer(&state, 1, buffered: 1, leftFrames: true))
+        #expect(state.isReadingPaused && state.stallDeadline == Self.start.advanced(by: .seconds(30)))
+        #expect(Self.drain(&state) == (reading: true, writing: false))
+    }
+
     // MARK: Deliveries
 
     @Test func `deliveries of a server become larger while the answers are small`() {
@@ -75,6 +84,22 @@ struct BackPressureTests {
         #expect(Self.deliver(&delivery, answerBytes: 100_000) == 1)
         #expect(Self.deliver(&delivery) == 1)
         #expect(Self.deliver(&delivery) == 2)
+    }
+
+    @Test func `the WebSockets that have more frames than they may decode share those of a turn`() {
+        var share = TurnShare()
+        #expect(share.frames(in: 1) == Delivery.framesPerTurn)
+        let frames = (0..<100).map { _ in
+            defer { share.exceeded(in: 1) }
+            return share.frames(in: 1)
+        }
+        #expect(frames.first == Delivery.framesPerTurn && frames[3] == Delivery.framesPerTurn / 3)
+        #expect(frames.last == Delivery.leastFramesPerTurn && frames.reduce(0, +) < 7 * Delivery.framesPerTurn)
+        // All of them have more in the next turn, too.
+        #expect(share.frames(in: 2) == Delivery.leastFramesPerTurn)
+        share.exceeded(in: 2)
+        #expect(share.frames(in: 3) == Delivery.framesPerTurn)
+        #expect(share.frames(in: 9) == Delivery.framesPerTurn)
     }
 
     // MARK: Stalls

@@ -2,6 +2,7 @@ import RealtimeSystem
 import RealtimeCore
 import RealtimeSockets
 import RealtimeURLSession
+import RealtimeTesting
 import TestSupport
 import Testing
 
@@ -98,6 +99,23 @@ import Testing
             #expect(body.count == 2_000_000)
             #expect(body == Handler.longBody)
             #expect(handler.requests.withLock { $0.count } == 1)
+        }
+    }
+
+    @Test func `an exchange reports a response as it arrives, and can be cancelled`() async throws {
+        try await self.withServer { base, handler in
+            let transport = URLSessionHTTPTransport()
+            let (whole, begun) = (RecordedExchange(), RecordedExchange())
+            let request = HTTPRequest("POST", self.endpoint(base, "/echo"), body: Array("body".utf8))
+            transport.makeExchange(request, id: ExchangeID(rawValue: 1), events: whole).start()
+            try await eventually { whole.events == [.head(418), .body("body"), .ended(nil)] }
+            let exchange = transport.makeExchange(
+                HTTPRequest("GET", self.endpoint(base, "/begun")), id: ExchangeID(rawValue: 2), events: begun)
+            exchange.start()
+            try await eventually { begun.body == "\u{1}\u{2}\u{3}" }
+            exchange.cancel()
+            exchange.start()
+            #expect(begun.events.count == 2 && handler.requests.withLock { $0.count } == 2)
         }
     }
 

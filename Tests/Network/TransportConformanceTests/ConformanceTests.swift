@@ -140,6 +140,57 @@ import Testing
         }
     }
 
+    /// The codes of applications, with which servers tell clients what to do.
+    @Test(arguments: TransportUnderTest.withSystemTransport, [4000, 4001, 4100, 4200, 4321, 4999])
+    func `close codes of applications are reported in both directions`(transport: TransportUnderTest, code: UInt16) async throws {
+        let closing = Behavior(received: { connection, message in
+            guard message.kind == .text else { return }
+            connection.close(CloseCode(rawValue: code), reason: "because ü")
+        })
+        try await transport.with(closing) { connector in
+            let (connection, probe) = connector.connect()
+            _ = try await probe.opened()
+            connection.enqueue(.text("close, please"))
+            connection.flush()
+            #expect(await probe.closed() == .peer(CloseCode(rawValue: code), "because ü"))
+            #expect(await connector.server.ends.closed() == .requested)
+
+            let (second, secondProbe) = connector.connect()
+            _ = try await secondProbe.opened()
+            second.close(CloseCode(rawValue: code), reason: "enough")
+            #expect(await secondProbe.closed() == .requested)
+            #expect(await connector.server.ends.closed() == .peer(CloseCode(rawValue: code), "enough"))
+        }
+    }
+
+    @Test(arguments: TransportUnderTest.withSystemTransport)
+    func `messages that wait are sent before the close frame`(transport: TransportUnderTest) async throws {
+        let received = EventRecorder<WebSocketMessage>()
+        try await transport.with(Behavior(received: { received.record($1) })) { connector in
+            let (connection, probe) = connector.connect()
+            _ = try await probe.opened()
+            let messages = (1...50).map { WebSocketMessage.binary([UInt8](repeating: UInt8($0), count: 10_000)) }
+            for message in messages { connection.enqueue(message) }
+            connection.close(CloseCode(rawValue: 4000), reason: "done")
+            #expect(await probe.closed() == .requested)
+            #expect(await connector.server.ends.closed() == .peer(CloseCode(rawValue: 4000), "done"))
+            #expect(received.all == messages)
+        }
+    }
+
+    @Test(arguments: TransportUnderTest.withSystemTransport, [401, 403, 404, 503])
+    func `a rejected upgrade reports its status`(transport: TransportUnderTest, status: Int) async throws {
+        let rejecting = Behavior(upgrade: { _ in .reject(HTTPResponse(status: status, text: "not you")) })
+        try await transport.with(rejecting) { connector in
+            let (_, probe) = connector.connect()
+            guard case .transport(let error) = await probe.closed() else {
+                Issue.record("it should be rejected")
+                return
+            }
+            #expect(error.code == .upgradeRejected && error.status == status)
+        }
+    }
+
     @Test(arguments: TransportUnderTest.available)
     func `messages before a close frame are delivered before the end`(transport: TransportUnderTest) async throws {
         let closing = Behavior(opened: { connection in

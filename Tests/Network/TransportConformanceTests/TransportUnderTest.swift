@@ -4,19 +4,38 @@ import RealtimeSockets
 import RealtimeTesting
 import Testing
 
+#if canImport(Darwin)
+import RealtimeURLSession
+#endif
+
 /// A transport and the listener it connects to. Another transport is added to the suites as another case.
 enum TransportUnderTest: String, CaseIterable, Sendable, CustomTestStringConvertible {
     case memory = "in memory"
     case sockets = "plain sockets"
     case tls = "TLS sockets"
+    #if canImport(Darwin)
+    /// The default on Apple platforms. It connects to the listener on sockets.
+    case urlSession = "URLSession"
+    #endif
 
     var testDescription: String { self.rawValue }
 
     /// The transports that can run on this system. TLS is missing if no TLS library can be loaded.
     static let available: [TransportUnderTest] = [.memory, .sockets] + (TestTLS.isAvailable ? [.tls] : [])
 
+    /// The available ones and, on Apple platforms, the system's transport, for requirements that it can fulfill. It has no API for the data
+    /// of pings, for example.
+    static var withSystemTransport: [TransportUnderTest] {
+        #if canImport(Darwin)
+        return Self.available + [.urlSession]
+        #else
+        return Self.available
+        #endif
+    }
+
     struct Setup: Sendable {
         let transport: any WebSocketTransport
+        let http: any HTTPExchangeTransport
         let listener: any Listener
         let scheme: String
 
@@ -29,13 +48,19 @@ enum TransportUnderTest: String, CaseIterable, Sendable, CustomTestStringConvert
         switch self {
         case .memory:
             let network = InMemoryNetwork(clock: ManualClock())
-            return Setup(transport: network.webSocket, listener: network.listener(), scheme: "ws")
+            guard let http = network.http as? any HTTPExchangeTransport else { preconditionFailure("it has exchanges") }
+            return Setup(transport: network.webSocket, http: http, listener: network.listener(), scheme: "ws")
         case .sockets:
-            return Setup(transport: SocketWebSocketTransport(), listener: SocketListener(), scheme: "ws")
+            return Setup(transport: SocketWebSocketTransport(), http: SocketHTTPTransport(), listener: SocketListener(), scheme: "ws")
+        #if canImport(Darwin)
+        case .urlSession:
+            return Setup(
+                transport: URLSessionWebSocketTransport(), http: URLSessionHTTPTransport(), listener: SocketListener(), scheme: "ws")
+        #endif
         case .tls:
             return Setup(
-                transport: SocketWebSocketTransport(tls: TestTLS.client), listener: SocketListener(tls: try TestTLS.server()), scheme: "wss"
-            )
+                transport: SocketWebSocketTransport(tls: TestTLS.client), http: SocketHTTPTransport(tls: TestTLS.client),
+                listener: SocketListener(tls: try TestTLS.server()), scheme: "wss")
         }
     }
 
@@ -75,6 +100,8 @@ enum TransportUnderTest: String, CaseIterable, Sendable, CustomTestStringConvert
 
 /// The reactions of a server.
 struct Behavior: Sendable {
+    /// Answers a request that isn't an upgrade.
+    var request: @Sendable (HTTPRequestHead, any HTTPResponder) -> Void = { _, responder in responder.respond(HTTPResponse(status: 404)) }
     var upgrade: @Sendable (HTTPRequestHead) -> UpgradeDecision = { _ in .accept(subprotocol: nil) }
     /// Called before the connection is open.
     var accepted: @Sendable (any WebSocketConnection) -> Void = { _ in }
@@ -98,7 +125,7 @@ final class ScriptedServer: ListenerHandler {
         self.behavior = behavior
     }
 
-    func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) { responder.respond(HTTPResponse(status: 404)) }
+    func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) { self.behavior.request(request, responder) }
 
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
         self.requests.record(request)

@@ -3,48 +3,70 @@ internal import RealtimeCore
 
 /// One request and its response, on their own connection.
 ///
-/// The loop's thread decodes the response into a buffer, and one task reads it from there.
-final class HTTPClientExchange: StreamEvents, TimerClient {
+/// ```
+///   new ──start──▶ running ──end of the response, error──▶ ended
+///    └───────────────┴───────────── cancel ────────────────▲
+/// ```
+final class HTTPClientExchange: HTTPExchange, StreamEvents, TimerClient {
+    private enum Phase: Sendable {
+        case new
+        /// There is no stream before the request was checked.
+        case running(SocketStream?)
+        case ended
+    }
+
     private struct State: Sendable {
-        var response: ResponseBuffer
+        var phase = Phase.new
+        /// Until the end of the exchange.
+        var events: (any HTTPExchangeEvents)?
         var isOpen = false
-        var stream: SocketStream?
+        var hasHead = false
+        var isPaused = false
         var timer = CoalescedTimer()
         /// The number of bytes of the request that were unsent when the timer last fired.
         var unsent = 0
+
+        var stream: SocketStream? {
+            if case .running(let stream) = self.phase { stream } else { nil }
+        }
     }
 
-    /// The number of unread bytes above which reading from the socket pauses.
-    private static let bodyBacklog = 256 << 10
-
     private let request: HTTPRequest
-    private let loop: EventLoop
+    private let connector: SocketConnector
+    private let id: ExchangeID
     private let idleTimeout: Int64
     private let state: Lock<State>
     // `nonisolated(unsafe)`: see `LoopBound`.
     nonisolated(unsafe) private var decoder: LoopBound<HTTPResponseDecoder>
 
-    init(_ request: HTTPRequest, loop: EventLoop) {
+    private var loop: EventLoop { self.connector.loop }
+
+    init(_ request: HTTPRequest, over connector: SocketConnector, _ id: ExchangeID, _ events: any HTTPExchangeEvents) {
         self.request = request
-        self.loop = loop
+        self.connector = connector
+        self.id = id
         self.idleTimeout = request.idleTimeout.nanoseconds
         self.decoder = LoopBound(HTTPResponseDecoder(method: request.method))
-        self.state = Lock(State(response: ResponseBuffer(from: request.endpoint, limit: Self.bodyBacklog)))
+        self.state = Lock(State(events: events))
     }
 
-    // MARK: The reading task
+    // MARK: The owner's side
 
-    /// Connects, sends the request, and waits for the head of the response.
-    func head(through connector: SocketConnector) async throws(TransportError) -> HTTPResponseHead {
-        guard !Task.isCancelled else { throw self.cancelled }
-        try self.start(connector)
-        while true {
-            if let head = try self.state.withLock({ state throws(TransportError) in try state.response.readHead() }) { return head }
-            await self.wait()
+    func start() {
+        let isNew = self.state.withLock { state in
+            guard case .new = state.phase else { return false }
+            state.phase = .running(nil)
+            return true
+        }
+        guard isNew else { return }
+        do throws(TransportError) {
+            try self.connect()
+        } catch {
+            self.end(error)
         }
     }
 
-    private func start(_ connector: SocketConnector) throws(TransportError) {
+    private func connect() throws(TransportError) {
         let endpoint = self.request.endpoint
         guard endpoint.scheme == "http" || endpoint.scheme == "https" else {
             throw TransportError(
@@ -56,68 +78,56 @@ final class HTTPClientExchange: StreamEvents, TimerClient {
         }
         var bytes: [UInt8] = []
         try HTTPEncoder.append(self.request, to: &bytes)
-        let options = try connector.options(for: endpoint, timeout: self.request.connectTimeout)
+        let options = try self.connector.options(for: endpoint, timeout: self.request.connectTimeout)
         let stream = SocketStream(loop: self.loop, events: self)
         stream.enqueue { output in
             output.append(contentsOf: bytes)
             output.append(contentsOf: self.request.body)
         }
-        self.state.withLock { $0.stream = stream }
-        stream.connect(to: endpoint.host, port: endpoint.port, options)
+        let isCancelled = self.state.withLock { state in
+            guard case .running = state.phase else { return true }
+            state.phase = .running(stream)
+            return false
+        }
+        if !isCancelled { stream.connect(to: endpoint.host, port: endpoint.port, options) }
     }
 
-    /// The next piece of the body: everything that has arrived since the previous one.
-    func next() async throws(TransportError) -> [UInt8]? {
-        while true {
-            let (piece, resumed) = try self.state.withLock { state throws(TransportError) -> (ResponseBuffer.Piece, SocketStream?) in
-                let piece = try state.response.readBody()
-                guard state.response.takeResume() else { return (piece, nil) }
-                self.restartIdleTimeout(&state)
-                return (piece, state.stream)
-            }
-            resumed?.resumeReading()
-            switch piece {
-            case .bytes(let bytes): return bytes
-            case .end: return nil
-            case .pending: await self.wait()
-            }
+    func pauseReading() {
+        self.state.withLock { state in
+            state.isPaused = true
+            _ = state.timer.setDeadline(nil)
+            state.stream?.pauseReading()
         }
     }
 
-    /// Closes the connection and discards what was not read.
-    func abandon() { self.cancel()?.resume() }
-
-    private func wait() async {
-        await suspend { wakeUp in
-            self.state.withLock { $0.response.suspend(wakeUp) }
-        } onCancel: {
-            self.cancel()
+    func resumeReading() {
+        let stream = self.state.withLock { state -> SocketStream? in
+            guard state.isPaused else { return nil }
+            state.isPaused = false
+            if state.isOpen { self.restartIdleTimeout(&state) }
+            return state.stream
         }
+        stream?.resumeReading()
     }
 
-    private func cancel() -> WakeUp? {
-        let error = self.cancelled
-        return self.close { $0.cancel(error) }
-    }
+    func cancel() { _ = self.close() }
 
-    private func end(_ failure: TransportError?) {
-        self.close { $0.end(failure) }?.resume()
-    }
+    private func end(_ failure: TransportError?) { self.close()?.ended(self.id, failure) }
 
-    /// Ends the response and closes the connection.
+    /// Closes the connection.
     ///
-    /// - Returns: The reading task, to be resumed outside all locks.
-    private func close(_ end: (inout ResponseBuffer) -> Void) -> WakeUp? {
-        let (stream, reader) = self.state.withLock { state -> (SocketStream?, WakeUp?) in
-            end(&state.response)
+    /// - Returns: The events, if the exchange was in progress.
+    private func close() -> (any HTTPExchangeEvents)? {
+        let (stream, events) = self.state.withLock { state -> (SocketStream?, (any HTTPExchangeEvents)?) in
             if state.timer.isSet {
                 _ = state.timer.setDeadline(nil)
                 self.loop.schedule(self, at: nil)
             }
-            return (state.stream.take(), state.response.takeReadyReader())
+            defer { state.phase = .ended }
+            return (state.stream, state.events.take())
         }
         stream?.close()
-        return reader
+        return events
     }
 
     // MARK: Events of the stream, on the loop's thread
@@ -126,6 +136,7 @@ final class HTTPClientExchange: StreamEvents, TimerClient {
         self.decoder.bind()
         self.state.withLock { state in
             state.isOpen = true
+            if state.isPaused { stream.pauseReading() }
             // A small request is sent immediately. If that counted as progress, a silent server would have twice the idle timeout.
             let unsent = stream.bufferedBytes
             state.unsent = unsent > SocketStream.highWater ? unsent : 0
@@ -138,18 +149,15 @@ final class HTTPClientExchange: StreamEvents, TimerClient {
         var head: HTTPResponseHead?
         var body: [UInt8] = []
         let end = self.decode(bytes, &head, &body)
-        let reader = self.state.withLock { state -> WakeUp? in
-            if let head { _ = state.response.receiveHead(head) }
-            switch state.response.receive(body) {
-            case .pause:
-                _ = state.timer.setDeadline(nil)
-                stream.pauseReading()
-            case .proceed, .cancel:
-                self.restartIdleTimeout(&state)
-            }
-            return state.response.takeReadyReader()
+        let events = self.state.withLock { state -> (any HTTPExchangeEvents)? in
+            if head != nil { state.hasHead = true }
+            self.restartIdleTimeout(&state)
+            return state.events
         }
-        reader?.resume()
+        guard let events else { return }
+        if let head { events.received(head, of: self.id) }
+        // The owner may have cancelled the exchange when it received the head.
+        if !body.isEmpty, self.state.withLock({ $0.events != nil }) { events.received(body, of: self.id) }
         switch end {
         case .success(true): self.end(nil)
         case .success(false): break
@@ -202,7 +210,7 @@ final class HTTPClientExchange: StreamEvents, TimerClient {
 
     /// The idle timeout does not apply while reading is paused: then the server waits for this side.
     private func restartIdleTimeout(_ state: inout State) {
-        guard !state.response.hasEnded, !state.response.isPaused else { return }
+        guard state.events != nil, !state.isPaused else { return }
         if let instant = state.timer.setDeadline(self.loop.now + self.idleTimeout) { self.loop.schedule(self, at: instant) }
     }
 
@@ -223,16 +231,12 @@ final class HTTPClientExchange: StreamEvents, TimerClient {
             }
         }
         guard hasTimedOut else { return }
-        let (hasHead, timeout) = (self.state.withLock { $0.response.head != nil }, self.request.idleTimeout)
+        let (hasHead, timeout) = (self.state.withLock { $0.hasHead }, self.request.idleTimeout)
         let cause = hasHead ? "the response stalled for \(timeout)" : "no response within \(timeout)"
         self.end(TransportError(.timedOut, "\(self.request.endpoint) timed out: \(cause). Check the server, or increase idleTimeout."))
     }
 
     // MARK: Errors
-
-    private var cancelled: TransportError {
-        TransportError(.cancelled, "The request to \(self.request.endpoint) was cancelled.")
-    }
 
     private var schemeHint: String {
         self.request.endpoint.isSecure ? "" : " If the server expects TLS on this port, use https://."

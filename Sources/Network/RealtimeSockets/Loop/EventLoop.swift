@@ -80,6 +80,7 @@ package final class EventLoop: TimeSource {
         var freeSlots: [UInt32] = []
         var runningJobs: [@Sendable () -> Void] = []
         var runningRequests: [any LoopServiced] = []
+        var turn = 0
     }
 
     private let name: String
@@ -240,6 +241,9 @@ package final class EventLoop: TimeSource {
         }
     }
 
+    /// The number of the turn. Used on the loop's thread.
+    var turn: Int { self.onLoop.value.turn }
+
     // MARK: Poll handlers, on the loop's thread
 
     /// Registers a handler. It need not have a descriptor yet.
@@ -298,12 +302,16 @@ package final class EventLoop: TimeSource {
                 // The poller's timer may have expired, perhaps a little early by the loop's clock: `fallAsleep` sets it again if needed.
                 shared.isPollerTimerSet = false
             }
+            self.onLoop.value.turn &+= 1
+            // Timers that become due later fire in the next turn, after the descriptors: if the thread is late, what happened in time counts
+            // as in time.
+            let turnStart = self.now
             for index in 0..<count {
                 guard let event = poller?.event(index) else { continue }
                 self.handler(event.token)?.ready(event.readiness)
             }
             self.runJobs()
-            self.fireTimers()
+            self.fireTimers(due: turnStart)
         }
         self.runLastTurn()
         realtime_set_loop_of_thread(nil)
@@ -364,15 +372,9 @@ package final class EventLoop: TimeSource {
         self.onLoop.value.runningRequests.removeAll(keepingCapacity: self.onLoop.value.runningRequests.count < 1024)
     }
 
-    private func fireTimers() {
-        // The clock is read once. Timers that become due later fire in the next turn.
-        var now: Instant?
+    private func fireTimers(due now: Instant) {
         while true {
-            let client = self.shared.withLock { shared -> (any TimerClient)?? in
-                guard !shared.timers.isEmpty else { return .none }
-                if now == nil { now = self.now }
-                return shared.timers.popDue(now!).map(\.client)
-            }
+            let client = self.shared.withLock { shared -> (any TimerClient)?? in shared.timers.popDue(now).map(\.client) }
             guard case .some(let due) = client else { return }
             due?.timerFired()
         }

@@ -124,8 +124,7 @@ package struct HTTPConnectHandshake: Sendable {
         self.tunnel = tunnel
         var headers: HTTPHeaders = ["Host": tunnel.target]
         if let credentials = tunnel.proxy.credentials {
-            let pair = "\(credentials.username):\(credentials.password)"
-            headers.add("Proxy-Authorization", "Basic \(Base64.encode(Array(pair.utf8)))")
+            headers.add("Proxy-Authorization", "Basic \(Self.encoded(credentials))")
         }
         try HTTPEncoder.append(HTTPRequestHead(method: "CONNECT", target: tunnel.target, headers: headers), to: &output)
     }
@@ -136,7 +135,7 @@ package struct HTTPConnectHandshake: Sendable {
             do throws(TransportError) {
                 next = try self.parser.next(&input)
             } catch {
-                throw self.tunnel.invalid(error.message, code: error.code)
+                throw self.tunnel.invalid(self.redacted(error.message, limit: .max), code: error.code)
             }
             guard let head = next, case .response(let status, let reason, _) = head.start else { return false }
             // Fields that would announce a body have no meaning in a response with status 2xx.
@@ -147,8 +146,19 @@ package struct HTTPConnectHandshake: Sendable {
         }
     }
 
+    private static func encoded(_ credentials: ProxyConfiguration.Credentials) -> String {
+        Base64.encode(Array("\(credentials.username):\(credentials.password)".utf8))
+    }
+
+    /// Returns a text of the proxy without the credentials, which it may repeat.
+    private func redacted(_ text: String, limit: Int = 100) -> String {
+        guard let credentials = self.tunnel.proxy.credentials else { return Excerpt.of(text, limit: limit) }
+        let secrets = [Self.encoded(credentials), "\(credentials.username):\(credentials.password)", credentials.password]
+        return SecretFilter(secrets).redacted(text, limit: limit)
+    }
+
     private func rejection(_ status: Int, _ reason: String, _ headers: HTTPHeaders) -> TransportError {
-        let text = reason.isEmpty ? "\(status)" : "\(status) \(Excerpt.of(reason, limit: 100))"
+        let text = reason.isEmpty ? "\(status)" : "\(status) \(self.redacted(reason))"
         // Some proxies send 401 for wrong credentials. As the status of the error, it would look like the server's.
         if status == 401, self.tunnel.proxy.credentials != nil { return self.tunnel.unauthorized(text, status: 407) }
         guard status == 407 else {

@@ -56,8 +56,8 @@ extension HTTPServerConnection {
             return false
         }
         let id = ConnectionID.nextAccepted()
-        let webSocket = SocketWebSocket(
-            accepted: self.stream, id: id, messageLimit: self.limits.messageBytes, limits: self.limits.output)
+        let messageLimit = min(self.limits.messageBytes, self.handler.messageLimit(for: head) ?? .max)
+        let webSocket = SocketWebSocket(accepted: self.stream, id: id, messageLimit: messageLimit, limits: self.limits.output)
         self.state.phase = .upgraded(webSocket)
         self.cancelTimer()
         self.resumeReading()

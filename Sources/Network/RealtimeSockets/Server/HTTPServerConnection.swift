@@ -114,7 +114,11 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
     }
 
     func backlogged(_ stream: SocketStream) {
-        if case .upgraded(let webSocket) = self.state.phase { webSocket.backlogged(stream) }
+        switch self.state.phase {
+        case .upgraded(let webSocket): webSocket.backlogged(stream)
+        case .responding(let exchange, _): exchange.backlogged()
+        case .handshaking, .reading, .deciding, .draining, .lingering, .closed: break
+        }
     }
 
     func drained(_ stream: SocketStream) {

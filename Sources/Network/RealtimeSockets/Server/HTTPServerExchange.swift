@@ -23,6 +23,9 @@ final class HTTPServerExchange: HTTPResponder {
         var request: ResponseFraming.Request
         var hasClientDisconnected = false
         var onDisconnect: (@Sendable () -> Void)?
+        var onWriting: (@Sendable (_ paused: Bool) -> Void)?
+        /// Whether the handler was asked to pause writing.
+        var isWritingPaused = false
         /// The number of bytes that this response has added to the stream.
         var enqueued = 0
         /// Whether the connection enforces the stall timeout.
@@ -48,7 +51,7 @@ final class HTTPServerExchange: HTTPResponder {
         var hasEnded = false
         var startsMonitoring = false
         var keepsAlive = false
-        var released: (@Sendable () -> Void)?
+        var released: [any Sendable] = []
         var senders: [WakeUp] = []
     }
 
@@ -128,6 +131,13 @@ final class HTTPServerExchange: HTTPResponder {
         if hasDisconnected { action() }
     }
 
+    func onWriting(_ change: @escaping @Sendable (_ paused: Bool) -> Void) {
+        self.state.withLock { state in
+            if case .ended = state.stage { return }
+            state.onWriting = change
+        }
+    }
+
     // MARK: The connection's side
 
     /// Notifies the handler that the client has closed its side. The response can still be sent until ``connectionClosed()``.
@@ -148,10 +158,23 @@ final class HTTPServerExchange: HTTPResponder {
         _ = connection
     }
 
-    /// Resumes the waiting senders: everything on the stream has been sent.
+    /// Asks the handler to pause writing: more than 256 KiB are unsent.
+    func backlogged() {
+        let onWriting = self.state.withLock { state in
+            defer { state.isWritingPaused = true }
+            return state.isWritingPaused ? nil : state.onWriting
+        }
+        onWriting?(true)
+    }
+
+    /// Resumes the waiting senders, and tells the handler that writing can continue: everything on the stream has been sent.
     func drained() {
-        let senders = self.state.withLock { $0.senders.takeAll() }
+        let (senders, onWriting) = self.state.withLock { state in
+            defer { state.isWritingPaused = false }
+            return (state.senders.takeAll(), state.isWritingPaused ? state.onWriting : nil)
+        }
         for sender in senders { sender.resume() }
+        onWriting?(false)
     }
 
     /// Closes the connection after this response.
@@ -184,7 +207,7 @@ final class HTTPServerExchange: HTTPResponder {
             if case .ended = state.stage {
                 return Effects(
                     connection: state.connection.take(), hasEnded: true, keepsAlive: state.request.keepsAlive,
-                    released: state.onDisconnect.take(), senders: state.senders.takeAll())
+                    released: [state.onDisconnect.take(), state.onWriting.take()], senders: state.senders.takeAll())
             }
             return Effects(
                 connection: state.connection, startsMonitoring: state.unsent > self.backlogLimit && self.startMonitoring(&state))

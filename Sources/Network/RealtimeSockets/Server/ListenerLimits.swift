@@ -17,7 +17,8 @@ public struct ListenerLimits: Sendable, Hashable {
     public var bodyBytes = 1 << 20
     /// The maximum size of a WebSocket message, in bytes. The default is 16 MiB.
     ///
-    /// The listener closes the WebSocket with code 1009 if a message is larger.
+    /// The listener closes the WebSocket with code 1009 if a message is larger. The listener's handler may have a smaller limit, such as a
+    /// server of a protocol with small messages.
     public var messageBytes = 16 << 20
     /// The time within which a request head must arrive. The default is 10 seconds.
     ///

@@ -5,7 +5,7 @@ import RealtimeSystem
 package protocol StreamEvents: AnyObject, Sendable {
     /// The stream is connected. With TLS, the peer's certificate has been verified.
     func opened(_ stream: SocketStream)
-    /// The bytes of one read, at least one. They are valid during the call only.
+    /// The bytes of one read, at least one, or those that ``SocketStream/keep(_:)`` has kept. They are valid during the call only.
     func received(_ stream: SocketStream, _ bytes: UnsafeRawBufferPointer)
     /// The socket accepts no more bytes at the moment, and the backlog is above the mark. Called once until ``drained(_:)``.
     func backlogged(_ stream: SocketStream)
@@ -50,8 +50,12 @@ package final class SocketStream: Sendable, PollHandler, LoopServiced {
         var polled: Readiness = []
         var descriptor: Int32 = -1
         var security: SecurityGate?
-        /// The bytes that ``keep(_:)`` was called with.
+        /// The end of the array contains the bytes that ``keep(_:)`` was called with, if anything is kept.
         var kept: [UInt8] = []
+        /// The number of kept bytes; negative if nothing is kept. It may be 0: the owner keeps what it has decoded.
+        var keptCount: Int32 = -1
+
+        var isKeeping: Bool { self.keptCount >= 0 }
     }
 
     package let loop: EventLoop
@@ -168,6 +172,11 @@ package final class SocketStream: Sendable, PollHandler, LoopServiced {
     /// Sets the number of unsent bytes above which `backlogged` and `drained` are called.
     func setMark(_ mark: Int) { self.state.withLock { $0.setMark(mark) } }
 
+    /// Calls `drained` when all bytes have been sent, even if they are fewer than the mark.
+    ///
+    /// - Returns: `false` if nothing waits to be sent.
+    func awaitDrain() -> Bool { self.state.withLock { $0.awaitDrain() } }
+
     /// The number of writes to the socket, for tests and measurements.
     package var writes: Int { self.state.withLock { Int($0.writes) } }
 
@@ -236,7 +245,7 @@ package final class SocketStream: Sendable, PollHandler, LoopServiced {
     }
 
     func ready(_ readiness: Readiness) {
-        if readiness == .read, self.onLoop.value.security == nil, self.onLoop.value.kept.isEmpty {
+        if readiness == .read, self.onLoop.value.security == nil, !self.onLoop.value.isKeeping {
             self.read()
         } else {
             let (isHandshaking, reads) = self.state.withLock { state -> (Bool, Bool) in
@@ -311,7 +320,7 @@ package final class SocketStream: Sendable, PollHandler, LoopServiced {
     /// - Returns: Whether the loop reads again in its next turn.
     @discardableResult
     private func read(isFinal: Bool = false) -> Bool {
-        if !self.onLoop.value.kept.isEmpty { return self.deliverKept(isFinal: isFinal) }
+        if self.onLoop.value.isKeeping { return self.deliverKept(isFinal: isFinal) }
         let (descriptor, security) = (self.onLoop.value.descriptor, self.onLoop.value.security)
         if security != nil { self.state.withLock { $0.readBegins() } }
         var budget = Self.readBudget
@@ -321,7 +330,7 @@ package final class SocketStream: Sendable, PollHandler, LoopServiced {
             case .done(let count):
                 guard self.state.withLock({ $0.received() }) else { return false }
                 self.onLoop.value.events?.received(self, UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(buffer)[..<count]))
-                if !self.onLoop.value.kept.isEmpty { return true }
+                if self.onLoop.value.isKeeping { return true }
                 // A socket that returns less than the buffer holds is empty. TLS returns one record at a time.
                 if security == nil, count < buffer.count, !isFinal { return false }
                 budget -= count
@@ -347,20 +356,36 @@ package final class SocketStream: Sendable, PollHandler, LoopServiced {
 
     /// Keeps bytes that the owner does not use yet. They are delivered again when the loop's next turn has begun, before other bytes.
     ///
-    /// Called on the loop's thread. The bytes are the rest of the bytes that `received` was called with, or follow them.
+    /// Called on the loop's thread. The bytes are the rest of the bytes that `received` was called with, or follow them. If there are none,
+    /// `received` is called without bytes.
     func keep(_ bytes: UnsafeRawBufferPointer) {
-        self.onLoop.value.kept = Array(bytes)
+        self.onLoop.value.keptCount = Int32(clamping: bytes.count)
+        // The rest of bytes that were kept before isn't copied: a small budget would copy it many times.
+        if !self.isRest(bytes) { self.onLoop.value.kept = Array(bytes) }
         self.state.withLock { $0.keepInput() }
         self.readInNextTurn()
     }
 
+    /// Whether the bytes are at the end of those that are being delivered again.
+    private func isRest(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        guard let start = bytes.baseAddress else { return false }
+        return self.onLoop.value.kept.withUnsafeBytes { kept in
+            guard let first = kept.baseAddress else { return false }
+            return start >= first && start + bytes.count == first + kept.count
+        }
+    }
+
     private func deliverKept(isFinal: Bool) -> Bool {
-        let bytes = self.onLoop.value.kept
-        self.onLoop.value.kept = []
+        // A copy of the reference: `keep` compares the bytes with those of the array that stays in place.
+        let (bytes, count) = (self.onLoop.value.kept, Int(self.onLoop.value.keptCount))
+        self.onLoop.value.keptCount = -1
         self.state.withLock { $0.readBegins() }
         guard self.state.withLock({ $0.received() }) else { return false }
-        bytes.withUnsafeBytes { self.onLoop.value.events?.received(self, $0) }
-        if !self.onLoop.value.kept.isEmpty { return true }
+        bytes.withUnsafeBytes { bytes in
+            self.onLoop.value.events?.received(self, UnsafeRawBufferPointer(rebasing: bytes.suffix(count)))
+        }
+        if self.onLoop.value.isKeeping { return true }
+        self.onLoop.value.kept = []
         return self.readsOn(isBudgetSpent: true, isFinal: isFinal) == .yield
     }
 
@@ -415,7 +440,7 @@ package final class SocketStream: Sendable, PollHandler, LoopServiced {
             self.loop.deregister(token)
         }
         self.onLoop.value.security = nil
-        self.onLoop.value.kept = []
+        (self.onLoop.value.kept, self.onLoop.value.keptCount) = ([], -1)
         self.closeDescriptor()
         let owner = self.onLoop.value.owner
         self.onLoop.value.owner = nil

@@ -89,6 +89,15 @@ struct StreamState: Sendable {
         if self.bufferedBytes > mark { self.backlog = .high }
     }
 
+    /// The owner waits until all bytes have been sent, however few they are.
+    ///
+    /// - Returns: `false` if nothing waits to be sent, and so the owner won't be notified.
+    mutating func awaitDrain() -> Bool {
+        guard self.bufferedBytes > 0 else { return false }
+        self.backlog = .high
+        return true
+    }
+
     /// Returns whether a write has moved bytes since the last call.
     mutating func takeProgress() -> Bool {
         defer { self.hasProgressed = false }

@@ -37,6 +37,10 @@ public struct TLSConfiguration: Hashable, Sendable {
     /// The client's own certificate, for servers that require one. The default is `nil`.
     public var identity: TLSIdentity?
 
+    /// The name of ``trustRoots`` in the words of the application's user, for messages.
+    package var nameOfTrustRoots = "`TLSConfiguration.trustRoots` of the transports"
+    /// The name of ``identity``, for messages; `nil` if the application's user can't set it.
+    package var nameOfIdentity: String? = "`TLSConfiguration.identity` of the transports"
     package var maximumVersion: TLSVersion?
     package var library: TLSLibrary = .system
 

@@ -57,15 +57,17 @@ private func clientHint(_ reason: UInt, _ configuration: TLSConfiguration) -> St
     case Reason.unrecognizedNameAlert:
         return "the server does not recognize the host name"
     case Reason.certificateRequiredAlert:
-        return certificateRequired
+        return certificateRequired(configuration)
     case Reason.badCertificateAlert, Reason.certificateExpiredAlert, Reason.certificateUnknownAlert, Reason.unknownAuthorityAlert:
-        return configuration.identity == nil ? certificateRequired : "the server rejected the client certificate"
+        return configuration.identity == nil ? certificateRequired(configuration) : "the server rejected the client certificate"
     default:
         return nil
     }
 }
 
-private let certificateRequired = "the server requires a client certificate; set the configuration's identity"
+private func certificateRequired(_ configuration: TLSConfiguration) -> String {
+    "the server requires a client certificate" + (configuration.nameOfIdentity.map { "; set \($0)" } ?? "")
+}
 
 private func serverHint(_ reason: UInt) -> String? {
     typealias Reason = OpenSSLConstant.Reason
@@ -137,14 +139,14 @@ extension TLSSession {
             let names = hosts.prefix(8).joined(separator: ", ") + (hosts.count > 8 ? " and \(hosts.count - 8) more" : "")
             return "it is for \(names), not for \(self.expectedHost)"
         case Verify.selfSigned:
-            return "it is self-signed; if you trust it, add it to the \(self.rootsProperty)"
+            return "it is self-signed; if you trust it, add it to \(self.rootsProperty)"
         case Verify.selfSignedInChain:
-            return "its root certificate is not trusted; if you trust it, add it to the \(self.rootsProperty)"
+            return "its root certificate is not trusted; if you trust it, add it to \(self.rootsProperty)"
         case Verify.noIssuer, Verify.noLocalIssuer, Verify.leafUnverified:
             if self.context.systemRootsAreMissing {
                 return "the system has no root certificates; install the package ca-certificates"
             }
-            return "its issuer is unknown; add the root certificate to the \(self.rootsProperty), or send the intermediate certificates"
+            return "its issuer is unknown; add the root certificate to \(self.rootsProperty), or send the intermediate certificates"
         default:
             return nil
         }
@@ -152,8 +154,8 @@ extension TLSSession {
 
     private var rootsProperty: String {
         switch self.context.role {
-        case .client: "configuration's trustRoots"
-        case .server: "configuration's roots for client certificates"
+        case .client(let configuration): configuration.nameOfTrustRoots
+        case .server: "the roots of `TLSServerConfiguration.clientCertificates`"
         }
     }
 }

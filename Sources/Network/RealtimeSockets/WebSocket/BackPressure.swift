@@ -37,17 +37,33 @@ struct OutputLimits: Sendable {
     }
 }
 
+/// Decoded frames that the owner of a WebSocket has not taken yet, because of the answers to the frames before them.
+final class LeftFrames: Sendable {
+    let batch: MessageBatch
+    /// The index of the first frame that was not taken.
+    let start: Int
+    /// The end that follows the frames.
+    let end: FrameDecoder.End?
+
+    init(_ batch: MessageBatch, from start: Int, _ end: FrameDecoder.End?) {
+        (self.batch, self.start, self.end) = (batch, start, end)
+    }
+}
+
 /// Decides how many received frames a WebSocket delivers together, and counts the answers to them. Used on the loop's thread only.
 ///
 /// Answers are what is sent during a delivery.
 struct Delivery: Sendable {
     /// The number of frames that are decoded in one turn of the loop, so that small ones don't delay other connections. An event of
-    /// 128 bytes or more never reaches it, because a turn reads at most 256 KiB.
+    /// 128 bytes or more never reaches it, because a turn reads at most 256 KiB. The WebSockets of a loop that reach it share it.
     static let framesPerTurn = 2048
+    /// The number of frames for each of many WebSockets that share the frames of a turn.
+    static let leastFramesPerTurn = 32
     /// The number of frames of a server's first delivery. It grows while the answers are small.
     private static let firstWindow: UInt16 = 64
 
     private(set) var isInProgress = false
+    private var leftFrames: LeftFrames?
     /// The number of frames to deliver together, so that their answers exceed the mark by little.
     private var window: UInt16
     /// The bytes of answers in this delivery.
@@ -65,6 +81,11 @@ struct Delivery: Sendable {
         (self.isInProgress, self.answers) = (true, 0)
         return min(budget, Int(self.window))
     }
+
+    /// The owner left frames, which are delivered before other ones.
+    mutating func leave(_ frames: LeftFrames) { self.leftFrames = frames }
+
+    mutating func takeLeftFrames() -> LeftFrames? { self.leftFrames.take() }
 
     /// An answer was appended to the output.
     mutating func answered(_ count: Int) { self.answers += count }
@@ -107,11 +128,14 @@ struct BackPressure: Sendable {
     /// - Parameters:
     ///   - count: The number of bytes.
     ///   - buffered: The number of unsent bytes of all output.
+    ///   - leftFrames: Whether the owner left frames because of the answers. It takes them when all answers have been sent.
     ///   - now: Evaluated only if reading pauses.
     /// - Returns: Whether to pause reading.
-    mutating func answered(_ count: Int, buffered: Int, limits: OutputLimits, now: @autoclosure () -> Instant) -> Bool {
+    mutating func answered(
+        _ count: Int, buffered: Int, leftFrames: Bool = false, limits: OutputLimits, now: @autoclosure () -> Instant
+    ) -> Bool {
         self.answers = min(self.answers + count, buffered)
-        guard self.answers > limits.mark, !self.isReadingPaused else { return false }
+        guard self.answers > (leftFrames ? 0 : limits.mark), !self.isReadingPaused else { return false }
         self.isReadingPaused = true
         self.stallDeadline = self.stallDeadline ?? now().advanced(by: limits.stallTimeout)
         return true

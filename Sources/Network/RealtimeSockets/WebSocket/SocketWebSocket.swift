@@ -346,15 +346,25 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
         self.loop.execute { self.end(.transport(self.limits.backlogError)) }
     }
 
-    /// Decodes frames and delivers their messages. The stream keeps what exceeds the budget of the loop's turn, or waits until the peer has
-    /// taken the answers.
+    /// Delivers the frames that the owner left, then decodes frames and delivers their messages. The stream keeps what exceeds the budget of
+    /// the loop's turn, or waits until the peer has taken the answers.
     ///
     /// - Returns: `false` if the WebSocket is not open.
     @discardableResult
     private func receive(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        if let left = self.delivery.value.takeLeftFrames() {
+            guard let events = self.state.withLock({ $0.stage == .open ? $0.events : nil }) else { return false }
+            _ = self.delivery.value.begin(budget: 0)
+            let tookAll = self.deliver(left.batch, from: left.start, left.end, to: events)
+            guard tookAll, !self.stream.isReadingPaused else {
+                if !tookAll || !bytes.isEmpty { self.stream.keep(bytes) }
+                return true
+            }
+            if bytes.isEmpty { return true }
+        }
         var batch = self.sharedBatch.take()
         defer { self.sharedBatch.putBack(&batch) }
-        var (rest, budget) = (bytes, Delivery.framesPerTurn)
+        var (rest, budget, tookAll) = (bytes, self.sharedBatch.framesPerTurn(self.loop.turn), true)
         repeat {
             let frameLimit = self.delivery.value.begin(budget: budget)
             let step = self.state.withLock { state -> (events: (any WebSocketEvents)?, result: FrameDecoder.DecodeResult)? in
@@ -375,24 +385,43 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
                 return rest.count < bytes.count
             }
             if step.result.hasPing { self.flush() }
-            if !batch.entries.isEmpty { step.events?.received(self.id, batch) }
             rest = UnsafeRawBufferPointer(rebasing: rest.suffix(step.result.rest))
-            self.endDelivery(of: batch.entries.count)
-            if let end = step.result.end { self.conclude(end) }
+            tookAll = self.deliver(batch, from: 0, step.result.end, to: step.events)
             budget -= frameLimit
             batch.removeAll()
-        } while !rest.isEmpty && budget > 0 && !self.stream.isReadingPaused
-        if !rest.isEmpty { self.stream.keep(rest) }
+        } while tookAll && !rest.isEmpty && budget > 0 && !self.stream.isReadingPaused
+        if !rest.isEmpty, budget <= 0 { self.sharedBatch.exceededBudget(self.loop.turn) }
+        if !tookAll || !rest.isEmpty { self.stream.keep(rest) }
+        return true
+    }
+
+    /// Delivers frames, and then reacts to the end that follows them. Keeps the frames that the owner doesn't take.
+    ///
+    /// - Returns: Whether the owner took all.
+    private func deliver(
+        _ batch: borrowing MessageBatch, from start: Int, _ end: FrameDecoder.End?, to events: (any WebSocketEvents)?
+    ) -> Bool {
+        let count = batch.entries.count
+        var next = count
+        if start < count, let events { next = events.received(self.id, batch, from: start) }
+        self.endDelivery(of: next - start, leftFrames: next < count)
+        guard next == count else {
+            self.delivery.value.leave(LeftFrames(copy batch, from: next, end))
+            return false
+        }
+        if let end { self.conclude(end) }
         return true
     }
 
     /// Pauses reading if the peer does not take the answers.
-    private func endDelivery(of frames: Int) {
+    private func endDelivery(of frames: Int, leftFrames: Bool) {
         let answers = self.delivery.value.end(frames: frames, mark: self.limits.mark)
         guard answers > 0 else { return }
         self.state.withLock { state in
-            let buffered = self.stream.bufferedBytes
-            guard state.backPressure.answered(answers, buffered: buffered, limits: self.limits, now: self.loop.now) else { return }
+            let buffered = leftFrames && !self.stream.awaitDrain() ? 0 : self.stream.bufferedBytes
+            let pauses = state.backPressure.answered(
+                answers, buffered: buffered, leftFrames: leftFrames, limits: self.limits, now: self.loop.now)
+            guard pauses else { return }
             // After the close frame, nothing is sent any more.
             guard state.stage == .open, state.machine.isOpen else { return state.backPressure.close() }
             _ = self.stream.takeProgress()

@@ -138,7 +138,7 @@ struct HTTPClientFailureTests {
             let error = await SocketHTTPTransport().failure(request)
             #expect(error?.code == .timedOut)
             #expect(error?.message.contains("idleTimeout") == true)
-            let recorder = try #require(server.connections.entries.first)
+            let recorder = await server.connections.wait(1)[0]
             #expect(await recorder.until { $0.ended > 0 }.ended == 1)
         }
     }

@@ -70,6 +70,21 @@ struct ListenerBackPressureTests {
         }
     }
 
+    @Test func `a server learns when too much of a response waits and when all of it was sent`() async throws {
+        let changes = Log<Bool>()
+        try await self.withSlowClient { client, responder in
+            responder.onWriting { changes.add($0) }
+            // More than the system's buffers take.
+            let sending = Task { for _ in 0..<200 { try await responder.send(Self.piece) } }
+            #expect(await changes.wait(1).first == true)
+            client.stream.resumeReading()
+            try await sending.value
+            #expect(await changes.wait(2).prefix(2) == [true, false])
+            responder.end()
+            #expect(await self.bodyCount(client) == Self.bodyCount(200))
+        }
+    }
+
     @Test func `a client that disconnects ends the wait`() async throws {
         try await self.withSlowClient { client, responder in
             let sending = self.sendOn(responder, Log())

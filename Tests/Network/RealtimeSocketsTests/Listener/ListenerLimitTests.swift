@@ -50,6 +50,34 @@ struct ListenerLimitTests {
         Invalid("an unsupported version", "GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505),
     ]
 
+    /// A handler whose protocol has small messages.
+    private final class SmallMessages: ListenerHandler {
+        let handler = TestHandler()
+
+        func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {}
+        func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
+        func messageLimit(for request: HTTPRequestHead) -> Int? { 100 }
+
+        func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+            self.handler.accepted(connection, id: id, request: request)
+        }
+    }
+
+    @Test(arguments: [(1000, 100), (50, 50)])
+    func `the smaller one of the listener's and the handler's limits applies to messages`(own: Int, limit: Int) async throws {
+        let handler = SmallMessages()
+        let listener = SocketListener(limits: .forTests.with { $0.messageBytes = own })
+        let client = try RawClient(try await listener.start(handler))
+        client.send("\(ListenerWebSocketTests.upgrade)\r\n")
+        let text = String(repeating: "a", count: limit)
+        client.stream.send(frame(0x81, text, key: [0, 0, 0, 0]))
+        #expect(await handler.handler.events.log.wait(2) == ["opened", text])
+        client.stream.send(frame(0x81, text + "a", key: [0, 0, 0, 0]))
+        #expect(await handler.handler.events.log.wait(3).last?.hasPrefix("closed") == true)
+        client.close()
+        await listener.stop()
+    }
+
     @Test(arguments: Self.invalid)
     func `an invalid request receives an error status and closes the connection`(_ invalid: Invalid) async throws {
         let handler = TestHandler()

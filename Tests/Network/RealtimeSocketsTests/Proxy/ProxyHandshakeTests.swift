@@ -117,6 +117,17 @@ import Testing
         #expect(error?.message.contains("hunter2") == false)
     }
 
+    @Test(arguments: [
+        "407 Basic YW5uYTpodW50ZXIy", "403 YW5uYTpodW50ZXIy", "502 no anna:hunter2", "401 hunter2",
+        "407 \(String(repeating: "x", count: 90))YW5uYTpodW50ZXIy", "407 No\r\nProxy-Authenticate: hunter2",
+    ])
+    func `credentials that an HTTP proxy repeats are omitted from errors`(status: String) {
+        let response = Array("HTTP/1.1 \(status)\r\n\r\n".utf8)
+        let error = Self.run(Self.tunnel(.http, authenticates: true), splitting: response).error
+        #expect(error?.code == .proxyRejected)
+        for part in ["hunter2", "YW5u", "Hunt"] { #expect(error?.message.contains(part) == false, "\(error?.message ?? "")") }
+    }
+
     /// A client could request another token for its server because of the status 401.
     @Test(arguments: [(true, 407, "rejected the user name or the password (401 No)"), (false, nil, "doesn't allow the connection")])
     func `the status 401 of an HTTP proxy does not look like that of the server`(authenticates: Bool, status: Int?, message: String) {

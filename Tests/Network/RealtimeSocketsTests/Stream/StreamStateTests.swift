@@ -58,7 +58,7 @@ struct StreamStateTests {
     /// One call and what it returns, as text.
     enum Step: Sendable {
         case connect, connected(tls: Bool = false), handshakeBlocked(Readiness), handshakeCompleted
-        case append(Int), send(Int), wrote(IOResult), finish, close, fail
+        case append(Int), send(Int), wrote(IOResult), finish, close, fail, awaitDrain
         case pause(StreamState.PauseReasons = .owner), resume(StreamState.PauseReasons = .owner)
         case ready(Readiness), readBegins, received, readsOn(isBudgetSpent: Bool, isFinal: Bool = false), readBlockedUntilWritable
         case inputEnded(TransportError? = nil), keepInput, turnBegan
@@ -80,6 +80,7 @@ struct StreamStateTests {
             case .finish: return StreamStateTests.name(state.finish())
             case .close: return StreamStateTests.name(state.close())
             case .fail: return "\(state.fail())"
+            case .awaitDrain: return "\(state.awaitDrain())"
             case .pause(let reason):
                 state.pauseInput(reason)
                 return ""
@@ -355,6 +356,13 @@ struct StreamStateTests {
         Row(
             "backlog: drained is notified once", .plain,
             [(.send(over), "write \(over)"), (.wrote(.done(over)), "request service"), (.next, "notify drained"), (.next, "poll read")]),
+        Row(
+            "backlog: drained is notified below the mark if it is awaited", .plain,
+            [
+                (.awaitDrain, "false"), (.send(10), "write 10"), (.wrote(.done(5)), "request service"), (.awaitDrain, "true"),
+                (.next, "poll read write"), (.ready(.write), "false"), (.next, "write 5"), (.wrote(.done(5)), "request service"),
+                (.next, "notify drained"), (.next, "poll read"),
+            ]),
         Row(
             "backlog: exceeded again before it was notified", .plain,
             [

@@ -145,6 +145,23 @@ struct TCPConnectorTests {
         for socket in sockets { socket.close() }
     }
 
+    @Test func `a connection that was established in time does not time out if its thread is late`() async throws {
+        let (listener, port) = try RawSocket.listening()
+        let recorder = EventRecorder()
+        let loop = try EventLoop()
+        let blocked = BlockedLoop(loop)
+        SocketStream(loop: loop, events: recorder).connect(to: "127.0.0.1", port: port, ConnectOptions(timeout: .milliseconds(1)))
+        loop.execute {
+            let end = loop.now.advanced(by: .milliseconds(5))
+            while loop.now < end { sched_yield() }
+        }
+        blocked.release()
+        await recorder.opened()
+        #expect(recorder.seen.opened == 1)
+        loop.shutdown()
+        listener.close()
+    }
+
     @Test func `the next address is tried while the first one does not respond`() async throws {
         let (sockets, port) = try self.silentPort()
         let listener = RawSocket(socket(AF_INET, SystemSocket.stream, 0))

@@ -54,9 +54,19 @@ import Testing
         client.trustRoots = .only([TestCertificates.pem("other-root")])
         let result = try TLSPair(client).handshake()
         #expect(result.client.failure?.code == .certificateRejected)
-        let text = "its issuer is unknown; add the root certificate to the configuration's trustRoots"
+        let text = "its issuer is unknown; add the root certificate to `TLSConfiguration.trustRoots` of the transports"
         #expect(result.client.failure?.message.contains(text) == true, "\(result)")
         #expect(result.server.failure?.message.contains("the client rejected the server's certificate") == true, "\(result)")
+    }
+
+    @Test func `a rejection names the setting in the words of the application`() throws {
+        var client = TLSConfiguration()
+        client.nameOfTrustRoots = "the file of --ca"
+        let unknown = try TLSPair(client).handshake().client.failure?.message ?? ""
+        #expect(unknown.contains("add the root certificate to the file of --ca, or send"), "\(unknown)")
+        let server = TLSServerConfiguration(TestCertificates.identity("self-signed"))
+        let selfSigned = try TLSPair(client, server).handshake().client.failure?.message ?? ""
+        #expect(selfSigned.contains("it is self-signed; if you trust it, add it to the file of --ca"), "\(selfSigned)")
     }
 
     @Test func `the default configuration rejects the test root`() throws {
@@ -107,14 +117,19 @@ import Testing
     }
 
     /// In TLS 1.3, the client's handshake is complete before the server verifies the client's certificate.
-    @Test func `a client without a certificate is rejected`() throws {
-        let pair = try TLSPair(.trustingTestRoot, Self.requiringCertificates)
+    @Test(arguments: [true, false])
+    func `a client without a certificate is rejected`(_ canSetIdentity: Bool) throws {
+        var client = TLSConfiguration.trustingTestRoot
+        if !canSetIdentity { client.nameOfIdentity = nil }
+        let pair = try TLSPair(client, Self.requiringCertificates)
         let result = pair.handshake()
         #expect(result.client == .done(0))
         #expect(result.server.failure?.message.contains("the client did not send a certificate") == true, "\(result)")
         let failure = pair.client.read().result.failure
         #expect(failure?.code == .tlsFailed)
-        #expect(failure?.message.contains("the server requires a client certificate") == true, "\(String(describing: failure))")
+        let advice = canSetIdentity ? "; set `TLSConfiguration.identity` of the transports" : ""
+        let text = "the server requires a client certificate\(advice)."
+        #expect(failure?.message.hasSuffix(text) == true, "\(String(describing: failure))")
     }
 
     @Test func `a client with a certificate of an unknown authority is rejected`() throws {

@@ -10,17 +10,46 @@ private final class GaugedEvents: WebSocketEvents {
     enum Event: Sendable, Equatable {
         case opened, paused, resumed
         case closed(TransportError.Code?)
+
+        var isClosed: Bool { if case .closed = self { true } else { false } }
     }
 
     let log = Log<Event>()
     let errors = Log<TransportError>()
     let connection = Lock<SocketWebSocket?>(nil)
     private let answer: [UInt8]
+    private let stopsAfter: Int
     private let state = Lock((most: 0, count: 0))
+    /// The texts that were received, if ``stopsAfter`` is set.
+    let texts = Log<String>()
 
-    /// - Parameter answerBytes: The size of the answer to each message.
-    init(answerBytes: Int = 0) {
+    /// - Parameters:
+    ///   - answerBytes: The size of the answer to each text.
+    ///   - stopsAfter: The bytes of answers after which no more messages of a batch are taken.
+    init(answerBytes: Int = 0, stopsAfter: Int = .max) {
         self.answer = [UInt8](repeating: 7, count: answerBytes)
+        self.stopsAfter = stopsAfter
+    }
+
+    func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, from start: Int) -> Int {
+        guard self.stopsAfter < .max else {
+            self.received(id, batch)
+            return batch.entries.count
+        }
+        guard let connection = self.connection.withLock({ $0 }) else { return batch.entries.count }
+        var (next, answers) = (start, 0)
+        while next < batch.entries.count, answers <= self.stopsAfter {
+            let entry = batch.entries[next]
+            next += 1
+            guard entry.kind == .text else { continue }
+            self.texts.add(String(decoding: batch.bytes[entry.range], as: UTF8.self))
+            connection.enqueue(.binary(self.answer))
+            answers += self.answer.count
+        }
+        connection.flush()
+        let (buffered, count) = (connection.bufferedBytes, next - start)
+        self.state.withLock { $0 = (max($0.most, buffered), $0.count + count) }
+        return next
     }
 
     var mostBuffered: Int { self.state.withLock { $0.most } }
@@ -128,6 +157,46 @@ struct WebSocketBackPressureTests {
             #expect(client.recorder.seen.ended == 0 && events.receivedCount == requests)
             // 64 answers are 256 KiB. Deliveries become larger only while the client takes the answers.
             #expect(events.mostBuffered <= 4 * SocketStream.highWater)
+        }
+    }
+
+    @Test(.needsOpenSSL, arguments: [false, true])
+    func `frames whose answers are large wait, even after many frames without answers`(_ tls: Bool) async throws {
+        let (pongs, requests, answerBytes) = (20_000, 1000, 100_000)
+        let events = GaugedEvents(answerBytes: answerBytes, stopsAfter: 256 << 10)
+        try await self.withIdleClient(events, tls: tls) { client, _ in
+            client.stream.send(Array((0..<pongs).map { _ in frame(0x8a, "", key: Self.key) }.joined()))
+            while events.receivedCount < pongs, !Task.isCancelled { await events.pause() }
+            client.stream.send((0..<requests).flatMap { frame(0x81, "\($0)", key: Self.key) } + frame(0x88, [0x03, 0xe8], key: Self.key))
+            await events.untilIdle()
+            #expect(events.receivedCount < pongs + requests)
+            client.stream.resumeReading()
+            let texts = await events.texts.wait(requests)
+            #expect(texts == (0..<requests).map { "\($0)" })
+            // The close frame comes after the last one of the frames that waited.
+            while !events.log.entries.contains(where: \.isClosed), !Task.isCancelled { await events.pause() }
+            #expect(events.log.entries.contains(.closed(nil)))
+            let size = requests * (answerBytes + 10)
+            await client.recorder.until { $0.ended > 0 || $0.bytes.count > size }
+            #expect(events.mostBuffered <= 4 * SocketStream.highWater)
+        }
+    }
+
+    @Test(.needsOpenSSL, arguments: [false, true])
+    func `frames that the owner leaves wait until the answers have been sent, even if they are small`(_ tls: Bool) async throws {
+        let (requests, answerBytes) = (2000, 8000)
+        // Takes one frame at a time.
+        let events = GaugedEvents(answerBytes: answerBytes, stopsAfter: 0)
+        try await self.withIdleClient(events, tls: tls) { client, _ in
+            client.stream.send((0..<requests).flatMap { frame(0x81, "\($0)", key: Self.key) })
+            await events.untilIdle()
+            #expect(events.receivedCount < requests)
+            // The system's buffers are full, and one answer waits, perhaps behind a part of another one.
+            #expect(events.mostBuffered <= 2 * (answerBytes + 4))
+            client.stream.resumeReading()
+            #expect(await events.texts.wait(requests) == (0..<requests).map { "\($0)" })
+            await client.recorder.until { $0.ended > 0 || $0.bytes.count > requests * (answerBytes + 4) }
+            #expect(client.recorder.seen.ended == 0)
         }
     }
 

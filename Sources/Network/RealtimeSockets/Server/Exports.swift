@@ -1,0 +1,20 @@
+// The types of the core that a server on a port names. Nothing else of this module enters the importing file's namespace.
+@_exported public import struct RealtimeCore.CloseCode
+@_exported public import enum RealtimeCore.CloseReason
+@_exported public import struct RealtimeCore.ConnectionID
+@_exported public import struct RealtimeCore.HTTPHeaders
+@_exported public import struct RealtimeCore.HTTPRequestHead
+@_exported public import protocol RealtimeCore.HTTPResponder
+@_exported public import struct RealtimeCore.HTTPResponse
+@_exported public import struct RealtimeCore.HTTPResponseHead
+@_exported public import protocol RealtimeCore.Listener
+@_exported public import struct RealtimeCore.ListenerAddress
+@_exported public import protocol RealtimeCore.ListenerHandler
+@_exported public import class RealtimeCore.ListenerRouter
+@_exported public import struct RealtimeCore.MessageBatch
+@_exported public import struct RealtimeCore.TransportError
+@_exported public import enum RealtimeCore.UpgradeDecision
+@_exported public import class RealtimeCore.UpgradeResponder
+@_exported public import protocol RealtimeCore.WebSocketConnection
+@_exported public import protocol RealtimeCore.WebSocketEvents
+@_exported public import struct RealtimeCore.WebSocketMessage
