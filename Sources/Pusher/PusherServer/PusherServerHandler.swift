@@ -28,6 +28,9 @@ final class PusherServerHandler: ListenerHandler {
         }
     }
 
+    /// More than the app's limit, so that the server can explain what is wrong with a message.
+    func messageLimit(for request: HTTPRequestHead) -> Int? { max(64 << 10, 2 * min(self.app.messageLimit, 1 << 30)) }
+
     // MARK: HTTP API
 
     /// Responds to a request to the HTTP API before returning.

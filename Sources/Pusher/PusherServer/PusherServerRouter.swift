@@ -45,4 +45,7 @@ public final class PusherServerRouter: ListenerHandler {
     public func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
         self.handler(forKeyIn: request).accepted(connection, id: id, request: request)
     }
+
+    /// Returns the limit of the server with the key of the app in its path.
+    public func messageLimit(for request: HTTPRequestHead) -> Int? { self.handler(forKeyIn: request).messageLimit(for: request) }
 }

@@ -1,5 +1,6 @@
 public import Foundation
 import NWWebSocket
+public import PusherChannels
 import RealtimeCore
 import RealtimeTransports
 
@@ -28,6 +29,21 @@ open class Pusher: NSObject, @unchecked Sendable {
     public let connection: PusherConnection
     /// The service for push notifications.
     public let nativePusher: NativePusher
+
+    /// The client of `PusherChannels` that this client uses, for code that moves to the asynchronous API step by step.
+    ///
+    /// ```swift
+    /// let prices = try pusher.client.subscribe("prices")
+    /// for await event in prices.events("price") {
+    ///     print(event.data ?? "")
+    /// }
+    /// ```
+    /// Both have the same connection: ``connect()`` and ``disconnect()`` of one affect the other. Each channel belongs to the one with which it
+    /// was subscribed, and must be unsubscribed with it. Channels of the other client are authorized with ``AuthMethod`` of the options as well,
+    /// but neither the delegate nor handlers are informed about them.
+    ///
+    /// The settings come from the options. Those that the options have must not be changed with `update(_:)`.
+    public var client: PusherClient { self.connection.engine }
 
     /// The object that is informed about the client. It isn't retained.
     open var delegate: (any PusherDelegate)? {

@@ -142,12 +142,22 @@ public struct PusherFilter: Sendable, Hashable {
 
     // MARK: Evaluation
 
-    /// Returns whether an event with these tags satisfies the condition.
+    /// The number of bytes that the conditions of a filter may compare for an event. A client could otherwise delay all others with many
+    /// conditions on a long value.
+    package static let comparisonLimit = 64 << 10
+
+    /// Returns whether an event with these tags satisfies the condition. It doesn't if the comparison would exceed ``comparisonLimit``.
     package func matches(_ tags: EventTags?) -> Bool {
+        var budget = Self.comparisonLimit
+        return self.matches(tags, &budget) && budget >= 0
+    }
+
+    private func matches(_ tags: EventTags?, _ budget: inout Int) -> Bool {
+        guard budget >= 0 else { return false }
         switch self.operation {
-        case .all: return self.nodes.allSatisfy { $0.matches(tags) }
-        case .any: return self.nodes.contains { $0.matches(tags) }
-        case .not: return !self.nodes.contains { $0.matches(tags) }
+        case .all: return self.nodes.allSatisfy { $0.matches(tags, &budget) }
+        case .any: return self.nodes.contains { $0.matches(tags, &budget) }
+        case .not: return !self.nodes.contains { $0.matches(tags, &budget) }
         default: break
         }
         guard let tag = tags?[self.tag] else {
@@ -155,6 +165,12 @@ public struct PusherFilter: Sendable, Hashable {
         }
         let operand = self.values.first?.string ?? ""
         let value = tag.string
+        switch self.operation {
+        case .contains, .greater, .greaterOrEqual, .less, .lessOrEqual: budget -= value.utf8.count + operand.utf8.count
+        case .hasSuffix: budget -= operand.utf8.count
+        default: budget -= self.values.reduce(0) { $0 + $1.string.utf8.count }
+        }
+        guard budget >= 0 else { return false }
         switch self.operation {
         case .equal, .isIn: return self.values.contains(tag)
         case .notEqual, .isNotIn: return !self.values.contains(tag)

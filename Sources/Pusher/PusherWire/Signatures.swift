@@ -104,7 +104,10 @@ package enum RequestSignature {
         guard value("auth_key") == ByteString(key) else { return "Missing or unknown auth_key." }
         guard value("auth_version") == ByteString("1.0") else { return "Missing or unsupported auth_version; expected 1.0." }
         guard let timestamp = value("auth_timestamp") else { return "Missing auth_timestamp." }
-        guard let timestamp = Int64(timestamp.string) else { return "Invalid auth_timestamp: expected seconds since 1970." }
+        // `Int64` would also accept a plus sign.
+        guard let timestamp = Int64(timestamp.string), ByteString(timestamp.description) == value("auth_timestamp") else {
+            return "Invalid auth_timestamp: expected seconds since 1970."
+        }
         guard timestamp >= unixTime - self.tolerance, timestamp <= unixTime + self.tolerance else {
             return "The auth_timestamp differs from the server's clock by more than \(self.tolerance) seconds; check both clocks."
         }

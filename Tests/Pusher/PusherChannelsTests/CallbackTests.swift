@@ -48,6 +48,27 @@ import Testing
         }
     }
 
+    @Test func `a callback that waits for its executor for seconds is logged once`() async throws {
+        let (pusher, queue, lines) = (try await InMemoryPusher(), ManualQueue(), EventRecorder<String>())
+        let client = pusher.client { $0.log = LogSink(minimumLevel: .warning) { lines.record("\($1) \($0): \($2)") } }
+        client.connect()
+        let prices = try client.subscribe("prices")
+        let observations = [prices.on("price", on: queue.executor) { _ in }, client.onUpdate(on: queue.executor) { _ in }]
+        pusher.server.publish("price", to: "prices", data: "1")
+        pusher.clock.advance(by: .seconds(4))
+        #expect(lines.all.isEmpty)
+        pusher.clock.advance(by: .seconds(2))
+        let line = "pusher warning: The callback of price on prices has waited 5 s for its actor or queue, which is blocked."
+        #expect(lines.all.count == 1 && lines.all.allSatisfy { $0.hasPrefix(line) })
+        queue.runAll()
+        pusher.server.publish("price", to: "prices", data: "2")
+        pusher.clock.advance(by: .seconds(10))
+        #expect(lines.all.count == 1)
+        // What the queue keeps retains the queue.
+        queue.runAll()
+        withExtendedLifetime(observations) {}
+    }
+
     @Test func `callbacks run when the executor runs them, in order, with one delivery for all waiting events`() async throws {
         let (pusher, queue, values) = (try await InMemoryPusher(), ManualQueue(), EventRecorder<String?>())
         let client = pusher.client()

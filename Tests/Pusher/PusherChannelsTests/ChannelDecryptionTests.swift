@@ -102,6 +102,35 @@ import Testing
         #expect(harness.receive(try self.frame("6", 2)) == ["authorize 9 \(self.channel) 1.2"])
     }
 
+    @Test func `events with the previous key are decrypted for ten minutes after a change of the key`() throws {
+        var harness = self.subscribed()
+        harness.receive(try self.frame("1", 2), try self.frame("2", 1))
+        #expect(harness.authorize(2, sharedSecret: self.secret(2)) == ["event \(self.channel) a 1", "event \(self.channel) a 2"])
+        // The same key again isn't a change.
+        harness.close(.peer(CloseCode(rawValue: 4200), ""))
+        harness.establish()
+        harness.authorize(3, sharedSecret: self.secret(2))
+        harness.confirm(self.channel)
+        for _ in 1...599 {
+            harness.advance(by: .seconds(1))
+            harness.receive(#"{"event":"pusher:pong","data":{}}"#)
+        }
+        #expect(
+            harness.receive(try self.frame("3", 1), try self.frame("4", 2)) == ["event \(self.channel) a 3", "event \(self.channel) a 4"])
+        harness.advance(by: .seconds(1))
+        #expect(harness.receive(try self.frame("5", 1)) == ["authorize 4 \(self.channel) 1.2"])
+    }
+
+    @Test func `only the key before the current one is known`() throws {
+        var harness = self.subscribed()
+        harness.receive(try self.frame("1", 2))
+        harness.authorize(2, sharedSecret: self.secret(2))
+        harness.receive(try self.frame("2", 3))
+        #expect(harness.authorize(3, sharedSecret: self.secret(3)) == ["event \(self.channel) a 2"])
+        #expect(harness.receive(try self.frame("3", 2)) == ["event \(self.channel) a 3"])
+        #expect(harness.receive(try self.frame("4", 1)) == ["authorize 4 \(self.channel) 1.2"])
+    }
+
     @Test func `events with two keys in turn don't load a key each`() throws {
         var harness = self.subscribed()
         harness.receive(try self.frame("1", 9))

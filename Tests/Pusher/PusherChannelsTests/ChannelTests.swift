@@ -336,6 +336,43 @@ private struct Price: Codable, Equatable {
         #expect(pusher.server.subscribers(of: "private-one").count == 1)
     }
 
+    @Test func `an authorization follows redirects, with the cookies of the servers`() async throws {
+        let pusher = try await InMemoryPusher()
+        let requests = EventRecorder<HTTPRequestHead>()
+        let signed = pusher.signed
+        let application = ApplicationServer { head, body in
+            requests.record(head)
+            guard head.path == "/auth" else {
+                let fields = String(decoding: body, as: UTF8.self)
+                let request = PusherAuthorizationRequest(channel: "private-one", socketID: String(fields.split(separator: "=")[2]))
+                return HTTPResponse(status: 200, text: #"{"auth":"\#(signed(request).auth)"}"#)
+            }
+            return HTTPResponse(
+                HTTPResponseHead(status: 307, headers: ["Location": "/moved", "Set-Cookie": "affinity=1; Path=/", "Content-Length": "0"]))
+        }
+        let address = try await pusher.network.listener(host: "app").start(application)
+        let client = pusher.client { $0.authorizer = try? .endpoint("http://app:\(address.port)/auth") }
+        client.connect()
+        try await client.subscribe("private-one").subscribed()
+        #expect(requests.all.map { "\($0.path)" } == ["/auth", "/moved"])
+        #expect(requests.all.map { $0.headers["Cookie"] } == [nil, "affinity=1"])
+    }
+
+    @Test func `an authorization that is redirected to a page names the page`() async throws {
+        let pusher = try await InMemoryPusher()
+        let application = ApplicationServer { head, _ in
+            guard head.path == "/auth" else { return HTTPResponse(status: 200, text: "<html>") }
+            return HTTPResponse(HTTPResponseHead(status: 302, headers: ["Location": "/login?next=auth", "Content-Length": "0"]))
+        }
+        let address = try await pusher.network.listener(host: "app").start(application)
+        let client = pusher.client { $0.authorizer = try? .endpoint("http://app:\(address.port)/auth") }
+        client.connect()
+        let channel = try client.subscribe("private-one")
+        let error = await #expect(throws: PusherError.self) { try await channel.subscribed() }
+        let text = "the response of http://app:\(address.port)/login, to which the server redirects, must be a JSON object"
+        #expect(error?.message.contains(text) == true, "\(error?.message ?? "")")
+    }
+
     @Test(arguments: [
         (HTTPResponse(status: 403, headers: ["X": "y"], text: "no"), "the server rejected the subscription with status 403"),
         (HTTPResponse(status: 302), "redirects with status 302"),

@@ -71,8 +71,8 @@ private struct Failing: Decodable {
     }
 
     @Test(arguments: [
-        (#"{"hunter2":1}"#, #"the key "value" is missing"#), (#"{"value":"hunter2"}"#, "a value is not of type Double"),
-        (#"{"value":null}"#, "a value of type Double is missing"), ("hunter2", "invalid JSON at byte 0: unexpected character"),
+        (#"{"hunter2":1}"#, "the property .value is missing"), (#"{"value":"hunter2"}"#, "a value at .value isn't of type Double"),
+        (#"{"value":null}"#, "a value of type Double at .value is missing"), ("hunter2", "invalid JSON at byte 0: unexpected character"),
     ])
     func `an event that cannot be decoded is reported and skipped`(data: String, reason: String) async throws {
         let (events, errors, updates) = (self.prices.events("price", as: Price.self), self.client.errors, self.client.updates())

@@ -1,6 +1,7 @@
 import PusherTestSupport
 import PusherChannels
 import PusherServer
+import RealtimeCore
 import PusherTesting
 import RealtimeTesting
 import TestSupport
@@ -23,6 +24,34 @@ import Testing
         pusher.clock.advance(by: .seconds(2))
         #expect(pusher.server.accepted == 1)
         #expect(pusher.client.state == .connecting)
+    }
+
+    private static let long = String(repeating: "x", count: 64 << 10)
+
+    @Test(arguments: [
+        #"{"event":"pusher:error","data":{"code":4301,"message":"\#(long)"}}"#, #"{"event":"pusher:error","data":{"message":"\#(long)"}}"#,
+        #"{"event":"pusher:error","data":"\#(long)"}"#, #"{"event":"\#(long)","channel":"\#(long)","data":7"#,
+        #"{"event":7,"channel":"\#(long)"}"#,
+        #"{"event":"pusher_internal:subscription_succeeded","channel":"presence-room","data":"\#(long)"}"#,
+        #"{"event":"pusher_internal:member_added","channel":"presence-room","data":"\#(long)"}"#,
+        #"{"event":"pusher:subscription_error","channel":"presence-room","data":{"type":"\#(long)","error":"\#(long)","status":403}}"#,
+        #"{"event":"pusher:subscription_error","channel":"\#(long)","data":"\#(long)"}"#,
+        #"{"event":"pusher:signin_success","data":"\#(long)"}"#, #"{"event":"pusher:\#(long)","data":"\#(long)"}"#, long,
+        #"{"event":"pusher_internal:\#(long)","channel":"prices","data":"\#(long)"}"#,
+    ])
+    func `messages of errors and logs have a limited length, whatever the server sends`(frame: String) async throws {
+        let log = EventRecorder<String>()
+        let pusher = try await RawPusher(log: LogSink(minimumLevel: .debug) { _, _, message in log.record(message) })
+        let room = try pusher.client.subscribe("presence-room")
+        let prices = try pusher.client.subscribe("prices")
+        let errors = pusher.client.errors
+        pusher.client.connect()
+        pusher.server.send(frame)
+        pusher.server.send(#"{"event":"\#(Self.long)","channel":"prices","data":"{"}"#)
+        var texts = await errors.pending().flatMap { [$0.message, ($0.cause as? PusherError)?.message ?? ""] } + log.all
+        for channel in [room, prices] { if case .failed(let error) = channel.state { texts.append(error.message) } }
+        if case .failed(let error) = pusher.client.state { texts.append(error.message) }
+        #expect(texts.allSatisfy { $0.utf8.count <= 1_000 })
     }
 
     @Test func `a presence channel that is rejected later has no members`() async throws {

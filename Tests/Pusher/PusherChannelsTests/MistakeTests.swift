@@ -1,5 +1,4 @@
 import PusherTestSupport
-import PusherChannels
 import PusherServer
 import PusherTesting
 import RealtimeCore
@@ -7,6 +6,8 @@ import RealtimeSockets
 import RealtimeTesting
 import TestSupport
 import Testing
+
+@testable import PusherChannels
 
 /// Usual mistakes, and the messages that help to find them.
 @Suite(.usesSockets, .timeLimit(.minutes(10)))
@@ -115,6 +116,27 @@ struct MistakeTests {
         client.connect()
         let reported = await errors.pending()
         #expect(reported.map(\.serverCode) == [4001] && reported.map(\.code) == [.rejected])
+    }
+
+    @Test func `what is missing in the configuration is named as in code`() async throws {
+        let pusher = try await InMemoryPusher()
+        let client = pusher.client { $0.authorizer = nil }
+        client.connect()
+        let channel = await #expect(throws: PusherError.self) { try await client.subscribe("private-one").subscribed() }
+        #expect(channel?.message == "private-one requires authorization: set `PusherConfiguration.authorizer`.")
+        client.user.signIn()
+        let user = await #expect(throws: PusherError.self) { try await client.user.signedIn() }
+        #expect(user?.message == "Signing in requires authentication: set `PusherConfiguration.userAuthenticator`.")
+        let filter = #expect(throws: PusherError.self) { try client.subscribe("one", filter: .equals("a", "b")) }
+        #expect(filter?.message.contains("set `PusherConfiguration.allowsFilters`") == true)
+    }
+
+    @Test func `a rejection that is about authentication suggests to check the secret`() {
+        for reason in ["Invalid signature", "Authentication error: Channel requires authentication."] {
+            let error = PusherError.subscriptionRejected("private-a", reason, serverCode: nil)
+            #expect(error.message.hasSuffix(" Check the key and the secret that sign subscriptions."))
+        }
+        #expect(!PusherError.subscriptionRejected("private-a", "Not allowed.", serverCode: nil).message.contains("secret"))
     }
 
     @Test func `an error describes itself without Foundation's general text`() {

@@ -227,4 +227,19 @@ private final class SilentServer: ListenerHandler {
         let error = await #expect(throws: PusherError.self) { try await pusher.publisher(at: address).publish("a", to: "b", data: 1) }
         #expect(error?.message.contains(text) == true, "\(error?.message ?? "")")
     }
+
+    @Test func `a publisher doesn't follow redirects, and names the server to use`() async throws {
+        let pusher = try await InMemoryPusher()
+        let requests = EventRecorder<String>()
+        let handler = ApplicationServer { request, _ in
+            requests.record("\(request.path)")
+            return HTTPResponse(
+                HTTPResponseHead(status: 307, headers: ["Location": "http://moved.example/apps?x=y", "Content-Length": "0"]))
+        }
+        let address = try await pusher.network.listener(host: "other").start(handler)
+        let error = await #expect(throws: PusherError.self) { try await pusher.publisher(at: address).publish("a", to: "b", data: 1) }
+        #expect(error?.code == .rejected && error?.status == 307)
+        #expect(error?.message.contains("It redirects to http://moved.example/apps; use that server.") == true, "\(error?.message ?? "")")
+        #expect(requests.all.count == 1)
+    }
 }

@@ -7,7 +7,7 @@ import Testing
     typealias State = PusherChannelStateMachine.State
 
     enum Input: CaseIterable, Sendable {
-        case begin, beginWithAuthorization, authorized, authorizedByAnother, succeeded, failed, connectionLost, unsubscribe
+        case begin, beginWithAuthorization, authorized, authorizedByAnother, succeeded, failed, presumedFailed, connectionLost, unsubscribe
     }
 
     enum Output: Hashable, Sendable {
@@ -29,7 +29,9 @@ import Testing
 
     private static let running = WorkID(rawValue: 1), next = WorkID(rawValue: 2)
     private static let earlier = PusherError(.timedOut, "earlier"), rejected = PusherError(.subscriptionRejected, "rejected")
-    private static let states: [State] = [.waiting, .authorizing(running), .subscribing, .subscribed, .failed(earlier)]
+    private static let states: [State] = [
+        .waiting, .authorizing(running), .subscribing, .subscribed, .failed(earlier), .presumedFailed(earlier),
+    ]
 
     static let table: [Row] = [
         Row(.waiting, .begin, .subscribe, .subscribing),
@@ -38,6 +40,7 @@ import Testing
         Row(.waiting, .authorizedByAnother, .none, .waiting),
         Row(.waiting, .succeeded, .none, .waiting),
         Row(.waiting, .failed, .none, .waiting),
+        Row(.waiting, .presumedFailed, .none, .waiting),
         Row(.waiting, .connectionLost, .none, .waiting),
         Row(.waiting, .unsubscribe, .none, .waiting),
 
@@ -47,6 +50,7 @@ import Testing
         Row(.authorizing(running), .authorizedByAnother, .none, .authorizing(running)),
         Row(.authorizing(running), .succeeded, .none, .authorizing(running)),
         Row(.authorizing(running), .failed, .publishAndCancel(running), .failed(rejected)),
+        Row(.authorizing(running), .presumedFailed, .publishAndCancel(running), .failed(rejected)),
         Row(.authorizing(running), .connectionLost, .cancel(running), .waiting),
         Row(.authorizing(running), .unsubscribe, .cancel(running), .authorizing(running)),
 
@@ -56,6 +60,7 @@ import Testing
         Row(.subscribing, .authorizedByAnother, .none, .subscribing),
         Row(.subscribing, .succeeded, .accepted, .subscribed),
         Row(.subscribing, .failed, .publish, .failed(rejected)),
+        Row(.subscribing, .presumedFailed, .publish, .presumedFailed(rejected)),
         Row(.subscribing, .connectionLost, .none, .waiting),
         Row(.subscribing, .unsubscribe, .send, .subscribing),
 
@@ -65,6 +70,7 @@ import Testing
         Row(.subscribed, .authorizedByAnother, .none, .subscribed),
         Row(.subscribed, .succeeded, .none, .subscribed),
         Row(.subscribed, .failed, .publish, .failed(rejected)),
+        Row(.subscribed, .presumedFailed, .publish, .failed(rejected)),
         Row(.subscribed, .connectionLost, .publish, .waiting),
         Row(.subscribed, .unsubscribe, .send, .subscribed),
 
@@ -74,8 +80,19 @@ import Testing
         Row(.failed(earlier), .authorizedByAnother, .none, .failed(earlier)),
         Row(.failed(earlier), .succeeded, .none, .failed(earlier)),
         Row(.failed(earlier), .failed, .none, .failed(earlier)),
+        Row(.failed(earlier), .presumedFailed, .none, .failed(earlier)),
         Row(.failed(earlier), .connectionLost, .publish, .waiting),
         Row(.failed(earlier), .unsubscribe, .none, .failed(earlier)),
+
+        Row(.presumedFailed(earlier), .begin, .subscribe, .subscribing),
+        Row(.presumedFailed(earlier), .beginWithAuthorization, .authorize(next), .authorizing(next)),
+        Row(.presumedFailed(earlier), .authorized, .none, .presumedFailed(earlier)),
+        Row(.presumedFailed(earlier), .authorizedByAnother, .none, .presumedFailed(earlier)),
+        Row(.presumedFailed(earlier), .succeeded, .accepted, .subscribed),
+        Row(.presumedFailed(earlier), .failed, .none, .failed(earlier)),
+        Row(.presumedFailed(earlier), .presumedFailed, .none, .presumedFailed(earlier)),
+        Row(.presumedFailed(earlier), .connectionLost, .publish, .waiting),
+        Row(.presumedFailed(earlier), .unsubscribe, .send, .presumedFailed(earlier)),
     ]
 
     private func machine(in state: State) -> PusherChannelStateMachine {
@@ -90,6 +107,9 @@ import Testing
         case .failed(let error):
             _ = machine.begin(authorizing: nil)
             _ = machine.failed(error)
+        case .presumedFailed(let error):
+            _ = machine.begin(authorizing: nil)
+            _ = machine.failed(error, isPresumed: true)
         }
         return machine
     }
@@ -105,8 +125,8 @@ import Testing
         case .authorized: machine.authorized(Self.running) ? .accepted : .none
         case .authorizedByAnother: machine.authorized(WorkID(rawValue: 9)) ? .accepted : .none
         case .succeeded: machine.succeeded() ? .accepted : .none
-        case .failed:
-            switch machine.failed(Self.rejected) {
+        case .failed, .presumedFailed:
+            switch machine.failed(Self.rejected, isPresumed: input == .presumedFailed) {
             case .none: .none
             case .publish: .publish
             case .publishAndCancel(let work): .publishAndCancel(work)
@@ -142,9 +162,9 @@ import Testing
 
     @Test func `every state has the expected properties`() {
         let machines = Self.states.map(self.machine)
-        #expect(machines.map(\.publicState) == [.pending, .pending, .pending, .subscribed, .failed(Self.earlier)])
-        #expect(machines.map(\.canBegin) == [true, false, false, false, true])
-        #expect(machines.map(\.isKnownToServer) == [false, false, true, true, false])
+        #expect(machines.map(\.publicState) == [.pending, .pending, .pending, .subscribed, .failed(Self.earlier), .failed(Self.earlier)])
+        #expect(machines.map(\.canBegin) == [true, false, false, false, true, true])
+        #expect(machines.map(\.isKnownToServer) == [false, false, true, true, false, true])
     }
 }
 

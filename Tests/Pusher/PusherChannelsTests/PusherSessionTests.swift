@@ -1,6 +1,7 @@
 import PusherWire
 import RealtimeCore
 import RealtimeCoding
+import RealtimeTesting
 import TestSupport
 import Testing
 
@@ -121,6 +122,8 @@ import Testing
         ErrorThenClose(4001, .peer(.noStatus, ""), after: .milliseconds(1001), again),
         ErrorThenClose(4001, .peer(.internalError, ""), again), ErrorThenClose(4001, .peer(CloseCode(rawValue: 4200), ""), immediately),
         ErrorThenClose(4100, .peer(.noStatus, ""), later), ErrorThenClose(4200, .peer(.noStatus, ""), immediately),
+        // Some servers report a rejected subscription with this code, and keep the connection.
+        ErrorThenClose(4009, .transport(TransportError(.reset, "reset")), again), ErrorThenClose(4009, .peer(.noStatus, ""), rejected),
         ErrorThenClose(4301, .peer(.noStatus, ""), again), ErrorThenClose(0, .peer(.noStatus, ""), again),
     ])
     func `an error event before a close without a code of the protocol is its reason`(row: ErrorThenClose) {
@@ -140,11 +143,101 @@ import Testing
         #expect(harness.close(.peer(.noStatus, "")) == Self.rejected)
     }
 
+    // MARK: Log
+
+    private static let refused = CloseReason.transport(TransportError(.refused, "host:80 refused the connection."))
+    private static let attemptWarning = "Failed to connect: host:80 refused the connection. The client keeps trying."
+
+    @Test func `the first failed attempt of an outage and its duration are logged as warnings`() {
+        var harness = SessionHarness(logLevel: .warning) { $0.backoff = Backoff(base: .milliseconds(1), cap: .milliseconds(1)) }
+        harness.start()
+        for _ in 1...3 {
+            harness.close(Self.refused)
+            harness.advance(by: .milliseconds(1))
+        }
+        #expect(harness.logged == [Self.attemptWarning])
+        harness.advance(by: .seconds(10))
+        let unavailability =
+            "No connection to ws://host for 10.0 seconds; the client keeps trying. Failed to connect: host:80 refused the connection."
+        #expect(harness.logged == [Self.attemptWarning, unavailability])
+        harness.close(Self.refused)
+        harness.advance(by: .seconds(60))
+        #expect(harness.logged.count == 2)
+        harness.advance(by: .milliseconds(1))
+        harness.establish()
+        // The loss of a connection isn't a failed attempt.
+        harness.close(.transport(TransportError(.reset, "reset")))
+        harness.advance(by: .seconds(1))
+        #expect(harness.logged.count == 2)
+        harness.close(Self.refused)
+        #expect(harness.logged.count == 3 && harness.logged.last == Self.attemptWarning)
+    }
+
+    @Test func `an attempt without an answer is logged with what to check`() {
+        var harness = SessionHarness(logLevel: .warning)
+        harness.start()
+        harness.advance(by: .seconds(10))
+        #expect(
+            harness.logged == [
+                "No connection to ws://host for 10.0 seconds; the client keeps trying. "
+                    + "The server hasn't answered yet. Check the host, the port, `useTLS`, and the network."
+            ])
+    }
+
+    @Test func `a failed attempt that is the end of the client is only logged as an error`() {
+        var harness = SessionHarness(logLevel: .warning) { $0.retry = .none }
+        harness.start()
+        harness.close(Self.refused)
+        #expect(harness.logged.count == 1 && harness.logged.first?.contains("no further attempt") == true)
+        harness.stop()
+        harness.start()
+        harness.stop()
+        #expect(harness.logged.count == 1)
+    }
+
+    @Test func `a client that is released while it connects is logged`() {
+        let lines = EventRecorder<String>()
+        var configuration = PusherConfiguration(key: "key", host: "host")
+        configuration.log = LogSink(minimumLevel: .info) { _, _, message in lines.record(message) }
+        configuration.transports = InMemoryNetwork(clock: ManualClock()).transports()
+        for _ in 1...2 {
+            let client = PusherClient(configuration)
+            client.connect()
+            client.disconnect()
+        }
+        #expect(!lines.take().contains { $0.contains("released") })
+        PusherClient(configuration).connect()
+        #expect(lines.all.contains { $0.hasPrefix("the client was released") })
+    }
+
+    private static let closeBeforeGreeting: [(CloseReason, String?)] = [
+        (.transport(TransportError(.closed, "The peer closed the connection without a close frame.")), "Check the key"),
+        (.transport(TransportError(.reset, "reset")), "Check the key"), (.peer(.noStatus, ""), "Check the key"),
+        (.peer(.normal, ""), "Check the key"), (.peer(.goingAway, ""), nil), (.peer(CloseCode(rawValue: 4100), "full"), nil),
+        (.openTimeout, "Check that it is a Pusher server"),
+    ]
+
+    @Test(arguments: closeBeforeGreeting)
+    func `a server that ends the WebSocket before the greeting may not know the key`(reason: CloseReason, hint: String?) {
+        var harness = SessionHarness(logLevel: .warning)
+        harness.start()
+        harness.opened(harness.connection)
+        harness.close(reason)
+        #expect(harness.logged.count == 1)
+        #expect(harness.logged.first?.contains("Check") == (hint != nil) && harness.logged.first?.contains(hint ?? "") == true)
+        // Without a WebSocket, the key isn't the reason.
+        harness.advance(by: .seconds(1))
+        harness.close(reason)
+        #expect(harness.events.contains { if case .error(let error) = $0 { !error.message.contains("Check") } else { false } })
+    }
+
     @Test func `stopping closes the connection and finishes`() {
         var harness = SessionHarness.connected(to: "one")
         #expect(harness.stop() == ["state disconnected", "close #1 1000", "finish"])
         #expect(harness.stop() == [])
-        #expect(harness.start() == ["state connecting", "abandon #1", "open #2 ws://host/app/key"])
+        // The connection that was stopped closes beside the next one, and is abandoned after its time limit.
+        #expect(harness.start() == ["state connecting", "open #2 ws://host/app/key"])
+        #expect(harness.advance(by: .seconds(5)) == ["abandon #1"])
     }
 
     @Test func `an invalid configuration moves the state to failed`() {
@@ -500,12 +593,13 @@ import Testing
 
     /// Three subscriptions are pending: of one public and of two private channels.
     @Test(arguments: [
-        (#"{"code":4009,"message":"no"}"#, ["error server"]),
+        (#"{"code":4009,"message":"no"}"#, ["private-a failed subscriptionRejected", "error subscriptionRejected"]),
+        (#"{"code":4010,"message":"no"}"#, ["error server"]),
         (#"{"code":null,"message":"no to private-b"}"#, ["private-b failed subscriptionRejected", "error subscriptionRejected"]),
         (#"{"code":4009,"message":"no to private-b."}"#, ["private-b failed subscriptionRejected", "error subscriptionRejected"]),
         (#"{"code":4301,"message":"no client event on private-b."}"#, ["error clientEventRejected"]),
-        (#"{"code":null,"message":"no to private-bc"}"#, ["error server"]),
-        (#"{"code":null,"message":"no to one"}"#, ["error server"]),
+        (#"{"code":4300,"message":"no to private-bc"}"#, ["error server"]),
+        (#"{"code":4300,"message":"no to one"}"#, ["error server"]),
         (#"{"code":null,"message":"Existing subscription to channel private-b"}"#, ["error server"]),
     ])
     func `an error event rejects the channel that it names and is reported once`(data: String, expected: [String]) {
@@ -524,6 +618,43 @@ import Testing
         #expect(
             harness.receive(#"{"event":"pusher:error","data":\#(data)}"#)
                 == ["private-a failed subscriptionRejected", "error subscriptionRejected"])
+    }
+
+    @Test func `an error event that names no channel rejects the signed subscription that was sent first`() {
+        var harness = SessionHarness.connected(to: "private-a", "private-b", "private-c")
+        for work in [2, 1, 3] as [UInt64] { harness.authorize(work) }
+        let rejection = #"{"event":"pusher:error","data":{"code":4009,"message":"no"}}"#
+        for channel in ["private-b", "private-a", "private-c"] {
+            #expect(harness.receive(rejection) == ["\(channel) failed subscriptionRejected", "error subscriptionRejected"])
+        }
+        #expect(harness.receive(rejection) == ["error server"])
+    }
+
+    @Test func `a confirmation counts after a rejection that named no channel`() {
+        var harness = SessionHarness.connected(to: "private-a")
+        harness.authorize(1)
+        harness.receive(#"{"event":"pusher:error","data":{"message":"no"}}"#)
+        #expect(harness.trigger("client-a", on: "private-a") == ["throws subscriptionRejected"])
+        #expect(harness.confirm("private-a") == ["private-a subscribed"])
+        #expect(harness.trigger("client-a", on: "private-a") == ["#1 client-a private-a"])
+        #expect(harness.advance(by: .seconds(60)) == [])
+    }
+
+    @Test func `a confirmation doesn't count after a rejection that named the channel`() {
+        var harness = SessionHarness.connected(to: "private-a")
+        harness.authorize(1)
+        harness.receive(#"{"event":"pusher:error","data":{"message":"no to private-a"}}"#)
+        #expect(harness.confirm("private-a") == [])
+        guard case .failed = harness.session.channels["private-a"]?.subscription.state else {
+            return #expect(Bool(false), "\(String(describing: harness.session.channels["private-a"]))")
+        }
+    }
+
+    @Test func `a channel whose rejection named no channel is unsubscribed on the server`() {
+        var harness = SessionHarness.connected(to: "private-a")
+        harness.authorize(1)
+        harness.receive(#"{"event":"pusher:error","data":{"message":"no"}}"#)
+        #expect(harness.unsubscribe("private-a") == ["private-a unsubscribed", "#1 pusher:unsubscribe private-a"])
     }
 
     @Test func `an error event with a channel rejects its subscription`() {

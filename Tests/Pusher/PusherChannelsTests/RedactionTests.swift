@@ -185,7 +185,7 @@ import Testing
             "BufferPolicy": [BufferPolicy.standard],
             "CloseCode": [CloseCode.normal],
             "CloseReason": [CloseReason.requested],
-            "ConnectionID": [ConnectionID(rawValue: 1)],
+            "ConnectionID": [ConnectionID(rawValue: 1)], "ExchangeID": [ExchangeID(rawValue: 1)],
             "Counters": [Counters()],
             "EndReason": [EndReason.ended],
             "EventRecorder": [EventRecorder<Int>()],

@@ -13,11 +13,13 @@ struct SessionHarness: TextHarness {
     var trial: MachineTrial<PusherSession>
     var session: PusherSession { self.machine }
 
-    init(_ change: (inout PusherConfiguration) -> Void = { _ in }) {
+    init(logLevel: LogSink.Level = .error, _ change: (inout PusherConfiguration) -> Void = { _ in }) {
         var configuration = PusherConfiguration(key: "key", host: "host", useTLS: false)
         configuration.authorizer = .secret("unused: the tests finish the authorizations")
         change(&configuration)
-        self.trial = MachineTrial(PusherSession(configuration, seed: 1)) { $0.addConsumer($1, to: .updates(frames: false), &$2) }
+        self.trial = MachineTrial(PusherSession(configuration, seed: 1), logLevel: logLevel) {
+            $0.addConsumer($1, to: .updates(frames: false), &$2)
+        }
     }
 
     /// A session that is connected as #1 with the socket ID 1.2, and has sent the subscriptions that need no authorization.

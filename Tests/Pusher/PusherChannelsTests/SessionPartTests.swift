@@ -111,7 +111,8 @@ private let one = ChannelID(slot: 0, serial: 1), two = ChannelID(slot: 1, serial
         keys.started(one, self.work)
         #expect(!keys.mustReload(one) && keys.isReloading(one, self.work) && !keys.isReloading(two, self.work))
         #expect(try self.receive("3", 1, &keys) == "wait")
-        #expect(try self.set(2, &keys) == ["deliver 2", "fail decryptionFailed"])
+        #expect(try self.receive("4", 3, &keys) == "wait")
+        #expect(try self.set(2, &keys) == ["deliver 2", "deliver 3", "fail decryptionFailed"])
     }
 
     @Test func `events that wait fail without a key and the next one doesn't reload immediately`() throws {

@@ -8,6 +8,21 @@ import Testing
 @testable import PusherChannels
 
 /// Settings that change while the client lives.
+/// The check of the names of channels.
+@Suite struct ChannelNameSettingTests {
+    @Test func `the check of channel names can be turned off`() throws {
+        var configuration = PusherConfiguration(key: "key", host: "host")
+        let client = PusherClient(configuration)
+        let (other, long) = ("App.Models/User:1", String(repeating: "a", count: 201))
+        for name in [other, long, ""] { #expect(throws: PusherError.self) { try client.subscribe(name) } }
+        configuration.validatesChannelNames = false
+        let lenient = PusherClient(configuration)
+        #expect(try lenient.subscribe(other).name == other && lenient.subscribe(long, filter: nil).name == long)
+        #expect(throws: PusherError.self) { try lenient.subscribe("") }
+        #expect(lenient.channelNames == [other, long])
+    }
+}
+
 @Suite struct SettingsTests {
     // MARK: The session
 

@@ -65,7 +65,7 @@ import Testing
         harness.establish()
         harness.stop()
         #expect(harness.switchServer { $0.host = "third" } == [])
-        #expect(harness.start() == ["state connecting", "abandon #1", "open #2 ws://third/app/key"])
+        #expect(harness.start() == ["state connecting", "open #2 ws://third/app/key"])
         harness.establish()
         harness.close(.peer(CloseCode(rawValue: 4001), ""))
         #expect(harness.switchServer { $0.key = "valid" } == [])

@@ -41,6 +41,17 @@ import Testing
         #expect(harness.counters.messagesIgnored == 0)
     }
 
+    @Test func `a rejected subscription to the channel of the user is reported`() {
+        var harness = self.signingIn()
+        harness.authenticate(1, user: "anna")
+        harness.confirmUser("anna")
+        let rejection = ##"{"event":"pusher:subscription_error","channel":"#server-to-user-anna","data":{"error":"Not allowed"}}"##
+        #expect(harness.receive(rejection) == ["error subscriptionRejected"])
+        let errors = harness.events.compactMap { if case .error(let error) = $0 { error } else { nil } }
+        #expect(errors.map(\.message) == ["The server rejected the subscription to #server-to-user-anna: Not allowed."])
+        #expect(errors.map(\.channel) == ["#server-to-user-anna"])
+    }
+
     @Test func `without an authenticator, signing in fails and says what to set`() {
         var harness = SessionHarness.connected()
         harness.awaitSignedIn(5)

@@ -93,7 +93,7 @@ import Testing
     @Test func `the handler shares a listener with the server`() async throws {
         let server = PusherServer(app: self.pusher.server.app, network: self.pusher.network, log: .none)
         let authorization = PusherAuthorizationHandler(app: server.app)
-        let router = ListenerRouter([.path("/pusher/auth", authorization), .path("/", server.listenerHandler)])
+        let router = ListenerRouter([.exactPath("/pusher/auth", authorization), .path("/", server.listenerHandler)])
         _ = try await self.pusher.network.listener(host: "app", port: 80).start(router)
         var configuration = PusherConfiguration(key: server.app.key, host: "app", port: 80, useTLS: false)
         configuration.transports = self.pusher.network.transports()
@@ -102,6 +102,10 @@ import Testing
         client.connect()
         try await client.subscribe("private-orders").subscribed()
         #expect(server.subscribers(of: "private-orders").count == 1)
+        for (path, status) in [("/pusher/auth", 405), ("/pusher/auth?x", 405), ("/pusher/auth/", 404), ("/pusher/auth/x", 404)] {
+            let request = HTTPRequest("GET", try Endpoint("http://app\(path)"))
+            #expect(try await self.pusher.network.http.send(request).head.status == status)
+        }
     }
 
     @Test(arguments: [
@@ -204,7 +208,7 @@ import Testing
         let rejected = try await self.send("POST", "socket_id=1.2")
         #expect(rejected.head.status == 403 && rejected.body == Array("The user is not authenticated.\n".utf8))
         // The ID of the user is a part of the name of a channel.
-        #expect(try await self.send("POST", "socket_id=1.2&user=a+b").head.status == 403)
+        #expect(try await self.send("POST", "socket_id=1.2&user=a+b").head.status == 400)
         // Of another text, the signature could be valid for something else.
         #expect(try await self.send("POST", "socket_id=1.2::user&user=anna").head.status == 400)
         // Channels are authorized as without the closure.
@@ -259,6 +263,33 @@ import Testing
         let client = try self.client()
         try await client.subscribe("private-orders").subscribed()
         let error = await #expect(throws: PusherError.self) { try await client.subscribe("presence-room").subscribed() }
-        #expect(error?.status == 403)
+        #expect(error?.status == 400)
+    }
+
+    @Test(
+        arguments: [
+            (["user_id": "x129"], "The user_id has 129 characters; it can have at most 128. Use a shorter value.\n"),
+            (["user_id": "a\u{7}b"], "The user_id contains a control character, such as a line break. Remove it.\n"),
+            (["user_id": "a\u{85}b"], "The user_id contains a control character, such as a line break. Remove it.\n"),
+            (["user_id": "anna", "info": "x"], "The user_info has 1025 bytes; it can have at most 1024. Use a shorter value.\n"),
+            (["user_id": "x128"], nil), (["user_id": "\u{1F600} Anna"], nil),
+        ] as [([String: String], String?)])
+    func `a user whom the server would reject isn't signed`(fields: [String: String], message: String?) async throws {
+        let id = try #require(fields["user_id"])
+        let count = id.hasPrefix("x") ? Int(id.dropFirst()) : nil
+        let userID = count.map { String(repeating: "x", count: $0) } ?? id
+        let info = fields["info"].map { JSONValue.string(String(repeating: $0, count: 1_023)) }
+        let handler = PusherAuthorizationHandler(app: self.pusher.server.app) { _ in
+            .accept(userID: userID, userInfo: info)
+        } authenticateUser: { _ in
+            .accept(userID: "anna", userInfo: info)
+        }
+        try await self.start(handler)
+        let response = try await self.send("POST", "socket_id=1.2&channel_name=presence-a")
+        #expect(response.head.status == (message == nil ? 200 : 400))
+        if let message { #expect(String(decoding: response.body, as: UTF8.self) == message) }
+        // The user of a private channel has no meaning.
+        #expect(try await self.send("POST", "socket_id=1.2&channel_name=private-a").head.status == 200)
+        #expect(try await self.send("POST", "socket_id=1.2").head.status == (info == nil ? 200 : 400))
     }
 }

@@ -60,6 +60,7 @@ private final class ResponseRecorder: HTTPResponder {
         ("auth_key=278d", "auth_key=378d", "auth_key"), ("auth_key=278d425bdf160c739803&", "", "auth_key"),
         ("auth_version=1.0", "auth_version=2.0", "auth_version"),
         ("auth_timestamp=1353088179", "auth_timestamp=now", "Invalid auth_timestamp"),
+        ("auth_timestamp=1353088179", "auth_timestamp=%2B1353088179", "Invalid auth_timestamp"),
         ("auth_timestamp=1353088179&", "", "Missing auth_timestamp"),
         ("auth_timestamp=1353088179", "auth_timestamp=1353088180", "Invalid auth_signature"),
         ("body_md5=ec", "body_md5=ed", "body_md5"),

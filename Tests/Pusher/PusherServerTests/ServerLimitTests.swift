@@ -36,6 +36,118 @@ import Testing
         #expect(server.received(1, PusherFrames.ping).map(\.summary) == ["pong"])
     }
 
+    // MARK: Output
+
+    /// Passes messages that arrive together to the server, and returns how many of them it takes at a time.
+    private static func portions(_ server: inout ServerUnderTest, _ messages: [WebSocketMessage]) -> [Int] {
+        let batch = MessageBatch(messages)
+        var portions: [Int] = []
+        var next = 0
+        while next < messages.count {
+            let start = next
+            server.step { next = $0.received(ConnectionID(1), batch, from: start, now: $1, &$2) }
+            portions.append(next - start)
+        }
+        return portions
+    }
+
+    @Test func `requests with large answers are taken one at a time, and small ones together`() {
+        var server = ServerUnderTest { $0.recoveryLimit = 100 }
+        server.accepted(1, "/app/key?protocol=2")
+        server.opened(1)
+        #expect(Self.portions(&server, (0..<2048).map { _ in PusherFrames.ping }) == [2048])
+        server.subscribe(1, "a")
+        let data = String(repeating: "1", count: 10_000)
+        for _ in 0..<100 { server.step { $0.publish("event", to: "a", data: data, now: $1, &$2) } }
+        let resume = WebSocketMessage.text(#"{"event":"pusher:resume","data":{"channel_positions":{"a":{"serial":0}}}}"#)
+        #expect(Self.portions(&server, [resume, resume, resume, PusherFrames.ping, PusherFrames.ping]) == [1, 1, 1, 2])
+    }
+
+    @Test func `a request for missed events is the last one that is taken, however small its answer is`() {
+        var server = ServerUnderTest { $0.recoveryLimit = 100 }
+        server.accepted(1, "/app/key?protocol=2")
+        server.opened(1)
+        server.subscribe(1, "a")
+        for _ in 0..<2 { server.step { $0.publish("event", to: "a", data: "1", now: $1, &$2) } }
+        func resume(from serial: Int) -> WebSocketMessage {
+            .text(#"{"event":"pusher:resume","data":{"channel_positions":{"a":{"serial":\#(serial)}}}}"#)
+        }
+        #expect(Self.portions(&server, [PusherFrames.ping, resume(from: 0), resume(from: 1), PusherFrames.ping]) == [2, 1, 1])
+        // Without an event to send again, a request is as small as others.
+        #expect(Self.portions(&server, [resume(from: 2), resume(from: 9), resume(from: 2), PusherFrames.ping]) == [4])
+    }
+
+    @Test func `requests whose answers go to many clients are taken in portions`() {
+        var server = ServerUnderTest()
+        for number in 1...90 { server.connect(number) }
+        for number in 2...90 { server.subscribe(number, "presence-a", user: "user\(number)") }
+        let subscription = server.subscription(1, "presence-a", user: "user1")
+        let messages = (0..<400).flatMap { _ in [subscription, PusherFrames.unsubscribe("presence-a")] }
+        let portions = Self.portions(&server, messages)
+        #expect(portions.reduce(0, +) == messages.count && portions.allSatisfy { $0 < 200 })
+    }
+
+    /// The position in the last confirmation or event among commands, or `nil` if there is none.
+    private static func serial(_ commands: [ServerCommand]) -> Int? {
+        for command in commands.reversed() {
+            guard case .send(_, let text) = command, let frame = try? JSONValue(parsing: text) else { continue }
+            return frame["serial"]?.int
+        }
+        return nil
+    }
+
+    @Test func `a client with many channels doesn't take the histories of other clients`() {
+        var server = ServerUnderTest { ($0.recoveryLimit, $0.cachedEventLimit) = (100, 10) }
+        for number in 1...3 {
+            server.accepted(number, "/app/key?protocol=2")
+            server.opened(number)
+        }
+        server.subscribe(1, "used")
+        let first = server.publish("event", to: "used")
+        for number in 0..<50 { server.subscribe(2, "invented-\(number)") }
+        #expect(server.machine.histories.count == 10)
+        #expect(Self.serial(first) == 1)
+        // The history with an event is still there.
+        #expect(Self.serial(server.publish("event", to: "used")) == 2)
+        #expect(Self.serial(server.subscribe(3, "new")) == 0)
+        #expect(Self.serial(server.publish("event", to: "new")) == 1)
+        // A history that was forgotten begins with the next event.
+        #expect(Self.serial(server.publish("event", to: "invented-0")) == 1)
+        #expect(Self.serial(server.publish("event", to: "invented-0")) == 2)
+    }
+
+    @Test func `the bytes of all histories are limited`() {
+        var histories = PusherServerMachine.Histories()
+        let now = Instant(nanoseconds: 0)
+        let event = WebSocketMessage.text(#"{"event":"a","data":"\#(Self.text(1 << 20))"}"#)
+        for number in 0..<200 {
+            let name = ByteString("\(number)")
+            let time = now.advanced(by: .seconds(2 * number))
+            histories.insert(.init(streamID: "s", expiration: time), for: name, limit: 1_000, now: time)
+            #expect(histories.append(event, nil, to: name, limit: 10, expiration: time, now: time) != nil)
+        }
+        #expect(histories.bytes <= PusherServerMachine.Histories.byteLimit && histories.count > 100 && histories.count < 200)
+        #expect(histories[ByteString("0")] == nil && histories[ByteString("199")] != nil)
+        for number in 0..<200 { histories.remove(ByteString("\(number)")) }
+        #expect(histories.bytes == 0 && histories.count == 0)
+    }
+
+    @Test func `one request recovers a limited number of bytes`() {
+        var server = ServerUnderTest { $0.recoveryLimit = 100 }
+        server.accepted(1, "/app/key?protocol=2")
+        server.opened(1)
+        let data = String(repeating: "1", count: 10_000)
+        for channel in 0..<10 {
+            server.subscribe(1, "a\(channel)")
+            for _ in 0..<100 { server.step { $0.publish("event", to: "a\(channel)", data: data, now: $1, &$2) } }
+        }
+        let positions = (0..<10).map { #""a\#($0)":{"serial":0}"# }.joined(separator: ",")
+        let commands = server.received(1, .text(#"{"event":"pusher:resume","data":{"channel_positions":{\#(positions)}}}"#))
+        let bytes = commands.reduce(0) { if case .send(_, let text) = $1 { $0 + "\(text)".utf8.count } else { $0 } }
+        #expect(bytes > 3 << 20 && bytes < 5 << 20)
+        #expect(commands.filter { "\($0)".contains("hot_replay_too_large") }.count >= 6)
+    }
+
     @Test func `an app can change the limits`() {
         var server = ServerUnderTest {
             $0.messageLimit = 300
@@ -124,6 +236,55 @@ import Testing
         #expect(server.logged.count == 1)
         server.received(1, PusherFrames.unsubscribe("one"))
         #expect(server.subscribe(1, "three").map(\.summary) == ["run subscription three"])
+    }
+
+    @Test(arguments: [PusherServerProfile.pusher, .soketi, .reverb, .slanger, .sockudo])
+    func `the texts of errors have a limited length, whatever a client sends`(profile: PusherServerProfile) throws {
+        var server = ServerUnderTest(logLevel: .debug) {
+            $0.profile = profile
+            $0.allowsFilters = true
+            $0.recoveryLimit = 10
+        }
+        server.connect(1, version: 2)
+        _ = server.takeEvents()
+        let long = Self.text(64 << 10)
+        let frames = [
+            #"{"event":"\#(long)"}"#, long, #"{"\#(long)":1"#, #"{"event":7,"data":"\#(long)"}"#,
+            #"{"event":"pusher:subscribe","data":{"channel":"\#(long)"}}"#, #"{"event":"pusher:subscribe","data":"\#(long)"}"#,
+            #"{"event":"pusher:subscribe","data":{"channel":"private-a","auth":"\#(long)"}}"#,
+            #"{"event":"pusher:subscribe","data":{"channel":"presence-a","auth":"key:1","channel_data":"\#(long)"}}"#,
+            #"{"event":"pusher:subscribe","data":{"channel":"b","filter":{"key":"\#(long)","cmp":"\#(long)","val":"1"}}}"#,
+            #"{"event":"pusher:subscribe","data":{"channel":"b","filter":"\#(long)"}}"#,
+            #"{"event":"pusher:unsubscribe","data":"\#(long)"}"#,
+            #"{"event":"pusher:signin","data":{"auth":"\#(long)","user_data":"\#(long)"}}"#,
+            #"{"event":"client-\#(long)","channel":"\#(long)","data":1}"#, #"{"event":"client-a","channel":"private-a","data":"\#(long)"}"#,
+            #"{"event":"pusher:resume","data":"\#(long)"}"#,
+        ]
+        var messages: [String] = []
+        for frame in frames {
+            server.received(1, .text(frame))
+            for event in server.takeEvents() {
+                switch event {
+                case .error(_, _, let message), .subscriptionRejected(_, _, let message): messages.append(message)
+                default: break
+                }
+            }
+            if server.machine.connections[ConnectionID(1)]?.established == nil {
+                server = ServerUnderTest(logLevel: .debug) { $0.profile = profile }
+                server.connect(1)
+            }
+        }
+        #expect(messages.count > 8)
+        #expect((messages + server.logged).allSatisfy { $0.utf8.count <= 1_000 })
+    }
+
+    @Test func `a listener with default limits keeps at most twice a message that the protocol allows`() {
+        let app = PusherApp(id: "1", key: "key", secret: "secret")
+        let server = PusherServer(app: app, log: .none)
+        let handler = server.listenerHandler
+        let request = HTTPRequestHead(method: "GET", target: "/app/key?protocol=7")
+        let handlers: [any ListenerHandler] = [handler, PusherServerRouter([server]), ListenerRouter([.path("/", handler)])]
+        for handler in handlers { #expect(handler.messageLimit(for: request) == 2 * app.messageLimit) }
     }
 
     // MARK: Hooks

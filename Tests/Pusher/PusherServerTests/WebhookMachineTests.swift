@@ -257,6 +257,32 @@ import Testing
         #expect(harness.takeSent().map(\.events) == [["channel_occupied c"]])
     }
 
+    @Test func `after several requests that are not accepted, other requests wait as well`() {
+        var harness = Harness()
+        for number in 1...1_000 { harness.occurred(.cacheMiss(socketID: "1.1", channel: "cache-\(number)")) }
+        var times: [Int64] = []
+        for _ in 0..<60 {
+            while !harness.running.isEmpty {
+                times.append(harness.now.nanoseconds / 1_000_000_000)
+                harness.finish(accepted: false)
+            }
+            harness.advance(by: .seconds(1))
+        }
+        #expect(times == [0, 0, 0, 0, 0, 1, 3, 7, 15, 31])
+        // An accepted request ends the wait.
+        harness.advance(by: .seconds(60))
+        #expect(harness.running.count == 1)
+        harness.finish()
+        #expect(harness.running.count == 1)
+        harness.finish()
+        harness.finish(accepted: false)
+        #expect(harness.running.count == 1)
+        harness.finishAll()
+        harness.advance(by: .seconds(1_000))
+        harness.finishAll()
+        #expect(harness.nextDeadline == nil)
+    }
+
     @Test func `events above the limit are dropped with one warning`() {
         var harness = Harness(limit: 2)
         for channel in ["a", "b", "c", "d", "e"] { harness.subscribe("1.1", channel) }

@@ -188,4 +188,22 @@ import Testing
         try await eventually { logged.all.contains { $0.contains("A webhook was not accepted, and is repeated") } }
         #expect(!logged.all.contains { $0.contains("hunter2") })
     }
+
+    @Test func `a webhook isn't sent to the URL of a redirect, which the log names`() async throws {
+        let logged = EventRecorder<String>()
+        let requests = EventRecorder<String>()
+        let webhooks = PusherServerWebhooks([Endpoint(scheme: "http", host: "app", port: 80, target: "/hook")])
+        let log = LogSink(minimumLevel: .debug) { _, _, message in logged.record(message) }
+        let pusher = try await InMemoryPusher(webhooks: webhooks, log: log)
+        let application = ApplicationServer { request, _ in
+            requests.record("\(request.path)")
+            return HTTPResponse(HTTPResponseHead(status: 308, headers: ["Location": "/moved", "Content-Length": "0"]))
+        }
+        _ = try await pusher.network.listener(host: "app", port: 80).start(application)
+        let client = pusher.client()
+        client.connect()
+        try await client.subscribe("a").subscribed()
+        try await eventually { logged.all.contains { $0.contains("It redirects to http://app/moved; use that URL.") } }
+        #expect(Set(requests.all) == ["/hook"])
+    }
 }

@@ -66,11 +66,12 @@ final class PusherSimulation: @unchecked Sendable {
         var rules = ClientRules()
         // The connection to the old server may still be closing.
         rules.connectionLimit = 2
+        let http = HTTPClient(network.http, time: simulation, cookies: HTTPClient.Cookies())
         self.client = SimulatedClient(PusherSession(configuration, seed: simulation.seed), on: network, rules: rules) { work, id, driver in
             guard case .channel(let request, let authorizer, _) = work, case .endpoint(let endpoint) = authorizer.kind else { return nil }
             return simulation.work {
                 do throws(PusherError) {
-                    driver.workFinished(id, .channel(.success(try await endpoint.authorize(request, over: network.http))))
+                    driver.workFinished(id, .channel(.success(try await endpoint.authorize(request, over: http))))
                 } catch {
                     driver.workFinished(id, .channel(.failure(error)))
                 }

@@ -56,6 +56,9 @@ final class ReadmeServer: Sendable {
     /// Sends a frame to a client.
     func send(_ frame: String, to pusher: Pusher) { self.server.send(frame, to: pusher.connection.socketId ?? "") }
 
+    /// Publishes an event on a channel.
+    func publish(_ event: String, to channel: String, data: String) { self.server.publish(event, to: channel, data: data) }
+
     func stop() async {
         await self.listener.stop()
         await self.server.stop()

@@ -82,8 +82,8 @@ private final class PrintedForms: AuthRequestBuilderProtocol, PrintedAuthRequest
 
 // MARK: Delegates
 
-/// Stands for UIKit, which isn't available on all platforms.
-class UIViewController {
+/// Stands for UIKit, which isn't available on all platforms. Its class belongs to the main actor as well.
+@MainActor class UIViewController {
     func viewDidLoad() {}
 }
 
@@ -308,11 +308,10 @@ private struct PriceUpdate: Codable {
     }
 
     @Test func `a function returns the data of the user`() async throws {
-        try await ReadmeServer.with(key: "app-key") { server in
+        try await ReadmeServer.with(key: "APP_KEY") { server in
             func Pusher(key: String) -> Pusher { server.pusher(PusherClientOptions(authMethod: .inline(secret: "secret"))) }
 
-            // README: another key, in lower case, which signatures with a secret in the app require.
-            let pusher = Pusher(key: "app-key")
+            let pusher = Pusher(key: "APP_KEY")
 
             pusher.connection.userDataFetcher = { () -> PusherPresenceChannelMember in
                 return PusherPresenceChannelMember(userId: "123", userInfo: ["twitter": "hamchapman"])

@@ -2,7 +2,7 @@ import Foundation
 import NWWebSocket
 import PusherServer
 import struct RealtimeCore.CloseCode
-import RealtimeSockets
+import class RealtimeSockets.SocketListener
 import RealtimeTesting
 import TestSupport
 import Testing

@@ -271,9 +271,9 @@ import Network
         self.socket.receive(#"{"event":"pusher:connection_established","data":"{\"socket_id\":\"45481.3166671\"}"}"#)
         self.socket.delegate?.webSocketDidConnect(connection: self.socket)
         pusher.subscribe("private-channel")
-        #expect(self.socket.sent.all.last?.contains("testkey123:6aae8814fabd5285245422096705abbed64ea59614648814ffb0bf2dc5d19168") == true)
+        #expect(self.socket.sent.all.last?.contains("testKey123:6aae8814fabd5285245422096705abbed64ea59614648814ffb0bf2dc5d19168") == true)
         let chan = pusher.subscribeToPresenceChannel("presence-channel")
-        #expect(self.socket.sent.all.last?.contains("testkey123:5ce61ee2b8594e22b66323913d7c7af9d8e815659365be3627733993f4ce3824") == true)
+        #expect(self.socket.sent.all.last?.contains("testKey123:5ce61ee2b8594e22b66323913d7c7af9d8e815659365be3627733993f4ce3824") == true)
         #expect(chan.myId == "45481.3166671")
         pusher.connection.userDataFetcher = { PusherPresenceChannelMember(userId: "123", userInfo: ["twitter": "anna"]) }
         let other = pusher.subscribeToPresenceChannel(channelName: "presence-other")

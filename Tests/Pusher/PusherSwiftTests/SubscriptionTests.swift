@@ -1,5 +1,6 @@
 import Foundation
 import NWWebSocket
+import PusherWire
 import RealtimeCore
 import RealtimeTesting
 import TestSupport
@@ -34,8 +35,9 @@ import Network
     private let authorizer = LateAuthorizer()
     private let clock = ManualClock(standstillLimit: nil)
 
-    private func connected() async -> Pusher {
+    private func connected(_ change: (PusherClientOptions) -> Void = { _ in }) async -> Pusher {
         let options = PusherClientOptions(authMethod: .authorizer(authorizer: self.authorizer))
+        change(options)
         options.transports = InMemoryNetwork(clock: self.clock).transports()
         let pusher = Pusher(key: "key", options: options)
         self.socket.delegate = pusher.connection
@@ -88,7 +90,147 @@ import Network
         #expect(channel.subscribed && self.count("subscribed \(name)") == 1)
     }
 
+    // MARK: Rejections
+
+    @Test func `a subscription that the server rejects with an event is reported once`() async throws {
+        let (name, pusher, data) = ("private-a-pending", await self.connected(), EventRecorder<String>())
+        let channel = pusher.subscribe(name)
+        channel.bind(eventName: "pusher:subscription_error") { data.record($0.data ?? "") }
+        try #require(self.authorizer.requests.all.last).answer(Self.auth())
+        for event in ["pusher:subscription_error", "pusher_internal:subscription_error"] {
+            self.socket.receive(#"{"event":"\#(event)","channel":"\#(name)","data":"no \#(event)"}"#)
+            pusher.subscribe(name)
+            try #require(self.authorizer.requests.all.last).answer(Self.auth())
+        }
+        #expect(data.all == ["no pusher:subscription_error", "no pusher_internal:subscription_error"])
+        #expect(self.count("failed \(name) with an error") == 2 && !channel.subscribed)
+    }
+
+    @Test func `a subscription that the server rejects with an error is reported, and may have been subscribed before`() async throws {
+        let (name, pusher, data) = ("private-a", await self.connected(), EventRecorder<String>())
+        let channel = pusher.subscribe(name)
+        channel.bind(eventName: "pusher:subscription_error") { data.record($0.data ?? "") }
+        try #require(self.authorizer.requests.all.last).answer(Self.auth())
+        await settle()
+        #expect(channel.subscribed)
+        self.socket.receive(#"{"event":"pusher:subscription_error","channel":"\#(name)","data":"ended"}"#)
+        #expect(!channel.subscribed && data.all == ["ended"] && self.count("failed \(name) with an error") == 1)
+        let other = pusher.subscribe("private-b-pending")
+        other.bind(eventName: "pusher:subscription_error") { data.record($0.data ?? "") }
+        try #require(self.authorizer.requests.all.last).answer(Self.auth())
+        self.socket.receive(#"{"event":"pusher:error","data":{"code":4009,"message":"no"}}"#)
+        #expect(!other.subscribed && data.all == ["ended", ""] && self.count("failed private-b-pending with an error") == 1)
+    }
+
+    // MARK: Handlers
+
+    @Test func `events about members and all events of a channel can be bound`() async throws {
+        let (name, pusher, calls) = ("presence-a", await self.connected(), EventRecorder<String>())
+        let room = pusher.subscribeToPresenceChannel(channelName: name)
+        for event in ["member_added", "member_removed", "subscription_count"] {
+            room.bind(eventName: "pusher:\(event)") { calls.record("\($0.eventName) \($0.data ?? "")") }
+        }
+        let id = room.bind { calls.record("all \($0.eventName)") }
+        room.onMemberAdded = { calls.record("added \($0.userId)") }
+        pusher.bind { calls.record("client \($0.eventName)") }
+        try #require(self.authorizer.requests.all.last).answer(Self.auth("123"))
+        await settle()
+        for (event, data) in [("member_added", #"{"user_id":"b"}"#), ("member_removed", #"{"user_id":"b"}"#)] {
+            self.socket.receive(#"{"event":"pusher_internal:\#(event)","channel":"\#(name)","data":\#(data)}"#)
+        }
+        self.socket.receive(
+            #"{"event":"pusher_internal:subscription_count","channel":"\#(name)","data":{"subscription_count":3}}"#)
+        self.socket.receive(#"{"event":"price","channel":"\#(name)","data":"1"}"#)
+        #expect(
+            calls.take() == [
+                "client pusher:subscription_succeeded", "all pusher:subscription_succeeded",
+                "added b", #"pusher:member_added {"user_id":"b"}"#, "all pusher:member_added",
+                #"pusher:member_removed {"user_id":"b"}"#, "all pusher:member_removed",
+                #"pusher:subscription_count {"subscription_count":3}"#, "all pusher:subscription_count",
+                "client price", "all price",
+            ])
+        room.unbind(callbackId: id)
+        self.socket.receive(#"{"event":"price","channel":"\#(name)","data":"2"}"#)
+        room.bind { _ in Issue.record("the handler was removed") }
+        room.unbindAll()
+        self.socket.receive(#"{"event":"price","channel":"\#(name)","data":"3"}"#)
+        #expect(calls.all == ["client price", "client price"])
+    }
+
+    @Test func `a channel that is subscribed in both ways is one channel`() async throws {
+        let (pusher, calls) = (await self.connected(), EventRecorder<String>())
+        let channel = pusher.subscribe("room")
+        channel.bind(eventName: "price") { _ in calls.record("channel") }
+        await settle()
+        let room = pusher.subscribeToPresenceChannel(channelName: "room", onSubscriptionCountChanged: { calls.record("count \($0)") })
+        room.bind(eventName: "price") { _ in calls.record("room") }
+        #expect(channel.subscribed && room.subscribed && pusher.subscribe("room") === room)
+        self.socket.receive(#"{"event":"price","channel":"room","data":"1"}"#)
+        self.socket.receive(#"{"event":"pusher_internal:subscription_count","channel":"room","data":{"subscription_count":2}}"#)
+        #expect(calls.all == ["channel", "room", "count 2"] && channel.subscriptionCount == 2)
+        pusher.unsubscribe("room")
+        #expect(!channel.subscribed && !room.subscribed)
+    }
+
+    // MARK: Settings
+
+    @Test func `time limits are those of the options`() async throws {
+        let pusher = await self.connected {
+            $0.connectTimeout = 3
+            $0.subscriptionTimeout = 5
+        }
+        pusher.subscribe("a-pending")
+        self.clock.advance(by: .seconds(4))
+        await settle()
+        #expect(self.count("failed a-pending with an error") == 0)
+        self.clock.advance(by: .seconds(1))
+        await settle()
+        #expect(self.count("failed a-pending with an error") == 1)
+        self.socket.answersConnect = false
+        self.socket.close(.privateCode(4200))
+        await settle()
+        self.clock.advance(by: .milliseconds(1))
+        await settle()
+        let attempts = self.socket.connects.all.count
+        self.clock.advance(by: .seconds(3))
+        await settle()
+        self.clock.advance(by: .seconds(2))
+        await settle()
+        #expect(self.socket.connects.all.count == attempts + 1)
+    }
+
+    @Test(arguments: [true, false]) func `the check of channel names can be turned off`(validates: Bool) async throws {
+        let pusher = await self.connected { $0.validatesChannelNames = validates }
+        let channel = pusher.subscribe("App.Models/User:1")
+        await settle()
+        #expect(channel.subscribed == !validates)
+    }
+
     // MARK: Authorizers
+
+    @Test func `an authorization that was passed is used once, and then the method of the options`() async throws {
+        let (name, pusher) = ("private-a-pending", await self.connected())
+        let channel = pusher.subscribe(name, auth: PusherAuth(auth: "key:passed"))
+        #expect(self.socket.sent.all.last?.contains("key:passed") == true && self.authorizer.requests.all.isEmpty)
+        self.socket.close(.privateCode(4200))
+        await settle()
+        self.clock.advance(by: .seconds(1))
+        await settle()
+        #expect(self.authorizer.requests.all.count == 1)
+        try #require(self.authorizer.requests.all.last).answer(Self.auth())
+        #expect(self.socket.sent.all.last?.contains("key:abc") == true)
+        self.socket.receive(#"{"event":"pusher:subscription_error","channel":"\#(name)","data":"{}"}"#)
+        pusher.subscribe(name, auth: PusherAuth(auth: "key:again"))
+        #expect(self.socket.sent.all.last?.contains("key:again") == true && self.authorizer.requests.all.count == 1)
+        self.confirm(name)
+        #expect(channel.subscribed)
+    }
+
+    @Test func `all channels are authorized at the same time`() async {
+        let pusher = await self.connected()
+        for number in 1...30 { pusher.subscribe("private-\(number)") }
+        #expect(self.authorizer.requests.all.count == 30)
+    }
 
     @Test func `only the first answer of an authorizer counts`() async throws {
         let pusher = await self.connected()
@@ -134,6 +276,31 @@ import Network
     }
 
     // MARK: Encrypted channels
+
+    @Test func `an event that arrives while a new key is awaited waits for it`() async throws {
+        let (name, pusher, data) = ("private-encrypted-a", await self.connected(), EventRecorder<String>())
+        func frame(_ text: String, _ byte: UInt8) throws -> String {
+            let key = try EncryptionKey([UInt8](repeating: byte, count: 32))
+            let payload = try EncryptedPayload(encrypting: text, key: key, nonce: [UInt8](repeating: byte, count: 24)).json
+            return #"{"event":"e","channel":"\#(name)","data":\#(payload)}"#
+        }
+        func answer(_ byte: UInt8) throws {
+            let secret = try EncryptionKey([UInt8](repeating: byte, count: 32)).base64
+            try #require(self.authorizer.requests.all.last).answer(PusherAuth(auth: "key:abc", sharedSecret: secret))
+        }
+        let channel = pusher.subscribe(name)
+        channel.bind(eventName: "e") { data.record($0.data ?? "") }
+        try answer(1)
+        await settle()
+        self.socket.receive(try frame("first", 2))
+        // It was encrypted with the previous key.
+        self.socket.receive(try frame("second", 1))
+        self.socket.receive(try frame("third", 2))
+        #expect(data.all.isEmpty && self.authorizer.requests.all.count == 2)
+        try answer(2)
+        await settle()
+        #expect(data.all == ["first", "second", "third"] && self.count("undecryptable e \(name)") == 0)
+    }
 
     @Test func `events of the protocol are delivered once on an encrypted channel`() async throws {
         let (name, pusher) = ("private-encrypted-cache-a", await self.connected())

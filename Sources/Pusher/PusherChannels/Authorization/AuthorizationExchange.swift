@@ -38,44 +38,60 @@ struct AuthorizationFailure: Error {
     private static func place(_ endpoint: Endpoint?) -> String { endpoint.map { " at \($0)" } ?? "" }
 }
 
+/// The answer of an application server.
+struct AuthorizationAnswer {
+    /// The JSON in the response, or `null` if it isn't JSON.
+    var json: JSONValue
+    var status: Int
+    /// The endpoint that answered, if the request was redirected.
+    var redirectedTo: Endpoint?
+
+    /// The origin of the response in a message, if the request was redirected: often, the page for signing in answers then.
+    var origin: String { self.redirectedTo.map { " of \($0), to which the server redirects," } ?? "" }
+}
+
 extension HTTPRequest {
     /// Sends the request to an application server.
     ///
     /// - Parameters:
     ///   - subject: What the server decides about, for example "subscription".
-    ///   - http: The transport.
-    /// - Returns: The JSON in the response, or `null` if it isn't JSON, and its status.
-    func authorization(of subject: String, over http: any HTTPTransport) async throws(AuthorizationFailure) -> (JSONValue, status: Int) {
-        let response: HTTPResponse
+    ///   - http: The client for requests.
+    /// - Returns: The answer, whose status is 200 or 201.
+    func authorization(of subject: String, over http: HTTPClient) async throws(AuthorizationFailure) -> AuthorizationAnswer {
+        let (response, endpoint): (HTTPResponse, Endpoint)
         do throws(TransportError) {
-            response = try await http.send(self, bodyLimit: 256 << 10)
+            let streamed = try await http.openFollowingRedirects(self)
+            endpoint = streamed.endpoint
+            response = try await streamed.response.complete(from: endpoint, bodyLimit: 256 << 10)
         } catch {
             throw AuthorizationFailure(error.message, cause: error)
         }
         let status = response.head.status
         func rejected(_ reason: String) -> AuthorizationFailure {
-            let cause = TransportError(.requestRejected, "\(self.endpoint): \(reason)", response: response)
+            let cause = TransportError(.requestRejected, "\(endpoint): \(reason)", response: response)
             return AuthorizationFailure(reason, status: status, cause: cause)
         }
         // Omits the body, which may contain a token or repeat one.
         let summary = response.statusSummary
         switch status {
         case 200, 201: break
-        case 300...399: throw rejected("the server redirects with status \(status). Use the URL that it redirects to.")
+        case 300...399: throw rejected("the server redirects with status \(status), but not to a URL.")
         case 401, 403: throw rejected("the server rejected the \(subject) with status \(summary)")
         default: throw rejected("the server responded with status \(summary)")
         }
         // The body of an invalid response stays out of the error: it may contain a token.
-        return ((try? JSONValue(parsing: response.body)) ?? .null, status)
+        let json = (try? JSONValue(parsing: response.body)) ?? .null
+        return AuthorizationAnswer(json: json, status: status, redirectedTo: endpoint == self.endpoint ? nil : endpoint)
     }
 
     /// Sends the request of one channel.
     func authorization(
-        of request: PusherAuthorizationRequest, over http: any HTTPTransport
+        of request: PusherAuthorizationRequest, over http: HTTPClient
     ) async throws(AuthorizationFailure) -> PusherChannelAuthorization {
-        let (json, status) = try await self.authorization(of: "subscription", over: http)
-        guard let authorization = PusherChannelAuthorization(json) else {
-            throw AuthorizationFailure("the response must be a JSON object with a string \"auth\".", status: status)
+        let answer = try await self.authorization(of: "subscription", over: http)
+        guard let authorization = PusherChannelAuthorization(answer.json) else {
+            let reason = "the response\(answer.origin) must be a JSON object with a string \"auth\"."
+            throw AuthorizationFailure(reason, status: answer.status)
         }
         return authorization
     }
@@ -91,7 +107,7 @@ extension PusherChannelAuthorization {
 
 extension PusherAuthorizationEndpoint {
     func authorize(
-        _ request: PusherAuthorizationRequest, over http: any HTTPTransport
+        _ request: PusherAuthorizationRequest, over http: HTTPClient
     ) async throws(PusherError) -> PusherChannelAuthorization {
         do throws(AuthorizationFailure) {
             let post = try await self.request([("channel_name", request.channel), ("socket_id", request.socketID)])
@@ -108,13 +124,13 @@ extension PusherAuthorizationEndpoint {
     ///
     /// - Returns: The results, in the order of the requests.
     func authorize(
-        batch requests: [PusherAuthorizationRequest], over http: any HTTPTransport
+        batch requests: [PusherAuthorizationRequest], over http: HTTPClient
     ) async -> [Result<PusherChannelAuthorization, PusherError>] {
         guard let socketID = requests.first?.socketID else { return [] }
         let channels = requests.enumerated().map { ("channel_name[\($0.offset)]", $0.element.channel) }
         do throws(AuthorizationFailure) {
             let post = try await self.request(channels + [("socket_id", socketID)])
-            let (json, _) = try await post.authorization(of: "subscriptions", over: http)
+            let json = try await post.authorization(of: "subscriptions", over: http).json
             return requests.map { request in
                 Self.authorization(of: request.channel, in: json).mapError { $0.error(for: request.channel, at: self.endpoint) }
             }
@@ -144,12 +160,12 @@ extension PusherAuthorizationEndpoint {
     }
 
     /// Authenticates the user of a connection.
-    func authenticate(socketID: String, over http: any HTTPTransport) async throws(PusherError) -> PusherUserAuthentication {
+    func authenticate(socketID: String, over http: HTTPClient) async throws(PusherError) -> PusherUserAuthentication {
         do throws(AuthorizationFailure) {
-            let (json, status) = try await self.request([("socket_id", socketID)]).authorization(of: "user", over: http)
-            guard let auth = json["auth"]?.string, let userData = json["user_data"]?.string else {
-                let reason = "the response must be a JSON object with the strings \"auth\" and \"user_data\"."
-                throw AuthorizationFailure(reason, status: status)
+            let answer = try await self.request([("socket_id", socketID)]).authorization(of: "user", over: http)
+            guard let auth = answer.json["auth"]?.string, let userData = answer.json["user_data"]?.string else {
+                let reason = "the response\(answer.origin) must be a JSON object with the strings \"auth\" and \"user_data\"."
+                throw AuthorizationFailure(reason, status: answer.status)
             }
             return PusherUserAuthentication(auth: auth, userData: userData)
         } catch {

@@ -8,8 +8,8 @@ extension PusherAuthorizer {
     ///
     /// - Parameters:
     ///   - key: The key of the app.
-    ///   - http: The transport for requests.
-    func step(for request: PusherAuthorizationRequest, key: String, over http: any HTTPTransport) -> Step {
+    ///   - http: The client for requests.
+    func step(for request: PusherAuthorizationRequest, key: String, over http: HTTPClient) -> Step {
         switch self.kind {
         case .secret(let secret, let userID, let userInfo, let masterKey):
             return .now { finish in
@@ -57,7 +57,7 @@ extension PusherAuthorizer {
 
     private static func authorize(
         _ request: PusherAuthorizationRequest, with makeRequest: @Sendable (PusherAuthorizationRequest) async throws -> HTTPRequest,
-        over http: any HTTPTransport
+        over http: HTTPClient
     ) async throws(PusherError) -> PusherChannelAuthorization {
         let post: HTTPRequest
         do {
@@ -84,8 +84,8 @@ extension PusherUserAuthenticator {
     ///
     /// - Parameters:
     ///   - key: The key of the app.
-    ///   - http: The transport for requests.
-    func step(socketID: String, key: String, over http: any HTTPTransport) -> Step {
+    ///   - http: The client for requests.
+    func step(socketID: String, key: String, over http: HTTPClient) -> Step {
         switch self.kind {
         case .secret(let secret, let user, let watchlist):
             .now { finish in

@@ -76,6 +76,8 @@ public struct PusherAuthorizer: Sendable {
 
     let kind: Kind
 
+    /// Whether only some authorizations run at the same time. An authorizer that runs without a task limits its requests itself.
+    var isLimited: Bool { if case .direct = self.kind { false } else { true } }
     /// Whether a request may authorize several channels.
     var isBatched: Bool { if case .batchEndpoint = self.kind { true } else { false } }
 

@@ -142,6 +142,8 @@ public final class PusherClient: Sendable {
 
     /// The current connection state.
     public var state: PusherConnectionState { self.driver.read { $0.state } }
+    /// Whether the client is connected: ``state`` is ``PusherConnectionState/connected(socketID:)``.
+    public var isConnected: Bool { if case .connected = self.state { true } else { false } }
 
     /// A sequence of the current ``state``, followed by every state that it changes to.
     ///
@@ -408,10 +410,10 @@ public final class PusherClient: Sendable {
     ///   - ``PusherError/Code/invalidFilter`` if the filter exceeds the limits of ``PusherFilter``.
     @discardableResult
     public func subscribe(_ name: String, filter: PusherFilter?) throws(PusherError) -> PusherChannel {
-        if let error = ChannelName.validationError(name) { throw PusherError(.invalidChannelName, error, channel: name) }
+        try self.validate(name)
         if let filter {
             guard self.configuration.allowsFilters else {
-                let message = "\(name) can't have a filter: set allowsFilters of the configuration, if the server supports filters."
+                let message = "\(name) can't have a filter: set `PusherConfiguration.allowsFilters`, if the server supports filters."
                 throw PusherError(.filterNotAllowed, message, channel: name)
             }
             guard !ChannelName.kind(of: name).isPresence else {
@@ -426,10 +428,15 @@ public final class PusherClient: Sendable {
     }
 
     private func subscribe(_ name: String, given authorization: PusherChannelAuthorization?) throws(PusherError) -> PusherChannel {
-        if let error = ChannelName.validationError(name) { throw PusherError(.invalidChannelName, error, channel: name) }
+        try self.validate(name)
         var id = ChannelID.none
         self.driver.step { id = $0.subscribe(name, authorization: authorization, now: $1, &$2) }
         return PusherChannel(name, self, id: id)
+    }
+
+    private func validate(_ name: String) throws(PusherError) {
+        if !name.isEmpty, !self.configuration.validatesChannelNames { return }
+        if let error = ChannelName.validationError(name) { throw PusherError(.invalidChannelName, error, channel: name) }
     }
 
     /// Unsubscribes from a channel. Its sequences finish after their buffered events.
@@ -524,10 +531,23 @@ public final class PusherClient: Sendable {
         _ topic: PusherSession.Topic, _ buffer: BufferPolicy, on executor: PusherCallbackExecutor,
         _ convert: @escaping @Sendable (PusherUpdate) -> Element?, _ callback: @escaping @Sendable (Element) -> Void
     ) -> PusherObservation {
-        self.driver.observe(buffer, lifetime: .client, schedule: executor.schedule, convert: eachElement(convert)) { session, id, effects in
+        self.driver.observe(
+            buffer, lifetime: .client, named: Self.name(ofCallbackFor: topic), schedule: executor.schedule, convert: eachElement(convert)
+        ) { session, id, effects in
             session.addConsumer(id, to: topic, &effects)
         } callback: {
             callback($0)
+        }
+    }
+
+    /// Returns what the log calls the callback of a topic.
+    private static func name(ofCallbackFor topic: PusherSession.Topic) -> String {
+        switch topic {
+        case .events(let channel?, let name?): "The callback of \(name) on \(channel)"
+        case .events(let channel?, nil): "The callback of the events on \(channel)"
+        case .events(nil, let name?): "The callback of \(name)"
+        case .events(nil, nil): "The callback of all events"
+        default: "The callback of the updates"
         }
     }
 

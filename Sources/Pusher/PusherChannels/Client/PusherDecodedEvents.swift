@@ -112,11 +112,7 @@ extension PusherError {
         switch error {
         case let error as PusherError where error.code == .noData: "it has no data"
         case let error as JSONError: error.message
-        case DecodingError.keyNotFound(let key, _): "the key \"\(key.stringValue)\" is missing"
-        case DecodingError.typeMismatch(let type, _): "a value is not of type \(type)"
-        case DecodingError.valueNotFound(let type, _): "a value of type \(type) is missing"
-        case DecodingError.dataCorrupted: "a value is not valid"
-        default: "its init(from:) threw an error of type \(Swift.type(of: error))"
+        default: CodingProblem.text(error) ?? "its init(from:) threw an error of type \(Swift.type(of: error))"
         }
     }
 }

@@ -96,6 +96,12 @@ public struct PusherConfiguration: Sendable {
     /// With `true`, the client uses version 2 of the protocol, which sockudo defines. A client that sends a client event receives it too.
     /// sockudo ignores filters without the setting `tag_filtering`.
     public var allowsFilters = false
+    /// Whether the client checks the names of channels. The default is `true`: with a name that the Pusher service would reject,
+    /// ``PusherClient/subscribe(_:)`` throws an error.
+    ///
+    /// Set it to `false` for a server that allows longer names, or other characters than letters, digits and `_-=@,.;`. A name must not be
+    /// empty in any case.
+    public var validatesChannelNames = true
     /// Additional header fields of the request that opens the WebSocket.
     public var headers: HTTPHeaders = [:]
     /// The destination of log messages. By default, warnings and errors go to the unified log on Apple platforms and to standard error

@@ -255,7 +255,9 @@ extension PusherPublisher {
         let status = response.head.status
         guard (200...299).contains(status) else {
             let reason = response.explanation
-            let hint = status == 401 || status == 403 ? " Check the app ID, the key and the secret." : ""
+            var hint = status == 401 || status == 403 ? " Check the app ID, the key and the secret." : ""
+            // A redirect isn't followed: the signature is valid for this path only.
+            if let target = response.head.redirectTarget(from: endpoint) { hint = " It redirects to \(target); use that server." }
             let message = "\(self.endpoint.origin) rejected \(call.subject) with status \(reason)\(hint)"
             throw PusherError(.rejected, message, status: status, cause: TransportError(.requestRejected, message, response: response))
         }

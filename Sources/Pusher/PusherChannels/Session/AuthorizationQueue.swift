@@ -3,7 +3,7 @@ import RealtimeCore
 /// The authorizations that are running, and the channels that wait to start one.
 ///
 /// At most ``limit`` requests run at the same time, because each may be an HTTP request on its own connection: after a reconnect, a thousand
-/// private channels would otherwise cause a thousand connections.
+/// private channels would otherwise cause a thousand connections. An authorizer without a limit of its own starts all of them immediately.
 ///
 /// A request authorizes one channel or, if the endpoint allows it, a batch: all channels that start within a step of the session, up to
 /// ``batchLimit``. The session takes the batches with ``takeBatches()`` at the end of the step.
@@ -45,9 +45,10 @@ struct AuthorizationQueue: Sendable {
     /// - Parameters:
     ///   - channel: The channel.
     ///   - isBatched: Whether the request may authorize other channels as well.
+    ///   - isLimited: Whether the limit applies.
     /// - Returns: The ID of the authorization, or `nil` if the channel was enqueued or is enqueued already.
-    mutating func start(_ channel: ChannelID, isBatched: Bool = false, _ work: inout SessionWork) -> WorkID? {
-        guard self.requestCount < Self.limit || (isBatched && self.canJoin) else {
+    mutating func start(_ channel: ChannelID, isBatched: Bool = false, isLimited: Bool = true, _ work: inout SessionWork) -> WorkID? {
+        guard !isLimited || self.requestCount < Self.limit || (isBatched && self.canJoin) else {
             if self.waiting.insert(channel).inserted { self.order.append(channel) }
             return nil
         }

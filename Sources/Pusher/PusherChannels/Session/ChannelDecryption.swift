@@ -12,6 +12,8 @@ import RealtimeCore
 /// While a key is reloading, all events of the channel wait, so that they keep their order. In `backingOff`, events that can't be decrypted
 /// fail immediately until the delay has passed: otherwise, a channel whose publishers have different keys would reload for every event. For
 /// the same reason, events that can be decrypted don't end the delay.
+///
+/// While an application changes its key, some publishers still use the previous one. It therefore remains valid for ``previousKeyLifetime``.
 struct ChannelDecryption: Sendable {
     enum State: Hashable, Sendable {
         case ready
@@ -36,9 +38,12 @@ struct ChannelDecryption: Sendable {
 
     /// The limits of what waits for a new key.
     static let countLimit = 1_000, byteLimit = 1 << 20
+    /// How long events that were encrypted with the previous key are decrypted after a new key was loaded.
+    static let previousKeyLifetime = Duration.seconds(600)
 
     private(set) var state = State.ready
     private var key: EncryptionKey
+    private var previous: (key: EncryptionKey, until: Instant)?
     private var waiting: [WaitingEvent] = []
     private var waitingBytes = 0
     /// The number of reloads in a row that didn't help.
@@ -53,7 +58,7 @@ struct ChannelDecryption: Sendable {
         case .reloading: return self.wait(event) ? .wait : .fail(.tooManyEvents)
         case .ready, .backingOff: break
         }
-        switch self.decrypt(event) {
+        switch self.decrypt(event, now: now) {
         case .success(let text): return .deliver(text)
         case .failure(.wrongKey):
             if case .backingOff(let until) = self.state, now < until { return .fail(.wrongKey) }
@@ -80,8 +85,9 @@ struct ChannelDecryption: Sendable {
     mutating func loaded(
         _ key: EncryptionKey, now: Instant, delay: (Int) -> Duration
     ) -> [(WaitingEvent, Result<String, PusherDecryptionFailure.Reason>)] {
+        if key != self.key { self.previous = (self.key, now.advanced(by: Self.previousKeyLifetime)) }
         self.key = key
-        let results = self.takeWaiting().map { ($0, self.decrypt($0)) }
+        let results = self.takeWaiting().map { ($0, self.decrypt($0, now: now)) }
         if results.contains(where: { if case (_, .failure(.wrongKey)) = $0 { true } else { false } }) {
             self.backOff(now: now, delay)
         } else {
@@ -116,9 +122,16 @@ struct ChannelDecryption: Sendable {
         return self.waiting
     }
 
-    private func decrypt(_ event: WaitingEvent) -> Result<String, PusherDecryptionFailure.Reason> {
+    private mutating func decrypt(_ event: WaitingEvent, now: Instant) -> Result<String, PusherDecryptionFailure.Reason> {
+        if let previous, previous.until <= now { self.previous = nil }
         do throws(EncryptionError) {
-            return .success(try EncryptedPayload(parsing: event.data).decrypt(key: self.key))
+            let payload = try EncryptedPayload(parsing: event.data)
+            do throws(EncryptionError) {
+                return .success(try payload.decrypt(key: self.key))
+            } catch {
+                guard error == .wrongKey, let previous else { throw error }
+                return .success(try payload.decrypt(key: previous.key))
+            }
         } catch {
             return .failure(error == .wrongKey ? .wrongKey : .invalidData)
         }

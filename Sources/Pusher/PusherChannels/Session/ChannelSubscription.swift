@@ -102,11 +102,13 @@ struct ChannelSubscription: Sendable {
         return filter?.isOutdated == true ? .outdated(replaced: replaced) : .subscribed(replaced: replaced)
     }
 
+    /// - Parameter isPresumed: Whether the error names no channel, so that the server may still confirm the subscription.
     /// - Returns: The effects, or `nil` if the subscription hadn't begun.
-    mutating func failed(_ error: PusherError) -> End? {
+    mutating func failed(_ error: PusherError, isPresumed: Bool = false) -> End? {
         let (wasReceiving, wasReplacing) = (self.isReceiving, self.isReplacing)
         var cancelled: WorkID?
-        switch self.machine.failed(error) {
+        // One that replaces another is withdrawn, so that no confirmation counts.
+        switch self.machine.failed(error, isPresumed: isPresumed && !wasReplacing) {
         case .none: return nil
         case .publish: break
         case .publishAndCancel(let work): cancelled = work

@@ -14,6 +14,9 @@ struct ChannelSubscriptions: Sendable {
     private var authorizations = AuthorizationQueue()
     /// The authorizations that were passed with a subscription, until its first attempt.
     private var givenAuthorizations: [ChannelID: PusherChannelAuthorization] = [:]
+    /// The order in which the subscriptions with signatures were sent that await their results.
+    private var signedOrder: [ChannelID: UInt64] = [:]
+    private var signedCount: UInt64 = 0
     /// Draws the delays between attempts.
     private var generator: SplitMix64
 
@@ -58,22 +61,31 @@ struct ChannelSubscriptions: Sendable {
     /// Whether the deadline of a subscription, or of its retry, is set.
     func hasDeadline(_ id: ChannelID) -> Bool { self.deadlines.contains(id) }
 
+    /// A subscription that an error event rejects.
+    struct Rejection: Sendable {
+        var channel: NamedChannel
+        /// Whether neither the event nor its text names the channel, so that the error may be about something else.
+        var isPresumed = false
+    }
+
     /// Returns the subscription that an error event rejects, if any.
     ///
-    /// Most servers do not name the channel. The error then belongs to the subscription whose channel appears in the text, or to the only
-    /// one that awaits the result of a signature.
+    /// Most servers do not name the channel. The error then belongs to the subscription whose channel appears in the text, or probably to the
+    /// oldest one that awaits the result of a signature, because servers answer in order.
     ///
     /// - Parameter isSigningIn: Whether the error may be about the user instead, because it has the same codes.
-    func subscription(rejectedBy error: ServerError, channel: String?, isSigningIn: Bool) -> NamedChannel? {
+    func subscription(rejectedBy error: ServerError, channel: String?, isSigningIn: Bool) -> Rejection? {
         let pending = self.table.records.filter { $0.subscription.state == .subscribing }
-        if let named = pending.first(where: { $0.name == channel }) { return named.channel }
+        if let named = pending.first(where: { $0.name == channel }) { return Rejection(channel: named.channel) }
         // Excludes public channels, whose names may be ordinary words.
         let signed = pending.filter(\.kind.needsAuthorization)
         // sockudo doesn't name the channel of an invalid filter.
         let filtered = pending.filter { $0.subscription.filter != nil }
-        if filtered.count == 1, error.text.containsText("filter") { return filtered.first?.channel }
-        if let named = signed.first(where: { ChannelName.isNamed($0.name, in: error.text) }) { return named.channel }
-        return signed.count == 1 && !isSigningIn && (error.code == nil || error.code == 4009) ? signed.first?.channel : nil
+        if filtered.count == 1, error.text.containsText("filter") { return filtered.first.map { Rejection(channel: $0.channel) } }
+        if let named = signed.first(where: { ChannelName.isNamed($0.name, in: error.text) }) { return Rejection(channel: named.channel) }
+        guard channel == nil, !isSigningIn, error.code == nil || error.code == 4009 else { return nil }
+        let oldest = signed.min { self.signedOrder[$0.id] ?? .max < self.signedOrder[$1.id] ?? .max }
+        return oldest.map { Rejection(channel: $0.channel, isPresumed: true) }
     }
 
     /// Whether a text contains the name of a channel.
@@ -123,6 +135,7 @@ struct ChannelSubscriptions: Sendable {
         self.cancel(end.cancelled, &work, &effects)
         self.deadlines.set(record.id, nil)
         _ = self.givenAuthorizations.take(record.id)
+        _ = self.signedOrder.take(record.id)
         context.publish(.subscription(channel: name, .unsubscribed), to: record.consumers.states, &effects)
         if !record.members.isEmpty {
             effects.deliver(.members(channel: name, .subscribed(PusherMembers())), on: record.consumers.memberLists)
@@ -171,7 +184,7 @@ struct ChannelSubscriptions: Sendable {
             return .begun
         }
         guard let authorizer = context.configuration.authorizer else {
-            let message = "\(record.name) requires authorization: set the authorizer of the configuration."
+            let message = "\(record.name) requires authorization: set `PusherConfiguration.authorizer`."
             return self.reject(record, PusherError(.authorizationMissing, message, channel: record.name))
         }
         guard let authorization = self.authorize(record, authorizer, socketID, context, &work, &effects) else { return .begun }
@@ -213,7 +226,8 @@ struct ChannelSubscriptions: Sendable {
         _ record: ChannelRecord, _ authorizer: PusherAuthorizer, _ socketID: String, _ context: SessionContext,
         _ work: inout SessionWork, _ effects: inout SessionEffects
     ) -> WorkID? {
-        guard let id = self.authorizations.start(record.id, isBatched: authorizer.isBatched, &work) else { return nil }
+        let id = self.authorizations.start(record.id, isBatched: authorizer.isBatched, isLimited: authorizer.isLimited, &work)
+        guard let id else { return nil }
         if !authorizer.isBatched {
             let request = PusherAuthorizationRequest(channel: record.name, socketID: socketID)
             effects.commands.append(.work(id, .channel(request, authorizer, context.configuration)))
@@ -231,7 +245,7 @@ struct ChannelSubscriptions: Sendable {
     ) throws(PusherError) -> WorkID? {
         guard let record = self.table[id], record.subscription.state == .subscribed, let socketID = context.socketID else { return nil }
         guard let authorizer = context.configuration.authorizer else {
-            let message = "Loading a new key for \(record.name) requires authorization: set the authorizer of the configuration."
+            let message = "Loading a new key for \(record.name) requires authorization: set `PusherConfiguration.authorizer`."
             throw PusherError(.authorizationMissing, message, channel: record.name)
         }
         guard let authorization = self.authorize(record, authorizer, socketID, context, &work, &effects) else { return nil }
@@ -289,6 +303,8 @@ struct ChannelSubscriptions: Sendable {
     ) {
         if let userID { self.table[id]?.userID = userID }
         guard self.table[id]?.subscription.authorized(work) == true, let record = self.table[id] else { return }
+        self.signedCount += 1
+        self.signedOrder[id] = self.signedCount
         let (auth, channelData) = (authorization.auth, authorization.channelData)
         let filter = record.subscription.filter
         context.send(PusherFrames.subscribe(record.name, auth: auth, channelData: channelData, filter: filter), &effects)
@@ -331,6 +347,7 @@ struct ChannelSubscriptions: Sendable {
         case .outdated: break
         }
         self.deadlines.set(id, nil)
+        _ = self.signedOrder.take(id)
         self.table[id]?.failures = 0
         effects.log(.debug, "subscribed to \(record.name)")
         return confirmation
@@ -338,13 +355,17 @@ struct ChannelSubscriptions: Sendable {
 
     /// Fails a subscription, and retries it later if the failure may be temporary.
     ///
+    /// - Parameter isPresumed: Whether the server may still confirm the subscription, because the error names no channel.
     /// - Returns: The end of the subscription, or `nil` if it hadn't begun.
     mutating func failed(
-        _ id: ChannelID, _ error: PusherError, _ context: SessionContext, _ work: inout SessionWork,
+        _ id: ChannelID, _ error: PusherError, isPresumed: Bool = false, _ context: SessionContext, _ work: inout SessionWork,
         _ effects: inout SessionEffects
     ) -> ChannelSubscription.End? {
         // The subscription keeps the error, which must not keep an object of the application.
-        guard let before = self.table[id], let end = self.table[id]?.subscription.failed(error.forStorage) else { return nil }
+        guard let before = self.table[id],
+            let end = self.table[id]?.subscription.failed(error.forStorage, isPresumed: isPresumed)
+        else { return nil }
+        _ = self.signedOrder.take(id)
         self.cancel(end.cancelled, &work, &effects)
         if end.needsUnsubscribe { context.send(PusherFrames.unsubscribe(before.name), &effects) }
         self.deadlines.set(id, error.isTransient ? context.now + self.retryDelay(id, context.configuration.backoff) : nil)
@@ -379,7 +400,7 @@ struct ChannelSubscriptions: Sendable {
         guard let id = self.deadlines.popDue(context.now)?.key, let record = self.table[id] else { return nil }
         let limit = context.configuration.subscriptionTimeout
         switch record.subscription.state {
-        case .failed: return (id, .retry)
+        case .failed, .presumedFailed: return (id, .retry)
         case .subscribed:
             let message = "Loading a new key for \(record.name) timed out after \(limit)."
             return (id, .keyFailed(PusherError(.timedOut, message, channel: record.name)))
@@ -406,6 +427,7 @@ struct ChannelSubscriptions: Sendable {
             return nil
         }
         self.deadlines.set(id, nil)
+        _ = self.signedOrder.take(id)
         self.publishState(id, since: before, context, &effects)
         self.cancel(end.cancelled, &work, &effects)
         if isFinal { self.setMembers(id, PusherMembers(), &effects) }
@@ -463,7 +485,7 @@ struct ChannelSubscriptions: Sendable {
         }
         switch state {
         case .subscribed: effects.resume(waiter, .success(.none))
-        case .failed(let error): effects.resume(waiter, .failure(error))
+        case .failed(let error), .presumedFailed(let error): effects.resume(waiter, .failure(error))
         case .waiting, .authorizing, .subscribing:
             if let ended { effects.resume(waiter, .failure(ended)) } else { self.table.addWaiter(waiter, to: id) }
         }
@@ -490,7 +512,7 @@ extension PusherError {
     /// The error of a channel with a filter on a connection without them.
     fileprivate static func filtersNotAllowed(_ channel: String) -> PusherError {
         let message =
-            "\(channel) has a filter, which the server of this connection would ignore: set allowsFilters of the configuration, and reconnect."
+            "\(channel) has a filter, which the server of this connection would ignore: set `PusherConfiguration.allowsFilters`, and reconnect."
         return PusherError(.filterNotAllowed, message, channel: channel)
     }
 }

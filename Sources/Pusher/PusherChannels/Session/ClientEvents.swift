@@ -29,7 +29,7 @@ struct ClientEvents: Sendable {
     mutating func enqueue(_ message: WebSocketMessage, on id: ChannelID, _ name: String, limit: Int) throws(PusherError) {
         let count = self.queued[id]?.count ?? 0
         guard count < limit else {
-            let hint = "Await subscribed(), or increase clientEventQueueLimit."
+            let hint = "Await subscribed(), or increase `PusherConfiguration.clientEventQueueLimit`."
             throw PusherError(
                 .queueFull, "\(count) client events are already waiting for the subscription to \(name). \(hint)", channel: name)
         }
@@ -55,7 +55,8 @@ struct ClientEvents: Sendable {
             let count = self.limiter.waiting.count
             guard count < queueLimit else {
                 let reason = "\(count) client events are already waiting, because of the limit of \(limit.perSecond) in a second."
-                throw PusherError(.queueFull, "\(reason) Send fewer events, or increase clientEventQueueLimit.", channel: name)
+                let hint = "Send fewer events, or increase `PusherConfiguration.clientEventQueueLimit`."
+                throw PusherError(.queueFull, "\(reason) \(hint)", channel: name)
             }
             self.limiter.enqueue(message, on: id)
             return false

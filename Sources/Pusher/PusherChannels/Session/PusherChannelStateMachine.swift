@@ -10,7 +10,10 @@ import RealtimeCore
 ///      └───────────────────── connection lost, from every state ────────────┘
 ///   failed ──subscribe() or a retry──▶ as from waiting
 ///   subscribed ──another filter──▶ waiting
+///   subscribing ──an error that names no channel──▶ presumedFailed ──succeeded──▶ subscribed
 /// ```
+/// `presumedFailed` is `failed`, except that the server may still confirm the subscription: the error may have been about something else.
+///
 /// A channel also stays in `waiting` while too many other authorizations are running; see ``AuthorizationQueue``.
 ///
 /// The result of an authorization is only accepted if it has the ID of the current one: an earlier one was made for another socket ID.
@@ -22,6 +25,16 @@ struct PusherChannelStateMachine: Sendable {
         case subscribing
         case subscribed
         indirect case failed(PusherError)
+        /// The server has reported an error that was probably about this subscription.
+        indirect case presumedFailed(PusherError)
+
+        /// Why the subscription has failed.
+        var failure: PusherError? {
+            switch self {
+            case .failed(let error), .presumedFailed(let error): error
+            case .waiting, .authorizing, .subscribing, .subscribed: nil
+            }
+        }
     }
 
     private(set) var state: State = .waiting
@@ -30,14 +43,14 @@ struct PusherChannelStateMachine: Sendable {
         switch self.state {
         case .waiting, .authorizing, .subscribing: .pending
         case .subscribed: .subscribed
-        case .failed(let error): .failed(error)
+        case .failed(let error), .presumedFailed(let error): .failed(error)
         }
     }
 
     /// Whether a subscription can begin.
     var canBegin: Bool {
         switch self.state {
-        case .waiting, .failed: true
+        case .waiting, .failed, .presumedFailed: true
         case .authorizing, .subscribing, .subscribed: false
         }
     }
@@ -45,7 +58,7 @@ struct PusherChannelStateMachine: Sendable {
     /// Whether the client has sent a subscription to the server. Frames about other channels are ignored.
     var isKnownToServer: Bool {
         switch self.state {
-        case .subscribing, .subscribed: true
+        case .subscribing, .subscribed, .presumedFailed: true
         case .waiting, .authorizing, .failed: false
         }
     }
@@ -78,16 +91,29 @@ struct PusherChannelStateMachine: Sendable {
     ///
     /// - Returns: Whether the state has changed: `false` if no confirmation was expected.
     mutating func succeeded() -> Bool {
-        guard case .subscribing = self.state else { return false }
-        self.state = .subscribed
-        return true
+        switch self.state {
+        case .subscribing, .presumedFailed:
+            self.state = .subscribed
+            return true
+        case .waiting, .authorizing, .subscribed, .failed: return false
+        }
     }
 
     enum FailAction: Hashable { case none, publish, publishAndCancel(WorkID) }
 
-    mutating func failed(_ error: PusherError) -> FailAction {
+    /// Fails the subscription.
+    ///
+    /// - Parameter isPresumed: Whether the error names no channel, so that it may have been about something else. Only a subscription that
+    ///   awaits its confirmation can have such a failure.
+    mutating func failed(_ error: PusherError, isPresumed: Bool = false) -> FailAction {
         switch self.state {
         case .waiting, .failed: return .none
+        case .presumedFailed(let earlier):
+            if !isPresumed { self.state = .failed(earlier) }
+            return .none
+        case .subscribing where isPresumed:
+            self.state = .presumedFailed(error)
+            return .publish
         case .authorizing(let work):
             self.state = .failed(error)
             return .publishAndCancel(work)
@@ -113,7 +139,7 @@ struct PusherChannelStateMachine: Sendable {
         switch self.state {
         case .waiting, .subscribing: return .none
         case .authorizing(let work): return .cancel(work)
-        case .subscribed, .failed: return .publish
+        case .subscribed, .failed, .presumedFailed: return .publish
         }
     }
 
@@ -124,7 +150,7 @@ struct PusherChannelStateMachine: Sendable {
         switch self.state {
         case .waiting, .failed: .none
         case .authorizing(let work): .cancel(work)
-        case .subscribing, .subscribed: .send
+        case .subscribing, .subscribed, .presumedFailed: .send
         }
     }
 }

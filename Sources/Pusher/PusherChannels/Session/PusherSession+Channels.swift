@@ -168,8 +168,12 @@ extension PusherSession {
         self.deliver(self.recovery.confirmed(channel, frame, context, &effects), now: context.now, &effects)
     }
 
-    mutating func subscriptionFailed(_ id: ChannelID, _ error: PusherError, now: Instant, _ effects: inout Effects<Self>) {
-        guard let end = self.channels.failed(id, error, self.context(now), &self.work, &effects) else { return }
+    /// - Parameter isPresumed: Whether the server may still confirm the subscription, because the error names no channel.
+    mutating func subscriptionFailed(
+        _ id: ChannelID, _ error: PusherError, isPresumed: Bool = false, now: Instant, _ effects: inout Effects<Self>
+    ) {
+        let end = self.channels.failed(id, error, isPresumed: isPresumed, self.context(now), &self.work, &effects)
+        guard let end else { return }
         self.clientEvents.drop(id)
         self.interrupted(id, end, since: now)
         self.recovery.subscriptionEnded(id)
@@ -241,7 +245,7 @@ extension PusherSession {
         case .ignore: effects.counters.messagesIgnored += 1
         case .reload:
             // A subscription that has failed gets no key.
-            if case .failed = self.channels.state(of: id) { return self.keyFailed(id, nil, now: now, &effects) }
+            if self.channels.state(of: id)?.failure != nil { return self.keyFailed(id, nil, now: now, &effects) }
             self.reloadKey(id, now: now, &effects)
             self.sendBatches(now: now, &effects)
         }

@@ -79,7 +79,7 @@ extension PusherSession {
             guard let connection = self.connection.connected else { return nil }
             self.clientEvents.sent(from: id)
             return (connection, message)
-        case .failed(let error): throw error
+        case .failed(let error), .presumedFailed(let error): throw error
         case .waiting, .authorizing, .subscribing:
             try self.clientEvents.enqueue(message, on: id, name, limit: self.configuration.clientEventQueueLimit)
             return nil

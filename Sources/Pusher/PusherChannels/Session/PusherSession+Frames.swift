@@ -290,12 +290,18 @@ extension PusherSession {
     private mutating func receivedSubscriptionError(
         _ received: ReceivedFrame, _ effects: inout Effects<Self>
     ) throws(PusherFrameError) -> Handled {
-        guard let channel = try self.channel(received.frame, &effects) else { return .ignore }
         let data = (try? received.frame.dataValue()) ?? .null
-        let reason = self.configuration.redacted(data["error"]?.string ?? data["message"]?.string ?? "no reason was given")
-        let error = PusherError.subscriptionRejected(
-            channel.name, reason, serverCode: data["code"]?.int, status: data["status"]?.int)
-        self.subscriptionFailed(channel.id, error, now: received.now, &effects)
+        func rejection(of name: String) -> PusherError {
+            let reason = self.configuration.redacted(data["error"]?.string ?? data["message"]?.string ?? "no reason was given")
+            return .subscriptionRejected(name, reason, serverCode: data["code"]?.int, status: data["status"]?.int)
+        }
+        // The application has no channel whose state could tell it, and its user would be signed in without ever receiving an event.
+        if let channel = self.user.channel, received.frame.isChannel(channel) {
+            self.consumers.report(rejection(of: channel), &effects)
+            return .ignore
+        }
+        guard let channel = try self.channel(received.frame, &effects) else { return .ignore }
+        self.subscriptionFailed(channel.id, rejection(of: channel.name), now: received.now, &effects)
         return .deliver
     }
 
@@ -329,8 +335,8 @@ extension PusherSession {
         if !isDuplicate, !isAboutClientEvent,
             let rejected = self.channels.subscription(rejectedBy: server, channel: channel, isSigningIn: isSigningIn)
         {
-            let error = PusherError.subscriptionRejected(rejected.name, server.message, serverCode: server.code)
-            return self.subscriptionFailed(rejected.id, error, now: now, &effects)
+            let error = PusherError.subscriptionRejected(rejected.channel.name, server.message, serverCode: server.code)
+            return self.subscriptionFailed(rejected.channel.id, error, isPresumed: rejected.isPresumed, now: now, &effects)
         }
         if isSigningIn, channel == nil, !isDuplicate, server.code == nil || server.code == 4009 {
             let message = "The server rejected the user: \(server.message)"

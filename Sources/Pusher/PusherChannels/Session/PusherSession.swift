@@ -85,6 +85,10 @@ struct PusherSession: ReconnectingSession {
     var receivedAt: Instant?
     private var useTLS: Bool
     private var hasConnected = false
+    /// Whether the server has accepted the WebSocket of the current attempt.
+    private var isAccepted = false
+    /// Whether a failed attempt was logged as a warning since the last connection. Further ones aren't.
+    private var hasWarned = false
     /// The last loss or failed attempt, while there is no connection.
     private var lastLoss: PusherError?
 
@@ -272,7 +276,7 @@ struct PusherSession: ReconnectingSession {
             }
         }
         self.endRetries(&effects)
-        self.lastLoss = nil
+        (self.lastLoss, self.hasWarned) = (nil, false)
         effects.log(.info, "connecting again, to \(self.endpoint.origin)")
         self.connectionEnded(since: now, isFinal: false, now: now, &effects)
         self.opening(new, now: now, &effects)
@@ -287,12 +291,14 @@ struct PusherSession: ReconnectingSession {
 
     mutating func opening(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         self.withdrawQuestion(&effects)
+        self.isAccepted = false
         effects.log(.debug, "connection \(id): connecting to \(self.request.endpoint)")
         if self.state != .unavailable { self.enterConnecting(now: now, &effects) }
         self.consumers.publish(.attempt(Int(id.rawValue)), &effects)
     }
 
     mutating func opened(_ id: ConnectionID, head: HTTPResponseHead, now: Instant, _ effects: inout Effects<Self>) {
+        self.isAccepted = true
         // The server sends the first frame.
         _ = self.connection.opened(id, now: now)
     }
@@ -309,7 +315,7 @@ struct PusherSession: ReconnectingSession {
         let heartbeat = HeartbeatPolicy(probeAfterSilence: silence, deadAfterSilence: .nanoseconds(death.nanoseconds))
         guard self.connection.ready(id, heartbeat, now: now) == .announceConnected else { return }
         self.retries.connected(now: now)
-        self.lastLoss = nil
+        (self.lastLoss, self.hasWarned) = (nil, false)
         self.unavailableAt = nil
         if self.hasConnected { effects.counters.reconnects += 1 }
         self.hasConnected = true
@@ -319,6 +325,13 @@ struct PusherSession: ReconnectingSession {
         if self.deltas.support == .on { self.send(PusherFrames.enableDeltaCompression, on: id, &effects) }
         self.beginSignIn(now: now, &effects)
         self.beginSubscriptions(now: now, &effects)
+    }
+
+    /// Describes that there has been no connection for a while, with the reason if an attempt has failed.
+    private var unavailability: String {
+        let start = "No connection to \(self.endpoint.origin) for \(self.configuration.unavailableTimeout); the client keeps trying."
+        let advice = "The server hasn't answered yet. Check the host, the port, `useTLS`, and the network."
+        return "\(start) \(self.lastLoss?.message ?? advice)"
     }
 
     /// Handles `pusher:pong`.
@@ -347,7 +360,10 @@ struct PusherSession: ReconnectingSession {
         }
         if let unavailableAt, unavailableAt <= now {
             self.unavailableAt = nil
-            if self.state == .connecting { self.setState(.unavailable, &effects) }
+            if self.state == .connecting {
+                effects.log(.warning, self.unavailability)
+                self.setState(.unavailable, &effects)
+            }
         }
         self.subscriptionTimeouts(now: now, &effects)
         self.recoveryTimeouts(now: now, &effects)
@@ -441,6 +457,9 @@ struct PusherSession: ReconnectingSession {
         switch reason {
         case .peer(.normal, _), .peer(.noStatus, _), .peer(.goingAway, _), .transport:
             guard self.socketID == nil || at.advanced(by: .seconds(1)) >= now else { return reason }
+            // Some servers report a rejected subscription with this code, and keep the connection. Its loss then has another reason, unless
+            // the server closes it.
+            if self.socketID != nil, code == Int(PusherCloseCode.unauthorized.rawValue), reason.transportError != nil { return reason }
             return .peer(CloseCode(rawValue: UInt16(code)), error.message)
         default: return reason
         }
@@ -449,10 +468,10 @@ struct PusherSession: ReconnectingSession {
     mutating func lost(_ ending: Ending, then next: NextAttempt, now: Instant, _ effects: inout Effects<Self>) {
         let interruptedAt = self.isOrderly(ending.reason) ? now : self.receivedAt ?? now
         let reason = self.redacted(ending.effective)
-        effects.log(reason == .requested ? .debug : .info, "connection lost: \(reason)")
         // Before the settings change: the error names the server that was lost.
         let endpoint = self.endpoint
-        let loss = PusherError.lost(reason, at: endpoint, wasConnected: self.socketID != nil)
+        let loss = PusherError.lost(reason, at: endpoint, wasConnected: self.socketID != nil, wasAccepted: self.isAccepted)
+        self.log(loss, reason, then: next, &effects)
         self.applySettings(now: now, &effects)
         self.connectionEnded(since: interruptedAt, isFinal: next == .never, now: now, &effects)
         switch next {
@@ -468,6 +487,15 @@ struct PusherSession: ReconnectingSession {
         case .never:
             self.finish(reason, self.allowsRetry(after: reason) ? .gaveUp(loss) : .ended(reason, at: endpoint), &effects)
         }
+    }
+
+    /// Logs a loss or a failed attempt. Of the attempts that fail in a row, only the first one is a warning.
+    private mutating func log(_ loss: PusherError, _ reason: CloseReason, then next: NextAttempt, _ effects: inout Effects<Self>) {
+        if reason == .requested { return effects.log(.debug, "the connection is closed") }
+        // The end of the client is logged as an error.
+        guard self.socketID == nil, next != .never, !self.hasWarned else { return effects.log(.info, loss.message) }
+        self.hasWarned = true
+        effects.log(.warning, "\(loss.message) The client keeps trying.")
     }
 
     mutating func resolved(_ reason: CloseReason, then next: NextAttempt, now: Instant, _ effects: inout Effects<Self>) {
@@ -515,7 +543,7 @@ struct PusherSession: ReconnectingSession {
     /// Moves the client to a final state.
     private mutating func finish(_ reason: CloseReason, _ error: PusherError, _ effects: inout Effects<Self>) {
         self.unavailableAt = nil
-        self.lastLoss = nil
+        (self.lastLoss, self.hasWarned) = (nil, false)
         self.endRetries(&effects)
         switch error.code {
         case .disconnected: self.setState(.disconnected(nil), &effects)
@@ -551,6 +579,15 @@ struct PusherSession: ReconnectingSession {
         } else {
             self.start(now: now, &effects)
         }
+    }
+
+    package mutating func release(now: Instant, _ effects: inout Effects<Self>) {
+        switch self.state {
+        case .initialized, .failed, .disconnected: break
+        case .connecting, .connected, .unavailable:
+            effects.log(.info, "the client was released, which ends its connection; keep a reference to it while it is in use")
+        }
+        self.stop(now: now, &effects)
     }
 
     mutating func failConfiguration(_ validationError: String, _ effects: inout Effects<Self>) {

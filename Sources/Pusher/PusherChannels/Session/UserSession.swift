@@ -95,7 +95,7 @@ struct UserSession: Sendable {
         }
         guard let socketID = context.socketID else { return }
         guard let authenticator = context.configuration.userAuthenticator else {
-            let message = "Signing in requires authentication: set the userAuthenticator of the configuration."
+            let message = "Signing in requires authentication: set `PusherConfiguration.userAuthenticator`."
             throw PusherError(.authorizationMissing, message)
         }
         let request = PusherSession.Work.user(socketID: socketID, authenticator, context.configuration)

@@ -23,7 +23,7 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
             self.value = value
         }
 
-        /// The name of the channel is empty, too long, or contains an invalid character.
+        /// The name of the channel is empty, too long, or contains an invalid character; see ``PusherConfiguration/validatesChannelNames``.
         public static let invalidChannelName = Code(.invalidChannelName)
         /// The name of the event is empty or too long, or the name of a client event doesn't start with `client-`.
         public static let invalidEventName = Code(.invalidEventName)
@@ -99,7 +99,7 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
 
     /// The kind of the error.
     public let code: Code
-    /// A description of what failed and, where possible, what to do.
+    /// A description of what failed and, where possible, what to do. It has at most 1,000 bytes; the middle of a longer one is left out.
     public let message: String
     /// The name of the channel that the error concerns, if any.
     public let channel: String?
@@ -126,7 +126,7 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
         _ code: Code, _ message: String, channel: String? = nil, serverCode: Int? = nil, status: Int? = nil, cause: (any Error)? = nil
     ) {
         self.code = code
-        self.message = message
+        self.message = Excerpt.message(message)
         self.channel = channel
         self.serverCode = serverCode
         self.status = status
@@ -235,18 +235,38 @@ extension PusherError {
     }
 
     static func subscriptionRejected(_ channel: String, _ reason: String, serverCode: Int?, status: Int? = nil) -> PusherError {
-        let period = reason.utf8.last.map { $0 == 0x2E || $0 == 0x21 } == true ? "" : "."
-        let hint = reason.lowercased().containsText("signature") ? " Check the key and the secret that sign subscriptions." : ""
+        let lowercased = reason.lowercased()
+        let isAboutSignature = lowercased.containsText("signature") || lowercased.containsText("authentication")
+        let hint = isAboutSignature ? " Check the key and the secret that sign subscriptions." : ""
         return PusherError(
-            .subscriptionRejected, "The server rejected the subscription to \(channel): \(reason)\(period)\(hint)", channel: channel,
-            serverCode: serverCode, status: status)
+            .subscriptionRejected, "The server rejected the subscription to \(channel): \(Excerpt.sentence(reason))\(hint)",
+            channel: channel, serverCode: serverCode, status: status)
     }
 
     /// An error that the client recovers from by reconnecting.
-    static func lost(_ reason: CloseReason, at endpoint: Endpoint, wasConnected: Bool) -> PusherError {
+    ///
+    /// - Parameters:
+    ///   - wasConnected: Whether the server had greeted the client.
+    ///   - wasAccepted: Whether the server had accepted the WebSocket.
+    static func lost(_ reason: CloseReason, at endpoint: Endpoint, wasConnected: Bool, wasAccepted: Bool) -> PusherError {
         let cause = reason.transportError
-        let message = reason.lossMessage(at: endpoint, wasConnected: wasConnected)
+        let hint = wasAccepted && !wasConnected ? Self.hint(onEndBeforeGreeting: reason) : ""
+        let message = reason.lossMessage(at: endpoint, wasConnected: wasConnected) + hint
         return PusherError(.connectionLost, message, status: cause?.status, cause: cause)
+    }
+
+    private static let keyHint =
+        " The server accepted the WebSocket, and ended it without a greeting. Check the key: some servers don't say that it is unknown."
+
+    /// Returns what to check if a server accepts a WebSocket and then doesn't greet the client.
+    private static func hint(onEndBeforeGreeting reason: CloseReason) -> String {
+        switch reason {
+        // Other codes say why.
+        case .peer(.normal, _), .peer(.noStatus, _): Self.keyHint
+        case .transport(let error) where error.code == .closed || error.code == .reset: Self.keyHint
+        case .openTimeout: " The server accepted the WebSocket, but sent no greeting. Check that it is a Pusher server, and the path."
+        default: ""
+        }
     }
 
     /// The error of a client whose policy for reconnects has ended the attempts.
@@ -264,7 +284,7 @@ extension PusherError {
                 case 4001: " Unknown app key. Check the key and the cluster or host."
                 case 4003: " The app is disabled. Enable it in its dashboard."
                 case 4004: " The app has reached its connection limit. Close connections or increase the limit."
-                case 4005: " Unknown path. Check the path of the configuration."
+                case 4005: " Unknown path. Check `PusherConfiguration.path`."
                 case 4006...4008: " The server does not support this version of the protocol."
                 case 4009: " The connection is not authorized."
                 default: ""

@@ -9,7 +9,7 @@ public import RealtimeCoding
 /// let authorization = PusherAuthorizationHandler(app: server.app) { attempt in
 ///     attempt.request.headers["Authorization"] == "Bearer token" ? .accept(userID: "anna") : .reject()
 /// }
-/// let router = ListenerRouter([.path("/pusher/auth", authorization), .path("/", server.listenerHandler)])
+/// let router = ListenerRouter([.exactPath("/pusher/auth", authorization), .path("/", server.listenerHandler)])
 /// let address = try await listener.start(router)
 /// ```
 /// It handles the requests that Pusher clients send to authorize a channel: a `POST` of a form with the fields `socket_id` and
@@ -25,7 +25,8 @@ public import RealtimeCoding
 ///
 /// Requests of clients that aren't valid receive a response that says why, without a call of a closure: with status 405 if the method
 /// isn't `POST`, 400 if the form is incomplete, its values are invalid or the channel is public, and 501 if the channel is encrypted and
-/// the app has no valid ``PusherApp/encryptionMasterKey``.
+/// the app has no valid ``PusherApp/encryptionMasterKey``. The status is also 400 if the user whom a closure returns exceeds the limits of
+/// the app, such as ``PusherApp/userIDLimit``, or if the ID is empty or contains a control character.
 ///
 /// The handler is for tests and development. It knows the secret of the app, and so should only run where the application server could.
 public final class PusherAuthorizationHandler: ListenerHandler {
@@ -154,17 +155,10 @@ public final class PusherAuthorizationHandler: ListenerHandler {
         .reject(Rejection(status: 404, "The authorization endpoint accepts no WebSockets.").response)
     }
 
-    /// Closes the connection. Not called, because all upgrades are rejected.
-    public func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
-        ListenerRouter([]).accepted(connection, id: id, request: request)
-    }
-
     private static func authorization(
         of attempt: PusherAuthorizationAttempt, user: PresenceUser, app: PusherApp
     ) throws(Rejection) -> JSONObject {
-        guard !user.id.isEmpty || !ChannelName.kind(of: attempt.channel).isPresence else {
-            throw Rejection(status: 403, "The user of a presence channel must have an ID.")
-        }
+        if ChannelName.kind(of: attempt.channel).isPresence { try self.validate(user, app) }
         let signed = ChannelSignature.authorize(
             socketID: attempt.socketID, channel: attempt.channel, user: user, key: app.key, secret: app.secret)
         var response: JSONObject = ["auth": .string(signed.auth)]
@@ -175,10 +169,24 @@ public final class PusherAuthorizationHandler: ListenerHandler {
         return response
     }
 
+    /// Checks the member of a presence channel. The server doesn't accept what is refused here, or couldn't show it.
+    private static func validate(_ user: PresenceUser, _ app: PusherApp) throws(Rejection) {
+        if user.id.isEmpty { throw Rejection(status: 400, "The user of a presence channel must have an ID.") }
+        if user.id.unicodeScalars.contains(where: { $0.properties.generalCategory == .control }) {
+            throw Rejection(status: 400, "The user_id contains a control character, such as a line break. Remove it.")
+        }
+        if let violation = app.violation(by: user) {
+            throw Rejection(status: 400, "\(violation.message). Use a shorter value.")
+        }
+    }
+
     private static func response(
         to attempt: PusherUserAuthenticationAttempt, user: PresenceUser, watchlist: [String], app: PusherApp
     ) -> HTTPResponse {
-        if let message = UserID.validationError(user.id, limit: app.userIDLimit) { return Rejection(status: 403, message).response }
+        if let message = UserID.validationError(user.id, limit: app.userIDLimit) { return Rejection(status: 400, message).response }
+        if let violation = app.violation(by: user) {
+            return Rejection(status: 400, "\(violation.message). Use a shorter value.").response
+        }
         let signed = UserSignature.authenticate(
             socketID: attempt.socketID, user: user, watchlist: watchlist, key: app.key, secret: app.secret)
         return Self.success(["auth": .string(signed.auth), "user_data": .string(signed.userData)])
@@ -219,7 +227,7 @@ public final class PusherAuthorizationHandler: ListenerHandler {
 
         init(status: Int, headers: HTTPHeaders = [:], _ message: String) {
             self.status = status
-            self.message = message
+            self.message = Excerpt.message(message)
             self.headers = headers
         }
 

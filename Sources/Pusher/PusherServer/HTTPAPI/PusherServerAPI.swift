@@ -15,7 +15,7 @@ enum PusherServerAPI {
 
         init(_ status: Int, _ message: String, allowedMethod: String? = nil) {
             self.status = status
-            self.message = message
+            self.message = Excerpt.message(message)
             self.allowedMethod = allowedMethod
         }
     }

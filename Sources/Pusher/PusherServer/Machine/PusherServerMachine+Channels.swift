@@ -6,15 +6,62 @@ import RealtimeCore
 /// Received frames, subscriptions and publishing.
 extension PusherServerMachine {
     mutating func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, now: Instant, _ effects: inout Effects<Self>) {
+        var next = 0
+        while next < batch.entries.count { next = self.received(id, batch, from: next, now: now, &effects) }
+    }
+
+    mutating func received(
+        _ id: ConnectionID, _ batch: borrowing MessageBatch, from start: Int, now: Instant, _ effects: inout Effects<Self>
+    ) -> Int {
+        let count = batch.entries.count
         switch self.activity(on: id, now: now) {
         case .established: break
-        case .establishing: return effects.counters.messagesIgnored += batch.entries.count
-        case .rejected, nil: return
+        case .establishing:
+            effects.counters.messagesIgnored += count - start
+            return count
+        case .rejected, nil: return count
         }
-        batch.bytes.withUnsafeBytes { bytes in
-            for entry in batch.entries where entry.kind == .text {
-                self.received(UnsafeRawBufferPointer(rebasing: bytes[entry.range]), from: id, now: now, &effects)
+        var budget = OutputBudget(effects)
+        let replays = self.replays
+        return batch.bytes.withUnsafeBytes { bytes in
+            for index in start..<count where batch.entries[index].kind == .text {
+                let text = UnsafeRawBufferPointer(rebasing: bytes[batch.entries[index].range])
+                self.received(text, from: id, now: now, &effects)
+                // The next request for missed events waits until these have been sent, because its answer may be many times as large.
+                if self.replays != replays || budget.isSpent(by: effects, for: id) { return index + 1 }
             }
+            return count
+        }
+    }
+
+    /// Limits the output that the messages of one read cause, because many small requests may have large answers, or answers for many
+    /// clients.
+    private struct OutputBudget {
+        /// The bytes of answers to the client. WebSockets stop reading when more of them wait to be sent.
+        private static let answerLimit = 256 << 10
+        /// The bytes to all clients, so that the other ones don't wait for long.
+        private static let totalLimit = 1 << 20
+        /// A small message takes about as long as this many bytes.
+        private static let messageOverhead = 64
+
+        /// The number of commands that are counted.
+        private var counted: Int
+        private var answers = 0
+        private var total = 0
+
+        init(_ effects: borrowing Effects<PusherServerMachine>) {
+            self.counted = effects.commands.count
+        }
+
+        mutating func isSpent(by effects: borrowing Effects<PusherServerMachine>, for id: ConnectionID) -> Bool {
+            while self.counted < effects.commands.count {
+                if case .send(let receiver, let message) = effects.commands[self.counted] {
+                    self.total += message.bytes.count + Self.messageOverhead
+                    if receiver == id { self.answers += message.bytes.count }
+                }
+                self.counted += 1
+            }
+            return self.answers > Self.answerLimit || self.total > Self.totalLimit
         }
     }
 

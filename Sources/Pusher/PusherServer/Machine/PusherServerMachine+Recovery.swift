@@ -11,6 +11,8 @@ extension PusherServerMachine {
         private(set) var position: ChannelPosition
         /// The last events, oldest first: up to twice as many as the limit, so that removing the oldest ones is rare.
         private var events: [(message: WebSocketMessage, tags: EventTags?)] = []
+        /// The bytes of the events.
+        private(set) var bytes = 0
         /// When the events are no longer kept.
         var expiration: Instant
 
@@ -23,13 +25,18 @@ extension PusherServerMachine {
         mutating func append(_ message: WebSocketMessage, _ tags: EventTags?, limit: Int, expiration: Instant) -> WebSocketMessage {
             self.position.serial += 1
             let message = PusherFrames.positioned(message, at: self.position)
-            if self.events.count - limit >= limit { self.events.removeFirst(self.events.count - limit) }
+            if self.events.count - limit >= limit {
+                let count = self.events.count - limit
+                self.bytes -= self.events.prefix(count).reduce(0) { $0 + $1.message.bytes.count }
+                self.events.removeFirst(count)
+            }
+            self.bytes += message.bytes.count
             self.events.append((message, tags))
             self.expiration = expiration
             return message
         }
 
-        mutating func expire() { self.events = [] }
+        mutating func expire() { (self.events, self.bytes) = ([], 0) }
 
         /// Returns the events after a position in this history, or `nil` if some are no longer kept.
         func events(after serial: UInt64, limit: Int) -> ArraySlice<(message: WebSocketMessage, tags: EventTags?)>? {
@@ -37,6 +44,63 @@ extension PusherServerMachine {
                 missing <= min(limit, self.events.count)
             else { return nil }
             return self.events.suffix(missing)
+        }
+    }
+
+    /// The histories of the channels, limited in their number and their bytes. For another one, the least used one is forgotten, so that a
+    /// client that subscribes to many channels doesn't take the histories of the others. Those without an event come first.
+    struct Histories: Sendable {
+        /// The bytes of all events.
+        static let byteLimit = 128 << 20
+        /// A history with an event counts as used this much later than one without.
+        private static let advantage = Duration.seconds(1 << 30)
+        /// How long the order may be outdated: each event would otherwise change it.
+        private static let precision = Duration.seconds(1)
+
+        private var histories: [ByteString: History] = [:]
+        private var uses = Deadlines<ByteString, Void>()
+        private var lastUses: [ByteString: Instant] = [:]
+        private(set) var bytes = 0
+
+        var count: Int { self.histories.count }
+
+        subscript(name: ByteString) -> History? { self.histories[name] }
+
+        /// Adds a history.
+        mutating func insert(_ history: History, for name: ByteString, limit: Int, now: Instant) {
+            while self.histories.count >= max(1, limit), let leastUsed = self.uses.earliestKey { self.remove(leastUsed) }
+            self.histories[name] = history
+            self.uses.set(name, now)
+        }
+
+        /// Adds an event to a history, if there is one.
+        ///
+        /// - Returns: The event with its position.
+        mutating func append(
+            _ message: WebSocketMessage, _ tags: EventTags?, to name: ByteString, limit: Int, expiration: Instant, now: Instant
+        ) -> WebSocketMessage? {
+            let before = self.histories[name]?.bytes ?? 0
+            guard let message = self.histories[name]?.append(message, tags, limit: limit, expiration: expiration) else { return nil }
+            self.bytes += (self.histories[name]?.bytes ?? 0) - before
+            if self.lastUses[name].map({ now >= $0.advanced(by: Self.precision) }) ?? true {
+                self.lastUses[name] = now
+                self.uses.set(name, now.advanced(by: Self.advantage))
+            }
+            while self.bytes > Self.byteLimit, let leastUsed = self.uses.earliestKey, leastUsed != name { self.remove(leastUsed) }
+            return message
+        }
+
+        /// Removes the events of a history, and keeps its position.
+        mutating func expire(_ name: ByteString, expiration: Instant) {
+            self.bytes -= self.histories[name]?.bytes ?? 0
+            self.histories[name]?.expire()
+            self.histories[name]?.expiration = expiration
+        }
+
+        mutating func remove(_ name: ByteString) {
+            self.bytes -= self.histories.removeValue(forKey: name)?.bytes ?? 0
+            self.uses.remove(name)
+            self.lastUses[name] = nil
         }
     }
 
@@ -57,16 +121,19 @@ extension PusherServerMachine {
         guard self.allowsRecovery, self.connections[id]?.isVersion2 == true, UserID.user(ofChannel: name.string) == nil else {
             return message
         }
-        if self.histories[name] == nil {
-            guard self.histories.count < self.app.cachedEventLimit else {
-                effects.log(.info, "A subscription exceeded the limit of \(self.app.cachedEventLimit) channels whose events are kept.")
-                return message
-            }
-            let expiration = now.advanced(by: self.recoveryLifetime)
-            self.histories[name] = History(streamID: self.makeStreamID(), expiration: expiration)
-            self.timers.set(.history(name), expiration)
-        }
+        if self.histories[name] == nil { self.makeHistory(name, now: now, &effects) }
         return self.histories[name].map { PusherFrames.positioned(message, at: $0.position) } ?? message
+    }
+
+    private mutating func makeHistory(_ name: ByteString, now: Instant, _ effects: inout Effects<Self>) {
+        let limit = self.app.cachedEventLimit
+        guard limit > 0 else { return }
+        if self.histories.count >= limit {
+            effects.log(.info, "A channel exceeded the limit of \(limit) channels whose events are kept. The least used one is forgotten.")
+        }
+        let expiration = now.advanced(by: self.recoveryLifetime)
+        self.histories.insert(History(streamID: self.makeStreamID(), expiration: expiration), for: name, limit: limit, now: now)
+        self.timers.set(.history(name), expiration)
     }
 
     /// Sends an event to the subscribers of a channel, and keeps it for those that have lost their connection.
@@ -88,7 +155,13 @@ extension PusherServerMachine {
         let expiration = now.advanced(by: self.recoveryLifetime)
         let limit = self.app.recoveryLimit
         let tagged = tags.map { PusherFrames.tagged(message, $0) } ?? message
-        let numbered = self.histories[name]?.append(tagged, tags, limit: limit, expiration: expiration) ?? tagged
+        // It may have been forgotten since the subscriptions.
+        if self.allowsRecovery, self.histories[name] == nil, UserID.user(ofChannel: name.string) == nil,
+            subscribers.contains(where: { self.connections[$0]?.isVersion2 == true })
+        {
+            self.makeHistory(name, now: now, &effects)
+        }
+        let numbered = self.histories.append(tagged, tags, to: name, limit: limit, expiration: expiration, now: now) ?? tagged
         let version2 = PusherFrames.version2(numbered)
         var compressible: CompressibleEvent?
         if self.app.allowsDeltaCompression, let event, !ChannelName.kind(of: name.string).isEncrypted {
@@ -119,11 +192,15 @@ extension PusherServerMachine {
     mutating func historyExpired(_ name: ByteString, now: Instant) {
         guard let expiration = self.histories[name]?.expiration else { return }
         guard expiration <= now else { return self.timers.set(.history(name), expiration) }
-        guard self.channels[name] != nil else { return self.histories[name] = nil }
-        self.histories[name]!.expire()
-        self.histories[name]!.expiration = now.advanced(by: self.recoveryLifetime)
-        self.timers.set(.history(name), self.histories[name]!.expiration)
+        guard self.channels[name] != nil else { return self.histories.remove(name) }
+        let next = now.advanced(by: self.recoveryLifetime)
+        self.histories.expire(name, expiration: next)
+        self.timers.set(.history(name), next)
     }
+
+    /// The most bytes of events with which the server answers one request. Larger ones of later channels are not recovered, because one request
+    /// with many channels could otherwise fill the memory.
+    private static let replayLimit = 4 << 20
 
     // MARK: Requests
 
@@ -133,6 +210,7 @@ extension PusherServerMachine {
         guard let positions = data["channel_positions"]?.object else { throw .missing("channel_positions") }
         var recovered: [(channel: String, replayed: Int, position: ChannelPosition)] = []
         var failed: [ResumeFailure] = []
+        var replayed = 0
         for (channel, position) in positions {
             guard let serial = position["serial"]?.int.flatMap({ UInt64(exactly: $0) }) else { throw .missing("serial") }
             let (name, stream) = (ByteString(channel), position["stream_id"]?.string)
@@ -156,7 +234,13 @@ extension PusherServerMachine {
                 continue
             }
             let passing = events.filter { self.passesFilter(of: id, on: name, $0.tags) }
+            replayed += passing.reduce(0) { $0 + $1.message.bytes.count }
+            guard replayed <= Self.replayLimit else {
+                fail("position_expired", "hot_replay_too_large")
+                continue
+            }
             for event in passing { self.send(event.message, to: id, &effects) }
+            if !passing.isEmpty { self.replays &+= 1 }
             recovered.append((channel, passing.count, history.position))
         }
         self.send(PusherFrames.resumeSucceeded(recovered: recovered, failed: failed), to: id, &effects)

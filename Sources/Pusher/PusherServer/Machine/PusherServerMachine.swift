@@ -169,7 +169,9 @@ struct PusherServerMachine: EmbeddedServerMachine {
     /// The last events of cache channels, which outlive their subscribers.
     var cachedEvents: [ByteString: CachedEvent] = [:]
     /// The events that are kept for clients that have lost their connection.
-    var histories: [ByteString: History] = [:]
+    var histories = Histories()
+    /// The number of histories from which events were sent again.
+    var replays: UInt64 = 0
     /// The app's timeouts in nanoseconds. A timeout is at least 1 ms, so that a heartbeat always moves its deadline.
     let activityTimeout: Int64, pongTimeout: Int64
     var heartbeats = Deadlines<ConnectionID, Void>()
@@ -371,6 +373,7 @@ struct PusherServerMachine: EmbeddedServerMachine {
     }
 
     func sendError(_ code: Int?, _ message: String, channel: String? = nil, to id: ConnectionID, _ effects: inout Effects<Self>) {
+        let message = Excerpt.message(message)
         self.send(self.errorFrame(code, message, channel: channel), to: id, &effects)
         self.deliver(.error(socketID: self.connections[id]?.socketID, code: code, message: message), &effects)
     }

@@ -40,7 +40,8 @@ struct SubscriptionRequest: Sendable {
         var limit: String?
 
         init(_ message: String, code: CloseCode? = nil, quotation: String? = nil, limit: String? = nil) {
-            (self.code, self.message, self.quotation, self.limit) = (code.map { Int($0.rawValue) }, message, quotation, limit)
+            (self.code, self.message) = (code.map { Int($0.rawValue) }, Excerpt.message(message))
+            (self.quotation, self.limit) = (quotation.map(Excerpt.message), limit)
         }
     }
 
@@ -134,16 +135,6 @@ struct SubscriptionRequest: Sendable {
 
     /// Returns why a user cannot be a member or sign in, or `nil` if it can.
     static func rejection(of user: PresenceUser, _ app: PusherApp) -> Rejection? {
-        // Most IDs are so short that their characters need not be counted.
-        if user.id.utf8.count > app.userIDLimit, user.id.unicodeScalars.count > app.userIDLimit {
-            let message = "The user_id has \(user.id.unicodeScalars.count) characters; it can have at most \(app.userIDLimit)"
-            return Rejection(message, limit: "\(app.userIDLimit) characters of a user ID")
-        }
-        guard let info = user.info else { return nil }
-        var json = JSONWriter()
-        json.value(info)
-        guard json.bytes.count > app.userInfoLimit else { return nil }
-        let message = "The user_info has \(json.bytes.count) bytes; it can have at most \(app.userInfoLimit)"
-        return Rejection(message, limit: "\(app.userInfoLimit) bytes of a user_info")
+        app.violation(by: user).map { Rejection($0.message, limit: $0.limit) }
     }
 }

@@ -31,8 +31,8 @@ public struct PusherApp: Sendable, Hashable {
     /// The maximum size of a message from a client, in bytes. The server ignores a larger message and responds with an error. The default
     /// is 100 KiB, which suffices for everything that the other limits allow.
     ///
-    /// The listener has a limit of its own, which bounds the memory for a message that hasn't arrived completely; see
-    /// `ListenerLimits.messageBytes`.
+    /// A message of more than twice this size, and of more than 64 KiB, ends the connection, which bounds the memory for a message that hasn't
+    /// arrived completely. The listener may have a smaller limit; see `ListenerLimits.messageBytes`.
     public var messageLimit = 100 << 10
     /// The maximum size of the data of an event, in bytes, for client events and for the HTTP API. The server rejects larger data with error
     /// 4301 or status 413. The default is the limit of the Pusher service, 10 KiB.
@@ -61,7 +61,9 @@ public struct PusherApp: Sendable, Hashable {
     ///
     /// With a larger number, clients with the setting `PusherConfiguration.recovery` recover the events that they missed, as with sockudo,
     /// and their client events reach themselves as well.
-    /// The server keeps the events of at most ``cachedEventLimit`` channels. Restarting its listener doesn't remove them.
+    /// The server keeps the events of at most ``cachedEventLimit`` channels, and up to 128 MiB of events. Beyond that, it forgets those of
+    /// the channel that was used least recently. Restarting its listener doesn't remove them. A request is answered with at most 4 MiB of
+    /// events, and the client's next one when they have been sent.
     public var recoveryLimit = 0
     /// How long the server keeps the events of a channel, from the last one. The default is sockudo's, 2 minutes.
     public var recoveryLifetime = Duration.seconds(120)

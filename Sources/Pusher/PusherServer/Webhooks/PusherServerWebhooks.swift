@@ -13,6 +13,7 @@ public import RealtimeCore
 ///
 /// Each endpoint receives the events in order, with one request at a time. A request that isn't accepted is repeated after 1 second, 2
 /// seconds, 4 seconds and so on, but at most after 1 minute; other requests don't wait for it, so that they can arrive earlier.
+/// After five requests in a row that weren't accepted, other requests wait as well: for 1 second, and longer with each further one.
 ///
 /// For each endpoint, at most 10,000 events wait to be sent, and as many to be repeated. The server drops further ones, and logs a warning.
 public struct PusherServerWebhooks: Sendable {

@@ -81,10 +81,30 @@ struct WebhookMachine: SessionMachine {
         /// The number of events in the requests that wait to be repeated. A batch has many.
         var repeatedEvents = 0
         var hasDropped = false
+        /// The number of requests in a row that were not accepted.
+        var failures = 0
+        /// When the next request may be sent, if too many were not accepted.
+        var resumption: Instant?
 
-        /// When the next request is repeated, unless that depends on the end of the current one.
-        var nextDeadline: Instant? { self.running == nil ? self.retries.earliest : nil }
+        /// When the next request is sent, unless that depends on the end of the current one.
+        var nextDeadline: Instant? {
+            guard self.running == nil else { return nil }
+            guard let resumption = self.resumption else { return self.retries.earliest }
+            return self.waiting.isEmpty ? self.retries.earliest.map { max($0, resumption) } : resumption
+        }
+
+        /// A request was not accepted. An endpoint that accepts none receives a request now and then, however many events there are.
+        mutating func failed(now: Instant) {
+            self.failures += 1
+            guard self.failures >= WebhookMachine.failureLimit else { return }
+            self.resumption = now.advanced(by: .seconds(min(60, 1 << min(self.failures - WebhookMachine.failureLimit, 6))))
+        }
+
+        mutating func accepted() { (self.hasDropped, self.failures, self.resumption) = (false, 0, nil) }
     }
+
+    /// The number of requests in a row that an endpoint doesn't accept, from which on other requests wait as well.
+    private static let failureLimit = 5
 
     private let settings: Settings
     /// How many subscriptions the channels and the members have.
@@ -176,6 +196,7 @@ struct WebhookMachine: SessionMachine {
     }
 
     private mutating func nextDelivery(_ index: Int, now: Instant) -> Delivery? {
+        if let resumption = self.queues[index].resumption, now < resumption { return nil }
         if let due = self.queues[index].retries.popDue(now) {
             self.queues[index].repeatedEvents -= due.companion.work.events.count
             return due.companion
@@ -194,8 +215,10 @@ struct WebhookMachine: SessionMachine {
         guard let (index, delivery) = self.requests.take(id) else { return }
         self.queues[index].running = nil
         switch result {
-        case .accepted: self.queues[index].hasDropped = false
-        case .failed(let reason): self.retry(delivery, id, index, reason, now: now, &effects)
+        case .accepted: self.queues[index].accepted()
+        case .failed(let reason):
+            self.queues[index].failed(now: now)
+            self.retry(delivery, id, index, reason, now: now, &effects)
         }
         self.sendNext(index, now: now, &effects)
     }

@@ -58,7 +58,8 @@ final class WebhookSender: Sendable {
         do throws(TransportError) {
             let response = try await http.send(request, bodyLimit: 64 << 10)
             if (200...299).contains(response.head.status) { return .accepted }
-            return .failed("\(request.endpoint) responded with status \(response.statusSummary)")
+            let target = response.head.redirectTarget(from: request.endpoint).map { " It redirects to \($0); use that URL." } ?? ""
+            return .failed("\(request.endpoint) responded with status \(response.statusSummary)\(target)")
         } catch {
             return .failed(error.message)
         }

@@ -12,10 +12,13 @@ open class PusherChannel: NSObject, @unchecked Sendable {
     private struct State {
         weak var connection: PusherConnection?
         var eventHandlers: [String: [EventHandler]] = [:]
+        /// The handlers of all events.
+        var generalHandlers: [EventHandler] = []
         var subscriptionCount: Int?
         var subscribed = false
         var unsentEvents: [QueuedClientEvent] = []
         var auth: PusherAuth?
+        var isAuthUsed = false
         var onSubscriptionCountChanged: ((Int) -> Void)?
     }
 
@@ -53,10 +56,16 @@ open class PusherChannel: NSObject, @unchecked Sendable {
         set { self.state.set(\.unsentEvents, to: newValue) }
     }
 
-    /// The authorization that was passed with the subscription, until it is confirmed.
+    /// The authorization that was passed with the subscription, until it is confirmed. It is used for one attempt to subscribe.
     public var auth: PusherAuth? {
         get { self.state.read { $0.auth } }
-        set { self.state.set(\.auth, to: newValue) }
+        set {
+            let old = self.state.mutate { state in
+                defer { (state.auth, state.isAuthUsed) = (newValue, false) }
+                return state.auth
+            }
+            withExtendedLifetime(old) {}
+        }
     }
 
     /// Called with the number of connections that are subscribed to the channel, when the server reports it.
@@ -79,6 +88,14 @@ open class PusherChannel: NSObject, @unchecked Sendable {
         self.type = PusherChannelType(name: name)
         self.state = Guarded(State(connection: connection, auth: auth, onSubscriptionCountChanged: onSubscriptionCountChanged))
     }
+
+    /// Creates a channel that has the state of another one, such as its handlers, and takes its place.
+    init(replacing other: PusherChannel) {
+        (self.name, self.type, self.state) = (other.name, other.type, other.state)
+    }
+
+    /// Whether this channel is another one or has taken its place.
+    func isSame(as other: PusherChannel?) -> Bool { self.state === other?.state }
 
     // MARK: Handlers
 
@@ -110,6 +127,29 @@ open class PusherChannel: NSObject, @unchecked Sendable {
         }
     }
 
+    /// Calls a handler with all events of the channel from now on.
+    ///
+    /// These include `pusher:subscription_succeeded`, `pusher:subscription_error`, `pusher:member_added`, `pusher:member_removed` and
+    /// `pusher:subscription_count`. The handler is called after those of the name of the event.
+    ///
+    /// - Parameter eventCallback: Called with each event.
+    /// - Returns: An ID for ``unbind(callbackId:)``.
+    @discardableResult
+    open func bind(eventCallback: @escaping (PusherEvent) -> Void) -> String {
+        let handler = EventHandler(id: UUID().uuidString, callback: eventCallback)
+        self.state.mutate { $0.generalHandlers.append(handler) }
+        return handler.id
+    }
+
+    /// Removes a handler of all events.
+    ///
+    /// - Parameter callbackId: The ID that ``bind(eventCallback:)`` returned.
+    open func unbind(callbackId: String) {
+        _ = self.state.mutate { state in
+            state.generalHandlers.firstIndex { $0.id == callbackId }.map { state.generalHandlers.remove(at: $0) }
+        }
+    }
+
     /// Removes a handler.
     ///
     /// - Parameters:
@@ -122,7 +162,10 @@ open class PusherChannel: NSObject, @unchecked Sendable {
     }
 
     /// Removes all handlers.
-    open func unbindAll() { self.state.set(\.eventHandlers, to: [:]) }
+    open func unbindAll() {
+        self.state.set(\.eventHandlers, to: [:])
+        self.state.set(\.generalHandlers, to: [])
+    }
 
     /// Removes the handlers of the events of a name.
     ///
@@ -135,7 +178,9 @@ open class PusherChannel: NSObject, @unchecked Sendable {
     ///
     /// - Parameter event: The event. Each handler receives a copy.
     open func handleEvent(event: PusherEvent) {
-        for handler in self.state.read({ $0.eventHandlers[event.eventName] }) ?? [] { handler.callback(event.copied) }
+        let (named, general) = self.state.read { ($0.eventHandlers[event.eventName] ?? [], $0.generalHandlers) }
+        for handler in named { handler.callback(event.copied) }
+        for handler in general { handler.callback(event.copied) }
     }
 
     /// Calls the handlers of an event, as in version 5. The library doesn't call it: a subclass overrides ``handleEvent(event:)`` instead.
@@ -170,6 +215,15 @@ open class PusherChannel: NSObject, @unchecked Sendable {
             return state.subscribed
         }
         if isSubscribed { self.connection?.sendEvent(event: eventName, data: data, channel: self) }
+    }
+
+    /// Returns the authorization that was passed with the subscription, once.
+    func takeAuth() -> PusherAuth? {
+        self.state.mutate { state in
+            guard !state.isAuthUsed, let auth = state.auth else { return nil }
+            state.isAuthUsed = true
+            return auth
+        }
     }
 
     /// Marks the channel as subscribed.

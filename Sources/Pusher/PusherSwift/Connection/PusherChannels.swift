@@ -44,10 +44,13 @@ open class PusherChannels: NSObject, @unchecked Sendable {
     public func findPresence(_ name: String) -> PusherPresenceChannel? { self.findPresence(name: name) }
 
     /// Returns the channel with a name, or adds one.
-    func findOrAdd<Channel: PusherChannel>(_ name: String, as type: Channel.Type, _ make: () -> Channel) -> Channel {
-        if let channel = self.table.read({ $0[name] }) as? Channel { return channel }
+    ///
+    /// - Parameter make: Makes the channel, with the existing one if that has another type.
+    func findOrAdd<Channel: PusherChannel>(_ name: String, as type: Channel.Type, _ make: (PusherChannel?) -> Channel) -> Channel {
+        let existing = self.table.read { $0[name] }
+        if let channel = existing as? Channel { return channel }
         // Made without the lock. If another thread was faster, its channel is used.
-        let new = make()
+        let new = make(existing)
         var replaced: PusherChannel?
         defer { withExtendedLifetime(replaced) {} }
         return self.table.mutate { table in

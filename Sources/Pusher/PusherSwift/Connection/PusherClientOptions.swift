@@ -1,6 +1,6 @@
 public import Dispatch
 public import Foundation
-package import RealtimeCore
+public import RealtimeCore
 
 /// The settings of a client.
 ///
@@ -18,6 +18,9 @@ public class PusherClientOptions: NSObject, @unchecked Sendable {
         var reconnectDelay: TimeInterval?
         var unavailableTimeout: TimeInterval = 30
         var unavailableRetryInterval: TimeInterval?
+        var connectTimeout: TimeInterval = 15
+        var subscriptionTimeout: TimeInterval = 30
+        var validatesChannelNames = true
         var callbackQueue = DispatchQueue.main
         var pushServiceURL = PusherClientOptions.retiredServiceURL
         var transports: Transports?
@@ -174,8 +177,34 @@ public class PusherClientOptions: NSObject, @unchecked Sendable {
         set { self.values.set(\.pushServiceURL, to: newValue) }
     }
 
-    /// The transports that are used instead of the standard ones.
-    package var transports: Transports? {
+    /// The time limit for one attempt to connect in seconds. The default is 15. A change applies to the next attempt.
+    public var connectTimeout: TimeInterval {
+        get { self.values.read { $0.connectTimeout } }
+        set { self.values.set(\.connectTimeout, to: newValue) }
+    }
+
+    /// The time limit for one subscription in seconds, including its authorization. The default is 30. A change applies from the next attempt
+    /// to connect.
+    public var subscriptionTimeout: TimeInterval {
+        get { self.values.read { $0.subscriptionTimeout } }
+        set { self.values.set(\.subscriptionTimeout, to: newValue) }
+    }
+
+    /// Whether names of channels are checked, so that a subscription fails whose name the Pusher service would reject. The default is `true`.
+    ///
+    /// Set it to `false`, before the client is created, for a server that allows longer names, or other characters than letters, digits and
+    /// `_-=@,.;`.
+    public var validatesChannelNames: Bool {
+        get { self.values.read { $0.validatesChannelNames } }
+        set { self.values.set(\.validatesChannelNames, to: newValue) }
+    }
+
+    /// The transports that are used instead of the standard ones, for example with a proxy, or with certificates of your own. They must be set
+    /// before the client is created. The default is `nil`.
+    ///
+    /// With transports, requests to the ``authEndpoint`` use their HTTP transport, unless a session of your own is set as
+    /// ``PusherConnection/URLSession``.
+    public var transports: Transports? {
         get { self.values.read { $0.transports } }
         set { self.values.set(\.transports, to: newValue) }
     }

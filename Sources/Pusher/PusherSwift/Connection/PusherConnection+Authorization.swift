@@ -18,6 +18,8 @@ struct AuthorizationFailure: Error, @unchecked Sendable {
     var error: NSError?
     /// Whether no request was made.
     var isLocal = false
+    /// The reason, if no response contains it.
+    private var message: String?
 
     init(response: URLResponse?, data: String? = nil, error: NSError? = nil) {
         (self.response, self.data, self.error) = (response, data, error)
@@ -27,13 +29,25 @@ struct AuthorizationFailure: Error, @unchecked Sendable {
     init(_ message: String, isLocal: Bool = true) {
         self.error = NSError(domain: "com.pusher.PusherSwift", code: 0, userInfo: [NSLocalizedFailureReasonErrorKey: message])
         self.isLocal = isLocal
+        self.message = message
+    }
+
+    /// The reason in one sentence, without the response, which may contain secrets.
+    var reason: String {
+        if let message { return message }
+        if let status = (self.response as? HTTPURLResponse)?.statusCode { return "The endpoint responded with the status \(status)." }
+        return "The subscription wasn't authorized."
     }
 }
 
 extension PusherConnection {
     /// Authorizes a subscription, on the queue of the client.
     func authorize(_ request: PusherAuthorizationRequest, _ complete: @escaping PusherAuthorizer.Completion) {
-        guard let channel = self.channels.find(name: request.channel) else {
+        let own = self.channels.find(name: request.channel)
+        let isOwn = own != nil
+        // Otherwise, the application has subscribed to it with the client of `PusherChannels`.
+        let isOther = !isOwn && self.engine.channel(request.channel) != nil
+        guard let channel = own ?? (isOther ? PusherChannel(name: request.channel, connection: self) : nil) else {
             return complete(.failure(PusherAuthorizationRefusal("The channel was unsubscribed.")))
         }
         let isReload = channel.subscribed
@@ -46,21 +60,24 @@ extension PusherConnection {
             }
             guard isFirst else { return }
             // A result for an earlier connection, or for a channel that was unsubscribed, concerns a subscription that was given up.
-            let isCurrent = self?.engine.socketID == request.socketID && self?.channels.find(name: channel.name) === channel
+            let isCurrent =
+                isOwn && self?.engine.socketID == request.socketID && channel.isSame(as: self?.channels.find(name: channel.name))
             switch result {
             case .success(let auth):
-                if isCurrent, let data = auth.channelData { (channel as? PusherPresenceChannel)?.setMyID(channelData: data) }
+                // Another object may have taken the place of the channel.
+                let current = self?.channels.find(name: channel.name) as? PusherPresenceChannel
+                if isCurrent, let data = auth.channelData { current?.setMyID(channelData: data) }
                 complete(
                     .success(
                         PusherChannelAuthorization(auth: auth.auth, channelData: auth.channelData, sharedSecret: auth.sharedSecret)))
             case .failure(let failure):
                 // A key that can't be loaded is reported with the events that need it.
                 if !isReload, isCurrent { self?.queue.append(.authorizationFailed(channel, failure)) }
-                complete(.failure(PusherAuthorizationRefusal("The subscription wasn't authorized.")))
+                complete(.failure(PusherAuthorizationRefusal(failure.reason)))
             }
             self?.drainIfOnQueue()
         }
-        if let auth = channel.auth, !isReload {
+        if !isReload, let auth = channel.takeAuth() {
             if channel.type == .presence, auth.channelData == nil {
                 self.log(.channelDataMissing)
                 return finish(.failure(AuthorizationFailure("The authorization of a presence channel has no channel data.")))
@@ -106,7 +123,7 @@ extension PusherConnection {
             let data = channel.type == .presence ? self.userData(socketID) : nil
             let message = "\(socketID):\(channel.name)" + (data.map { ":\($0)" } ?? "")
             let signature = Hex.encode(HMACSHA256.code(for: Array(message.utf8), key: Array(secret.utf8)))
-            finish(.success(PusherAuth(auth: "\(self.key):\(signature)".lowercased(), channelData: data)))
+            finish(.success(PusherAuth(auth: "\(self.key):\(signature)", channelData: data)))
         }
     }
 
@@ -127,7 +144,7 @@ extension PusherConnection {
 
     /// Sends a request to the application server.
     private func send(_ request: URLRequest, _ finish: @escaping @Sendable (Result<PusherAuth, AuthorizationFailure>) -> Void) {
-        HTTPSender(session: self.URLSession, transports: self.transports, isCustom: self.options.transports != nil)
+        HTTPSender(session: self.URLSession, transports: self.transports, isCustom: self.options.transports != nil, cookies: self.cookies)
             .send(request) { data, response, error in finish(Self.result(data, response, error)) }
     }
 

@@ -62,6 +62,12 @@ extension PusherConnection {
                     if let channel = self.channels.find(name: channel), !channel.subscribed {
                         self.subscriptionFailed(channel, AuthorizationFailure(error.message))
                     }
+                case .subscriptionRejected:
+                    guard let channel = self.channels.find(name: channel) else { break }
+                    channel.subscribed = false
+                    // Handlers have been called if the rejection was an event of the channel.
+                    let isDelivered = self.state.mutate { $0.rejected.take() == channel.name }
+                    self.subscriptionFailed(channel, AuthorizationFailure(error.message), isDelivered: isDelivered)
                 default: break
                 }
             }
@@ -192,6 +198,9 @@ extension PusherConnection {
                 }
                 guard isConfirmed else { return }
             }
+            if isFromEngine, name == "pusher:subscription_error" || name == "pusher_internal:subscription_error" {
+                self.state.set(\.rejected, to: channel)
+            }
         }
         self.pass(event)
     }
@@ -234,14 +243,21 @@ extension PusherConnection {
                 return self.log(.memberNotAdded)
             }
             (channel as? PusherPresenceChannel)?.add(member)
+            channel?.handleEvent(event: event.copy(withEventName: "pusher:member_added"))
         case "pusher_internal:member_removed":
             guard let data = event.dataToJSONObject() as? [String: Any], let id = PusherPresenceChannelMember.id(data["user_id"]) else {
                 return self.log(.memberNotRemoved)
             }
             (channel as? PusherPresenceChannel)?.remove(userID: id)
+            channel?.handleEvent(event: event.copy(withEventName: "pusher:member_removed"))
         case "pusher_internal:subscription_count":
             let data = event.dataToJSONObject() as? [String: Any]
             if let count = data?["subscription_count"] as? Int { channel?.setSubscriptionCount(count) }
+            channel?.handleEvent(event: event.copy(withEventName: "pusher:subscription_count"))
+        case "pusher_internal:subscription_error":
+            let failed = event.copy(withEventName: "pusher:subscription_error")
+            self.globalChannel?.handleGlobalEvent(event: failed)
+            channel?.handleEvent(event: failed)
         default:
             self.globalChannel?.handleGlobalEvent(event: event)
             channel?.handleEvent(event: event)
@@ -251,12 +267,14 @@ extension PusherConnection {
     // MARK: Subscriptions
 
     /// Reports a subscription that failed, unless the channel was unsubscribed.
-    func subscriptionFailed(_ channel: PusherChannel, _ failure: AuthorizationFailure) {
-        guard self.channels.find(name: channel.name) === channel else { return }
+    ///
+    /// - Parameter isDelivered: Whether handlers have been called with the failure.
+    func subscriptionFailed(_ channel: PusherChannel, _ failure: AuthorizationFailure, isDelivered: Bool = false) {
+        guard channel.isSame(as: self.channels.find(name: channel.name)) else { return }
         self.delegate?.notifyFailedToSubscribeToChannel(
             name: channel.name, response: failure.response, data: failure.data, error: failure.error)
         let frame = ["event": "pusher:subscription_error", "channel": channel.name, "data": failure.data ?? ""]
-        if let event = PusherEvent(frame) { self.pass(event) }
+        if !isDelivered, let event = PusherEvent(frame) { self.pass(event) }
         if failure.isLocal { self.log(.unableToSubscribe(channel.name)) }
     }
 }

@@ -65,6 +65,8 @@ open class PusherConnection: NSObject, @unchecked Sendable {
         var isDirect = false
         /// The channels whose subscriptions are confirmed, as far as updates have been handled.
         var confirmed: Set<String> = []
+        /// The channel whose rejection arrived last as an event of its own, until the engine has reported the failure.
+        var rejected: String?
         /// The confirmation of a subscription that was handled last, until the engine has accepted it.
         var confirmation: PusherSwift.PusherEvent?
         var losses = LossHistory()
@@ -86,6 +88,7 @@ open class PusherConnection: NSObject, @unchecked Sendable {
     private let ownSocket: NWWebSocket
     private let link = ConnectionLink()
     let transports: Transports
+    let cookies = HTTPClient.Cookies()
     /// The queue of the client.
     private let serialQueue: SerialQueue
     /// The items that wait for the queue of the client, in one order: the engine's and the connection's.
@@ -241,6 +244,7 @@ open class PusherConnection: NSObject, @unchecked Sendable {
         let host = options.host
         var configuration = PusherConfiguration(key: key, host: host, port: options.port, path: options.serverPath, useTLS: options.useTLS)
         configuration.transports = transports
+        configuration.validatesChannelNames = options.validatesChannelNames
         configuration.log = .none
         configuration.messageLimit = 16 << 20
         // The first event that can't be decrypted after a new key didn't fit soon loads another one, as in PusherSwift.
@@ -312,10 +316,13 @@ open class PusherConnection: NSObject, @unchecked Sendable {
         let fallback = own == nil ? Duration.seconds(60) : nil
         let pong = Self.duration(state.pongTimeout)
         let unavailable = Self.duration(state.options.unavailableTimeout)
+        let connect = Self.duration(state.options.connectTimeout)
+        let subscription = Self.duration(state.options.subscriptionTimeout)
         let configuration = self.engine.configuration
         guard
             configuration.activityTimeout != activity || configuration.fallbackActivityTimeout != fallback
                 || configuration.pongTimeout != pong || configuration.unavailableTimeout != unavailable
+                || configuration.connectTimeout != connect || configuration.subscriptionTimeout != subscription
         else { return }
         // A value that isn't valid is ignored.
         try? self.engine.update {
@@ -323,6 +330,8 @@ open class PusherConnection: NSObject, @unchecked Sendable {
             $0.fallbackActivityTimeout = fallback
             $0.pongTimeout = pong
             $0.unavailableTimeout = unavailable
+            $0.connectTimeout = connect
+            $0.subscriptionTimeout = subscription
         }
     }
 
@@ -377,7 +386,7 @@ open class PusherConnection: NSObject, @unchecked Sendable {
                 name, auth: auth, onMemberAdded: onMemberAdded, onMemberRemoved: onMemberRemoved,
                 onSubscriptionCountChanged: onSubscriptionCountChanged)
         }
-        let channel = self.channels.findOrAdd(name, as: PusherChannel.self) {
+        let channel = self.channels.findOrAdd(name, as: PusherChannel.self) { _ in
             PusherChannel(name: name, connection: self, auth: auth, onSubscriptionCountChanged: onSubscriptionCountChanged)
         }
         self.subscribe(channel, auth: auth)
@@ -388,10 +397,10 @@ open class PusherConnection: NSObject, @unchecked Sendable {
         _ name: String, auth: PusherAuth?, onMemberAdded: ((PusherPresenceChannelMember) -> Void)?,
         onMemberRemoved: ((PusherPresenceChannelMember) -> Void)?, onSubscriptionCountChanged: ((Int) -> Void)?
     ) -> PusherPresenceChannel {
-        let channel = self.channels.findOrAdd(name, as: PusherPresenceChannel.self) {
+        let channel = self.channels.findOrAdd(name, as: PusherPresenceChannel.self) { existing in
             PusherPresenceChannel(
                 name: name, connection: self, auth: auth, onMemberAdded: onMemberAdded, onMemberRemoved: onMemberRemoved,
-                onSubscriptionCountChanged: onSubscriptionCountChanged)
+                onSubscriptionCountChanged: onSubscriptionCountChanged, replacing: existing)
         }
         self.subscribe(channel, auth: auth)
         return channel

@@ -77,10 +77,16 @@ open class PusherPresenceChannel: PusherChannel, @unchecked Sendable {
 
     init(
         name: String, connection: PusherConnection, auth: PusherAuth?, onMemberAdded: ((PusherPresenceChannelMember) -> Void)?,
-        onMemberRemoved: ((PusherPresenceChannelMember) -> Void)?, onSubscriptionCountChanged: ((Int) -> Void)?
+        onMemberRemoved: ((PusherPresenceChannelMember) -> Void)?, onSubscriptionCountChanged: ((Int) -> Void)?,
+        replacing existing: PusherChannel? = nil
     ) {
         self.membership = Guarded(Members(onMemberAdded: onMemberAdded, onMemberRemoved: onMemberRemoved))
-        super.init(name: name, connection: connection, auth: auth, onSubscriptionCountChanged: onSubscriptionCountChanged)
+        if let existing {
+            super.init(replacing: existing)
+            if let onSubscriptionCountChanged { self.onSubscriptionCountChanged = onSubscriptionCountChanged }
+        } else {
+            super.init(name: name, connection: connection, auth: auth, onSubscriptionCountChanged: onSubscriptionCountChanged)
+        }
     }
 
     /// Returns the member with an ID.

@@ -38,6 +38,7 @@ open class NativePusher: NSObject, @unchecked Sendable {
     private let serviceURL: URL
     private let transports: Transports
     private let hasCustomTransports: Bool
+    private let cookies = HTTPClient.Cookies()
     private let timer = Timer()
 
     /// The session for requests. On platforms without Apple's `URLSession`, the shared session represents the package's own HTTP client.
@@ -109,7 +110,7 @@ open class NativePusher: NSObject, @unchecked Sendable {
 
     private func send(_ next: Next) {
         guard let (number, request) = next.request else { return }
-        HTTPSender(session: self.URLSession, transports: self.transports, isCustom: self.hasCustomTransports)
+        HTTPSender(session: self.URLSession, transports: self.transports, isCustom: self.hasCustomTransports, cookies: self.cookies)
             .send(self.urlRequest(request)) { [weak self] data, response, _ in
                 self?.finish(number, request, data.map { String(decoding: $0, as: UTF8.self) }, response)
             }

@@ -12,6 +12,8 @@ struct HTTPSender {
     let transports: Transports
     /// Whether the transports aren't the standard ones.
     let isCustom: Bool
+    /// The cookies of the package's own HTTP client.
+    let cookies: HTTPClient.Cookies
 
     /// Whether the package's own HTTP client is used instead of the shared session, which can't be one that the application has configured.
     private var usesTransport: Bool {
@@ -30,9 +32,9 @@ struct HTTPSender {
             return
         }
         // An unstructured task, because the caller isn't asynchronous. It ends with the request, which has time limits.
-        Task { [transports] in
+        Task { [http = HTTPClient(self.transports, cookies: self.cookies)] in
             do {
-                let (data, response) = try await Self.response(to: request, over: transports)
+                let (data, response) = try await Self.response(to: request, over: http)
                 completion(data, response, nil)
             } catch {
                 completion(nil, nil, Self.error(error))
@@ -40,18 +42,26 @@ struct HTTPSender {
         }
     }
 
-    private static func response(to request: URLRequest, over transports: Transports) async throws -> (Data, URLResponse) {
+    private static func response(to request: URLRequest, over http: HTTPClient) async throws -> (Data, URLResponse) {
         guard let url = request.url else { throw TransportError(.invalidURL, "The request has no URL.") }
         var headers: HTTPHeaders = [:]
         for (name, value) in request.allHTTPHeaderFields ?? [:] { headers.add(name, value) }
         let body = request.httpBody.map { Array($0) } ?? []
         if !body.isEmpty, headers["Content-Type"] == nil { headers.add("Content-Type", "application/x-www-form-urlencoded") }
-        let endpoint = try Endpoint(url.absoluteString)
-        let response = try await transports.http.send(
-            HTTPRequest(request.httpMethod ?? "GET", endpoint, headers: headers, body: body))
+        var message = HTTPRequest(request.httpMethod ?? "GET", try Endpoint(url.absoluteString), headers: headers, body: body)
+        let timeout = request.timeoutInterval
+        if timeout > 0, timeout < 1e9 { message.idleTimeout = .nanoseconds(Int64(timeout * 1e9)) }
+        message.connectTimeout = min(message.connectTimeout, message.idleTimeout)
+        let (response, endpoint) = try await http.openFollowingRedirects(message)
+        return try Self.foundation(try await response.complete(from: endpoint), endpoint)
+    }
+
+    private static func foundation(_ response: HTTPResponse, _ endpoint: Endpoint) throws -> (Data, URLResponse) {
         var fields: [String: String] = [:]
         for field in response.head.headers { fields[field.name] = field.value }
-        guard let head = HTTPURLResponse(url: url, statusCode: response.head.status, httpVersion: "HTTP/1.1", headerFields: fields) else {
+        guard let url = URL(string: endpoint.origin + endpoint.target),
+            let head = HTTPURLResponse(url: url, statusCode: response.head.status, httpVersion: "HTTP/1.1", headerFields: fields)
+        else {
             throw TransportError(.protocolViolation, "The response isn't valid.")
         }
         return (Data(response.body), head)

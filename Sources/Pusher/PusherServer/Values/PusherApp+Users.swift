@@ -1,0 +1,19 @@
+import PusherWire
+import RealtimeCoding
+
+extension PusherApp {
+    /// Returns why a user cannot be a member or sign in, and the limit that it exceeds, or `nil` if it can.
+    func violation(by user: PresenceUser) -> (message: String, limit: String)? {
+        // Most IDs are so short that their characters need not be counted.
+        if user.id.utf8.count > self.userIDLimit, user.id.unicodeScalars.count > self.userIDLimit {
+            let message = "The user_id has \(user.id.unicodeScalars.count) characters; it can have at most \(self.userIDLimit)"
+            return (message, "\(self.userIDLimit) characters of a user ID")
+        }
+        guard let info = user.info else { return nil }
+        var json = JSONWriter()
+        json.value(info)
+        guard json.bytes.count > self.userInfoLimit else { return nil }
+        let message = "The user_info has \(json.bytes.count) bytes; it can have at most \(self.userInfoLimit)"
+        return (message, "\(self.userInfoLimit) bytes of a user_info")
+    }
+}

@@ -1,0 +1,1 @@
+../PusherSwiftReadmeTests/IsolationTests.swift

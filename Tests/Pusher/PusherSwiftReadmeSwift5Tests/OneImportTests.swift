@@ -1,0 +1,1 @@
+../PusherSwiftReadmeTests/OneImportTests.swift
