@@ -112,7 +112,7 @@ struct HttpClientTransport: HTTPTransport {
         } catch is CancellationError {
             throw TransportError(.cancelled, "The request was cancelled with its task.")
         } catch {
-            throw TransportError(.closed, "The HttpClient threw an error of the type \(type(of: error)).")
+            throw TransportError(.closed, "The HttpClient threw an error of the type \(type(of: error)).", cause: error)
         }
     }
 }

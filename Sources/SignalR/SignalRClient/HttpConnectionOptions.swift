@@ -33,8 +33,8 @@ public struct HttpConnectionOptions: Sendable {
         guard transport.contains(.webSockets) else {
             let message =
                 transport.intersection(.all).isEmpty
-                ? "The options allow no transport. Use .webSockets."
-                : "Only WebSockets are available in this version, and the options don't allow them. Use .webSockets."
+                ? "The option transport allows no transport. Use .webSockets."
+                : "This client has only the transport WebSockets, which the option transport doesn't allow. Use .webSockets."
             throw .unsupportedTransport(message)
         }
         if self.skipNegotiation, self.transport != .webSockets {
@@ -48,6 +48,7 @@ public struct HttpConnectionOptions: Sendable {
         }
         configuration.skipsNegotiation = self.skipNegotiation
         configuration.accessToken = self.accessTokenFactory
+        configuration.accessTokenSource = .closure("accessTokenFactory")
         for (name, value) in (self.headers ?? [:]).sorted(by: { $0.key < $1.key }) { configuration.headers[name] = value }
         if let timeout { configuration.connectTimeout = Duration(seconds: timeout) }
         if let httpClient { configuration.transports.http = HttpClientTransport(httpClient) }

@@ -18,7 +18,8 @@ import SignalRWire
 /// ```
 /// All methods can be called from any thread and actor. ``client`` is the same connection with the typed API, for new code.
 ///
-/// Handlers run in the order of the messages, one at a time, in a task of the connection: they may be slow, and may call methods of the
+/// Handlers without a result run in the order of the messages, one at a time, in a task of the connection. Those with a result, for which the
+/// server waits, run in tasks of their own, beside the others. All of them may be slow, and may call methods of the
 /// server. Keep a reference to the connection for as long as it is needed: when it is released, it is closed, and calls fail.
 public final class HubConnection: Sendable {
     /// The same connection, with the typed API.
@@ -51,7 +52,7 @@ public final class HubConnection: Sendable {
     /// Connects to the hub.
     ///
     /// - Throws: ``SignalRError/invalidOperation(_:)`` if the connection is started already; otherwise the reason why the attempt failed.
-    ///   `CancellationError` if the task is cancelled; the connection is then stopped.
+    ///   Errors of ``HttpConnectionOptions/accessTokenFactory`` and of an ``HttpClient`` are thrown unchanged. `CancellationError` if the task is cancelled; the connection is then stopped.
     public func start() async throws {
         if let configurationError { throw configurationError }
         do {
@@ -114,8 +115,8 @@ public final class HubConnection: Sendable {
     /// request.
     ///
     /// - Returns: The lifetime of the new authentication in seconds; `nil` if it doesn't expire.
-    /// - Throws: ``SignalRError/authenticationRefreshFailed(_:status:code:)`` if the server refuses, the factory fails, or the time limit is
-    ///   exceeded; the earlier authentication and the connection remain. ``SignalRError/invalidOperation(_:)`` if there is no connection, the
+    /// - Throws: ``SignalRError/authenticationRefreshFailed(_:status:code:)`` if the server refuses, or the time limit is exceeded; the
+    ///   earlier authentication and the connection remain. Errors of the factory are thrown unchanged. ``SignalRError/invalidOperation(_:)`` if there is no connection, the
     ///   reason if the connection is lost or stopped, and `CancellationError` immediately when the task is cancelled.
     @discardableResult
     public func refreshAuthentication() async throws -> TimeInterval? {
@@ -147,7 +148,8 @@ public final class HubConnection: Sendable {
     ///
     /// - Parameters:
     ///   - method: The name of the method.
-    ///   - arguments: The arguments: `Encodable` values, and asynchronous sequences of such values, which are streams to the server.
+    ///   - arguments: The arguments: `Encodable` values, arrays and dictionaries with elements of the type `Any`, and asynchronous sequences
+    ///     of such values, which are streams to the server.
     /// - Throws: ``SignalRError/invalidOperation(_:)`` if there is no connection, ``SignalRError/invalidData(_:)`` if an argument can't be
     ///   encoded. `CancellationError` if the task is cancelled while the call waits for a server that reads slowly.
     public func send(method: String, arguments: Any...) async throws {
@@ -158,7 +160,8 @@ public final class HubConnection: Sendable {
     ///
     /// - Parameters:
     ///   - method: The name of the method.
-    ///   - arguments: The arguments: `Encodable` values, and asynchronous sequences of such values, which are streams to the server.
+    ///   - arguments: The arguments: `Encodable` values, arrays and dictionaries with elements of the type `Any`, and asynchronous sequences
+    ///     of such values, which are streams to the server.
     /// - Throws: ``SignalRError/invocationError(_:)`` if the method failed, ``SignalRError/invalidOperation(_:)`` if there is no
     ///   connection, the reason if the connection is lost or stopped, ``SignalRError/invalidData(_:)`` if an argument can't be encoded, and
     ///   `CancellationError` immediately when the task is cancelled.
@@ -170,7 +173,8 @@ public final class HubConnection: Sendable {
     ///
     /// - Parameters:
     ///   - method: The name of the method.
-    ///   - arguments: The arguments: `Encodable` values, and asynchronous sequences of such values, which are streams to the server.
+    ///   - arguments: The arguments: `Encodable` values, arrays and dictionaries with elements of the type `Any`, and asynchronous sequences
+    ///     of such values, which are streams to the server.
     /// - Returns: The result. Its type must be `Decodable`.
     /// - Throws: ``SignalRError/invocationError(_:)`` if the method failed, ``SignalRError/invalidOperation(_:)`` if there is no
     ///   connection, the reason if the connection is lost or stopped, ``SignalRError/invalidData(_:)`` if an argument can't be encoded or
@@ -183,7 +187,8 @@ public final class HubConnection: Sendable {
     ///
     /// - Parameters:
     ///   - method: The name of the method.
-    ///   - arguments: The arguments: `Encodable` values, and asynchronous sequences of such values, which are streams to the server.
+    ///   - arguments: The arguments: `Encodable` values, arrays and dictionaries with elements of the type `Any`, and asynchronous sequences
+    ///     of such values, which are streams to the server.
     /// - Returns: The stream. The type of its elements must be `Decodable`.
     /// - Throws: ``SignalRError/invalidOperation(_:)`` if there is no connection, ``SignalRError/invalidData(_:)`` if an argument can't be
     ///   encoded.

@@ -11,7 +11,8 @@ public import SignalRHubs
 ///     .withAutomaticReconnect()
 ///     .build()
 /// ```
-/// Each method changes the builder and returns it. Of several calls of the same method, the last one counts.
+/// Each method changes the builder and returns it. Of several calls of the same method, the last one counts, except for
+/// ``withConfiguration(_:)``.
 public class HubConnectionBuilder {
     private var url: String?
     private var httpOptions = HttpConnectionOptions()
@@ -25,6 +26,7 @@ public class HubConnectionBuilder {
     private var transports = Transports.standard
     private var logLevel: LogLevel?
     private var logHandler: (any LogHandler)?
+    private var changes: [(inout HubConfiguration) -> Void] = []
 
     /// Creates a builder with the default settings.
     public init() {}
@@ -154,6 +156,20 @@ public class HubConnectionBuilder {
         return self
     }
 
+    /// Changes settings of ``/SignalRHubs/HubClient`` for which the builder has no method, such as limits.
+    ///
+    /// ```swift
+    /// builder.withConfiguration {
+    ///     $0.retriesFirstStart = true
+    ///     $0.messageLimit = 1 << 20
+    /// }
+    /// ```
+    /// - Parameter change: Called by ``build()``, after all other settings were made. Those of several calls are called in order.
+    public func withConfiguration(_ change: @escaping (inout HubConfiguration) -> Void) -> HubConnectionBuilder {
+        self.changes.append(change)
+        return self
+    }
+
     /// Creates the connection. It doesn't connect until you call ``HubConnection/start()``.
     public func build() -> HubConnection {
         do throws(SignalRError) {
@@ -184,6 +200,7 @@ public class HubConnectionBuilder {
         configuration.log = LogSink(
             self.logHandler ?? self.httpOptions.logHandler, self.logLevel ?? self.httpOptions.logLevel,
             includesContent: self.httpOptions.logMessageContent ?? false)
+        for change in self.changes { change(&configuration) }
         return configuration
     }
 }

@@ -48,8 +48,10 @@ public enum SignalRError: Error, Equatable, CustomStringConvertible {
     /// the code of a reason, such as `invalid_token`.
     case authenticationRefreshFailed(String, status: Int? = nil, code: String? = nil)
 
-    /// A description of what failed.
-    public var description: String {
+    /// A description of what failed, in at most 1,000 characters.
+    public var description: String { Excerpt.message(self.text) }
+
+    private var text: String {
         switch self {
         case .incompleteMessage: "A message is incomplete."
         case .invalidDataType: "The data has an unexpected type."
@@ -60,8 +62,8 @@ public enum SignalRError: Error, Equatable, CustomStringConvertible {
         case .unsupportedHandshakeVersion: "The server doesn't support the version of the handshake."
         case .handshakeError(let message): "The handshake failed: \(message)"
         case .connectionAborted: "The connection was stopped."
-        case .negotiationError(let message): "The negotiation failed: \(message)"
-        case .failedToStartConnection(let message): "The connection couldn't be started: \(message)"
+        case .negotiationError(let message): message
+        case .failedToStartConnection(let message): message
         case .invalidOperation(let message): message
         case .unexpectedResponseCode(let status): "The server answered with the unexpected status \(status)."
         case .invalidTextMessageEncoding: "A text message isn't valid UTF-8."
@@ -83,9 +85,13 @@ public enum SignalRError: Error, Equatable, CustomStringConvertible {
         }
     }
 
+    /// The same as ``description``. It replaces the general text that Foundation provides for errors.
+    public var localizedDescription: String { self.description }
+
     /// Returns the error of a ``HubConnection`` for one of a refresh of the authentication.
     static func refreshFailure(_ error: HubError, serverTimeout: Duration) -> any Error {
-        switch error.code {
+        if let thrown = error.thrownByApplication { return thrown }
+        return switch error.code {
         case .tokenFailed, .timedOut: SignalRError.authenticationRefreshFailed(error.message)
         default: Self.converted(error, serverTimeout: serverTimeout)
         }
@@ -93,9 +99,12 @@ public enum SignalRError: Error, Equatable, CustomStringConvertible {
 
     /// Returns the error of a ``HubConnection`` for one of its client.
     ///
+    /// An error that the code of the application threw is returned as it was thrown.
+    ///
     /// - Parameter isStart: Whether the error ended an attempt to start.
     static func converted(_ error: HubError, serverTimeout: Duration, isStart: Bool = false) -> any Error {
-        switch error.code {
+        if let thrown = error.thrownByApplication { return thrown }
+        return switch error.code {
         case .cancelled: CancellationError()
         case .notConnected, .alreadyStarted: SignalRError.invalidOperation(error.message)
         case .stopped: SignalRError.connectionAborted

@@ -90,6 +90,7 @@ public final class SignalRServer: Sendable {
     ///
     /// - Parameter path: The path, starting with a slash and percent-encoded, such as `/chat`. Clients connect to it, and negotiate at the
     ///   path `negotiate` below it.
+    @discardableResult
     public func hub(_ path: String) -> Hub {
         self.handler.hub(path) {
             var id = HubID(rawValue: 0)
@@ -110,7 +111,9 @@ public final class SignalRServer: Sendable {
     ///   server is already started, or one with the code `closed` if ``stop()`` was called meanwhile.
     @discardableResult
     public func start(on listener: any Listener) async throws(TransportError) -> ListenerAddress {
-        try await self.server.start(on: listener)
+        let address = try await self.server.start(on: listener)
+        self.handler.started(at: address)
+        return address
     }
 
     /// Stops the server: tells every client that it may reconnect, closes the connections and stops the listener.

@@ -11,6 +11,8 @@ final class SignalRServerHandler: ListenerHandler {
         /// By their paths in lower case: as in ASP.NET Core, the letter case of a path is ignored.
         var hubs: [ByteString: Hub] = [:]
         var faults = SignalRServerFaults()
+        /// Whether the server's own listener has a loopback address.
+        var isOnLoopback = false
     }
 
     private enum Endpoint {
@@ -236,6 +238,9 @@ final class SignalRServerHandler: ListenerHandler {
         }
     }
 
+    /// More than the limit of a message, because clients such as that of .NET send up to 1 MiB of messages as one.
+    func messageLimit(for request: HTTPRequestHead) -> Int? { (1 << 20) + 2 * min(max(0, self.configuration.messageLimit), 1 << 30) }
+
     // MARK: Authentication
 
     /// Asks the hook, unless the faults decide.
@@ -246,6 +251,10 @@ final class SignalRServerHandler: ListenerHandler {
         _ request: HTTPRequestHead, _ hub: Hub, isNegotiation: Bool = false, refreshing connection: HubConnectionInfo? = nil,
         _ decided: @escaping @Sendable (SignalRAuthenticationDecision) -> Void
     ) -> PendingDecision<SignalRAuthenticationDecision>? {
+        guard self.allowsOrigin(of: request) else {
+            decided(.reject(status: 403))
+            return nil
+        }
         let token = Self.token(request)
         if let status = self.state.withLock({ $0.faults.rejection(token: token) }) {
             decided(.reject(status: status))
@@ -267,6 +276,20 @@ final class SignalRServerHandler: ListenerHandler {
             return await approve?(refresh) ?? true ? decision : .reject(status: 403)
         }
         return authentication
+    }
+
+    /// The server's own listener has started.
+    func started(at address: ListenerAddress) {
+        self.state.withLock { $0.isOnLoopback = LoopbackName.matches(address.host) }
+    }
+
+    /// Whether a web page that sends this request may use a server on this machine. Other programs send no origin.
+    private func allowsOrigin(of request: HTTPRequestHead) -> Bool {
+        guard !self.configuration.allowsForeignOrigins, let origin = request.headers["Origin"] else { return true }
+        // A server with a shared listener doesn't know its address, and browsers state the one that they use.
+        guard self.state.withLock({ $0.isOnLoopback }) || request.headers["Host"].flatMap({ LoopbackName.host(of: "http://\($0)") }) != nil
+        else { return true }
+        return LoopbackName.host(of: origin) != nil
     }
 
     private static func token(_ request: HTTPRequestHead) -> String? {

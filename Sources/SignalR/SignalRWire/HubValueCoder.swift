@@ -356,20 +356,7 @@ package struct HubValueError: Error, CustomStringConvertible {
         case let error as HubValueError: error.problem.hasSuffix(".") ? String(error.problem.dropLast()) : error.problem
         case let error as JSONError: error.message
         case let error as MessagePackError: error.message
-        case DecodingError.typeMismatch(let type, let context): "a value\(Self.position(context.codingPath)) isn't of type \(type)"
-        case DecodingError.valueNotFound(let type, let context): "a value of type \(type)\(Self.position(context.codingPath)) is missing"
-        case DecodingError.keyNotFound(let key, let context):
-            "the property \(Self.name(context.codingPath + [key])) is missing"
-        case DecodingError.dataCorrupted(let context): "a value\(Self.position(context.codingPath)) is invalid"
-        case EncodingError.invalidValue(_, let context): "a value\(Self.position(context.codingPath)) can't be represented"
-        default: "it threw an error of type \(Swift.type(of: error))"
+        default: CodingProblem.text(error) ?? "it threw an error of type \(Swift.type(of: error))"
         }
-    }
-
-    private static func position(_ path: [any CodingKey]) -> String { path.isEmpty ? "" : " at \(self.name(path))" }
-
-    /// The start of the path: names of properties, and keys of dictionaries, which may have any length.
-    private static func name(_ path: [any CodingKey]) -> String {
-        Excerpt.of(path.map { $0.intValue.map { "[\($0)]" } ?? ".\($0.stringValue)" }.joined(), limit: 200)
     }
 }

@@ -123,6 +123,8 @@ private final class RefreshFixture: Sendable {
         var configuration = try HubConfiguration(url: "http://\(address.host):\(address.port)/hub")
         configuration.accessToken = { fixture.token() }
         configuration.log = .none
+        // Beside many other tests, a message may take long.
+        configuration.serverTimeout = .seconds(600)
         let client = HubClient(configuration)
         try await client.start()
         #expect(try await client.refreshAuthentication() == .seconds(3600))

@@ -24,6 +24,31 @@ import Testing
         #expect(closed.all == [1])
     }
 
+    @Test func `a handler of a loss that waits doesn't lose the reconnect behind many errors`() async throws {
+        let signalR = try await InMemorySignalR()
+        let hub = signalR.server.hub("/chat")
+        let connection = signalR.connectionBuilder("/chat").withAutomaticReconnect([0]).build()
+        let gate = Waiter<Void>()
+        let calls = EventRecorder<String>()
+        connection.onReconnecting { _ in
+            calls.record("reconnecting")
+            await gate.value()
+        }
+        connection.onReconnected { calls.record("reconnected") }
+        await connection.on("Count") { (_: Int) in calls.record("counted") }
+        try await connection.start()
+        signalR.network.cut()
+        try await eventually { calls.all == ["reconnecting"] }
+        signalR.clock.advance(by: .milliseconds(1))
+        try await eventually { connection.connectionId != nil }
+        let failures = 1100
+        for _ in 1...failures { try await hub.clients.all.send("Count", "one") }
+        try await eventually { connection.client.counters.decodingFailures == failures }
+        gate.fulfill(())?.resume()
+        try await eventually { calls.all == ["reconnecting", "reconnected"] }
+        await connection.stop()
+    }
+
     @Test func `a result that isn't Encodable is only an error if the server waits for it`() async throws {
         let signalR = try await InMemorySignalR()
         let hub = signalR.server.hub("/hub")

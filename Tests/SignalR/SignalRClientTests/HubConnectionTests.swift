@@ -20,11 +20,13 @@ import Testing
             (nil, .webSockets, false, SignalRError.invalidUrl("There is no URL. Call withUrl(url:) before build().")),
             (
                 "http://localhost/hub", .longPolling, false,
-                .unsupportedTransport("Only WebSockets are available in this version, and the options don't allow them. Use .webSockets.")
+                .unsupportedTransport(
+                    "This client has only the transport WebSockets, which the option transport doesn't allow. "
+                        + "Use .webSockets.")
             ),
             (
                 "http://localhost/hub", HttpTransportType.none, false,
-                .unsupportedTransport("The options allow no transport. Use .webSockets.")
+                .unsupportedTransport("The option transport allows no transport. Use .webSockets.")
             ),
             (
                 "http://localhost/hub", nil, true,
@@ -44,6 +46,40 @@ import Testing
         #expect(await connection.state() == .Stopped)
         await connection.stop()
         #expect(states.all.isEmpty)
+    }
+
+    @Test func `settings for which the builder has no method can be made`() async throws {
+        let signalR = try await InMemorySignalR()
+        _ = signalR.server.hub("/chat")
+        let connection = signalR.connectionBuilder("/chat")
+            .withConfiguration { $0.retriesFirstStart = true }
+            .withConfiguration { $0.messageLimit = $0.retriesFirstStart ? 1 << 10 : 1 }
+            .withServerTimeout(serverTimeout: 77)
+            .build()
+        let configuration = connection.client.configuration
+        #expect(configuration.retriesFirstStart && configuration.messageLimit == 1 << 10 && configuration.serverTimeout == .seconds(77))
+        #expect(!connection.client.isConnected)
+        try await connection.start()
+        #expect(connection.client.isConnected)
+        await connection.stop()
+        // A limit that is invalid is an error of the start.
+        let invalid = signalR.connectionBuilder("/chat").withConfiguration { $0.messageLimit = 0 }.build()
+        await #expect { try await invalid.start() } throws: { "\($0)".contains("messageLimit") }
+    }
+
+    @Test func `messages of a connection name its options, and have one prefix`() async throws {
+        let signalR = try await InMemorySignalR()
+        _ = signalR.server.hub("/chat")
+        signalR.server.faults.negotiationStatus = 401
+        let connection = signalR.connectionBuilder("/chat").build()
+        await #expect { try await connection.start() } throws: { error in
+            "\(error)".hasPrefix("The negotiation with ") && "\(error)".contains("Set accessTokenFactory.")
+        }
+        let client = signalR.client("/chat")
+        let error = await #expect(throws: HubError.self) { try await client.start() }
+        #expect(error?.message.contains("Set accessToken.") == true)
+        let long = SignalRError.invocationError(String(repeating: "x", count: 5000))
+        #expect(long.description.count <= 1000 && long.description.hasPrefix("The server completed the call with an error: xxx"))
     }
 
     @Test(arguments: ["", "localhost/hub", "ftp://localhost/hub", "http://", "http://a b/"])

@@ -23,14 +23,23 @@ struct HubTLSTests {
 
     private static let trusted = TLSConfiguration.TrustRoots.only([Self.pem("root")])
 
+    private static let longTime = Duration.seconds(600)
+
     private static func pem(_ name: String) -> PEM { .file(Vectors.path("certificates/\(name).pem")) }
 
     private static func start() async throws -> Running {
         var configuration = SignalRServerConfiguration()
-        // Other tests use the processor.
-        configuration.connectTimeout = .seconds(600)
-        configuration.handshakeTimeout = .seconds(600)
-        configuration.authenticationTimeout = .seconds(600)
+        // Other tests use the processor: a message may take longer than the default limits, and the client would connect once more.
+        configuration.connectTimeout = Self.longTime
+        configuration.handshakeTimeout = Self.longTime
+        configuration.authenticationTimeout = Self.longTime
+        configuration.clientTimeout = Self.longTime
+        configuration.clientResultTimeout = Self.longTime
+        var limits = ListenerLimits()
+        limits.headTimeout = Self.longTime
+        limits.bodyTimeout = Self.longTime
+        limits.upgradeTimeout = Self.longTime
+        limits.stallTimeout = Self.longTime
         let requests = EventRecorder<Bool>()
         var hooks = SignalRServerHooks()
         hooks.authenticate = { request in
@@ -51,7 +60,7 @@ struct HubTLSTests {
             }
         }
         let identity = TLSIdentity(certificateChain: Self.pem("server"), privateKey: Self.pem("server-key"))
-        let address = try await server.start(on: SocketListener(tls: TLSServerConfiguration(identity)))
+        let address = try await server.start(on: SocketListener(tls: TLSServerConfiguration(identity), limits: limits))
         return Running(server: server, address: address, requests: requests)
     }
 
@@ -73,6 +82,7 @@ struct HubTLSTests {
         configuration.transports = transports
         configuration.accessToken = { "secret-token" }
         configuration.log = .none
+        configuration.allowLongTimes()
         return configuration
     }
 
@@ -84,6 +94,7 @@ struct HubTLSTests {
             .withTransports(transports)
             .withHubProtocol(hubProtocol: hubProtocol)
             .withLogLevel(logLevel: .error)
+            .withConfiguration { $0.allowLongTimes() }
             .build()
     }
 
@@ -130,7 +141,7 @@ struct HubTLSTests {
         #expect(error?.code == .connectionLost && error?.transportError?.code == .certificateRejected)
         #expect(error?.message.contains(running.rejection) == true, "\(error?.message ?? "no error")")
         if root != nil {
-            #expect(error?.message.contains("add the root certificate to the configuration's trustRoots") == true)
+            #expect(error?.message.contains("add the root certificate to `TLSConfiguration.trustRoots` of the transports") == true)
         }
         #expect(client.state == .stopped(error))
         // Nothing was sent, and so no token, to a server that isn't trusted.
@@ -187,5 +198,14 @@ struct HubTLSTests {
         #expect(await connection.state() == .Stopped)
         #expect(running.requests.all == (trustsForHTTP ? [true] : []))
         await running.server.stop()
+    }
+}
+
+extension HubConfiguration {
+    /// Sets the limits of a connection so that none is reached while other tests use the processor.
+    fileprivate mutating func allowLongTimes() {
+        self.connectTimeout = .seconds(600)
+        self.handshakeTimeout = .seconds(600)
+        self.serverTimeout = .seconds(600)
     }
 }

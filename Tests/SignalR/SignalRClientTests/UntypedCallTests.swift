@@ -66,6 +66,56 @@ import Testing
         try await running.connection.invoke(method: "Echo", arguments: 1)
     }
 
+    @Test(arguments: [true, false])
+    func `arrays and dictionaries of any values are arguments in both formats`(isJSON: Bool) async throws {
+        let running = try await Self.start(isJSON ? .json : .messagePack)
+        func echo(_ value: Any) async throws -> JSONValue { try await running.connection.invoke(method: "Echo", arguments: value) }
+        let inner: [String: Any] = ["lowerCase": [1, "a", true] as [Any], "nothing": Int?.none as Any, "null": NSNull()]
+        let mixed: [String: Any] = ["list": [inner, 2.5, UUID?.none as Any] as [Any], "name": "x"]
+        let expected: JSONValue = ["list": [["lowerCase": [1, "a", true], "nothing": nil, "null": nil], 2.5, nil], "name": "x"]
+        #expect(try await echo(mixed) == expected)
+        // The second argument keeps the array from being spread.
+        let pair: String = try await running.connection.invoke(method: "Two", arguments: NSNumber(value: 7), NSString("b"))
+        #expect(pair == "7b")
+        #expect(try await echo(Optional<Any>.none as Any) == nil)
+        #expect(try await echo(Optional<Any>.some(["a": 1 as Any]) as Any) == ["a": 1])
+        for (number, value) in [
+            (NSNumber(value: true), true), (NSNumber(value: false), false), (NSNumber(value: 1), 1), (NSNumber(value: 0), 0),
+            (NSNumber(value: -5), -5), (NSNumber(value: 1.5), 1.5),
+        ] as [(NSNumber, JSONValue)] {
+            #expect(try await echo(["value": number as Any]) == ["value": value])
+        }
+        let nsArray = NSMutableArray()
+        nsArray.add(NSNumber(value: 3))
+        #expect(try await echo(nsArray) == [3])
+        await running.connection.on("Ask") { () -> [String: any Sendable] in ["answer": 42, "text": "yes"] }
+        let client = running.hub.clients.client(try #require(running.connection.connectionId))
+        #expect(try await client.invoke("Ask", returning: JSONValue.self) == ["answer": 42, "text": "yes"])
+    }
+
+    @Test func `an element that can't be sent is an error that names the argument and the type`() async throws {
+        let running = try await Self.start()
+        await #expect {
+            try await running.connection.invoke(method: "Two", arguments: 1, ["a": [NotCodable()] as [Any]] as [String: Any])
+        } throws: { error in
+            guard case SignalRError.invalidData(let text) = error else { return false }
+            return text.contains("Argument 2") && text.contains("NotCodable")
+        }
+    }
+
+    @Test func `a stream that is read twice is the same stream, and looking at it cancels nothing`() async throws {
+        let running = try await Self.start()
+        let result: any StreamResult<Int> = try await running.connection.stream(method: "Numbers")
+        _ = result.stream
+        var first = result.stream.makeAsyncIterator()
+        #expect(try await first.next() == 1)
+        _ = result.stream
+        var second = result.stream.makeAsyncIterator()
+        #expect(try await second.next() == 2)
+        #expect(try await first.next() == 3)
+        #expect(try await second.next() == nil)
+    }
+
     @Test func `dates, data and enumerations are arguments and results in both formats`() async throws {
         enum Suit: String, Codable { case hearts, spades }
         for hubProtocol in [HubProtocolType.json, .messagePack] {

@@ -27,6 +27,14 @@ private struct Unencodable: Encodable {
 
     // MARK: Invocations
 
+    @Test func `the message of a failed call has a limited length, and the text of the server a larger one`() async throws {
+        let hub = try await HubFixture.connected()
+        let call = try await hub.begin { try await $0.invoke("save", as: Int.self) }
+        hub.server.send(#"{"type":3,"invocationId":"1","error":"\#(String(repeating: "x", count: 3000))"}"#)
+        let error = try #require(await hubError { try await call.value })
+        #expect(error.message.utf8.count <= 1000 && error.serverMessage?.utf8.count == 3000)
+    }
+
     @Test func `an invocation returns its result`() async throws {
         let hub = try await HubFixture.connected(Self.echoing)
         #expect(try await hub.client.invoke("echo", "héllo\u{1E}", 2, as: String.self) == "héllo\u{1E}")

@@ -46,7 +46,8 @@ import Testing
                 try await eventually { server.received.all.contains { $0["type"] == 2 } }
             }
             #expect(client == nil)
-            #expect(await reading.value?.code == .stopped)
+            let error = try #require(await reading.value)
+            #expect(error.code == .stopped && error.message.hasPrefix("The client was released"))
             try await eventually { driver == nil && terminations.all.count == 1 }
             #expect(server.connectionCount == 0)
             _ = server.received.take()

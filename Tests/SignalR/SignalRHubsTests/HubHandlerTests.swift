@@ -23,6 +23,25 @@ import Testing
         #expect(calls.all == ["first a", "second a", "other", "first b", "second b"])
     }
 
+    @Test func `a handler that waits for a blocked main actor is logged once`() async throws {
+        let hub = try await HubFixture.connected { $0.serverTimeout = .seconds(100_000) }
+        let calls = EventRecorder<String>()
+        hub.client.on("Receive") { @MainActor (text: String) in calls.record(text) }
+        let main = try await BlockedMainActor()
+        hub.server.send(Self.call("Receive", #"["a"]"#))
+        let warnings = { hub.log.all.filter { $0.contains("main actor") } }
+        // The handler is called in a task of the client.
+        try await eventually {
+            hub.clock.advance(by: .seconds(1))
+            return !warnings().isEmpty
+        }
+        hub.clock.advance(by: .seconds(100))
+        #expect(warnings().count == 1 && warnings().allSatisfy { $0.hasPrefix("The handler of Receive hasn't returned for 5 s") })
+        #expect(calls.all.isEmpty)
+        main.release()
+        try await eventually { calls.all == ["a"] }
+    }
+
     @Test func `handlers remain across connections`() async throws {
         let hub = try await HubFixture.connected { $0.retry = .delays([.seconds(1)]) }
         let calls = EventRecorder<Int>()
@@ -31,6 +50,7 @@ import Testing
         hub.network.cut()
         hub.clock.advance(by: .seconds(1))
         hub.server.send(Self.call("count", "[2]"))
+        try await eventually { calls.all == [1, 2] }
         hub.client.stop()
         try await hub.client.start()
         hub.server.send(Self.call("count", "[3]"))
@@ -182,7 +202,8 @@ import Testing
         hub.client.on("next") { (a: Int) in a + 1 }
         hub.server.send(Self.call("next", "[1]", id: "s1"), Self.call("next", "[2]", id: "s1"))
         let answers = try await hub.server.received(2)
-        #expect(answers.map { $0["result"] } == [2, 3] && answers.allSatisfy { $0["invocationId"] == "s1" })
+        // Each is handled in a task of its own.
+        #expect(Set(answers.map { $0["result"] }) == [2, 3] && answers.allSatisfy { $0["invocationId"] == "s1" })
     }
 
     @Test func `the result of a handler is the answer`() async throws {
@@ -285,6 +306,114 @@ import Testing
         gate.fulfill(())?.resume()
         #expect(try await self.answer(hub, "end") == ["type": 3, "invocationId": "s1", "result": 2])
         #expect(hub.server.received.all.count == 1)
+    }
+
+    @Test func `a result that waits holds up no other handler and no other result`() async throws {
+        let hub = try await HubFixture.connected()
+        let gate = Waiter<Void>()
+        let calls = EventRecorder<Int>()
+        hub.client.on("ask") {
+            await gate.value()
+            return "yes"
+        }
+        hub.client.on("add") { (a: Int, b: Int) in a + b }
+        hub.client.on("count") { (a: Int) in calls.record(a) }
+        hub.server.send(Self.call("ask", id: "s1"), Self.call("add", "[2,3]", id: "s2"))
+        for number in 1...50 { hub.server.send(Self.call("count", "[\(number)]")) }
+        try await eventually { calls.all == Array(1...50) }
+        #expect(try await hub.server.received(1) == [["type": 3, "invocationId": "s2", "result": 5]])
+        gate.fulfill(())?.resume()
+        #expect(try await hub.server.received(2)[1] == ["type": 3, "invocationId": "s1", "result": "yes"])
+    }
+
+    @Test func `a handler with a result may call a method that asks the client for another result`() async throws {
+        var script = ScriptedHub.Script()
+        script.answer = { message in
+            if message["target"] == "relay" { return [Self.call("inner", id: "s2")] }
+            if message["invocationId"] == "s2" { return [#"{"type":3,"invocationId":"1","result":\#(message["result"]?.int ?? 0)}"#] }
+            return []
+        }
+        let hub = try await HubFixture.connected(script)
+        hub.client.on("inner") { 7 }
+        hub.client.on("outer") { [weak client = hub.client] in try await client?.invoke("relay", as: Int.self) }
+        hub.server.send(Self.call("outer", id: "s1"))
+        #expect(try await hub.server.received(3)[2] == ["type": 3, "invocationId": "s1", "result": 7])
+    }
+
+    @Test func `the results that are determined at a time are limited`() async throws {
+        let hub = try await HubFixture.connected { $0.handlerBuffer = HubBufferLimit(count: 2) }
+        let gates = (1...3).map { _ in Waiter<Void>() }
+        let calls = EventRecorder<Int>()
+        hub.client.on("ask") { (a: Int) in
+            calls.record(a)
+            await gates[a - 1].value()
+            return a
+        }
+        for number in 1...2 { hub.server.send(Self.call("ask", "[\(number)]", id: "s\(number)")) }
+        try await eventually { calls.all.count == 2 }
+        hub.server.send(Self.call("ask", "[3]", id: "s3"))
+        for _ in 1...100 { await Task.yield() }
+        #expect(calls.all.count == 2)
+        for gate in gates { gate.fulfill(())?.resume() }
+        #expect(Set(try await hub.server.received(3).map { $0["result"] }) == [1, 2, 3])
+    }
+
+    @Test(arguments: [true, false])
+    func `calls of an earlier connection aren't handled after a stop or another start`(isStopped: Bool) async throws {
+        let hub = try await HubFixture.connected()
+        let gate = Waiter<Void>()
+        let calls = EventRecorder<Int>()
+        hub.client.on("slow") { (a: Int) in
+            calls.record(a)
+            if a == 1 { await gate.value() }
+        }
+        hub.client.on("slow") { (a: Int) in calls.record(-a) }
+        hub.client.on("ask") { (a: Int) in
+            calls.record(a)
+            return a
+        }
+        hub.server.send(Self.call("slow", "[1]"))
+        try await eventually { calls.all == [1] }
+        hub.server.send(Self.call("slow", "[2]"), Self.call("ask", "[3]", id: "s1"), Self.call("slow", "[4]"))
+        if isStopped { hub.client.stop() } else { hub.network.cut() }
+        try await hub.client.start()
+        hub.server.send(Self.call("slow", "[5]"))
+        gate.fulfill(())?.resume()
+        try await eventually { calls.all.last == -5 }
+        // The handler that ran has finished.
+        #expect(calls.all == [1, 5, -5])
+    }
+
+    @Test func `a client that was stopped calls no handler`() async throws {
+        let hub = try await HubFixture.connected()
+        let gate = Waiter<Void>()
+        let calls = EventRecorder<Int>()
+        hub.client.on("slow") { (a: Int) in
+            calls.record(a)
+            await gate.value()
+        }
+        for number in 1...20 { hub.server.send(Self.call("slow", "[\(number)]")) }
+        try await eventually { calls.all == [1] }
+        hub.client.stop()
+        gate.fulfill(())?.resume()
+        for _ in 1...100 { await Task.yield() }
+        #expect(calls.all == [1])
+    }
+
+    @Test func `a loss drops no call that has arrived`() async throws {
+        let hub = try await HubFixture.connected { $0.retry = .delays([.seconds(1)]) }
+        let gate = Waiter<Void>()
+        let calls = EventRecorder<Int>()
+        hub.client.on("slow") { (a: Int) in
+            calls.record(a)
+            await gate.value()
+        }
+        hub.server.send(Self.call("slow", "[1]"), Self.call("slow", "[2]"))
+        hub.network.cut()
+        hub.clock.advance(by: .seconds(1))
+        #expect(hub.isConnected)
+        gate.fulfill(())?.resume()
+        try await eventually { calls.all == [1, 2] }
     }
 
     @Test func `a handler may stop and start the client`() async throws {

@@ -108,7 +108,15 @@ import Testing
         // The policy's task changes the state, and then delivers the event.
         try await eventually { hub.events.first?.isClosed == true }
         #expect(hub.isStopped && hub.events.count == 1)
-        #expect(hub.stopError?.transportError?.code == .reset)
+        guard case .closed(let error?)? = hub.events.first else { return #expect(Bool(false), "it should have an error") }
+        #expect(error.code == .connectionLost && hub.stopError == error)
+        if throwsError {
+            #expect(error.cause is CancellationError && error.message.contains("policy for reconnects threw"))
+            // A state, which is stored, has no object of the application.
+            #expect(hub.stopError?.cause == nil)
+        } else {
+            #expect(hub.stopError?.transportError?.code == .reset)
+        }
     }
 
     @Test func `a policy may take any time, and its decision is followed`() async throws {
@@ -199,6 +207,65 @@ import Testing
         hub.client.stop()
         monitor.pathChanged()
         #expect(hub.isStopped && hub.server.upgrades.all.count == 2)
+    }
+
+    @Test(arguments: [true, false])
+    func `attempts that a check starts don't use up the retry policy`(asksApplication: Bool) async throws {
+        let counts = EventRecorder<Int>()
+        let hub = try await HubFixture.connected {
+            $0.retry = .delays([.seconds(1), .seconds(2), .seconds(10), .seconds(30)])
+            guard asksApplication else { return }
+            $0.retry = .custom { context in
+                counts.record(context.retryCount)
+                return .seconds(1)
+            }
+        }
+        hub.network.condition = .down
+        hub.network.cut()
+        for count in 1...20 {
+            let events = 2 * count
+            try await eventually { hub.events.count == events }
+            #expect(hub.isReconnecting && hub.events.last == .connectingIn(.seconds(1)))
+            hub.client.checkConnection()
+        }
+        #expect(counts.all.allSatisfy { $0 == 0 })
+        hub.network.condition = .up
+        hub.client.checkConnection()
+        #expect(hub.isConnected)
+    }
+
+    /// The policies with which a client reconnects immediately.
+    enum EagerPolicy: CaseIterable {
+        case delays, backoff, custom
+
+        var policy: HubRetryPolicy {
+            switch self {
+            case .delays: .delays([.zero, .zero])
+            case .backoff: .backoff(Backoff(base: .zero, cap: .zero))
+            case .custom: .custom { _ in .zero }
+            }
+        }
+    }
+
+    @Test(arguments: EagerPolicy.allCases)
+    func `a server that accepts and drops isn't contacted without a pause`(eager: EagerPolicy) async throws {
+        let hub = try await HubFixture.connected { $0.retry = eager.policy }
+        for _ in 1...3 {
+            hub.network.cut()
+            try await eventually { if case .connectingIn(.zero) = hub.events.last { true } else { hub.isConnected } }
+            hub.clock.advance(by: .milliseconds(1))
+            try await eventually { hub.isConnected }
+        }
+        for pause in [1, 2, 4, 8, 16, 32, 32] {
+            hub.network.cut()
+            try await eventually { hub.events.last == .connectingIn(.seconds(pause)) }
+            hub.clock.advance(by: .seconds(pause))
+            #expect(hub.isConnected)
+        }
+        // A connection that lasts ends the pauses.
+        hub.clock.advance(by: .seconds(30))
+        hub.network.cut()
+        try await eventually { hub.events.last == .connectingIn(.zero) }
     }
 
     // MARK: Stopping

@@ -142,6 +142,57 @@ extension HubFixture {
         #expect(!line.contains(where: \.isNewline) && line.utf8.count < 400)
     }
 
+    private static let long = String(repeating: "x", count: 64 << 10)
+
+    private static let longNegotiations: [HTTPResponse] = [
+        ScriptedHub.json(#"{"error":"\#(long)"}"#),
+        ScriptedHub.json(#"{"connectionId":"1","availableTransports":[{"transport":"\#(long)","transferFormats":["Text"]}]}"#),
+        ScriptedHub.json(#"{"url":"http://\#(long)/"}"#), ScriptedHub.json(#"{"\#(long)":"\#(long)"}"#), ScriptedHub.json(long),
+        ScriptedHub.json(#"{"url":"ftp://\#(long)"}"#), HTTPResponse(HTTPResponseHead(status: 500, reason: long), body: Array(long.utf8)),
+        HTTPResponse(HTTPResponseHead(status: 404, reason: long), body: Array("<title>\(long)</title>".utf8)),
+        HTTPResponse(HTTPResponseHead(status: 401, reason: long), body: Array(long.utf8)),
+    ]
+
+    /// Returns whether all texts that errors and logs show are short. The server's own text may be longer.
+    private static func areShort(_ error: HubError?, _ hub: HubFixture) -> Bool {
+        let cause = error?.transportError?.message ?? ""
+        let texts = [error?.message ?? "", "\(error as Any)", cause] + hub.log.all + hub.errors.map(\.message)
+        return texts.allSatisfy { $0.utf8.count <= 1_000 } && (error?.serverMessage?.utf8.count ?? 0) < 5_000
+    }
+
+    @Test(arguments: Self.longNegotiations.indices)
+    func `an error of a negotiation has a limited length, whatever the server sends`(index: Int) async throws {
+        var script = ScriptedHub.Script()
+        script.negotiate = { _, number in number == 1 ? Self.longNegotiations[index] : ScriptedHub.response(number) }
+        let hub = try await HubFixture(negotiates: true, script)
+        let error = await hubError { try await hub.client.start() }
+        #expect(error != nil && Self.areShort(error, hub))
+    }
+
+    @Test(arguments: [#"{"error":"\#(long)"}"#, long, #"{"\#(long)":1"#])
+    func `an error of the handshake has a limited length, whatever the server sends`(response: String) async throws {
+        var script = ScriptedHub.Script()
+        script.handshake = { _ in response + ScriptedHub.separator }
+        let hub = try await HubFixture(script)
+        let error = await hubError { try await hub.client.start() }
+        #expect(error != nil && Self.areShort(error, hub))
+    }
+
+    @Test(arguments: [
+        #"{"type":7,"error":"\#(long)"}"#, #"{"type":"\#(long)"}"#, #"{"type":1,"target":"\#(long)","arguments":"\#(long)"}"#,
+        #"{"type":1,"target":"\#(long)","arguments":[]}"#, #"{"type":2,"invocationId":"\#(long)","item":1}"#,
+        #"{"type":3,"invocationId":"\#(long)","error":"\#(long)"}"#, #"{"type":4,"invocationId":"1","target":"\#(long)","arguments":[]}"#,
+        #"{"type":5,"invocationId":"\#(long)"}"#, #"{"\#(long)":1"#, long,
+    ])
+    func `errors and logs of messages have a limited length, whatever the server sends`(message: String) async throws {
+        let hub = try await HubFixture.connected()
+        let call = try await hub.begin { try await $0.invoke("save", as: Int.self) }
+        hub.server.send(message)
+        hub.server.send(#"{"type":3,"invocationId":"1","error":"\#(Self.long)"}"#)
+        let error = try #require(await hubError { try await call.value })
+        #expect(Self.areShort(error, hub) && Self.areShort(hub.stopError, hub))
+    }
+
     // MARK: Output that waits
 
     private static let now = Instant(nanoseconds: 0)

@@ -61,20 +61,23 @@ import Testing
         #expect(upgrade.headers.values("Cookie") == ["theme=light; mine=1; affinity=a=b; other=2; below=1"])
     }
 
-    @Test func `cookies are sent to the host that set them, and belong to one attempt`() async throws {
+    @Test func `cookies are sent to the host that set them, also in later attempts, until they expire`() async throws {
         var script = ScriptedHub.Script()
         script.negotiate = { request, number in
             var response = number == 1 ? ScriptedHub.json(#"{"url":"/other"}"#) : ScriptedHub.response(number)
-            if number == 1 { response.head.headers.add("Set-Cookie", "first=1; Path=/; Domain=elsewhere.example") }
+            if number == 1 { response.head.headers.add("Set-Cookie", "first=1; Path=/; Domain=elsewhere.example; Max-Age=60") }
             return response
         }
         let hub = try await HubFixture.connected(negotiates: true, script) { $0.retry = .delays([.zero]) }
         #expect(hub.server.negotiations.all.map { $0.headers["Cookie"] } == [nil, "first=1"])
         #expect(hub.server.upgrades.all.map { $0.headers["Cookie"] } == ["first=1"])
-        hub.network.cut()
-        hub.clock.advance(by: .seconds(1))
-        try await eventually { hub.server.upgrades.all.count == 2 }
-        #expect(hub.server.upgrades.all.last?.headers["Cookie"] == nil)
+        for (count, cookie) in [(2, "first=1"), (3, nil)] {
+            hub.network.cut()
+            hub.clock.advance(by: count == 2 ? .seconds(1) : .seconds(60))
+            try await eventually { hub.server.upgrades.all.count == count }
+            #expect(hub.server.upgrades.all.last?.headers["Cookie"] == cookie)
+            try await eventually { hub.isConnected }
+        }
     }
 
     @Test func `version 0 of the negotiation uses the connection ID as the token`() async throws {
@@ -116,6 +119,64 @@ import Testing
         #expect(hub.server.upgrades.all.map(\.target) == ["/moved/?hub=chat&id=secret-token-2", "/moved/?hub=chat&id=secret-token-4"])
     }
 
+    @Test func `the negotiation isn't redirected from https to http`() async throws {
+        let hub = try await HubFixture(negotiates: true) {
+            $0.endpoint = Endpoint(scheme: "https", host: $0.endpoint.host, port: $0.endpoint.port, target: "/chat")
+            $0.transports.http = RedirectingHTTP(url: "http://elsewhere/chat", token: nil)
+            $0.accessToken = { "secret" }
+        }
+        let error = try #require(await hubError { try await hub.client.start() })
+        #expect(error.code == .negotiationFailed && error.message.contains("from https to http"))
+    }
+
+    /// Answers each negotiation at the first host with a redirect, and records all requests.
+    private struct RedirectingHTTP: HTTPTransport {
+        var url: String
+        var token: String?
+        let requests = EventRecorder<HTTPRequest>()
+
+        func open(_ request: HTTPRequest) async throws(TransportError) -> HTTPStreamedResponse {
+            self.requests.record(request)
+            guard self.requests.all.count == 1 else { return HTTPStreamedResponse(HTTPResponse(status: 503)) }
+            let token = self.token.map { #","accessToken":"\#($0)""# } ?? ""
+            return HTTPStreamedResponse(HTTPResponse(status: 200, text: #"{"url":"\#(self.url)"\#(token)}"#))
+        }
+    }
+
+    @Test(arguments: [(String?.none, false), ("other", false), ("other", true)])
+    func `header fields go to another origin only if it has no token of its own, or by a setting`(
+        token: String?, sendsHeaders: Bool
+    ) async throws {
+        let http = RedirectingHTTP(url: "http://elsewhere/chat", token: token)
+        let hub = try await HubFixture(negotiates: true) {
+            $0.transports.http = http
+            $0.accessToken = { "mine" }
+            $0.headers = ["X-Key": "secret", "Cookie": "a=b"]
+            $0.sendsHeadersAfterRedirect = sendsHeaders
+        }
+        _ = await hubError { try await hub.client.start() }
+        let second = try #require(http.requests.all.last)
+        #expect(http.requests.all.count == 2 && second.endpoint.host == "elsewhere")
+        let isSent = token == nil || sendsHeaders
+        #expect(second.headers["X-Key"] == (isSent ? "secret" : nil) && second.headers["Cookie"] == (isSent ? "a=b" : nil))
+        #expect(second.headers["Authorization"] == "Bearer \(token ?? "mine")")
+    }
+
+    @Test func `redirects have the time limit of the attempt`() async throws {
+        var script = ScriptedHub.Script()
+        script.negotiate = { _, _ in nil }
+        let hub = try await HubFixture(negotiates: true, script) { $0.connectTimeout = .seconds(50) }
+        let start = Task { await hubError { try await hub.client.start() } }
+        for count in 1...2 {
+            try await eventually { hub.server.silent.all.count == count }
+            hub.clock.advance(by: .seconds(20))
+            hub.server.silent.all[count - 1].respond(ScriptedHub.json(#"{"url":"/next"}"#))
+        }
+        try await eventually { hub.server.silent.all.count == 3 }
+        hub.clock.advance(by: .seconds(10))
+        #expect(await start.value?.code == .timedOut)
+    }
+
     @Test func `a client follows 100 redirects and no more`() async throws {
         for (redirects, isAccepted) in [(100, true), (101, false)] {
             var script = ScriptedHub.Script()
@@ -128,6 +189,66 @@ import Testing
         }
     }
 
+    private static func redirect(_ status: Int, to location: String) -> HTTPResponse {
+        HTTPResponse(HTTPResponseHead(status: status, headers: ["Location": location, "Content-Length": "0"]))
+    }
+
+    @Test(arguments: [(307, "POST"), (308, "POST"), (302, "GET"), (303, "GET")])
+    func `a negotiation follows redirects of HTTP, and the URL of the hub stays`(status: Int, method: String) async throws {
+        var script = ScriptedHub.Script()
+        script.negotiate = { _, number in
+            guard number == 1 else { return ScriptedHub.response(number) }
+            var response = Self.redirect(status, to: "/moved/negotiate?negotiateVersion=1")
+            response.head.headers.add("Set-Cookie", "affinity=1; Path=/")
+            return response
+        }
+        let hub = try await HubFixture.connected(negotiates: true, script) { $0.accessToken = { "token" } }
+        #expect(
+            hub.server.negotiations.all.map { "\($0.method) \($0.target)" } == [
+                "POST /chat/negotiate?room=1&negotiateVersion=1", "\(method) /moved/negotiate?negotiateVersion=1",
+            ])
+        let second = try #require(hub.server.negotiations.all.last)
+        #expect(second.headers["Authorization"] == "Bearer token" && second.headers["Cookie"] == "affinity=1")
+        let upgrade = try #require(hub.server.upgrades.all.first)
+        #expect(upgrade.path == "/chat" && upgrade.headers["Cookie"] == "affinity=1")
+    }
+
+    @Test(arguments: [false, true])
+    func `a redirect of HTTP to another origin takes no credentials along`(sendsHeaders: Bool) async throws {
+        struct Redirecting: HTTPTransport {
+            let requests = EventRecorder<HTTPRequest>()
+
+            func open(_ request: HTTPRequest) async throws(TransportError) -> HTTPStreamedResponse {
+                self.requests.record(request)
+                let isFirst = self.requests.all.count == 1
+                return HTTPStreamedResponse(
+                    isFirst ? HubStartTests.redirect(307, to: "http://elsewhere/negotiate") : HTTPResponse(status: 503))
+            }
+        }
+        let http = Redirecting()
+        let hub = try await HubFixture(negotiates: true) {
+            $0.transports.http = http
+            $0.accessToken = { "mine" }
+            $0.headers = ["X-Key": "secret", "Cookie": "a=b"]
+            $0.sendsHeadersAfterRedirect = sendsHeaders
+        }
+        _ = await hubError { try await hub.client.start() }
+        let second = try #require(http.requests.all.last)
+        #expect(http.requests.all.count == 2 && second.endpoint.host == "elsewhere")
+        #expect(second.headers["Authorization"] == nil && second.headers["Cookie"] == nil)
+        #expect(second.headers["X-Key"] == (sendsHeaders ? "secret" : nil))
+    }
+
+    @Test(arguments: [("/chat/negotiate", "was redirected more than 20 times"), ("ftp://elsewhere/", "to an invalid URL")])
+    func `a circle of redirects and an invalid redirect of HTTP are errors`(location: String, text: String) async throws {
+        var script = ScriptedHub.Script()
+        script.negotiate = { _, _ in Self.redirect(307, to: location) }
+        let hub = try await HubFixture(negotiates: true, script)
+        let error = try #require(await hubError { try await hub.client.start() })
+        #expect(error.code == .negotiationFailed && error.message.contains(text), "\(error)")
+        #expect(hub.server.negotiations.all.count == (location == "/chat/negotiate" ? 21 : 1))
+    }
+
     static let badNegotiations: [(String, Int, String)] = [
         (#"{"error":"no room"}"#, 200, "no room"),
         ("", 404, "404"),
@@ -137,7 +258,7 @@ import Testing
         ("{}", 200, "connectionId"),
         (#"{"connectionId":7}"#, 200, "connectionId"),
         (#"{"connectionId":"1","negotiateVersion":1,"availableTransports":[]}"#, 200, "connectionToken"),
-        (#"{"connectionId":"1","availableTransports":[]}"#, 200, "no WebSockets"),
+        (#"{"connectionId":"1","availableTransports":[]}"#, 200, "needs WebSockets"),
         (#"{"connectionId":"1","availableTransports":[{"transport":"LongPolling","transferFormats":["Text"]}]}"#, 200, "LongPolling"),
         (#"{"connectionId":"1","availableTransports":[{"transport":"WebSockets","transferFormats":["Binary"]}]}"#, 200, "Text"),
         (
@@ -266,7 +387,8 @@ import Testing
         }
         hub.server.send(#"{"type":7,"error":"access-secret header-secret","allowReconnect":true}"#)
         hub.clock.advance(by: .seconds(1))
-        try await eventually { hub.isStopped }
+        // The state changes before the messages are delivered.
+        try await eventually { hub.events.last?.isClosed == true }
         let text = (hub.log.all + hub.updates.all.map { "\($0)" } + ["\(hub.client.configuration)"]).joined(separator: "\n")
         #expect(text.contains("rejected the handshake"))
         for secret in ["access-secret", "header-secret", "secret-token"] { #expect(!text.contains(secret)) }

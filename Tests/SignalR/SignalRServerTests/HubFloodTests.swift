@@ -52,6 +52,51 @@ import Testing
         #expect(try await client.invoke("Echo", "2")["result"] == 2)
     }
 
+    /// Items that never suspend their task.
+    private struct Busy: AsyncSequence, AsyncIteratorProtocol, Sendable {
+        let produced: SharedCount
+        var remaining: Int
+
+        func makeAsyncIterator() -> Busy { self }
+
+        mutating func next() async -> Int? {
+            guard self.remaining > 0 else { return nil }
+            self.remaining -= 1
+            self.produced.value.withLock { $0 += 1 }
+            return self.remaining
+        }
+    }
+
+    @Test func `streams that never suspend don't delay the calls of another client`() async throws {
+        let test = try await HubUnderTest()
+        let count = SharedCount()
+        let (streams, items) = (32, 2_000)
+        test.hub.stream("Busy") { caller in Busy(produced: count, remaining: items) }
+        test.hub.on("Count") { caller -> Int in count.value.withLock { $0 } }
+        let (hostile, client) = (try await test.connect(), try await test.connect())
+        hostile.pauseReading()
+        for id in 0..<streams { hostile.send(#"{"type":4,"invocationId":"\#(id)","target":"Busy","arguments":[]}"#) }
+        let seen = try await client.invoke("Count")["result"]?.int
+        // Without turns, as many streams as there are threads run to their ends first, one after the other.
+        #expect(try #require(seen) < streams * items / 2)
+    }
+
+    @Test func `a listener with default limits keeps little more than a message that the protocol allows`() {
+        let server = SignalRServer(log: .none)
+        let request = HTTPRequestHead(method: "GET", target: "/chat")
+        for handler in [server.listenerHandler, ListenerRouter([.path("/", server.listenerHandler)])] as [any ListenerHandler] {
+            #expect(handler.messageLimit(for: request) == 2 * SignalRServerConfiguration().messageLimit + (1 << 20))
+        }
+    }
+
+    private final class SharedCount: Sendable { let value = Lock(0) }
+
+    @Test func `a stream ends its turn after a number of items or bytes`() {
+        var turn = StreamTurn()
+        #expect((1...3 * StreamTurn.items).filter { _ in turn.ends(with: 10) }.count == 3)
+        #expect(turn.ends(with: StreamTurn.bytes) && !turn.ends(with: StreamTurn.bytes - 1) && turn.ends(with: 1))
+    }
+
     @Test(arguments: seeds(20))
     func `random bytes end at most their own connection`(seed: UInt64) async throws {
         let test = try await HubUnderTest()

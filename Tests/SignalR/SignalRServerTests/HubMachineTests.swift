@@ -254,23 +254,30 @@ import Testing
     // MARK: Invalid messages
 
     @Test(arguments: [
-        ("nonsense", nil), ("[]", nil), ("{}", nil), (#"{"type":"1"}"#, nil), (#"{"type":1,"arguments":[]}"#, nil),
-        (#"{"type":1,"target":"A"}"#, nil), (#"{"type":2,"item":1}"#, nil), (#"{"type":3}"#, nil), (#"{"type":5}"#, nil),
-        (#"{"type":99}"#, nil), (#"{"type":8,"sequenceId":1}"#, nil), (#"{"type":9,"sequenceId":1}"#, nil),
-        (#"{"type":2,"invocationId":"x","item":1}"#, nil), (#"{"type":3,"invocationId":"x","result":1}"#, nil),
-        (#"{"type":1,"invocationId":"7","target":5,"arguments":[]}"#, "7"),
-        (#"{"type":4,"invocationId":"7","target":"A","arguments":5}"#, "7"),
-        (#"{"type":1,"invocationId":"7","target":"A","arguments":[],"streamIds":5}"#, "7"),
+        "nonsense", "[]", "{}", #"{"type":"1"}"#, #"{"type":1,"arguments":[]}"#, #"{"type":1,"target":"A"}"#, #"{"type":2,"item":1}"#,
+        #"{"type":3}"#, #"{"type":5}"#, #"{"type":1,"invocationId":7,"target":"A","arguments":[]}"#,
+        #"{"type":1,"invocationId":"7","target":5,"arguments":[]}"#, #"{"type":4,"invocationId":"7","target":"A","arguments":5}"#,
+        #"{"type":1,"invocationId":"7","target":"A","arguments":[],"streamIds":5}"#,
+        #"{"type":3,"invocationId":"7","result":1,"error":"a"}"#,
     ])
-    func `an invalid message costs only itself`(message: String, failed: String?) {
+    func `an invalid message closes the connection and says why`(message: String) {
         var server = HubMachineUnderTest()
         server.connect(1)
         let commands = server.receive(1, message, #"{"type":1,"target":"Next","arguments":[]}"#)
-        #expect(commands.last == .start("Next"))
-        #expect(commands.count == (failed == nil ? 1 : 2))
-        if let failed, case .send(1, let text)? = commands.first {
-            #expect(text.hasPrefix(#"{"type":3,"invocationId":"\#(failed)","error":"Failed to read the invocation"#))
-        }
+        #expect(commands.count == 2 && commands.last == .close(1, .normal))
+        guard case .send(1, let text)? = commands.first else { return }
+        #expect(text.hasPrefix(#"{"type":7,"error":"Connection closed with an error. InvalidDataException: "#))
+        #expect(text.hasSuffix(#","allowReconnect":true}"#))
+    }
+
+    @Test(arguments: [
+        #"{"type":99}"#, #"{"type":8,"sequenceId":1}"#, #"{"type":9,"sequenceId":1}"#, #"{"type":2,"invocationId":"x","item":1}"#,
+        #"{"type":3,"invocationId":"x","result":1}"#,
+    ])
+    func `a message of an unknown type or for an unknown invocation is ignored`(message: String) {
+        var server = HubMachineUnderTest()
+        server.connect(1)
+        #expect(server.receive(1, message, #"{"type":1,"target":"Next","arguments":[]}"#) == [.start("Next")])
     }
 
     @Test func `a message that is too large closes the connection`() {
@@ -356,17 +363,14 @@ import Testing
         #expect(server.closed(1).first == .resume(6, "disconnected"))
     }
 
-    @Test func `an invalid item fails its stream only`() {
+    @Test func `an invalid item ends the connection and the stream`() {
         var server = HubMachineUnderTest()
         server.connect(1)
         server.receive(1, Self.upload)
         server.read("2", of: 1, waiter: 5)
         let commands = server.receive(1, #"{"type":2,"invocationId":"2"}"#)
-        guard case .resume(5, let text)? = commands.first else {
-            Issue.record("the method should have been resumed")
-            return
-        }
-        #expect(text.hasPrefix("failed") && commands.count == 1)
+        #expect(commands.count == 2 && commands.last == .close(1, .normal))
+        #expect(server.closed(1).first == .resume(5, "disconnected"))
     }
 
     @Test func `a stream ID in use is rejected`() {
@@ -514,15 +518,42 @@ import Testing
         #expect(server.upgrade(1, token: id) == nil)
     }
 
-    @Test func `a token expires and negotiations over the limit are rejected`() throws {
-        var server = HubMachineUnderTest { $0.negotiationLimit = 2 }
-        let negotiated = (0..<3).map { _ in server.negotiate() }
-        let token = try #require(negotiated[0]?.token)
-        #expect(negotiated[1] != nil && negotiated[2] == nil)
+    @Test func `a token expires`() throws {
+        var server = HubMachineUnderTest()
+        let negotiated = server.negotiate()
+        let token = try #require(negotiated?.token)
         server.advance(by: .seconds(15))
         #expect(server.upgrade(1, token: token) == 404)
-        let later = server.negotiate()
-        #expect(later != nil)
+    }
+
+    @Test func `a flood of negotiations lets only the oldest tokens expire`() throws {
+        var server = HubMachineUnderTest { $0.negotiationLimit = 3 }
+        let tokens = (0..<10).map { _ in server.negotiate()?.token ?? "none" }
+        #expect(server.upgrade(1, token: tokens[6]) == 404)
+        for (number, token) in tokens.suffix(3).enumerated() { #expect(server.upgrade(number + 2, token: token) == nil) }
+        // Those that have connected don't count.
+        let later = (0..<3).map { _ in server.negotiate()?.token ?? "none" }
+        #expect(server.upgrade(9, token: later[0]) == nil)
+        #expect(server.machine.negotiationDeadlines.count == 2)
+    }
+
+    @Test func `a token whose upgrade was accepted isn't forgotten for new ones, and expires with the upgrade`() throws {
+        var server = HubMachineUnderTest { $0.negotiationLimit = 1 }
+        let (first, hub) = (server.negotiate()?.token ?? "none", server.hub)
+        func admit(_ server: inout HubMachineUnderTest) -> Int? {
+            var status: Int?
+            server.step { machine, now, _ in
+                let request = HTTPRequestHead(method: "GET", target: "/hub?id=\(first)")
+                status = machine.admit(request, to: hub, token: first, userID: nil, now: now)
+            }
+            return status
+        }
+        #expect(admit(&server) == nil)
+        _ = (0..<3).map { _ in server.negotiate() }
+        #expect(admit(&server) == 409)
+        server.advance(by: .seconds(15))
+        #expect(admit(&server) == 404)
+        #expect(server.machine.negotiations.isEmpty)
     }
 
     @Test func `connections over the limit are rejected`() {

@@ -87,6 +87,46 @@ import Testing
         #expect(try await test.negotiate()["connectionId"] != nil)
     }
 
+    // MARK: Origins
+
+    @Test(
+        arguments: [
+            ("https://example.com", 403), ("https://localhost.example.com", 403), ("http://128.0.0.1", 403),
+            ("http://127.0.0.1.example.com", 403),
+            ("null", 403), ("", 403), ("file://", 403), ("http://127.1", 403), ("http://localhost", nil), ("http://LOCALHOST:3000", nil),
+            ("https://app.localhost:8443", nil), ("http://127.0.0.1:5173", nil), ("http://127.8.9.10", nil), ("http://[::1]:3000", nil),
+        ] as [(String, Int?)])
+    func `a server on a loopback address refuses the pages of other hosts`(origin: String, status: Int?) async throws {
+        for host in ["127.0.0.1", "localhost", "::1"] {
+            let network = InMemoryNetwork(clock: ManualClock())
+            let server = SignalRServer(network: network)
+            _ = server.hub("/hub")
+            let address = try await server.start(on: network.listener(host: host))
+            let client = RawHubClient(network, address, "/hub", headers: ["Origin": origin])
+            client.send(#"{"protocol":"json","version":1}"#)
+            if let status {
+                guard case .transport(let error)? = try await client.ending() else { return }
+                #expect(error.response?.head.status == status)
+            } else {
+                #expect(try await client.next() == [:])
+            }
+            let endpoint = Endpoint(scheme: "http", host: host, port: address.port, target: "/hub/negotiate")
+            let response = try await network.http.open(HTTPRequest("POST", endpoint, headers: ["Origin": origin]))
+            #expect(response.head.status == status ?? 200)
+        }
+    }
+
+    @Test func `the pages of all hosts may use other servers, or if the application allows it`() async throws {
+        let page: HTTPHeaders = ["Origin": "https://example.com"]
+        let test = try await HubUnderTest()
+        #expect(try await test.request("POST", "/hub/negotiate", headers: page).head.status == 200)
+        // The server may share a listener, so it doesn't know its address.
+        let local: HTTPHeaders = ["Origin": "https://example.com", "Host": "localhost:8080"]
+        #expect(try await test.request("POST", "/hub/negotiate", headers: local).head.status == 403)
+        let open = try await HubUnderTest { $0.allowsForeignOrigins = true }
+        #expect(try await open.request("POST", "/hub/negotiate", headers: local).head.status == 200)
+    }
+
     // MARK: Authentication
 
     @Test func `the hook decides about negotiations and WebSockets`() async throws {
@@ -201,7 +241,6 @@ import Testing
         let client = try await test.connect()
         _ = try await client.invoke("Fail")
         client.send("nonsense")
-        client.close()
         let id = { (events: [SignalRServerEvent]) -> [SignalRServerEvent] in
             events.filter { if case .received = $0 { false } else { true } }
         }
@@ -220,8 +259,13 @@ import Testing
                 .invoked(connectionID: connectionID, method: "Fail"),
                 .completed(connectionID: connectionID, method: "Fail", error: error),
             ])
-        #expect(id(recorded).last == .disconnected(hub: "/hub", connectionID: connectionID, .peer(.normal, "")))
         #expect(id(recorded).count == 5)
+        guard case .error(connectionID, _)? = id(recorded).dropFirst(3).first,
+            case .disconnected("/hub", connectionID, _)? = id(recorded).last
+        else {
+            Issue.record("the invalid message and the end should have been logged")
+            return
+        }
     }
 
     @Test func `texts contain no tokens`() async throws {

@@ -85,9 +85,9 @@ extension HubClient {
     ///     print("\(user): \(message)")
     /// }
     /// ```
-    /// Handlers are called in the order of the calls, one at a time, and handlers of the same method in the order of their registration.
-    /// They run in a task of the client, or on the actor in which the closure was written, and may take their time, and call methods of the
-    /// server. If a handler throws, the error is reported as an update, and the others are called.
+    /// Handlers are called in the order of the calls, one at a time unless the server waits for a result, and handlers of the same method in
+    /// the order of their registration. They run in a task of the client, or on the actor in which the closure was written, and may take their
+    /// time, and call methods of the server. If a handler throws, the error is reported as an update, and the others are called.
     ///
     /// - Parameters:
     ///   - target: The name of the method, case-sensitive unless ``HubConfiguration/ignoresCaseOfMethods`` is set.
@@ -113,7 +113,8 @@ extension HubClient {
     ///     await dialog.confirm(question)
     /// }
     /// ```
-    /// Only one handler of a method may have a result. If it throws, the server receives the message of a
+    /// Each call for which the server waits is handled in a task of its own: the handler may wait, for a person for instance, without delaying
+    /// other calls. Only one handler of a method may have a result. If it throws, the server receives the message of a
     /// ``HubError``, and the type of any other error.
     ///
     /// - Parameters:

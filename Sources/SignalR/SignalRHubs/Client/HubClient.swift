@@ -51,14 +51,10 @@ public final class HubClient: Sendable {
         self.handlers = handlers
         self.ignoresCase = configuration.ignoresCaseOfMethods
         self.handlerBuffer = configuration.handlerBuffer
-        // Handlers are asynchronous and need a task. It ends when the client is released, which ends the sequence.
-        self.handling = Task {
-            for await callback in callbacks {
-                // Ignores what is left after the client was released.
-                if Task.isCancelled { return }
-                await handlers.handle(callback, driver)
-            }
-        }
+        let resultLimit = configuration.handlerBuffer.count
+        let watch = driver.makeCallbackWatch(.mainActorBlocked)
+        // Handlers are asynchronous and need a task. It doesn't refer to the client, and ends when that is released, which ends the sequence.
+        self.handling = Task { await handlers.handle(callbacks, resultLimit: resultLimit, driver, watch) }
         self.pathObservation = configuration.transports.networkPath?.observe { [weak driver] in
             driver?.step { $0.checkConnection(now: $1, &$2) }
         }
@@ -131,7 +127,8 @@ public final class HubClient: Sendable {
     /// Disconnects, and doesn't reconnect.
     ///
     /// When the method returns, ``state`` is ``HubState/stopped(_:)``, and all calls and streams have failed with
-    /// ``HubError/Code/stopped``. The client can be started again immediately.
+    /// ``HubError/Code/stopped``. No further handler is called for a call that has arrived before; one that runs already finishes, and its
+    /// result isn't sent. The client can be started again immediately: the old connection then closes beside the new one.
     public func stop() { self.driver.stop() }
 
     /// Checks the connection now. Call it when your app returns to the foreground, or when your own monitor of the network reports a change.
@@ -167,6 +164,8 @@ public final class HubClient: Sendable {
 
     /// The current state of the client.
     public var state: HubState { self.driver.read { $0.state } }
+    /// Whether the client is connected: ``state`` is ``HubState/connected(connectionID:)``.
+    public var isConnected: Bool { if case .connected = self.state { true } else { false } }
     /// The ID of the connection, which the server knows as well; `nil` while the client isn't connected, and without a negotiation.
     public var connectionID: String? { self.driver.read { $0.connectionID } }
     /// A snapshot of the numbers of messages, bytes, reconnects and failures since the client was created.
@@ -270,7 +269,9 @@ public final class HubClient: Sendable {
         on executor: HubCallbackExecutor, buffer: BufferPolicy = .standard, _ callback: @escaping @Sendable (HubUpdate) -> Void
     ) -> HubObservation {
         let convert = eachElement { (event: HubEvent) in event.update }
-        return self.driver.observe(buffer, lifetime: .client, schedule: executor.schedule, convert: convert) { session, consumer, effects in
+        return self.driver.observe(
+            buffer, lifetime: .client, named: "The callback of the updates", schedule: executor.schedule, convert: convert
+        ) { session, consumer, effects in
             session.observeUpdates(consumer, &effects)
         } callback: {
             callback($0)
@@ -287,17 +288,22 @@ public final class HubClient: Sendable {
         }
     }
 
-    /// All updates from now on, with their positions, for handlers whose end is waited for.
+    /// The updates of the life of a connection from now on, with their positions, for handlers whose end is waited for.
     package var numberedUpdates: EventSequence<NumberedHubUpdate> {
         self.driver.makeSequence(.standard, lifetime: .client) { events, output in
-            for case .update(let update, let number) in events { output.append(NumberedHubUpdate(number: number, update: update)) }
+            // Selected before the buffer, in which they can't be displaced by the others, of which there may be many.
+            for case .update(let update, let number) in events where update.concernsLife {
+                output.append(NumberedHubUpdate(number: number, update: update))
+            }
         } register: { session, consumer, effects in
             session.observeUpdates(consumer, &effects)
         }
     }
 
-    /// The number of the newest update.
-    package var lastUpdateNumber: UInt64 { self.driver.read { $0.lastUpdate } }
+    /// The number of the newest of these updates.
+    package var lastUpdateNumber: UInt64 { self.driver.read { $0.lastUpdateOfLife } }
+    /// Whether there has been an update, because the client was started.
+    package var hasUpdates: Bool { self.driver.read { $0.lastUpdate > 0 } }
 
     // MARK: Changing the settings
 
@@ -533,12 +539,13 @@ extension HubConfiguration {
     /// The environment of a driver: how to connect, and how to perform the session's work.
     fileprivate var dependencies: SessionDriver<HubSession>.Dependencies {
         let (webSocket, http, coder) = (self.transports.webSocket, self.transports.http, self.hubProtocol.coder)
+        let source = self.accessTokenSource
         return .init(
             connect: { request, id, events in webSocket.makeConnection(request.webSocket, id: id, events: events) },
             time: self.transports.time, log: self.log, describe: { _ in HubMessageTrace.text }, subsystem: "signalr"
         ) { work, id, driver in
             switch work {
-            case .accessToken(let provider): driver.perform(id) { .accessToken(await Self.token(provider)) }
+            case .accessToken(let provider): driver.perform(id) { .accessToken(await Self.token(provider, source)) }
             case .negotiate(let request):
                 driver.perform(id, as: HubSession.WorkResult.negotiated) { () async throws(TransportError) in
                     try await http.send(request, bodyLimit: 1 << 20)
@@ -550,9 +557,9 @@ extension HubConfiguration {
         }
     }
 
-    private static func token(_ provider: AccessTokenProvider?) async -> Result<String?, HubError> {
+    private static func token(_ provider: AccessTokenProvider?, _ source: HubAccessTokenSource) async -> Result<String?, HubError> {
         await Result(calling: { () async throws in try await provider?() }) { error in
-            HubError(.tokenFailed, "The provider of access tokens threw an error of the type \(type(of: error)).", cause: error)
+            HubError(.tokenFailed, source.message(about: error), cause: error)
         }
     }
 

@@ -17,7 +17,7 @@ public struct HubHandlerToken: Sendable {
 /// The handlers of the methods that the server can call.
 ///
 /// They are called in order, one at a time, in one task, which isn't the one that receives messages: a handler may take its time, and may
-/// call methods of the server. The registrations remain across connections.
+/// call methods of the server. Handlers with a result continue in tasks of their own. The registrations remain across connections.
 final class HubHandlerTable: Sendable {
     /// Handles a call.
     ///
@@ -74,9 +74,39 @@ final class HubHandlerTable: Sendable {
         _ = self.state.withLock { $0.observed.insert(self.key(target)) }
     }
 
+    /// Calls the handlers of all invocations, until the client is released.
+    ///
+    /// Invocations without a result are handled in order, one at a time. Those with a result begin in this order, and each continues in a
+    /// task of its own: its handler may wait, for a person for instance, or for another call of the server.
+    ///
+    /// - Parameter resultLimit: The number of invocations with a result that are handled at a time. The next one waits, and so does what
+    ///   follows it.
+    func handle(
+        _ callbacks: EventSequence<HubCallback>, resultLimit: Int, _ driver: SessionDriver<HubSession>, _ watch: CallbackWatch
+    ) async {
+        await withTaskGroup(of: Void.self) { group in
+            var count = 0
+            for await callback in callbacks {
+                // Ignores what is left after the client was released.
+                if Task.isCancelled { return }
+                guard callback.invocation.id != nil else {
+                    await self.handle(callback, driver, watch)
+                    continue
+                }
+                if count >= resultLimit {
+                    await group.next()
+                    count -= 1
+                }
+                count += 1
+                group.addTask { await self.handle(callback, driver, watch) }
+            }
+        }
+    }
+
     /// Calls the handlers of an invocation, and answers it.
     @inline(__always)  // An asynchronous function that isn't inlined switches the task.
-    func handle(_ callback: HubCallback, _ driver: SessionDriver<HubSession>) async {
+    private func handle(_ callback: HubCallback, _ driver: SessionDriver<HubSession>, _ watch: CallbackWatch) async {
+        guard driver.read({ $0.isHandled(callback) }) else { return }
         let target = self.key(callback.invocation.target)
         let (handlers, isObserved) = self.state.withLock { state in
             state.handlers[target].map { ($0, true) } ?? ([], state.observed.contains(target))
@@ -84,19 +114,25 @@ final class HubHandlerTable: Sendable {
         if !isObserved {
             driver.step { session, _, effects in session.ignoreInvocation(of: callback.invocation.target, &effects) }
         }
-        let completion = await self.call(handlers, callback.invocation, driver)
+        let completion = await self.call(handlers, callback, driver, watch)
         guard callback.invocation.id != nil else { return }
         driver.step { session, now, effects in session.respond(to: callback, completion, now: now, &effects) }
     }
 
     @inline(__always)  // As above.
     private func call(
-        _ handlers: [(number: UInt64, handler: Handler)], _ invocation: HubInvocation, _ driver: SessionDriver<HubSession>
+        _ handlers: [(number: UInt64, handler: Handler)], _ callback: HubCallback, _ driver: SessionDriver<HubSession>,
+        _ watch: CallbackWatch
     ) async -> HubCompletion {
+        let invocation = callback.invocation
         guard !handlers.isEmpty else { return .error(HubSession.noResult) }
         var results: [HubPayload] = []
         var failure: String?
-        for (index, (number, handler)) in handlers.enumerated() where index == 0 || self.isRegistered(number, invocation.target) {
+        let wait = watch.begin(invocation.target)
+        defer { watch.end(wait) }
+        for (index, (number, handler)) in handlers.enumerated() {
+            // One that was called before may have removed the others, or stopped the client.
+            guard index == 0 || (self.isRegistered(number, invocation.target) && driver.read { $0.isHandled(callback) }) else { continue }
             do {
                 if let result = try await handler(invocation) { results.append(result) }
             } catch {

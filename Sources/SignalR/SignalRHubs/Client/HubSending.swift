@@ -28,29 +28,36 @@ extension SessionDriver<HubSession> {
             try session.connectionForSending(now: now)
         }
     ) async throws(HubError) {
-        try await self.sendWhenPossible { () throws(HubError) in
-            var (isSent, sendsWithEffects) = (false, false)
-            try self.send { session throws(HubError) in
-                sendsWithEffects = session.sendsWithEffects
-                guard !sendsWithEffects, let id = try connection(&session, self.now) else { return nil }
-                isSent = true
-                return (id, message)
-            }
-            if sendsWithEffects {
-                var failure: HubError?
-                self.step { session, now, effects in
-                    do throws(HubError) {
-                        guard let id = try connection(&session, now) else { return }
-                        isSent = true
-                        session.send(message, on: id, &effects)
-                    } catch {
-                        failure = error
-                    }
-                }
-                if let failure { throw failure }
-            }
-            return isSent
+        // Usually, nothing waits. Another asynchronous call would cost as much as the sending itself.
+        if Task.isCancelled { throw .cancelled }
+        if try self.sendIfPossible(message, on: connection) { return }
+        try await self.sendWhenPossible { () throws(HubError) in try self.sendIfPossible(message, on: connection) }
+    }
+
+    /// Sends a message, or returns `false` if much output waits.
+    private func sendIfPossible(
+        _ message: WebSocketMessage, on connection: (inout HubSession, Instant) throws(HubError) -> ConnectionID?
+    ) throws(HubError) -> Bool {
+        var (isSent, sendsWithEffects) = (false, false)
+        try self.send { session throws(HubError) in
+            sendsWithEffects = session.sendsWithEffects
+            guard !sendsWithEffects, let id = try connection(&session, self.now) else { return nil }
+            isSent = true
+            return (id, message)
         }
+        guard sendsWithEffects else { return isSent }
+        var failure: HubError?
+        self.step { session, now, effects in
+            do throws(HubError) {
+                guard let id = try connection(&session, now) else { return }
+                isSent = true
+                session.send(message, on: id, &effects)
+            } catch {
+                failure = error
+            }
+        }
+        if let failure { throw failure }
+        return isSent
     }
 
     /// Sends as soon as the server has read enough of what was sent before, unless the task is cancelled.

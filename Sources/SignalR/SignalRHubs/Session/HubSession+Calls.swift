@@ -194,8 +194,8 @@ extension HubSession {
         case .void: self.finish(call, .success(nil), &effects)
         case .result(let result): self.finish(call, .success(result), &effects)
         case .error(let text):
-            let text = self.redacted(text)
-            let error = HubError(.invocationFailed, "The server completed \(call.target) with an error: \(text)", serverMessage: text)
+            let message = "The server completed \(Excerpt.of(call.target, limit: 200)) with an error: \(self.redacted(text))"
+            let error = HubError(.invocationFailed, message, serverMessage: self.redacted(text, isWhole: true))
             self.finish(call, .failure(error), &effects)
         }
     }

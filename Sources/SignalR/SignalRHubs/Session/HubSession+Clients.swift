@@ -75,7 +75,7 @@ extension HubSession {
 
     /// Fails the calls that began to wait after the client was stopped.
     package mutating func stopWhileStopped(_ effects: inout Effects<Self>) {
-        self.connectionCallers.resumeAll(.failure(.stopped), &effects)
+        self.connectionCallers.resumeAll(.failure(self.stopError), &effects)
     }
 
     /// The time of the next attempt to connect, if the client waits for it.
@@ -91,17 +91,18 @@ extension HubSession {
     package var sendsWithEffects: Bool { self.frames != EventRoutes.none }
 
     /// Sends a message, and delivers it to the consumers of messages.
-    package func send(_ message: WebSocketMessage, on id: ConnectionID, _ effects: inout Effects<Self>) {
+    package mutating func send(_ message: WebSocketMessage, on id: ConnectionID, _ effects: inout Effects<Self>) {
         effects.commands.append(.send(id, message))
         self.trace(.sent, message.kind, message.bytes[...], &effects)
     }
 
-    func trace(
+    // Mutating, as calling another method of an `inout` value copies it, which costs more than reading a message.
+    mutating func trace(
         _ direction: TracedFrame.Direction, _ kind: WebSocketMessage.Kind, _ bytes: @autoclosure () -> ArraySlice<UInt8>,
         _ effects: inout Effects<Self>
     ) {
         guard !effects.routes.isEmpty(self.frames) else { return }
-        let text = self.redacted(HubMessageTrace.text(kind, bytes()))
+        let text = self.redacted(HubMessageTrace.text(kind, bytes()), isWhole: true)
         effects.deliver(.frame(TracedFrame(direction, text)), on: self.frames)
     }
 }

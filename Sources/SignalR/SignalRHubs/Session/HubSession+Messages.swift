@@ -31,8 +31,8 @@ extension HubSession {
                 Result { () throws(HubMessageError) in try HubHandshake.parseResponse(bytes) }
             }
             if let error = try response.get()?.error {
-                let text = self.redacted(error)
-                let failure = HubError(.handshakeFailed, "The server rejected the handshake: \(text)", serverMessage: text)
+                let message = "The server rejected the handshake: \(self.redacted(error))"
+                let failure = HubError(.handshakeFailed, message, serverMessage: self.redacted(error, isWhole: true))
                 return self.close(id, failure, now: now, &effects)
             }
             self.handshakeCompleted(id, now: now, &effects)
@@ -41,7 +41,8 @@ extension HubSession {
             self.readMessages(UnsafeRawBufferPointer(rebasing: bytes[consumed...]), isUTF8: isUTF8, on: id, now: now, &effects)
         } catch {
             let message =
-                "The server's response to the handshake is invalid: \(self.redacted(error.problem)). Check that the URL is that of a hub."
+                "The server's response to the handshake is invalid: \(Excerpt.sentence(self.redacted(error.problem))) "
+                + "Check that the URL is that of a hub."
             self.close(id, HubError(.handshakeFailed, message), now: now, &effects)
         }
     }
@@ -58,7 +59,8 @@ extension HubSession {
             if self.connection.connected == id { self.reader = reader }
         } catch {
             guard self.connection.connected == id else { return }
-            let message = "The server sent data that isn't a sequence of messages: \(error.problem). The connection was closed."
+            let problem = Excerpt.sentence(error.problem)
+            let message = "The server sent data that isn't a sequence of messages: \(problem) The connection was closed."
             self.close(id, HubError(.invalidMessage, message), code: .protocolError, now: now, &effects)
         }
     }
@@ -100,7 +102,7 @@ extension HubSession {
         case .ping: break
         case .close(let error, let allowsReconnect): self.received(closeWith: error, allowsReconnect, on: id, now: now, &effects)
         // The client handles invocations in order and has nothing to cancel.
-        case .cancelInvocation(let call): self.ignore("the cancellation of the call \(call.prefix(32))", &effects)
+        case .cancelInvocation(let call): self.ignore("the cancellation of the call \(self.excerpt(call))", &effects)
         // Only for stateful reconnect, which wasn't negotiated.
         case .ack, .sequence: self.ignore("a message for stateful reconnect, which isn't in use", &effects)
         }
@@ -111,7 +113,7 @@ extension HubSession {
     ) {
         let text = error.map { self.redacted($0) }
         let message = "The server closed the connection\(text.map { ": \($0)" } ?? ".")"
-        let failure = HubError(.closedByServer, message, serverMessage: text)
+        let failure = HubError(.closedByServer, message, serverMessage: error.map { self.redacted($0, isWhole: true) })
         effects.commands.append(.close(id, .normal, reason: ""))
         // A close without an error is an orderly end, unless the client is to come back: then it is the reason of a loss.
         let isOrderly = text == nil && !self.reconnects(allowsReconnect)

@@ -12,7 +12,9 @@ extension HubSession {
     package var request: HubRequest {
         let endpoint = HubNegotiation.connectEndpoint(self.attempt.endpoint, token: self.attempt.connectionToken).webSocket
         let request = WebSocketRequest(
-            endpoint, headers: self.headers(for: self.attempt.endpoint, token: self.attempt.accessToken),
+            endpoint,
+            headers: self.cookies.headers(
+                self.headers(for: self.attempt.endpoint, token: self.attempt.accessToken), for: self.attempt.endpoint),
             messageLimit: self.options.messageLimit, timeout: self.options.connectTimeout)
         return HubRequest(kind: .webSockets, webSocket: request)
     }
@@ -22,12 +24,16 @@ extension HubSession {
         // The second field makes servers that authenticate with cookies answer 401, instead of redirecting to a login page.
         var headers: HTTPHeaders = ["User-Agent": Self.userAgent, "X-Requested-With": "XMLHttpRequest"]
         if let token, !token.isEmpty { headers["Authorization"] = "Bearer \(token)" }
-        for field in self.options.headers { headers[field.name] = nil }
-        for field in self.options.headers { headers.add(field.name, field.value) }
-        headers["Cookie"] = self.attempt.cookies.header(for: endpoint, besides: headers.values("Cookie"))
+        let isOther = self.attempt.hasTokenOfRedirect && endpoint.http.origin != self.options.endpoint.http.origin
+        let fields = isOther && !self.options.sendsHeadersAfterRedirect ? [:] : self.options.headers
+        for field in fields { headers[field.name] = nil }
+        for field in fields { headers.add(field.name, field.value) }
+        // The token belongs to the connection there; another one would be refused.
+        if isOther, let token { headers["Authorization"] = "Bearer \(token)" }
         return headers
     }
 
+    /// A request of this client, without the cookies of servers.
     func post(_ endpoint: Endpoint, token: String?) -> HTTPRequest {
         HTTPRequest(
             "POST", endpoint, headers: self.headers(for: endpoint, token: token), connectTimeout: self.options.connectTimeout,
@@ -40,6 +46,7 @@ extension HubSession {
     package mutating func begin(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         let hasRefreshedToken = self.attempt.hasRefreshedToken
         self.attempt = Attempt(self.options.endpoint)
+        self.cookies.removeExpired(now: now)
         self.attempt.hasRefreshedToken = hasRefreshedToken
         guard self.options.accessToken != nil else { return self.negotiate(id, &effects) }
         self.works.start(.accessToken(self.options.accessToken), for: .accessToken(id), &effects)
@@ -48,7 +55,7 @@ extension HubSession {
     mutating func received(
         _ token: Result<String?, HubError>, for id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
     ) {
-        switch Self.validated(token) {
+        switch self.validated(token) {
         case .success(let token):
             self.attempt.accessToken = token
             self.negotiate(id, &effects)
@@ -56,10 +63,9 @@ extension HubSession {
         }
     }
 
-    static func validated(_ token: Result<String?, HubError>) -> Result<String?, HubError> {
+    func validated(_ token: Result<String?, HubError>) -> Result<String?, HubError> {
         guard case .success(let text?) = token, !Self.isValid(text) else { return token }
-        let message = "The access token contains a space, a control character or a non-ASCII character. Return the token alone."
-        return .failure(HubError(.tokenFailed, message))
+        return .failure(HubError(.tokenFailed, self.options.accessTokenSource.invalidTokenMessage))
     }
 
     /// Whether a token can be in a header field. A line break would make the request invalid, with an error that doesn't tell why.
@@ -69,18 +75,49 @@ extension HubSession {
     private mutating func negotiate(_ id: ConnectionID, _ effects: inout Effects<Self>) {
         if self.options.skipsNegotiation { return effects.commands.append(.open(id, self.request)) }
         let request = self.post(HubNegotiation.endpoint(self.attempt.endpoint), token: self.attempt.accessToken)
-        self.works.start(.negotiate(request), for: .negotiation(id), &effects)
+        self.works.start(.negotiate(self.withCookies(request)), for: .negotiation(id, request, redirects: 0), &effects)
+    }
+
+    /// Adds the cookies that servers have set.
+    func withCookies(_ request: HTTPRequest) -> HTTPRequest {
+        var request = request
+        request.headers = self.cookies.headers(request.headers, for: request.endpoint)
+        return request
+    }
+
+    /// Follows a redirect of HTTP. The URL of the hub stays.
+    ///
+    /// - Returns: Whether the response is a redirect.
+    private mutating func followRedirect(
+        _ response: HTTPResponse, of request: HTTPRequest, redirects: Int, for id: ConnectionID, now: Instant,
+        _ effects: inout Effects<Self>
+    ) -> Bool {
+        do throws(TransportError) {
+            guard var next = try request.redirected(by: response.head) else { return false }
+            guard redirects < HTTPRequest.redirectLimit else { throw request.redirectLoop }
+            if next.endpoint.origin != self.options.endpoint.http.origin, !self.options.sendsHeadersAfterRedirect {
+                for field in self.options.headers { next.headers[field.name] = nil }
+            }
+            effects.log(.debug, "connection \(id): the negotiation was redirected to \(next.endpoint)")
+            self.works.start(.negotiate(self.withCookies(next)), for: .negotiation(id, next, redirects: redirects + 1), &effects)
+        } catch {
+            let cause = error.withMessage(self.redacted(error.message))
+            self.fail(id, HubError(.negotiationFailed, "The negotiation failed: \(cause.message)", cause: cause), now: now, &effects)
+        }
+        return true
     }
 
     mutating func negotiated(
-        _ result: Result<HTTPResponse, TransportError>, for id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+        _ result: Result<HTTPResponse, TransportError>, of request: HTTPRequest, redirects: Int, for id: ConnectionID, now: Instant,
+        _ effects: inout Effects<Self>
     ) {
         let response: HTTPResponse
         switch result {
         case .success(let success): response = success
-        case .failure(let error): return self.closed(id, .transport(error), now: now, &effects)
+        case .failure(let error): return self.end(id, self.ending(for: .transport(error), now: now), now: now, &effects)
         }
-        self.attempt.cookies.store(response.head.headers, from: HubNegotiation.endpoint(self.attempt.endpoint))
+        self.cookies.store(response.head.headers, from: request.endpoint, now: now)
+        if self.followRedirect(response, of: request, redirects: redirects, for: id, now: now, &effects) { return }
         if response.head.status == 401, self.canRefreshToken {
             self.attempt.hasRefreshedToken = true
             return self.begin(id, now: now, &effects)
@@ -94,8 +131,8 @@ extension HubSession {
             }
             switch answer {
             case .error(let text):
-                let text = self.redacted(text)
-                let error = HubError(.negotiationFailed, "The server rejected the negotiation: \(text)", serverMessage: text)
+                let message = "The server rejected the negotiation: \(self.redacted(text))"
+                let error = HubError(.negotiationFailed, message, serverMessage: self.redacted(text, isWhole: true))
                 self.fail(id, error, now: now, &effects)
             case .redirect(let redirect): self.redirect(id, to: redirect, now: now, &effects)
             case .connection(let connection): self.connect(id, connection, now: now, &effects)
@@ -103,7 +140,8 @@ extension HubSession {
         } catch {
             // The message omits the body: what can't be read may contain the token of the connection.
             let received = error.code == .notJSON ? " Received \(response.statusSummary)" : ""
-            self.fail(id, HubError(.negotiationFailed, self.redacted(error.message + received)), now: now, &effects)
+            let place = redirects > 0 ? " The negotiation was redirected to \(request.endpoint)." : ""
+            self.fail(id, HubError(.negotiationFailed, self.redacted(error.message + received + place)), now: now, &effects)
         }
     }
 
@@ -115,6 +153,7 @@ extension HubSession {
             let message = "The negotiation was redirected more than \(Self.redirectLimit) times. Check the server for a loop."
             return self.fail(id, HubError(.negotiationFailed, message), now: now, &effects)
         }
+        let isSecure = self.attempt.endpoint.isSecure
         do throws(TransportError) {
             self.attempt.endpoint = try self.attempt.endpoint.resolving(redirect.url)
         } catch {
@@ -123,12 +162,18 @@ extension HubSession {
             let failure = HubError(.negotiationFailed, "The negotiation was redirected to an invalid URL. Check the server.")
             return self.fail(id, failure, now: now, &effects)
         }
+        guard self.attempt.endpoint.isSecure || !isSecure else {
+            let message =
+                "The negotiation was redirected from https to http, which would send the access token unencrypted. Use an https URL on the "
+                + "server."
+            return self.fail(id, HubError(.negotiationFailed, message), now: now, &effects)
+        }
         guard redirect.accessToken.map(Self.isValid) ?? true else {
             let failure = HubError(.negotiationFailed, "The negotiation was redirected with an invalid access token. Check the server.")
             return self.fail(id, failure, now: now, &effects)
         }
         // It is valid for this connection only: the next attempt asks the application again.
-        if let token = redirect.accessToken { self.attempt.accessToken = token }
+        if let token = redirect.accessToken { (self.attempt.accessToken, self.attempt.hasTokenOfRedirect) = (token, true) }
         effects.log(.debug, "connection \(id): redirected to \(self.attempt.endpoint)")
         self.negotiate(id, &effects)
     }
@@ -141,9 +186,11 @@ extension HubSession {
             return self.fail(id, HubError(.negotiationFailed, message), now: now, &effects)
         }
         guard response.transports.contains(where: { $0.transport == .webSockets && $0.supports(self.options.format) }) else {
-            let names = response.transports.map { self.redacted($0.name) }.joined(separator: ", ")
+            let names = self.excerpt(response.transports.map(\.name).joined(separator: ", "))
             let format = self.options.format.transferFormat
-            let message = "The server offers no WebSockets with the format \(format)\(names.isEmpty ? "" : ", only \(names)"). Enable them."
+            let offer = names.isEmpty ? "no transport" : "only \(names)"
+            let message =
+                "The server offers \(offer), and this client needs WebSockets with the format \(format). Enable WebSockets on the server."
             return self.fail(id, HubError(.negotiationFailed, message), now: now, &effects)
         }
         self.attempt.connectionID = response.id
@@ -156,8 +203,9 @@ extension HubSession {
         let cause = TransportError(.requestRejected, text, response: response)
         switch response.head.status {
         case 401 where self.options.accessToken == nil:
-            return HubError(.unauthorized, "\(text) Set a provider of access tokens.", cause: cause)
-        case 401, 403: return HubError(.unauthorized, "\(text) Check the access token.", cause: cause)
+            return HubError(.unauthorized, "\(text) \(self.options.accessTokenSource.adviceIfMissing)", cause: cause)
+        case 401, 403:
+            return HubError(.unauthorized, "\(text) \(self.options.accessTokenSource.adviceIfRejected)", cause: cause)
         case 404:
             return HubError(.negotiationFailed, "\(text) Check the URL: either it isn't that of a hub, or a proxy blocks it.", cause: cause)
         default: return HubError(.negotiationFailed, text, cause: cause)
@@ -171,17 +219,19 @@ extension HubSession {
 
     // MARK: Secrets
 
-    /// The maximum size of a text of the server in errors and log messages, in bytes.
+    /// The maximum size of a text of the server, in bytes.
     private static let textLimit = 4096
+    /// The maximum size of a text of the server in a message, in bytes. With what precedes it, a message has at most 1,000.
+    private static let messageLimit = 700
 
     /// Removes from a text of the server what must not appear in errors and logs: the tokens, the cookies, and the values of the configured
     /// header fields. Returns the start of a long text.
-    func redacted(_ text: String) -> String {
-        var headers = self.options.headers
-        headers["Cookie"] = self.attempt.cookies.header(for: self.attempt.endpoint, besides: headers.values("Cookie"))
-        if let cookies = self.attempt.cookies.header(for: self.refreshEndpoint, besides: []) { headers.add("Cookie", cookies) }
+    ///
+    /// - Parameter isWhole: Whether the text isn't part of a message.
+    func redacted(_ text: String, isWhole: Bool = false) -> String {
         let tokens = self.attempt.redactedTokens + [self.attempt.connectionToken].compactMap(\.self)
-        return SecretFilter(tokens + headers.secrets).redacted(text, limit: Self.textLimit)
+        return SecretFilter(tokens + self.options.headers.secrets + self.cookies.secrets).redacted(
+            text, limit: isWhole ? Self.textLimit : Self.messageLimit)
     }
 
     /// The start of a name that the server chose, in one line.

@@ -80,11 +80,11 @@ extension HubSession {
     }
 
     private mutating func requestRefresh(token: String?, _ effects: inout Effects<Self>) -> WorkID {
-        self.works.start(.negotiate(self.post(self.refreshEndpoint, token: token)), for: .refresh, &effects)
+        self.works.start(.negotiate(self.withCookies(self.post(self.refreshEndpoint, token: token))), for: .refresh, &effects)
     }
 
     mutating func receivedForRefresh(_ token: Result<String?, HubError>, _ effects: inout Effects<Self>) {
-        switch Self.validated(token) {
+        switch self.validated(token) {
         case .success(let token):
             // Also a token that is rejected must not appear in later texts.
             self.attempt.redact(token)
@@ -103,7 +103,7 @@ extension HubSession {
             let cause = error.withMessage(self.redacted(error.message))
             return self.refreshed(.failure(HubError(.authenticationRefreshFailed, cause.message, cause: cause)), &effects)
         }
-        self.attempt.cookies.store(response.head.headers, from: self.refreshEndpoint)
+        self.cookies.store(response.head.headers, from: self.refreshEndpoint, now: now)
         guard response.head.status == 200 else { return self.refreshed(.failure(self.rejection(response)), &effects) }
         guard let answer = RefreshResponse(parsing: response.body), Self.isValid(answer.accessToken ?? "") else {
             // The message omits the body, which may contain a token.

@@ -51,7 +51,8 @@ package struct HubSession: ReconnectingSession {
     /// The purpose of work.
     enum Purpose: Sendable {
         case accessToken(ConnectionID)
-        case negotiation(ConnectionID)
+        /// The request without cookies, and the number of redirects that led to it.
+        case negotiation(ConnectionID, HTTPRequest, redirects: Int)
         case tokenForRefresh
         case refresh
         case retryDecision
@@ -67,6 +68,8 @@ package struct HubSession: ReconnectingSession {
         /// The latest tokens, which must not appear in errors and logs.
         private(set) var redactedTokens: [String] = []
         var redirects = 0
+        /// Whether a redirect brought a token of its own.
+        var hasTokenOfRedirect = false
         /// Whether the server rejected a token, so that the application was asked for another one.
         var hasRefreshedToken = false
         var connectionID: String?
@@ -74,7 +77,6 @@ package struct HubSession: ReconnectingSession {
         var connectionToken: String?
         /// When the first automatic refresh of the authentication is due.
         var refreshAt: Instant?
-        var cookies = HubCookies()
 
         init(_ endpoint: Endpoint) {
             self.endpoint = endpoint
@@ -116,11 +118,18 @@ package struct HubSession: ReconnectingSession {
     @Boxed var settings: Settings?
     package private(set) var state = HubState.stopped(nil)
     var attempt: Attempt
+    /// The cookies of the servers, for all attempts.
+    var cookies = CookieJar()
     var handshakeBuffer = HubHandshake.Buffer()
     /// Reads the messages of the established connection.
     var reader: HubMessageReader?
     private var retries: RetrySeries
     private var phase = Phase.starting
+    /// The newest connection that was stopped, or that ended before the last start. Its calls aren't handled any more.
+    private var lastStopped: ConnectionID?
+    private var isReleased = false
+    /// The error that the policy for reconnects threw, while its answer is handled.
+    private var policyError: HubError?
     /// The reported error of the last loss or failed attempt, until a connection is established.
     private var lossError: HubError?
     /// When the next automatic refresh of the authentication is due.
@@ -146,15 +155,16 @@ package struct HubSession: ReconnectingSession {
     /// The callers that wait until the server reads faster.
     var writingCallers = WaitingCalls()
 
-    /// The number of the newest update.
     package private(set) var lastUpdate: UInt64 = 0
+    /// The number of the newest update that is one of the life of a connection; see ``HubUpdate/concernsLife``.
+    package private(set) var lastUpdateOfLife: UInt64 = 0
     var updates = EventRoutes.none
     var invocations = EventRoutes.none
     /// The route of the messages in both directions, without secrets.
     var frames = EventRoutes.none
 
     package init(_ options: HubConfiguration, seed: UInt64) {
-        self.retries = RetrySeries(stableAfter: .zero)
+        self.retries = RetrySeries(endsWith: .anyConnection)
         self.connection = ConnectionStateMachine(policy: Self.policy(options), generator: SplitMix64(seed: seed))
         self.options = options
         self.attempt = Attempt(options.endpoint)
@@ -167,7 +177,7 @@ package struct HubSession: ReconnectingSession {
         // The policy of the application may wait for something, and what it decides must not be replaced by something else.
         policy.decisionTimeout = nil
         // Delays that grow start over only after a connection that lasted: a server may accept connections and lose them immediately.
-        // The delays of a list start over with each connection, as in other clients.
+        // The delays of a list start over with each connection, as in other clients, and `RetrySeries` protects the server.
         if case .backoff(let backoff) = options.retry { policy.backoff = backoff }
         return Shared(policy)
     }
@@ -226,11 +236,28 @@ package struct HubSession: ReconnectingSession {
     package mutating func stop(now: Instant, _ effects: inout Effects<Self>) {
         // The server then releases what belongs to the connection, instead of waiting for the client to come back.
         if let id = self.connection.connected { self.send(.close(error: nil, allowReconnect: false), on: id, now: now, &effects) }
+        self.lastStopped = self.connection.newest
         self.stopConnection(now: now, &effects)
     }
 
+    package mutating func release(now: Instant, _ effects: inout Effects<Self>) {
+        self.isReleased = true
+        self.stop(now: now, &effects)
+    }
+
+    /// The error of what a stop ends.
+    var stopError: HubError { self.isReleased ? .released : .stopped }
+
+    /// Whether handlers are called for a call of the server: the client wasn't stopped since it arrived.
+    package func isHandled(_ callback: HubCallback) -> Bool { self.lastStopped.map { callback.connection > $0 } ?? true }
+
     /// Reconnects now if a retry or its decision is pending. If the client is connected, checks the connection.
     package mutating func checkConnection(now: Instant, _ effects: inout Effects<Self>) {
+        switch self.connection.state {
+        // The attempts that failed say nothing about the network that is available now.
+        case .deciding, .backingOff: self.retries.forgetAttempts()
+        default: break
+        }
         let timeout = self.options.serverTimeout > .zero ? min(.seconds(10), self.options.serverTimeout) : .seconds(10)
         self.checkConnection(timeout: timeout, now: now, &effects)
     }
@@ -238,6 +265,7 @@ package struct HubSession: ReconnectingSession {
     package mutating func opening(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         if case .stopped = self.state {
             self.phase = .starting
+            self.lastStopped = ConnectionID(rawValue: id.rawValue - 1)
             self.retries.reset()
             self.setState(.connecting, &effects)
         }
@@ -304,7 +332,9 @@ package struct HubSession: ReconnectingSession {
 
     package func ending(for reason: CloseReason, now: Instant) -> Ending {
         let failure: HubError
-        if reason == .openTimeout, case .handshaking = self.connection.state {
+        if reason == .requested {
+            failure = self.stopError
+        } else if reason == .openTimeout, case .handshaking = self.connection.state {
             failure = HubError(.handshakeFailed, "The server didn't answer the handshake in time. Check that the URL belongs to a hub.")
         } else {
             let wasConnected = if case .connected = self.state { true } else { false }
@@ -366,9 +396,11 @@ package struct HubSession: ReconnectingSession {
     }
 
     package mutating func resolved(_ reason: CloseReason, then next: NextAttempt, now: Instant, _ effects: inout Effects<Self>) {
-        let failure = self.lossError ?? HubError(.connectionLost, "The connection was lost: \(reason).")
+        let failure = self.lossError ?? HubError(.connectionLost, "The connection was lost: \(Excerpt.sentence(reason.description))")
         switch next {
-        case .never: self.finish(self.lossError, failure, &effects)
+        case .never:
+            let final = self.policyError.map { failure.ended(by: $0) } ?? failure
+            self.finish(self.lossError == nil ? nil : final, final, &effects)
         case .reconnect, .later, .undecided: self.reportRetry(next, failure, now: now, &effects)
         }
     }
@@ -417,6 +449,7 @@ package struct HubSession: ReconnectingSession {
 
     mutating func publish(_ update: HubUpdate, _ effects: inout Effects<Self>) {
         self.lastUpdate += 1
+        if update.concernsLife { self.lastUpdateOfLife = self.lastUpdate }
         effects.deliver(.update(update, number: self.lastUpdate), on: self.updates)
     }
 
@@ -431,13 +464,18 @@ package struct HubSession: ReconnectingSession {
     package mutating func workFinished(_ id: WorkID, _ result: WorkResult, now: Instant, _ effects: inout Effects<Self>) {
         switch (self.works.take(id), result) {
         case (.accessToken(let connection)?, .accessToken(let result)): self.received(result, for: connection, now: now, &effects)
-        case (.negotiation(let connection)?, .negotiated(let result)): self.negotiated(result, for: connection, now: now, &effects)
+        case (.negotiation(let connection, let request, let redirects)?, .negotiated(let result)):
+            self.negotiated(result, of: request, redirects: redirects, for: connection, now: now, &effects)
         case (.tokenForRefresh?, .accessToken(let result)): self.receivedForRefresh(result, &effects)
         case (.refresh?, .negotiated(let result)): self.refreshAnswered(result, now: now, &effects)
         case (.retryDecision?, .retryDelay(let result)):
-            if case .failure(let error) = result { effects.log(.error, error.message) }
             guard let (connection, decision) = self.retries.answered(id, (try? result.get()) ?? nil) else { break }
+            if case .failure(let error) = result {
+                effects.log(.error, error.message)
+                self.policyError = error
+            }
             self.decided(connection, decision, now: now, &effects)
+            if let error = self.policyError.take() { effects.commands.append(.release(error)) }
         case (.upload(let stream)?, .uploaded(let error)): self.endUpload(stream, error, now: now, &effects)
         default: break
         }

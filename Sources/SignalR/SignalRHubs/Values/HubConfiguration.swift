@@ -24,6 +24,10 @@ public struct HubConfiguration: Sendable {
     public var skipsNegotiation = false
     /// Header fields for all requests. They replace fields of the client with the same name.
     public var headers: HTTPHeaders = [:]
+    /// Whether ``headers`` are sent to another origin as well, to which the server redirects the negotiation with an access token of its own,
+    /// as Azure SignalR Service does. By default, they aren't: they may contain credentials, and that token is the only one that counts
+    /// there.
+    public var sendsHeadersAfterRedirect = false
     /// The source of access tokens, which are sent as `Authorization: Bearer`; `nil` for none.
     public var accessToken: AccessTokenProvider?
     /// Whether the client refreshes the authentication of a connection before it expires, if the server reports a lifetime.
@@ -66,6 +70,9 @@ public struct HubConfiguration: Sendable {
     /// The destination of log messages. By default, warnings and errors go to the unified log on Apple platforms and to standard error
     /// elsewhere. With the minimum level `trace`, every message is logged, without tokens. A client keeps its log for life.
     public var log = LogSink.standard { didSet { self.kept = Kept() } }
+
+    /// Where access tokens come from, in the words of the application's user, for messages.
+    package var accessTokenSource = HubAccessTokenSource.closure("accessToken")
 
     /// Identifies the values that a client keeps for life, which can't be compared. Configurations with the same object have the same ones.
     private final class Kept: Sendable {}

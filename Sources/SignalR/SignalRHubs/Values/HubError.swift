@@ -68,7 +68,7 @@ public struct HubError: Error, Hashable, Sendable, CustomStringConvertible {
 
     /// The kind of the error.
     public let code: Code
-    /// A description of what failed and, where possible, what to do.
+    /// A description of what failed and, where possible, what to do. It has at most 1,000 bytes; the middle of a longer one is left out.
     public let message: String
     /// The text that the server sent, if the error is the server's.
     public let serverMessage: String?
@@ -93,7 +93,7 @@ public struct HubError: Error, Hashable, Sendable, CustomStringConvertible {
         _ code: Code, _ message: String, serverMessage: String? = nil, serverCode: String? = nil, cause: (any Error)? = nil
     ) {
         self.code = code
-        self.message = message
+        self.message = Excerpt.message(message)
         self.serverMessage = serverMessage
         self.serverCode = serverCode
         self.cause = cause
@@ -139,6 +139,9 @@ extension HubError: LocalizedError {
 
 extension HubError {
     static let stopped = HubError(.stopped, "The client was stopped. Call start() to connect again.")
+    static let released = HubError(
+        .stopped, "The client was released, which closed its connection. Keep a reference to it for as long as it is needed.")
+
     /// Returns what the server is told about an error of the application, whose own text may contain secrets.
     ///
     /// - Parameter source: What threw the error, at the start of a sentence.
@@ -167,6 +170,27 @@ extension HubError {
         case .transport(let error): return HubError(.connectionLost, message, cause: error)
         case .openTimeout: return HubError(wasConnected ? .connectionLost : .timedOut, message)
         case .peer: return HubError(.connectionLost, message)
+        }
+    }
+
+    /// The error of a client that has given up after this loss, because the policy for reconnects threw an error.
+    func ended(by policy: HubError) -> HubError {
+        HubError(
+            self.code, "\(self.message) \(policy.message)", serverMessage: self.serverMessage, serverCode: self.serverCode,
+            cause: policy.cause)
+    }
+
+    /// The error that the code of the application threw, if it is the reason why there is no connection: a provider of access tokens, a
+    /// policy for reconnects, or a transport.
+    package var thrownByApplication: (any Error)? {
+        switch self.code {
+        case .encodingFailed, .decodingFailed, .invocationFailed, .handlerFailed: return nil
+        default: break
+        }
+        switch self.cause {
+        case let error as HubError: return error.thrownByApplication
+        case let error as TransportError: return error.cause
+        case let error: return error
         }
     }
 

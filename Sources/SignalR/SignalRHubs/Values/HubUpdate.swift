@@ -48,6 +48,16 @@ public enum HubUpdate: Hashable, Sendable {
     case error(HubError)
 }
 
+extension HubUpdate {
+    /// Whether this is an event in the life of a connection, for which ``NumberedHubUpdate`` is delivered.
+    var concernsLife: Bool {
+        switch self {
+        case .reconnecting, .reconnected, .closed, .authenticationRefreshed, .authenticationRefreshFailed: true
+        case .state, .connectingIn, .error: false
+        }
+    }
+}
+
 /// A change of a client, with its position.
 package struct NumberedHubUpdate: Sendable {
     package var number: UInt64

@@ -1,3 +1,5 @@
+import RealtimeCore
+
 /// An error whose message the server sends to the client. Throw it in a method of a hub.
 ///
 /// The messages of other errors aren't sent, because they may contain internal information; see
@@ -68,7 +70,7 @@ enum HubErrorText {
     static func unknownMethod(_ method: String) -> String { self.binding(method, "HubException: Method does not exist.") }
 
     static func binding(_ method: String, _ problem: String) -> String {
-        "Failed to invoke '\(method)' due to an error on the server. \(problem)"
+        Excerpt.message("Failed to invoke '\(method)' due to an error on the server. \(problem)")
     }
 
     static func needsStream(_ method: String) -> String {

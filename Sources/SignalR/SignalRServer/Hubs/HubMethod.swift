@@ -154,9 +154,12 @@ struct HubInvocationContext: Sendable {
     func send<Items: AsyncSequence>(_ items: Items) async throws -> HubCompletion where Items.Element: Encodable {
         guard let id = self.invocation.id else { return .void }
         do {
+            var turn = StreamTurn()
             for try await item in items {
                 try Task.checkCancellation()
                 let payload = try self.coder.payload(item)
+                // Neither the items nor a client that reads may ever suspend the task, and there are few threads for all tasks.
+                if turn.ends(with: payload.bytes.count) { await Task.yield() }
                 try await self.send(HubMessageWriter.message(.streamItem(id: id, payload), self.call.connection.format))
             }
             return .void
@@ -178,6 +181,27 @@ struct HubInvocationContext: Sendable {
         } wait: { machine, waiter, effects in
             machine.awaitWriting(self.call.connection.id, waiter, &effects)
         }
+    }
+}
+
+/// Decides when a stream lets other tasks run, so that streams that never suspend don't delay the calls of other clients.
+struct StreamTurn {
+    /// The number of items that a stream sends in a turn.
+    static let items = 16
+    /// The number of bytes after which a turn ends earlier.
+    static let bytes = 16 << 10
+
+    private var items = 0
+    private var bytes = 0
+
+    /// Counts an item.
+    ///
+    /// - Returns: Whether the turn ends.
+    mutating func ends(with bytes: Int) -> Bool {
+        (self.items, self.bytes) = (self.items + 1, self.bytes + bytes)
+        guard self.items >= Self.items || self.bytes >= Self.bytes else { return false }
+        self = StreamTurn()
+        return true
     }
 }
 

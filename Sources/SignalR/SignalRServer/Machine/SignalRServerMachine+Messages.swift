@@ -100,8 +100,7 @@ extension SignalRServerMachine {
             try reader.read(bytes, isUTF8: kind == .text) { self.received($0, from: id, now: now, &effects) }
             self.updateConnected(id) { $0.reader = reader }
         } catch {
-            let text = "Connection closed with an error. InvalidDataException: \(error.problem)"
-            self.close(id, error: text, allowReconnect: true, now: now, &effects)
+            self.closeInvalid(error.problem, id, now: now, &effects)
         }
         self.startCalls(id, &effects)
         self.updateReading(id, now: now, &effects)
@@ -137,24 +136,17 @@ extension SignalRServerMachine {
         }
     }
 
-    /// A message is invalid. Only what it is about fails.
+    /// A message is invalid. As in ASP.NET Core, that ends the connection: a caller whose invocation can't be read would wait forever.
     private mutating func receivedInvalid(
         _ error: HubMessageError, from id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
     ) {
         effects.counters.messagesIgnored += 1
-        self.deliver(.error(connectionID: self.connections[id]?.connectionID ?? "", message: error.problem), &effects)
-        guard let text = error.invocationID else { return }
-        let invocation = ByteString(text)
-        switch error.type {
-        case 1, 4: self.complete(text, .error("Failed to read the invocation: \(error.problem)"), to: id, now: now, &effects)
-        case 2, 3:
-            if self.isUpload(invocation, id) {
-                self.endUpload(invocation, .failed(error.problem), of: id, &effects)
-            } else {
-                self.endResult(invocation, .failure(.failed(error.problem)), of: id, now: now, &effects)
-            }
-        default: break
-        }
+        self.closeInvalid(error.problem, id, now: now, &effects)
+    }
+
+    private mutating func closeInvalid(_ problem: String, _ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        let text = "Connection closed with an error. InvalidDataException: \(problem)"
+        self.close(id, error: text, allowReconnect: true, now: now, &effects)
     }
 
     // MARK: Streams and results of clients

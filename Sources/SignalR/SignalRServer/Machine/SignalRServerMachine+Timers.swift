@@ -7,6 +7,9 @@ extension SignalRServerMachine {
     mutating func timeout(now: Instant, _ effects: inout Effects<Self>) {
         while let due = self.negotiationDeadlines.popDue(now) { self.negotiations[due.key] = nil }
         while let due = self.admissionDeadlines.popDue(now) {
+            for admission in self.admissions[due.companion] ?? [] where admission.number == due.key {
+                if let token = admission.token { self.negotiations[token] = nil }
+            }
             self.admissions[due.companion]?.removeAll { $0.number == due.key }
             if self.admissions[due.companion]?.isEmpty == true { self.admissions[due.companion] = nil }
         }

@@ -155,7 +155,11 @@ struct SignalRServerMachine: EmbeddedServerMachine {
     /// - Parameter usesToken: Whether the client knows that the token isn't the ID of the connection.
     mutating func negotiate(_ hub: HubID, usesToken: Bool, now: Instant, _ effects: inout Effects<Self>) -> NegotiationResult {
         if let redirect = self.hubs[hub.rawValue].redirect { return .redirect(redirect) }
-        guard self.negotiationDeadlines.count < self.configuration.negotiationLimit else { return .unavailable }
+        guard self.configuration.negotiationLimit > 0 else { return .unavailable }
+        // The client of the oldest one is the least likely to connect. Refusing new ones would let a single client close all hubs.
+        while self.negotiationDeadlines.count >= self.configuration.negotiationLimit, let oldest = self.negotiationDeadlines.earliestKey {
+            self.forgetNegotiation(oldest)
+        }
         let id = self.generator.makeID()
         let token = usesToken ? self.generator.makeID() : nil
         let key = ByteString(token ?? id)
@@ -163,6 +167,11 @@ struct SignalRServerMachine: EmbeddedServerMachine {
         self.negotiationDeadlines.set(key, now + self.connectTimeout)
         self.deliver(.negotiated(hub: self.hubs[hub.rawValue].path, connectionID: id), &effects)
         return .connection(id: id, token: token)
+    }
+
+    private mutating func forgetNegotiation(_ key: ByteString) {
+        self.negotiationDeadlines.remove(key)
+        self.negotiations[key] = nil
     }
 
     /// The status with which a request that names a connection is rejected, or `nil` if the connection exists.
@@ -193,7 +202,8 @@ struct SignalRServerMachine: EmbeddedServerMachine {
             guard let negotiation = self.negotiations[key], negotiation.hub == hub else { return 404 }
             guard case .waiting = negotiation.state else { return 409 }
             self.negotiations[key]?.state = .upgrading
-            self.negotiationDeadlines.set(key, now + self.connectTimeout)
+            // It expires with the admission.
+            self.negotiationDeadlines.remove(key)
         } else if self.admissionDeadlines.count >= self.configuration.negotiationLimit {
             return 503
         }
@@ -221,7 +231,6 @@ struct SignalRServerMachine: EmbeddedServerMachine {
         if let token = admission.token {
             guard let negotiation = self.negotiations[token] else { return false }
             self.negotiations[token]?.state = .connected
-            self.negotiationDeadlines.remove(token)
             connectionID = negotiation.connectionID
         } else {
             connectionID = self.generator.makeID()

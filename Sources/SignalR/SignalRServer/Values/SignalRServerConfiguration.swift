@@ -18,8 +18,8 @@ public struct SignalRServerConfiguration: Sendable, Hashable {
     public var clientResultTimeout: Duration = .seconds(30)
     /// The maximum size of a message from a client, in bytes. A larger message ends the connection.
     ///
-    /// The listener has a limit of its own, which bounds the memory for a WebSocket message that hasn't arrived completely; see
-    /// `ListenerLimits.messageBytes`.
+    /// A WebSocket message may contain several. One of more than 1 MiB and twice this size ends the connection, which bounds the memory for a
+    /// WebSocket message that hasn't arrived completely. The listener may have a smaller limit; see `ListenerLimits.messageBytes`.
     public var messageLimit = 32 << 10
     /// The number of invocations of a connection that wait for earlier ones, at which the server stops reading from the connection. The
     /// server resumes reading at half of that number.
@@ -34,7 +34,7 @@ public struct SignalRServerConfiguration: Sendable, Hashable {
     /// aren't counted and don't delay others.
     public var parallelInvocations = 1
     /// The maximum number of streams of a connection, in both directions together. The server rejects an invocation that exceeds it.
-    public var streamLimit = 1_000
+    public var streamLimit = 100
     /// The number of bytes that wait in the streams from a client to be read by methods, at which the server stops reading from the
     /// connection. The server resumes reading at half of that number.
     ///
@@ -43,8 +43,15 @@ public struct SignalRServerConfiguration: Sendable, Hashable {
     public var streamBufferLimit = 256 << 10
     /// The maximum number of connections. The server responds to further ones with the status 503.
     public var connectionLimit = Int.max
-    /// The maximum number of negotiations whose clients haven't connected yet. The server responds to further ones with the status 503.
+    /// The maximum number of negotiations whose clients haven't connected yet. With a further one, the token of the oldest one expires.
     public var negotiationLimit = 10_000
+    /// Whether web pages of any origin may use the hubs of a server on a loopback address.
+    ///
+    /// By default, such a server responds to a request with the status 403 if its field `Origin` names another host than a loopback address or
+    /// `localhost`, with any port. Otherwise, every page that a developer visits could call the hubs of a server on the same machine. Set it if
+    /// a proxy on the same machine passes on the requests of pages of another host. It has no effect on other servers, whose hooks can check
+    /// the field.
+    public var allowsForeignOrigins = false
     /// Whether clients receive the descriptions of all errors that methods throw, and not only the messages of ``HubException``.
     public var sendsDetailedErrors = false
 
