@@ -8,6 +8,7 @@ package struct CommandLineTool: Sendable {
     let version: String
     let commands: [any Command.Type]
     let table: CommandTable
+    private let clock: Console.Clock
 
     /// Creates a tool.
     ///
@@ -16,9 +17,14 @@ package struct CommandLineTool: Sendable {
     ///   - summary: One line without a period, shown by `--help`.
     ///   - groups: The groups that commands with more than one word in their path belong to.
     ///   - commands: All commands, in the order in which help lists them.
-    package init(version: String, summary: String, groups: [GroupSpec], commands: [any Command.Type]) {
+    ///   - clock: The clock of `--timestamps`.
+    package init(
+        version: String, summary: String, groups: [GroupSpec], commands: [any Command.Type],
+        clock: @escaping Console.Clock = { WallClock.millisecondsSince1970 }
+    ) {
         self.version = version
         self.commands = commands
+        self.clock = clock
         self.table = CommandTable(summary: summary, groups: groups, commands: commands.map { $0.spec })
     }
 
@@ -47,14 +53,27 @@ package struct CommandLineTool: Sendable {
                 return CommandRun.status(console, nil)
             case .run(let arguments):
                 let command = try self.command(arguments)
-                let format = Console.format(
-                    json: arguments.has(OptionSpec.json.name), isTerminal: Output.standard.isTerminal, environment: Console.environment)
-                return await CommandRun(command: command, console: Console(format), signals: signals)()
+                return await CommandRun(command: command, console: self.console(arguments), signals: signals)()
             }
         } catch {
             console.printError(error.fullMessage)
             return .usageError
         }
+    }
+
+    /// Returns the script with which a shell completes the command lines of the tool.
+    package func completionScript(for shell: CompletionShell) -> String { CompletionScript(table: self.table).text(for: shell) }
+
+    /// Returns the manual page of the tool, for `man`.
+    package func manual() -> String { Manual(table: self.table, version: self.version).text }
+
+    /// Returns the console of a command.
+    func console(
+        _ arguments: Arguments, output: Output = .standard, environment: (String) -> String? = Console.environment
+    ) -> Console {
+        let format = Console.format(
+            json: arguments.has(OptionSpec.json.name), isTerminal: output.isTerminal, environment: environment)
+        return Console(format, output: output, clock: arguments.has(OptionSpec.timestamps.name) ? self.clock : nil)
     }
 
     /// Creates the command that arguments belong to, which has no side effects.

@@ -18,6 +18,7 @@ enum Realtime {
             PusherPublishCommand.self, PusherChannelsCommand.self, PusherUsersCommand.self, PusherTerminateCommand.self,
             PusherSignCommand.self,
             SignalRInvokeCommand.self, SignalRSendCommand.self, SignalRStreamCommand.self, SignalRListenCommand.self,
+            CompletionCommand.self, ManualCommand.self,
         ] + BenchmarkCommands.all)
 
     static func main() { self.tool.main() }

@@ -51,7 +51,7 @@ import Testing
     }
 
     @Test func `hidden commands are not listed`() {
-        #expect(self.table.entries(under: []).map(\.name) == ["serve", "pusher", "signalr", "demo", "bench"])
+        #expect(self.table.entries(under: []).map(\.name) == ["serve", "pusher", "signalr", "demo", "completion", "manual", "bench"])
         #expect(
             self.table.entries(under: ["pusher"]).map(\.name) == [
                 "subscribe", "trigger", "publish", "channels", "users", "terminate", "sign",
@@ -109,6 +109,19 @@ import Testing
                 let kinds = [first, second].map { spec in spec.options.first { $0.name == name }?.kind }
                 #expect(kinds[0] == kinds[1] || name == "port", "--\(name)")
             }
+        }
+    }
+
+    @Test func `every command that prints events has timestamps, after the format`() {
+        let commands = Self.specs.filter { spec in spec.options.contains { $0.name == "timestamps" } }
+        #expect(
+            Set(commands.map { $0.path.joined(separator: " ") }) == [
+                "serve pusher", "serve signalr", "pusher subscribe", "pusher trigger", "signalr invoke", "signalr send", "signalr stream",
+                "signalr listen",
+            ])
+        for spec in commands {
+            let names = spec.options.map(\.name)
+            #expect(names.firstIndex(of: "timestamps") == names.firstIndex(of: "json").map { $0 + 1 })
         }
     }
 
@@ -322,6 +335,35 @@ import Testing
         #expect(String(decoding: line.text(isColored: false), as: UTF8.self).contains("secret: s") == !end.isEmpty)
     }
 
+    @Test(
+        arguments: [
+            ([], [:], " --secret s"), (["--secret", "it's"], [:], #" --secret 'it'\''s'"#),
+            (["--secret-file", "a b"], [:], " --secret-file 'a b'"),
+            ([], ["REALTIME_PUSHER_SECRET": "s"], ""),
+        ] as [([String], [String: String], String)])
+    func `serve names commands to try, with its address and the secret as it was specified`(
+        _ options: [String], _ environment: [String: String], _ secret: String
+    ) throws {
+        let command = try self.parse(ServePusherCommand.spec, options, environment: environment, ServePusherCommand.init)
+        let app = PusherApp(id: "1", key: "k k", secret: options.first == "--secret" ? "it's" : "s")
+        let commands = command.commands(ListenerAddress(host: "127.0.0.1", port: 8080), app)
+        let ends = commands.compactMap { command in
+            command.firstRange(of: " pusher ").map { String(command[$0.lowerBound...]) }
+        }
+        #expect(
+            ends == [
+                " pusher subscribe ws://127.0.0.1:8080 --key 'k k' prices",
+                " pusher publish ws://127.0.0.1:8080 --app-id 1 --key 'k k'\(secret) prices price '{\"value\":12.5}'",
+                " pusher subscribe ws://127.0.0.1:8080 --key 'k k'\(secret) --user-id anna presence-room",
+            ])
+    }
+
+    @Test func `the commands to try with several apps contain no secret`() throws {
+        let command = try self.parse(ServePusherCommand.spec, ["--app", "1:k:hunter2", "--app", "2:l:hunter2"], ServePusherCommand.init)
+        let commands = command.commands(ListenerAddress(host: "127.0.0.1", port: 8080), command.apps[0])
+        #expect(commands.count == 1 && commands[0].hasSuffix(" pusher subscribe ws://127.0.0.1:8080 --key k prices"))
+    }
+
     @Test func `each serve command has TLS`() throws {
         let arguments = ["--tls", "certificate.pem", "key.pem"]
         let tls = TLSServerConfiguration(TLSIdentity(certificateChain: .file("certificate.pem"), privateKey: .file("key.pem")))
@@ -407,13 +449,19 @@ import Testing
     }
 
     @Test(arguments: [
-        ("/home/me/package/.build/debug/realtime", "/home/me/package", "swift run realtime"),
-        ("/home/me/package/.build/debug/realtime", "/home/me", "/home/me/package/.build/debug/realtime"),
+        ("/home/me/package/.build/x86_64-unknown-linux-gnu/debug/realtime", "/home/me/package", "swift run realtime"),
+        ("/home/me/package/.build/arm64-apple-macosx/release/realtime", "/home/me/package", "swift run realtime"),
+        // The user typed the path of the binary.
+        ("/home/me/package/.build/release/realtime", "/home/me/package", "/home/me/package/.build/release/realtime"),
+        ("/home/me/package/.build/debug/realtime", "/home/me/package", "/home/me/package/.build/debug/realtime"),
+        ("/home/me/package/.build-strict/x/debug/realtime", "/home/me/package", "/home/me/package/.build-strict/x/debug/realtime"),
+        ("/home/me/package/.build/x/debug/realtime", "/home/me", "/home/me/package/.build/x/debug/realtime"),
+        ("/usr/local/bin/realtime", "/home/me/package", "/usr/local/bin/realtime"),
         (".build/debug/realtime", "/home/me/package", ".build/debug/realtime"),
         ("realtime", "/", "realtime"),
         ("/it's here/realtime", "/", #"'/it'\''s here/realtime'"#),
     ])
-    func `the demo names the tool as a shell in the same folder finds it`(_ path: String, _ folder: String, _ command: String) {
+    func `commands to try name the tool as a shell in the same folder finds it`(_ path: String, _ folder: String, _ command: String) {
         #expect(Shell.executable(path, workingDirectory: folder) == command)
     }
 }

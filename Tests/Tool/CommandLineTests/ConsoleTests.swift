@@ -1,5 +1,6 @@
 import Foundation
 import RealtimeCoding
+import RealtimeSystem
 import TestSupport
 import Testing
 
@@ -53,6 +54,85 @@ import Testing
             #expect(object["data"] == data)
             #expect(bytes.filter { $0 == 0x0A }.count == 1)
         }
+    }
+}
+
+@Suite(.usesSockets) struct TimestampTests {
+    @Test(
+        arguments: [
+            (0, "1970-01-01T00:00:00.000Z"), (999, "1970-01-01T00:00:00.999Z"), (1_767_225_599_050, "2025-12-31T23:59:59.050Z"),
+            (1_709_164_800_007, "2024-02-29T00:00:00.007Z"),
+        ] as [(Int64, String)])
+    func `a time has milliseconds, in UTC`(_ milliseconds: Int64, _ text: String) {
+        #expect(Console.timestamp(milliseconds) == text)
+    }
+
+    /// Returns the output of a console whose clock advances by a second each time that it is read.
+    private func output(_ format: Console.Format, _ body: (Console) async -> Void) async throws -> [String] {
+        let pipe = PrivatePipe()
+        let time = Lock<Int64>(0)
+        let console = Console(format, output: Output(pipe.writing.fileDescriptor)) {
+            time.withLock { time in
+                time += 1000
+                return time
+            }
+        }
+        await body(console)
+        try pipe.writing.close()
+        return String(decoding: try pipe.reading.readToEnd() ?? Data(), as: UTF8.self).split(separator: "\n").map(String.init)
+    }
+
+    @Test func `each line of text begins with its time`() async throws {
+        let lines = try await self.output(.text(isColored: false)) { console in
+            console.print(.subscribed("a"))
+            console.printNote("retrying")
+        }
+        #expect(lines == ["1970-01-01T00:00:01.000Z subscribed to a", "1970-01-01T00:00:02.000Z retrying"])
+        let colored = try await self.output(.text(isColored: true)) { $0.printNote("retrying") }
+        #expect(colored == ["\u{1B}[2m1970-01-01T00:00:01.000Z \u{1B}[0mretrying"])
+    }
+
+    @Test func `each object has its time as the first field`() async throws {
+        let lines = try await self.output(.json(isTerminal: false)) { console in
+            console.print(.subscribed("a"))
+            console.print(.error("no"))
+        }
+        #expect(
+            lines == [
+                #"{"time":"1970-01-01T00:00:01.000Z","type":"subscribed","channel":"a"}"#,
+                #"{"time":"1970-01-01T00:00:02.000Z","type":"error","message":"no"}"#,
+            ])
+    }
+
+    private struct TestCommand: Command {
+        static let spec = CommandSpec(path: ["test"], summary: "", description: "", options: [.json, .timestamps])
+
+        init(_ arguments: Arguments) throws(UsageError) {}
+        func run(_ console: Console) async throws(ToolFailure) {}
+    }
+
+    @Test(arguments: [([], ""), (["--timestamps"], #""time":"2025-12-31T23:59:59.050Z","#)] as [([String], String)])
+    func `the option selects the clock of the tool`(_ options: [String], _ time: String) throws {
+        let tool = CommandLineTool(version: "1", summary: "", groups: [], commands: [TestCommand.self], clock: { 1_767_225_599_050 })
+        guard case .run(let arguments) = try tool.table.parse(["test"] + options) else {
+            Issue.record("the command line does not run a command")
+            return
+        }
+        let pipe = PrivatePipe()
+        tool.console(arguments, output: Output(pipe.writing.fileDescriptor)).print(.subscribed("a"))
+        try pipe.writing.close()
+        let text = String(decoding: try pipe.reading.readToEnd() ?? Data(), as: UTF8.self)
+        #expect(text == #"{\#(time)"type":"subscribed","channel":"a"}"# + "\n")
+    }
+
+    @Test func `a line that waits keeps the time at which it was enqueued`() async throws {
+        let lines = try await self.output(.text(isColored: false)) { console in
+            let printer = LinePrinter(console)
+            printer.enqueue(Line(["first"], [:]))
+            _ = console.stamped(Line([], [:]))
+            await printer.print(Line(["second"], [:]))
+        }
+        #expect(lines == ["1970-01-01T00:00:01.000Z first", "1970-01-01T00:00:03.000Z second"])
     }
 }
 

@@ -25,8 +25,18 @@ import Testing
         #expect(call.connection.endpoint == (try Endpoint("https://host/hub")))
         #expect(call.connection.format == .messagePack)
         #expect(call.method == "Add")
-        #expect(call.values == [-1, "two", [3]])
+        #expect(call.values == [.value(-1), .value("two"), .value([3])])
         #expect(call.timeout == .milliseconds(500))
+    }
+
+    @Test(arguments: ["invoke", "send", "stream"])
+    func `one argument can be standard input`(_ command: String) throws {
+        let call = try self.parse([command, "http://host/hub", "M", "1", "-", "2"], SignalRCall.init)
+        #expect(call.values == [.value(1), .standardInput, .value(2)])
+        let message = "Only one argument can be '-', because standard input is read to its end"
+        #expect(throws: UsageError(["signalr", command], message)) {
+            try self.parse([command, "http://host/hub", "M", "-", "-"], SignalRCall.init)
+        }
     }
 
     @Test func `a command listens to several methods`() throws {

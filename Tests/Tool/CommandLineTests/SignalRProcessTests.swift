@@ -54,6 +54,50 @@ struct SignalRProcessTests {
         await server.server.stop()
     }
 
+    @Test func `a value of MessagePack with millions of elements is refused, because showing it would need too much memory`() async throws {
+        let server = try await Server()
+        server.server.hub("/echo").on("Nils") { (_, count: Int) in [Int?](repeating: nil, count: count) }
+        let small = try await server.signalR("invoke", "/echo", ["Nils", "3", "--protocol", "messagePack"])
+        #expect(small == (0, [#"{"type":"result","value":[null,null,null]}"#], ""))
+        // Each is one byte.
+        let large = try await server.signalR("invoke", "/echo", ["Nils", "2200000", "--protocol", "messagePack"])
+        #expect(large.status == 1 && large.errors.contains("2097152 bytes"), "\(large.errors.prefix(1_000))")
+        await server.server.stop()
+    }
+
+    @Test(arguments: Self.formats)
+    func `an argument is read from standard input`(_ options: [String]) async throws {
+        let server = try await Server()
+        let tool = "exec \"$0\" signalr"
+        let options = options.joined(separator: " ")
+        let text = #"'{\n"text": "it is \303\274"\n}\n'"#
+        let echo = try await Tool.run(shell: "printf \(text) | \(tool) invoke \(server.url)/echo Echo - \(options)")
+        #expect(echo == (0, #"{"type":"result","value":{"text":"it is ü"}}"# + "\n", ""))
+        let sum = try await Tool.run(shell: "echo 22 | \(tool) invoke \(server.url)/echo Add 20 - \(options)")
+        #expect(sum.output == #"{"type":"result","value":42}"# + "\n")
+        let items = try await Tool.run(shell: "echo 2 | \(tool) stream \(server.url)/echo Count - \(options)")
+        #expect(items.output == #"{"type":"item","value":1}"# + "\n" + #"{"type":"item","value":2}"# + "\n")
+        let sent = try await Tool.run(shell: #"echo '"hello"' | \#(tool) send \#(server.url)/chat Send '"anna"' - \#(options)"#)
+        #expect(sent == (0, #"{"type":"sent","target":"Send"}"# + "\n", ""))
+        await server.server.stop()
+    }
+
+    @Test(
+        arguments: [
+            ("hello", "Cannot read standard input: invalid JSON at byte 0: unexpected character. It must be JSON, in which a string has "),
+            ("", "Cannot read standard input: invalid JSON at byte 0: unexpected end of the text. It must be JSON"),
+        ])
+    func `standard input that is not JSON is a failure before connecting`(_ text: String, _ message: String) async throws {
+        let result = try await Tool.run(shell: "printf '\(text)' | \"$0\" signalr invoke http://127.0.0.1:1/echo Echo -")
+        #expect(result.status == 1 && result.errors.hasPrefix("realtime: \(message)"), "\(result.errors)")
+    }
+
+    @Test func `a number that MessagePack would round is rejected in standard input, too`() async throws {
+        let command = "\"$0\" signalr invoke http://127.0.0.1:1/echo Echo - --protocol messagePack"
+        let result = try await Tool.run(shell: "echo 1.2345678901234567890123 | \(command)")
+        #expect(result.status == 1 && result.errors.contains("MessagePack has no number with so many digits."), "\(result.errors)")
+    }
+
     @Test func `a decimal keeps its digits`() async throws {
         let server = try await Server()
         let result = try await server.signalR("invoke", "/echo", ["Echo", "1234567890.123456789012345678"])
@@ -231,7 +275,12 @@ struct SignalRProcessTests {
         #expect(without.status == 1 && without.errors.contains("401"))
         #expect(without.errors.contains("Specify the access token with --token."))
         let wrong = try await server.signalR("invoke", "/echo", ["Add", "1", "2", "--token", "opensesame2"])
-        #expect(wrong.status == 1 && wrong.errors.contains("Check the access token."))
+        #expect(wrong.status == 1 && wrong.errors.hasSuffix(" Check the access token of --token.\n"), "\(wrong.errors)")
+        let environment = try await Tool.run(
+            shell: "REALTIME_SIGNALR_TOKEN=opensesame2 exec \"$0\" signalr listen \(server.url)/chat Receive")
+        #expect(environment.status == 1 && environment.errors.hasSuffix(" Check the access token of REALTIME_SIGNALR_TOKEN.\n"))
+        let spaced = try await server.signalR("invoke", "/echo", ["Add", "1", "2", "--token", "Bearer opensesame"])
+        #expect(spaced.status == 1 && spaced.errors.contains("The access token of --token contains a space, "), "\(spaced.errors)")
         await server.server.stop()
     }
 
@@ -258,6 +307,18 @@ struct SignalRProcessTests {
         let frames = lines.filter { $0["type"] as? String == "frame" }.map { "\($0["from"] ?? ""): \($0["data"] ?? "")" }
         #expect(frames.contains("client: [1,{},\"1\",\"Add\",[1,2],[]]") && frames.contains("server: [3,{},\"1\",3,3]"))
         #expect(frames.contains { $0.hasPrefix("client: {") } && frames.contains { $0.hasPrefix("server: {") })
+    }
+
+    @Test(arguments: [([], 403), (["--allow-foreign-origins"], 200)] as [([String], Int)])
+    func `a local server refuses the web pages of other hosts, unless they are allowed`(_ options: [String], _ status: Int) async throws {
+        let server = try Tool(["serve", "signalr"] + options)
+        let ready = try JSONSerialization.jsonObject(with: Data(await server.nextLine().utf8)) as? [String: Any]
+        let url = try #require(ready?["url"] as? String)
+        let request = HTTPRequest(
+            "POST", try Endpoint(url + "/chat/negotiate?negotiateVersion=1"), headers: ["Origin": "https://example.org"], body: [])
+        #expect(try await SocketHTTPTransport().send(request, bodyLimit: 1 << 10).head.status == status)
+        server.process.signal(SIGTERM)
+        #expect(await server.end().status == 0)
     }
 
     @Test func `a server with a token rejects clients without it`() async throws {

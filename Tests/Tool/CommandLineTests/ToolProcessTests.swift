@@ -1,11 +1,15 @@
 import Foundation
 import Processes
 import ProxySupport
+import PusherChannels
 import PusherServer
 import RealtimeCore
 import RealtimeSockets
 import TestSupport
 import Testing
+
+@testable import CommandLineSupport
+@testable import realtime
 
 /// Tests of the tool as a process.
 @Suite(.usesSockets, .enabled(if: Tool.path != nil, "the tool is not in the folder of the tests"))
@@ -19,6 +23,16 @@ struct ToolProcessTests {
         }
     }
 
+    @Test func `the completion scripts and the manual page are printed as they are`() async throws {
+        for (arguments, start) in [
+            (["completion", "bash"], "# Completion for realtime"), (["completion", "zsh"], "#compdef realtime\n"),
+            (["completion", "fish"], "# Completion for realtime"), (["manual"], ".\\\" Printed by"),
+        ] {
+            let result = try await Tool.run(arguments)
+            #expect(result.status == 0 && result.errors.isEmpty && result.output.hasPrefix(start), "\(result)")
+        }
+    }
+
     @Test func `a usage error is one line on standard error and exits with status 2`() async throws {
         for arguments in [["nothing"], ["serve", "pusher", "--prot", "1"], ["serve", "pusher", "--port", "x"], ["pusher"]] {
             let result = try await Tool.run(arguments)
@@ -29,7 +43,7 @@ struct ToolProcessTests {
         }
     }
 
-    @Test(arguments: [SIGINT, SIGTERM])
+    @Test(arguments: [SIGINT, SIGTERM, SIGHUP])
     func `a server prints that it is ready and exits on a signal`(_ signal: Int32) async throws {
         let tool = try Tool(["serve", "pusher"])
         let line = await tool.nextLine()
@@ -38,6 +52,32 @@ struct ToolProcessTests {
         #expect(Set(ready.keys) == ["ready", "url", "port", "app", "key", "secret"])
         tool.process.signal(signal)
         #expect(await tool.waitForEnd() == 0)
+    }
+
+    @Test(arguments: [SIGINT, SIGTERM, SIGHUP])
+    func `a client that a signal ends disconnects`(_ signal: Int32) async throws {
+        let server = PusherServer(app: PusherApp(id: "1", key: "k", secret: "s"), log: .none)
+        let port = try await server.start(on: SocketListener()).port
+        let tool = try Tool(["pusher", "subscribe", "ws://127.0.0.1:\(port)", "--key", "k", "prices"])
+        for _ in 0..<3 { _ = await tool.nextLine() }
+        tool.process.signal(signal)
+        let end = await tool.end()
+        #expect(end.output == #"{"type":"state","state":"disconnected"}"# + "\n")
+        #expect(end.status == 0 && end.errors.isEmpty)
+        await server.stop()
+    }
+
+    @Test func `a tool that was started with nohup ignores SIGHUP`() async throws {
+        // `nohup` does this, and redirects the output of a terminal.
+        let server = try Tool(shell: "trap '' HUP; exec \"$0\" serve pusher --app-id 1 --key k --secret s")
+        let url = try #require(try Self.object(await server.nextLine())["url"] as? String)
+        server.process.signal(SIGHUP)
+        let published = try await Tool.run(
+            ["pusher", "publish", url, "--app-id", "1", "--key", "k", "--secret", "s", "prices", "price", "1"])
+        #expect(published.status == 0, "\(published.errors)")
+        #expect(await server.nextLine() == #"{"type":"published","channel":"prices","event":"price","subscribers":0}"#)
+        server.process.signal(SIGTERM)
+        #expect(await server.end().status == 0)
     }
 
     @Test func `a port in use is a failure that names the port`() async throws {
@@ -77,6 +117,36 @@ struct ToolProcessTests {
         #expect(await server.waitForEnd() == 0)
     }
 
+    @Test func `timestamps precede every line`() async throws {
+        let server = try Tool(["serve", "pusher", "--key", "k", "--timestamps"])
+        let ready = try Self.object(await server.nextLine())
+        let url = try #require(ready["url"] as? String)
+        #expect((ready["time"] as? String)?.contains(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/) == true)
+        let wrong = try await Tool.runAtTerminal(["pusher", "subscribe", url, "--key", "wrong", "a", "--timestamps"])
+        #expect(wrong.status == 1)
+        let lines = wrong.output.split(whereSeparator: \.isNewline)
+        #expect(!lines.isEmpty && lines.allSatisfy { $0.contains(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z \w/) }, "\(lines)")
+        server.process.signal(SIGTERM)
+        let rest = try await server.end().output.split(separator: "\n").map { try Self.object(String($0)) }
+        #expect(!rest.isEmpty && rest.allSatisfy { $0["time"] is String })
+    }
+
+    @Test func `the failure for a wrong path names the part of the URL to check`() {
+        let error = PusherError(.rejected, "Unknown path. Check `PusherConfiguration.path`.", serverCode: 4005)
+        #expect(ToolFailure(error) == ToolFailure("Unknown path. Check the path of the URL.", code: 4005))
+    }
+
+    @Test func `a client event that is not sent in time is a failure with the option and the reason`() async throws {
+        let trigger = ["--key", "k", "--secret", "s", "--timeout", "0.5", "private-a", "client-b", "1"]
+        // A port that was free a moment ago. A server that takes it in the meantime would have another key.
+        let server = PusherServer(app: .random(), log: .none)
+        let port = try await server.start(on: SocketListener()).port
+        await server.stop()
+        let absent = try await Tool.run(["pusher", "trigger", "ws://127.0.0.1:\(port)"] + trigger)
+        #expect(absent.status == 1 && absent.errors.contains("refused"), "\(absent.errors)")
+        #expect(absent.errors.hasPrefix("realtime: Cannot subscribe to private-a at ws://127.0.0.1:\(port) within 0.5 s: "))
+    }
+
     @Test func `a wrong key ends a subscriber with the server's reason`() async throws {
         let server = try Tool(["serve", "pusher"])
         let url = try #require(try Self.object(await server.nextLine())["url"] as? String)
@@ -109,16 +179,23 @@ struct ToolProcessTests {
         await server.stop()
     }
 
-    @Test func `the reason why a server cannot be reached is printed once`() async throws {
+    @Test func `the last line says why a server cannot be reached, wherever standard error leads`() async throws {
         // A port that was free a moment ago. A server that takes it in the meantime would have another key.
         let server = PusherServer(app: .random(), log: .none)
         let port = try await server.start(on: SocketListener()).port
         await server.stop()
-        let result = try await Tool.run(
-            shell: "exec \"$0\" pusher subscribe ws://127.0.0.1:\(port) --key k --timeout 2 prices 2>&1")
-        #expect(result.status == 1)
-        #expect(result.output.ranges(of: "refused").count == 1)
-        #expect(result.output.contains("Cannot subscribe to prices at ws://127.0.0.1:\(port) within 2.0 s.\""))
+        let command = "exec \"$0\" pusher subscribe ws://127.0.0.1:\(port) --key k --timeout 2 prices"
+        let (mixed, separate) = (try await Tool.run(shell: "\(command) 2>&1"), try await Tool.run(shell: command))
+        let message = "Cannot subscribe to prices at ws://127.0.0.1:\(port) within 2.0 s: "
+        for result in [mixed, separate] {
+            #expect(result.status == 1)
+            let last = String(result.output.split(separator: "\n").last ?? "")
+            #expect(last.hasPrefix(#"{"type":"error","message":"\#(message)"#) && last.contains("refused"), "\(last)")
+            // Each reason is printed as it occurs, too, and the same one once.
+            #expect(result.output.ranges(of: "refused").count == 2)
+        }
+        #expect(mixed.errors.isEmpty)
+        #expect(separate.errors.hasPrefix("realtime: \(message)") && separate.errors.contains("refused"))
     }
 
     @Test func `a presence channel is printed with its members`() async throws {
@@ -163,10 +240,12 @@ struct ToolProcessTests {
         #expect(accepted.text.contains(#"{\"user_id\":\"anna\",\"user_info\":{\"name\":\"A\"}}"#))
         let rejected = try await post("socket_id=1.2&channel_name=presence-x&user_info=%7B")
         #expect(rejected.status == 403 && rejected.text == "The field user_info must be JSON.\n")
+        let other = try Endpoint(endpoint + "/x")
+        #expect(try await SocketHTTPTransport().send(HTTPRequest("POST", other), bodyLimit: 1 << 10).head.status == 404)
         server.process.signal(SIGTERM)
         let lines = await server.end().output.split(separator: "\n")
         #expect(
-            lines == [
+            lines.prefix(2) == [
                 #"{"type":"authorized","socket_id":"1.2","channel":"presence-x","user_id":"anna"}"#,
                 #"{"type":"authorization_rejected","socket_id":"1.2","channel":"presence-x","message":"The field user_info must be JSON."}"#,
             ])
@@ -306,7 +385,8 @@ struct ToolProcessTests {
         #expect(try await Tool.run(publish + ["--ca", file("root.pem")]).status == 0)
         #expect(await subscriber.end().status == 0)
         for (options, message) in [
-            ([], "certificate"), (["--ca", file("other-root.pem")], "certificate"),
+            ([], "add the root certificate to the file of --ca"),
+            (["--ca", file("other-root.pem")], "add the root certificate to the file of --ca"),
             (["--ca", file("missing.pem")], "Cannot read '\(file("missing.pem"))': No such file or directory."),
             (["--ca", file("server-key.pem")], "The file '\(file("server-key.pem"))' contains no certificate"),
         ] {
@@ -390,7 +470,7 @@ struct ToolProcessTests {
         let sum = try await Tool.run(["signalr", "invoke", url + "/echo", "Add", "20", "22", "--ca", file("root.pem")])
         #expect(sum.status == 0 && sum.output == #"{"type":"result","value":42}"# + "\n", "\(sum.errors)")
         let untrusted = try await Tool.run(["signalr", "invoke", url + "/echo", "Add", "20", "22"])
-        #expect(untrusted.status == 1 && untrusted.errors.contains("certificate"), "\(untrusted.errors)")
+        #expect(untrusted.status == 1 && untrusted.errors.contains("root certificate to the file of --ca"), "\(untrusted.errors)")
         server.process.signal(SIGTERM)
         #expect(await server.end().status == 0)
     }
@@ -410,6 +490,30 @@ struct ToolProcessTests {
         #expect(result.status == 1)
         if result.errors.contains("TLS is not available") { return }
         for text in expected { #expect(result.errors.contains(text), "\(result.errors)") }
+    }
+
+    @Test func `the commands that serve prints at a terminal work in a shell`() async throws {
+        let folder = FileManager.default.temporaryDirectory.path
+        let server = try Tool(terminal: ["serve", "pusher", "--app-id", "app", "--key", "k", "--secret", "it's"], in: folder)
+        var lines: [String] = []
+        while lines.count < 5 { lines.append(String(await server.nextLine().filter { $0 != "\r" })) }
+        #expect(lines[0].hasPrefix("Server listening at ws://127.0.0.1:"))
+        #expect(lines[1] == "Try one of these commands in another terminal:")
+        // In the shell of the test, the tool is `$0`, too.
+        let commands = lines[2...].map { "exec " + $0.dropFirst(2) }
+        let subscriber = try Tool(shell: commands[0] + " --count 1")
+        for _ in 0..<3 { _ = await subscriber.nextLine() }
+        let published = try await Tool.run(shell: commands[1])
+        try #require(published.status == 0, "\(published.errors)")
+        #expect(await subscriber.nextLine() == #"{"type":"event","channel":"prices","event":"price","data":"{\"value\":12.5}"}"#)
+        #expect(await subscriber.end().status == 0)
+        let anna = try Tool(shell: commands[2])
+        for _ in 0..<2 { _ = await anna.nextLine() }
+        #expect(await anna.nextLine() == #"{"type":"members","channel":"presence-room","me":"anna","members":[{"user_id":"anna"}]}"#)
+        anna.process.signal(SIGTERM)
+        #expect(await anna.end().status == 0)
+        server.process.signal(SIGTERM)
+        #expect(await server.end().status == 0)
     }
 
     @Test func `the commands that the demo ends with work in a shell`() async throws {
@@ -478,6 +582,8 @@ struct Tool {
 
     let process: ChildProcess
 
+    init(process: ChildProcess) { self.process = process }
+
     init(_ arguments: [String]) throws {
         self.process = try ChildProcess([try #require(Self.path)] + arguments, errors: .captured)
     }
@@ -485,6 +591,14 @@ struct Tool {
     /// - Parameter shell: A line for the shell, in which `$0` is the tool.
     init(shell: String) throws {
         self.process = try ChildProcess(["/bin/sh", "-c", shell, try #require(Self.path)], errors: .captured)
+    }
+
+    /// Starts the tool at a terminal, without colors.
+    ///
+    /// - Parameter folder: The working directory; `nil` for that of the tests.
+    init(terminal arguments: [String], in folder: String? = nil) throws {
+        let shell = ["/bin/sh", "-c", #"cd "$0" && NO_COLOR=1 TERM=xterm exec "$@""#, folder ?? ".", try #require(Self.path)]
+        self.process = try ChildProcess(shell + arguments, errors: .discarded, writesToTerminal: true)
     }
 
     /// Waits until the tool has exited. Returns the exit status, or the negative number of a signal.
@@ -522,8 +636,7 @@ struct Tool {
     ///
     /// - Parameter folder: The working directory; `nil` for that of the tests.
     static func runAtTerminal(_ arguments: [String], in folder: String? = nil) async throws -> (status: Int32, output: String) {
-        let shell = ["/bin/sh", "-c", #"cd "$0" && NO_COLOR=1 TERM=xterm exec "$@""#, folder ?? ".", try #require(Self.path)]
-        let process = try ChildProcess(shell + arguments, errors: .discarded, writesToTerminal: true)
+        let process = try Tool(terminal: arguments, in: folder).process
         process.endInput()
         return await Self.onThread {
             let output = process.readOutput()

@@ -74,6 +74,25 @@ import Testing
         #expect(result.printed == #"{"negotiateVersion":1,"connectionId":"a","connectionToken":"<redacted>"}"#)
     }
 
+    @Test(arguments: [
+        #"{"type":"response","error":"you sent MYACCESSTOKEN99 and SECRETKEY77"}"#, "<p>MYACCESSTOKEN99 SECRETKEY77</p>",
+        #"{"error":"MYACCESSTOKEN\u0039\u0039"}"#,
+    ])
+    func `header fields that a server repeats are redacted`(_ body: String) async throws {
+        let lines = EventRecorder<Line>()
+        let http = TracingHTTPTransport(http: FixedResponse(body: body), redact: TracingHTTPTransport.redactTokens) { lines.record($0) }
+        let headers: HTTPHeaders = ["Authorization": "Bearer MYACCESSTOKEN99", "X-Api-Key": "SECRETKEY77"]
+        let response = try await http.send(HTTPRequest("POST", try Endpoint("http://host/chat/negotiate"), headers: headers))
+        #expect(String(decoding: response.body, as: UTF8.self) == body)
+        let text = lines.all.map { String(decoding: $0.json, as: UTF8.self) }.joined()
+        #expect(!text.contains("MYACCESS") && !text.contains("SECRETKEY") && text.contains("<redacted>"))
+    }
+
+    @Test func `the query of a redirect's URL is redacted`() async throws {
+        let result = try await self.negotiate(#"{"url":"http://other/hub?asrs=SECRETINQUERY","accessToken":"opensesame"}"#)
+        #expect(!result.lines.contains("SECRETINQUERY") && result.printed.contains("http://other/hub"))
+    }
+
     // MARK: Streams
 
     /// A body whose parts a test provides.

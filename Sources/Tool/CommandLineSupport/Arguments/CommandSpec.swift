@@ -57,6 +57,15 @@ package struct GroupSpec: Sendable {
     }
 }
 
+/// The values that a shell suggests while one is typed.
+package enum ValueCompletion: Sendable, Equatable {
+    case nothing
+    /// These values.
+    case values([String])
+    /// The files and folders.
+    case files
+}
+
 /// The declaration of an argument that is identified by its position.
 package struct PositionalSpec: Sendable {
     package enum Presence: Sendable, Equatable {
@@ -71,6 +80,7 @@ package struct PositionalSpec: Sendable {
     let name: String
     let help: String
     let presence: Presence
+    let completion: ValueCompletion
 
     /// Declares an argument.
     ///
@@ -78,10 +88,12 @@ package struct PositionalSpec: Sendable {
     ///   - name: The name that help shows, such as `CHANNEL`.
     ///   - help: What it means, in sentences.
     ///   - presence: Whether it may be omitted or repeated.
-    package init(_ name: String, _ help: String, _ presence: Presence = .required) {
+    ///   - completion: What a shell suggests for it.
+    package init(_ name: String, _ help: String, _ presence: Presence = .required, completion: ValueCompletion = .nothing) {
         self.name = name
         self.help = help
         self.presence = presence
+        self.completion = completion
     }
 }
 
@@ -107,6 +119,8 @@ package struct OptionSpec: Sendable {
     let isRepeatable: Bool
     /// The environment variable that a command may use when the option isn't specified.
     let environmentVariable: String?
+    /// The suggestions of a shell for the value or the values.
+    let completion: ValueCompletion
 
     /// Declares a flag.
     ///
@@ -116,7 +130,7 @@ package struct OptionSpec: Sendable {
     package static func flag(_ name: String, _ help: String) -> OptionSpec {
         OptionSpec(
             name: name, placeholder: nil, valueCount: 0, kind: .text, help: help, presence: .optional, isRepeatable: false,
-            environmentVariable: nil)
+            environmentVariable: nil, completion: .nothing)
     }
 
     /// Declares an option with a value.
@@ -129,13 +143,14 @@ package struct OptionSpec: Sendable {
     ///   - presence: Whether it may be omitted.
     ///   - isRepeatable: Whether it may be specified more than once.
     ///   - environmentVariable: The environment variable that replaces it; see ``Arguments/environment(_:)``.
+    ///   - completion: What a shell suggests for the value.
     package static func value(
         _ name: String, _ placeholder: String, _ help: String, as kind: ValueKind = .text, presence: Presence = .optional,
-        isRepeatable: Bool = false, environmentVariable: String? = nil
+        isRepeatable: Bool = false, environmentVariable: String? = nil, completion: ValueCompletion = .nothing
     ) -> OptionSpec {
         OptionSpec(
             name: name, placeholder: placeholder, valueCount: 1, kind: kind, help: help, presence: presence, isRepeatable: isRepeatable,
-            environmentVariable: environmentVariable)
+            environmentVariable: environmentVariable, completion: completion)
     }
 
     /// Declares an option with several values, such as `--tls CERTIFICATE KEY`. ``Arguments/strings(_:)`` returns them in order.
@@ -144,10 +159,13 @@ package struct OptionSpec: Sendable {
     ///   - name: The name, without dashes.
     ///   - placeholders: The names of the values in help.
     ///   - help: What they mean, in sentences.
-    package static func values(_ name: String, _ placeholders: [String], _ help: String) -> OptionSpec {
+    ///   - completion: What a shell suggests for each of them.
+    package static func values(
+        _ name: String, _ placeholders: [String], _ help: String, completion: ValueCompletion = .nothing
+    ) -> OptionSpec {
         OptionSpec(
             name: name, placeholder: placeholders.joined(separator: " "), valueCount: placeholders.count, kind: .text, help: help,
-            presence: .optional, isRepeatable: false, environmentVariable: nil)
+            presence: .optional, isRepeatable: false, environmentVariable: nil, completion: completion)
     }
 
     static let help = OptionSpec.flag("help", "Show help information.")

@@ -34,7 +34,8 @@ struct Help {
         return blocks.joined(separator: "\n\n") + "\n"
     }
 
-    private func usage(_ command: CommandSpec) -> String {
+    /// Returns the command with its required arguments.
+    func usage(_ command: CommandSpec) -> String {
         var parts = [self.fullName(command.path)]
         for positional in command.positionals {
             switch positional.presence {

@@ -1,3 +1,4 @@
+import RealtimeCoding
 import RealtimeSystem
 
 /// The output of a command: text at a terminal, one JSON object per line otherwise.
@@ -13,24 +14,52 @@ package final class Console: Sendable {
     private let format: Format
     private let output: Output
     private let errors: Output
+    private let clock: Clock?
 
-    init(_ format: Format, output: Output = .standard, errors: Output = .error) {
+    /// The clock of the timestamps: returns the milliseconds since 1970.
+    package typealias Clock = @Sendable () -> Int64
+
+    /// Creates a console.
+    ///
+    /// - Parameters:
+    ///   - format: The format of lines.
+    ///   - output: Standard output.
+    ///   - errors: Standard error.
+    ///   - clock: The clock of the timestamps; `nil` if lines have none.
+    init(_ format: Format, output: Output = .standard, errors: Output = .error, clock: Clock? = nil) {
         self.format = format
         self.output = output
         self.errors = errors
+        self.clock = clock
     }
 
     var isJSON: Bool { if case .json = self.format { true } else { false } }
 
     /// Whether standard error leads to the same terminal, file or pipe as standard output.
-    package var mixesErrors: Bool { self.output.leadsToSamePlace(as: self.errors) }
+    var mixesErrors: Bool { self.output.leadsToSamePlace(as: self.errors) }
 
     /// Writes a line to standard output, in the console's format.
     package func print(_ line: Line) {
+        let line = self.stamped(line)
         switch self.format {
         case .text(let isColored): self.output.write(line.text(isColored: isColored))
         case .json(let isTerminal): self.output.write(isTerminal ? TerminalText.escaped(json: line.json) : line.json)
         }
+    }
+
+    /// Returns the line with the current time, unless it has one or lines have no timestamps. A line that is printed later keeps its time.
+    func stamped(_ line: Line) -> Line {
+        guard let clock, line.time == nil else { return line }
+        var line = line
+        line.time = Self.timestamp(clock())
+        return line
+    }
+
+    /// Returns a time in ISO 8601, in UTC and with milliseconds.
+    static func timestamp(_ milliseconds: Int64) -> String {
+        let (seconds, fraction) = milliseconds.quotientAndRemainder(dividingBy: 1000)
+        let digits = String(1000 + fraction).dropFirst()
+        return "\(MessagePackTimestamp(seconds: seconds, nanoseconds: 0).iso8601?.dropLast() ?? "").\(digits)Z"
     }
 
     /// Writes a line for human readers to standard output. Does nothing when the format is JSON.

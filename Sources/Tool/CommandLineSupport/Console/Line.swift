@@ -38,6 +38,8 @@ package struct Line: Sendable, Equatable {
 
     private let spans: [Span]
     private var members: [Member]
+    /// The time that precedes the text and is the first member of the JSON object; `nil` for none.
+    var time: String?
 
     /// Creates a line.
     ///
@@ -132,7 +134,7 @@ extension Line {
     /// - Parameter isColored: Whether styles become escape sequences for colors.
     func text(isColored: Bool) -> [UInt8] {
         var text = ""
-        for span in self.spans {
+        for span in (self.time.map { [Span($0 + " ", .faint)] } ?? []) + self.spans {
             let escaped = TerminalText.escaped(span.text)
             if isColored, let code = span.style.code {
                 text += "\u{1B}[\(code)m\(escaped)\u{1B}[0m"
@@ -147,6 +149,10 @@ extension Line {
     var json: [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
+        if let time {
+            writer.key("time")
+            writer.value(time)
+        }
         for member in self.members {
             writer.key(member.name)
             member.value.write(to: &writer)

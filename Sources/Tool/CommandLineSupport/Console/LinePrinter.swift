@@ -29,6 +29,7 @@ package actor LinePrinter {
 
     /// Enqueues a line without waiting, or drops it if the queue is full. ``printQueue()`` prints it, or the next call that prints.
     package nonisolated func enqueue(_ line: Line) {
+        let line = self.console.stamped(line)
         let isFirst = self.queue.withLock { queue in
             guard queue.lines.count < self.limit else {
                 queue.dropped += 1

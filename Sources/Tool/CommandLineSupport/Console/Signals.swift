@@ -1,7 +1,7 @@
 import RealtimeCore
 import RealtimeSystem
 
-/// SIGINT and SIGTERM, received by a thread instead of a signal handler, and awaited by tasks.
+/// SIGINT, SIGTERM and SIGHUP, received by a thread instead of a signal handler, and awaited by tasks.
 final class Signals: Sendable {
     private struct State: Sendable {
         var first: Int32?
@@ -10,13 +10,23 @@ final class Signals: Sendable {
 
     private let state = Lock(State())
 
-    /// Starts to receive SIGINT and SIGTERM. Call it before any other thread exists: new threads inherit what is blocked.
+    /// The signals that end a command.
+    private let caught: sigset_t
+
+    init(_ caught: [Int32] = [SIGINT, SIGTERM]) {
+        var set = sigset_t()
+        sigemptyset(&set)
+        for signal in caught { sigaddset(&set, signal) }
+        self.caught = set
+    }
+
+    /// Starts to receive SIGINT, SIGTERM and SIGHUP. Call it before any other thread exists: new threads inherit what is blocked.
     ///
     /// A thread waits for them for the rest of the process. It ends the process on the second signal, which works even while
-    /// every thread of the task executor is blocked by a slow reader of the output.
+    /// every thread of the task executor is blocked by a slow reader of the output. A SIGHUP that is ignored, as by `nohup`, stays ignored.
     static func catchTermination() -> Signals {
-        let signals = Signals()
-        var caught = Self.termination
+        let signals = Signals([SIGINT, SIGTERM] + (Self.isIgnored(SIGHUP) ? [] : [SIGHUP]))
+        var caught = signals.caught
         pthread_sigmask(SIG_BLOCK, &caught, nil)
         let context = Unmanaged.passRetained(signals).toOpaque()
         #if canImport(Darwin)
@@ -61,20 +71,24 @@ final class Signals: Sendable {
         return isFirst
     }
 
-    private static var termination: sigset_t {
-        var signals = sigset_t()
-        sigemptyset(&signals)
-        sigaddset(&signals, SIGINT)
-        sigaddset(&signals, SIGTERM)
-        return signals
+    /// Returns whether the process ignores a signal, which it inherits from the one that started it.
+    ///
+    /// A signal that is ignored is received nevertheless if it is blocked.
+    private static func isIgnored(_ number: Int32) -> Bool {
+        let previous = signal(number, SIG_IGN)
+        // Functions can't be compared, and SIG_IGN isn't the address of one.
+        let isIgnored = unsafeBitCast(previous, to: Int.self) == unsafeBitCast(SIG_IGN, to: Int.self)
+        if !isIgnored { _ = signal(number, previous) }
+        return isIgnored
     }
 
     private static func receiveSignals(_ context: UnsafeMutableRawPointer) -> UnsafeMutableRawPointer? {
         let signals = Unmanaged<Signals>.fromOpaque(context).takeRetainedValue()
-        var caught = Self.termination
+        var caught = signals.caught
         while true {
             var signal: Int32 = 0
-            if sigwait(&caught, &signal) == 0, !signals.record(signal) { _exit(ToolExitStatus.failure.rawValue) }
+            // A terminal that is closed and its shell can each send a SIGHUP, which isn't a user who loses patience.
+            if sigwait(&caught, &signal) == 0, !signals.record(signal), signal != SIGHUP { _exit(ToolExitStatus.failure.rawValue) }
         }
     }
 }

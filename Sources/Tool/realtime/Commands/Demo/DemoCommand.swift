@@ -38,7 +38,7 @@ struct DemoCommand: Command {
         await signalR.stop()
         if let failure { throw failure }
         console.print(Line([.init("Done.", .success), " To try it yourself, run these commands in one terminal each:"], ["type": "done"]))
-        let executable = Shell.executable(CommandLine.arguments[0], workingDirectory: Console.workingDirectory)
+        let executable = Shell.executable()
         let examples = [
             ServePusherCommand.spec.examples[1], PusherSubscribeCommand.spec.examples[0], PusherPublishCommand.spec.examples[0],
             // It prints what to run next.

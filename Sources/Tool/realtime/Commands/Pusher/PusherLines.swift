@@ -1,6 +1,7 @@
 import CommandLineSupport
 import PusherChannels
 import PusherWire
+import RealtimeSystem
 
 extension Line {
     /// A state of a client's connection. The error of a final state isn't part of it: it is the failure of the command.
@@ -130,6 +131,11 @@ extension PusherMember {
 
 extension ToolFailure {
     init(_ error: PusherError) {
-        self.init(error.message, code: error.serverCode)
+        self.init(error.messageOfTool, code: error.serverCode)
     }
+}
+
+extension PusherError {
+    /// The message in the words of the tool, whose users have no configuration.
+    var messageOfTool: String { self.message.replacingText("`PusherConfiguration.path`", with: "the path of the URL") }
 }

@@ -16,14 +16,15 @@ extension OptionSpec {
         .hideable("secret", help, presence, environmentVariable: Secret.pusherVariable)
     }
 
-    static let secretFile = OptionSpec.value("secret-file", "FILE", "A file that contains only the secret.")
+    static let secretFile = OptionSpec.value("secret-file", "FILE", "A file that contains only the secret.", completion: .files)
 
     /// - Parameter help: What the key is for. The option's help continues with the alternatives.
     static func encryptionKey(_ help: String) -> OptionSpec {
         .hideable("encryption-key", "\(help): 32 bytes in Base64.", environmentVariable: Secret.encryptionVariable)
     }
 
-    static let encryptionKeyFile = OptionSpec.value("encryption-key-file", "FILE", "A file that contains only the encryption key.")
+    static let encryptionKeyFile = OptionSpec.value(
+        "encryption-key-file", "FILE", "A file that contains only the encryption key.", completion: .files)
     static let userInfo = OptionSpec.value(
         "user-info", "JSON", "Information about the user for the other members of presence channels.")
     static let cluster = OptionSpec.value("cluster", "NAME", "A cluster of Pusher's own service, such as eu, instead of URL.")

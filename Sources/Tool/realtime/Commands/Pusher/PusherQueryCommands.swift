@@ -21,7 +21,7 @@ struct PusherChannelsCommand: Command {
                 """
                 An attribute to print: user_count, which a list has only with the prefix presence-, or subscription_count or cache, which \
                 only single channels have. Can be repeated.
-                """, isRepeatable: true),
+                """, isRepeatable: true, completion: .values(["user_count", "subscription_count", "cache"])),
         ]),
         examples: [
             "pusher channels http://127.0.0.1:8080 --app-id app --key key --secret secret --prefix presence- --info user_count",

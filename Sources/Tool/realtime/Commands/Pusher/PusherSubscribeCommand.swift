@@ -24,7 +24,7 @@ struct PusherSubscribeCommand: Command {
             .value("event", "NAME", "Print only events with this name. Can be repeated.", isRepeatable: true),
             .count("Exit after N events of the channels."),
             .timeout("Exit with status 1 if subscribing or, with --count, receiving all events takes longer."),
-            .json,
+            .json, .timestamps,
             .verbose(
                 "Also print attempts to connect, events of the protocol, and every frame that is sent or received, without signatures."),
         ],
@@ -90,11 +90,11 @@ extension PusherSubscribeCommand {
     func run(_ console: Console) async throws(ToolFailure) {
         let (printer, limit) = (LinePrinter(console), TimeLimit(self.timeout))
         try await self.connection.run(printer) { client throws(ToolFailure) in
-            try await self.run(client, limit, printer, console)
+            try await self.run(client, limit, printer)
         }
     }
 
-    private func run(_ client: PusherClient, _ limit: TimeLimit, _ printer: LinePrinter, _ console: Console) async throws(ToolFailure) {
+    private func run(_ client: PusherClient, _ limit: TimeLimit, _ printer: LinePrinter) async throws(ToolFailure) {
         // One sequence for everything keeps the output in order, and no update is dropped: reading from the connection pauses instead.
         let updates = client.updates(buffer: .pauseReading(1024))
         do throws(PusherError) {
@@ -118,7 +118,7 @@ extension PusherSubscribeCommand {
         switch ending {
         case .complete: return
         case .failed(let failure): throw failure
-        case .interrupted: if isLate || self.count != nil { throw self.incomplete(progress, console, limit, isLate) }
+        case .interrupted: if isLate || self.count != nil { throw self.incomplete(progress, limit, isLate) }
         }
     }
 
@@ -200,7 +200,7 @@ extension PusherSubscribeCommand {
     }
 
     /// The failure of a command that ended before all channels were subscribed or all events had arrived.
-    private func incomplete(_ progress: Progress, _ console: Console, _ limit: TimeLimit, _ isLate: Bool) -> ToolFailure {
+    private func incomplete(_ progress: Progress, _ limit: TimeLimit, _ isLate: Bool) -> ToolFailure {
         let missing = self.channels.filter { !progress.subscribed.contains($0) }
         let summary =
             if let count, missing.isEmpty {
@@ -209,8 +209,8 @@ extension PusherSubscribeCommand {
                 "Cannot subscribe to \(missing.first ?? self.channels[0]) at \(self.service)"
             }
         guard let reason = progress.lastError else { return limit.failure(summary, isExceeded: isLate) }
-        // The line with the reason is above, unless standard error leads to another place.
-        return ToolFailure(summary + (isLate ? limit.text : "") + (console.mixesErrors ? "." : ": \(reason)"))
+        // The line with the reason may be far above, so the last line repeats it.
+        return ToolFailure("\(summary)\(isLate ? limit.text : ""): \(reason)")
     }
 }
 

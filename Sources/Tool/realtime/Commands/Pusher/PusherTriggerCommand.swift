@@ -21,7 +21,7 @@ struct PusherTriggerCommand: Command {
         ],
         options: PusherConnectionOptions.options + [
             .timeout("Exit with status 1 if subscribing takes longer. The default is 30 seconds."),
-            .json,
+            .json, .timestamps,
             .verbose("Also print every frame that is sent or received, without signatures."),
         ],
         missing: PusherAuthorizationOptions.missing,
@@ -51,13 +51,21 @@ struct PusherTriggerCommand: Command {
             do throws(PusherError) {
                 try await self.trigger(data, with: client, limit)
             } catch {
-                throw ToolFailure(error)
+                throw self.failure(error, limit)
             }
         }
         console.print(
             Line(
                 [.init("triggered", .success), " ", .init(self.event, .success), " on ", .init(self.channel, .name)],
                 ["type": "triggered", "channel": .string(self.channel), "event": .string(self.event)]))
+    }
+
+    /// Returns the failure of the command, which names its options instead of the calls of the client.
+    private func failure(_ error: PusherError, _ limit: TimeLimit) -> ToolFailure {
+        guard error.code == .timedOut else { return ToolFailure(error) }
+        let summary = "Cannot subscribe to \(self.channel) at \(self.connection.service)"
+        guard let reason = error.cause as? PusherError else { return limit.failure(summary) }
+        return ToolFailure("\(summary)\(limit.text): \(reason.messageOfTool)", code: reason.serverCode)
     }
 
     private func trigger(_ data: JSONValue, with client: PusherClient, _ limit: TimeLimit) async throws(PusherError) {

@@ -40,9 +40,10 @@ struct ServePusherCommand: Command {
                 of all origins. The form fields user_id and user_info become the user.
                 """),
             .value(
-                "profile", "NAME", "The server to imitate, in the form of its frames: pusher (default), soketi, reverb, slanger or sockudo."
-            ),
-            .json,
+                "profile", "NAME",
+                "The server to imitate, in the form of its frames: pusher (default), soketi, reverb, slanger or sockudo.",
+                completion: .values(["pusher", "soketi", "reverb", "slanger", "sockudo"])),
+            .json, .timestamps,
             .verbose("Also print every frame that is received or sent, without signatures."),
         ],
         examples: [
@@ -150,6 +151,7 @@ struct ServePusherCommand: Command {
         }
         // Doesn't use the printer: this is the first line, also if a client has connected already.
         console.print(self.ready(address, apps))
+        console.printCommands(self.commands(address, apps[0]), hasTLS: self.tls != nil)
         await printer.print(sources) {
             // Asks the clients to reconnect, before the listener closes their connections.
             for server in servers { await server.stop() }
@@ -188,7 +190,7 @@ struct ServePusherCommand: Command {
             printer.enqueue(Self.line(attempt, decision))
             return decision
         }
-        return ListenerRouter([.path(path, authorization), .path("/", router)])
+        return ListenerRouter([.exactPath(path, authorization), .path("/", router)])
     }
 
     /// Authorizes every channel, with the user that the form names.
@@ -214,7 +216,7 @@ struct ServePusherCommand: Command {
 extension ServePusherCommand {
     /// The first line, which programs wait for.
     func ready(_ address: ListenerAddress, _ apps: [PusherApp]) -> Line {
-        let url = Endpoint(scheme: address.isSecure ? "wss" : "ws", host: address.host, port: address.port).origin
+        let url = Self.url(address)
         let authEndpoint = self.authEndpoint.map {
             Endpoint(scheme: address.isSecure ? "https" : "http", host: address.host, port: address.port).origin + $0
         }
@@ -232,6 +234,30 @@ extension ServePusherCommand {
                 "key": (single?.key).map(Line.Value.string), "secret": isHidden ? nil : (single?.secret).map(Line.Value.string),
                 "apps": single == nil ? .json(.array(list)) : nil, "auth_endpoint": authEndpoint.map(Line.Value.string),
             ])
+    }
+
+    /// Commands to try with an app, as a shell in the same folder accepts them.
+    func commands(_ address: ListenerAddress, _ app: PusherApp) -> [String] {
+        let (tool, url) = (Shell.executable(), Self.url(address))
+        let key = "--key \(Shell.quoted(app.key))"
+        let subscribe = "\(tool) pusher subscribe \(url) \(key) prices"
+        // The output doesn't contain the secrets of `--app`.
+        guard self.apps.isEmpty else { return [subscribe] }
+        let secret =
+            switch self.secret {
+            case .option, nil: " --secret \(Shell.quoted(app.secret))"
+            case .file(let path, _): " --secret-file \(Shell.quoted(path))"
+            case .environment: ""
+            }
+        return [
+            subscribe,
+            "\(tool) pusher publish \(url) --app-id \(Shell.quoted(app.id)) \(key)\(secret) prices price '{\"value\":12.5}'",
+            "\(tool) pusher subscribe \(url) \(key)\(secret) --user-id anna presence-room",
+        ]
+    }
+
+    private static func url(_ address: ListenerAddress) -> String {
+        Endpoint(scheme: address.isSecure ? "wss" : "ws", host: address.host, port: address.port).origin
     }
 
     /// Returns what makes lines of an app's events, which name the app if `--app` is used.

@@ -18,7 +18,14 @@ struct ServeSignalRCommand: Command {
             {"ready":true,"url":…,"port":…,"hubs":[…]}, printed when the server accepts connections.
             """,
         options: [
-            .host, .port, .serverTLS, .token("Accept only clients with this access token."), .tokenFile, .json,
+            .host, .port, .serverTLS, .token("Accept only clients with this access token."), .tokenFile,
+            .flag(
+                "allow-foreign-origins",
+                """
+                Also serve web pages of other hosts. Without it, a server that is reachable only locally responds to their requests with the \
+                status 403, so that no page that you visit can call its hubs.
+                """),
+            .json, .timestamps,
             .verbose("Also print every message that is received or sent."),
         ],
         examples: [
@@ -30,6 +37,7 @@ struct ServeSignalRCommand: Command {
     let port: Int
     let tls: TLSServerConfiguration?
     let token: Secret?
+    let allowsForeignOrigins: Bool
     let isVerbose: Bool
 
     init(_ arguments: Arguments) throws(UsageError) {
@@ -37,6 +45,7 @@ struct ServeSignalRCommand: Command {
         self.port = arguments.integer("port") ?? 0
         self.tls = TLSServerConfiguration(arguments)
         self.token = try Secret(arguments, "token")
+        self.allowsForeignOrigins = arguments.has("allow-foreign-origins")
         self.isVerbose = arguments.has("verbose")
     }
 
@@ -50,6 +59,7 @@ struct ServeSignalRCommand: Command {
         // A message of a developer who tries something is rarely meant to be too large.
         configuration.messageLimit = 1 << 20
         configuration.sendsDetailedErrors = true
+        configuration.allowsForeignOrigins = self.allowsForeignOrigins
         let server = SignalRServer(
             configuration: configuration, hooks: hooks, log: LogSink(minimumLevel: .error) { printer.enqueue(.error($2)) })
         DemoHubs.add(to: server)
@@ -62,9 +72,7 @@ struct ServeSignalRCommand: Command {
         }
         // Doesn't use the printer: this is the first line, also if a client has connected already.
         console.print(Self.ready(address))
-        console.printNote("Try one of these commands in another terminal:")
-        for command in self.commands(address) { console.printNote(.init("  \(command)")) }
-        if self.tls != nil { console.printNote("Add --ca FILE if the system doesn't trust the certificate.") }
+        console.printCommands(self.commands(address), hasTLS: self.tls != nil)
         await printer.print([(events, Line.event)]) { await server.stop() }
     }
 
@@ -95,7 +103,7 @@ struct ServeSignalRCommand: Command {
 
     /// Commands to try, as a shell in the same folder accepts them.
     func commands(_ address: ListenerAddress) -> [String] {
-        let tool = Shell.executable(CommandLine.arguments[0], workingDirectory: Console.workingDirectory)
+        let tool = Shell.executable()
         let url = Self.url(address)
         let option =
             switch self.token {

@@ -14,7 +14,7 @@ extension OptionSpec {
         """
         Serve wss and https instead of ws and http, with these two PEM files: the certificate, followed by the intermediate certificates, \
         and its private key, unencrypted.
-        """)
+        """, completion: .files)
 }
 
 extension TLSServerConfiguration {
@@ -23,6 +23,19 @@ extension TLSServerConfiguration {
         let files = arguments.strings("tls")
         guard files.count == 2 else { return nil }
         self.init(TLSIdentity(certificateChain: .file(files[0]), privateKey: .file(files[1])))
+    }
+}
+
+extension Console {
+    /// Prints commands to try with a server.
+    ///
+    /// - Parameters:
+    ///   - commands: The commands, for a shell.
+    ///   - hasTLS: Whether clients must trust the server's certificate.
+    func printCommands(_ commands: [String], hasTLS: Bool) {
+        self.printNote("Try one of these commands in another terminal:")
+        for command in commands { self.printNote(.init("  \(command)")) }
+        if hasTLS { self.printNote("Add --ca FILE if the system doesn't trust the certificate.") }
     }
 }
 

@@ -22,14 +22,14 @@ extension OptionSpec {
     }
 
     static let certificates = OptionSpec.value(
-        "ca", "FILE", "A PEM file with the certificates to trust, instead of those of the system.")
+        "ca", "FILE", "A PEM file with the certificates to trust, instead of those of the system.", completion: .files)
 
     static let proxy = OptionSpec.value(
         "proxy", "URL",
         """
         The proxy: http://HOST:PORT or socks5://HOST:PORT, with USER:PASSWORD@ before HOST if it requires them. Other users of this machine \
         can see it; environment uses HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY instead. The default is none.
-        """)
+        """, completion: .values(["environment", "none"]))
 
     static let header = OptionSpec.value(
         "header", "FIELD", "A header field for all requests of the connection, such as 'X-Tenant: 7'. Can be repeated.", isRepeatable: true)
@@ -141,10 +141,14 @@ struct NetworkOptions: Sendable {
         }
     }
 
-    /// Replaces the transports if the options require others than the default ones.
+    /// Replaces the transports if the options require others than the default ones, and lets their messages name the options.
     func apply(to transports: inout Transports) async throws(ToolFailure) {
-        guard self.certificates != nil || self.proxy != .none else { return }
-        let tls = try await TLSConfiguration.trusting(self.certificates)
+        // The system's transports, which Apple platforms have, name no setting.
+        guard self.certificates != nil || self.proxy != .none || transports.webSocket is SocketWebSocketTransport else { return }
+        var tls = try await TLSConfiguration.trusting(self.certificates)
+        tls.nameOfTrustRoots = "the file of --ca"
+        // No command has an option for a client's certificate.
+        tls.nameOfIdentity = nil
         transports.webSocket = SocketWebSocketTransport(tls: tls, proxy: self.proxy)
         transports.http = SocketHTTPTransport(tls: tls, proxy: self.proxy)
     }

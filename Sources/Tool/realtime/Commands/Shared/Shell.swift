@@ -1,3 +1,5 @@
+import CommandLineSupport
+
 /// Commands for a shell, which the tool prints for the user to copy.
 enum Shell {
     /// Returns the start of a shell command that runs this tool in the working directory.
@@ -5,8 +7,13 @@ enum Shell {
     /// - Parameters:
     ///   - path: The path with which the tool was started. `swift run` starts it with the absolute path in the build folder.
     ///   - workingDirectory: The working directory, which is the folder of the package for `swift run`.
-    static func executable(_ path: String, workingDirectory: String?) -> String {
-        if let workingDirectory, path.hasPrefix(workingDirectory + "/.build") { return "swift run realtime" }
+    static func executable(
+        _ path: String = CommandLine.arguments[0], workingDirectory: String? = Console.workingDirectory
+    ) -> String {
+        if let workingDirectory, let rest = path.droppingPrefix(workingDirectory + "/.build/") {
+            // `swift run` uses the folder of the platform, and who types the path the links `debug` and `release` to it.
+            if !["debug", "release"].contains(rest.prefix { $0 != "/" }) { return "swift run realtime" }
+        }
         return self.quoted(path)
     }
 
@@ -20,4 +27,8 @@ enum Shell {
         }
         return needsQuotes ? "'" + text.split(separator: "'", omittingEmptySubsequences: false).joined(separator: "'\\''") + "'" : text
     }
+}
+
+extension String {
+    fileprivate func droppingPrefix(_ prefix: String) -> Substring? { self.hasPrefix(prefix) ? self.dropFirst(prefix.count) : nil }
 }

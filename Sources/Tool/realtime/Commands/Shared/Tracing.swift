@@ -54,11 +54,14 @@ struct TracingHTTPTransport: HTTPTransport {
     let report: @Sendable (Line) -> Void
 
     func open(_ request: HTTPRequest) async throws(TransportError) -> HTTPStreamedResponse {
-        let url = request.endpoint.origin + self.redact(request.endpoint.target, request)
+        // The server may repeat the header fields of the request.
+        let filter = SecretFilter(request.headers.secrets, replacement: "\(Redacted.secret)")
+        let redact = { @Sendable [redact] in filter.redacted(redact($0, request)) }
+        let url = request.endpoint.origin + redact(request.endpoint.target)
         self.report(.request(request.method, url, body: String(decoding: request.body, as: UTF8.self)))
         let response = try await self.http.open(request)
         // The caller receives the body as it arrives, as without the trace.
-        let body = TracedBody(response, report: self.report) { self.redact($0, request) }
+        let body = TracedBody(response, report: self.report, redact: redact)
         return HTTPStreamedResponse(response.head, body: body)
     }
 
@@ -74,6 +77,8 @@ struct TracingHTTPTransport: HTTPTransport {
     static func redactTokens(_ text: String, _ request: HTTPRequest) -> String {
         guard case .object(var members)? = try? JSONValue(parsing: text) else { return text }
         for name in ["connectionToken", "accessToken"] where members[name] != nil { members[name] = .string("\(Redacted.secret)") }
+        // The query of a redirect's URL may contain a token as well.
+        if let url = members["url"]?.string { members["url"] = .string(Redacted.query(of: url)) }
         return JSONValue.object(members).description
     }
 }

@@ -7,7 +7,7 @@ import SignalRWire
 struct SignalRCall: Sendable {
     let connection: SignalRConnection
     let method: String
-    let values: [JSONValue]
+    let values: [SignalRArgument]
     let timeout: Duration?
 
     init(_ arguments: Arguments) throws(UsageError) {
@@ -17,14 +17,17 @@ struct SignalRCall: Sendable {
         self.timeout = arguments.duration("timeout")
     }
 
-    /// Connects, and runs an operation with the client and the encoded arguments.
+    /// Connects, and runs an operation with the client, the encoded arguments, the output, and the limit of the command.
     func run(
-        _ printer: LinePrinter, _ limit: TimeLimit, _ operation: (HubClient, HubPayload) async throws(ToolFailure) -> Void
+        _ console: Console, _ operation: (HubClient, HubPayload, LinePrinter, TimeLimit) async throws(ToolFailure) -> Void
     ) async throws(ToolFailure) {
+        // Before the time limit begins: who types the value may need long.
+        let values = try await self.connection.load(self.values)
+        let (printer, limit) = (LinePrinter(console), TimeLimit(self.timeout))
         try await self.connection.run(printer) { client throws(ToolFailure) in
-            let payload = try self.connection.encode(self.values, for: client)
+            let payload = try self.connection.encode(values, for: client)
             try await self.connection.start(client, limit)
-            try await operation(client, payload)
+            try await operation(client, payload, printer, limit)
         }
     }
 }
@@ -44,6 +47,7 @@ struct SignalRInvokeCommand: Command {
         examples: [
             "signalr invoke http://127.0.0.1:8080/echo Add 20 22",
             #"signalr invoke http://127.0.0.1:8080/echo Echo '{"text":"hello"}' --protocol messagePack"#,
+            "signalr invoke http://127.0.0.1:8080/echo Echo - < value.json",
         ])
 
     let call: SignalRCall
@@ -51,9 +55,8 @@ struct SignalRInvokeCommand: Command {
     init(_ arguments: Arguments) throws(UsageError) { self.call = try SignalRCall(arguments) }
 
     func run(_ console: Console) async throws(ToolFailure) {
-        let (printer, limit) = (LinePrinter(console), TimeLimit(self.call.timeout))
         let connection = self.call.connection
-        try await self.call.run(printer, limit) { client, arguments throws(ToolFailure) in
+        try await self.call.run(console) { client, arguments, printer, limit throws(ToolFailure) in
             let result: HubPayload?
             do throws(HubError) {
                 result = try await client.invoke(self.call.method, arguments, within: limit.remaining)
@@ -84,8 +87,7 @@ struct SignalRSendCommand: Command {
     init(_ arguments: Arguments) throws(UsageError) { self.call = try SignalRCall(arguments) }
 
     func run(_ console: Console) async throws(ToolFailure) {
-        let (printer, limit) = (LinePrinter(console), TimeLimit(self.call.timeout))
-        try await self.call.run(printer, limit) { client, arguments throws(ToolFailure) in
+        try await self.call.run(console) { client, arguments, printer, limit throws(ToolFailure) in
             do throws(HubError) {
                 try await client.send(self.call.method, arguments)
             } catch {
@@ -131,8 +133,7 @@ struct SignalRStreamCommand: Command {
     }
 
     func run(_ console: Console) async throws(ToolFailure) {
-        let (printer, limit) = (LinePrinter(console), TimeLimit(self.call.timeout))
-        try await self.call.run(printer, limit) { client, arguments throws(ToolFailure) in
+        try await self.call.run(console) { client, arguments, printer, limit throws(ToolFailure) in
             let stream: HubStreamResult<HubPayload>
             do throws(HubError) {
                 stream = try client.stream(self.call.method, arguments) { $0 }

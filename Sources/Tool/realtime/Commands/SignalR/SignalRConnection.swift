@@ -7,13 +7,22 @@ import SignalRWire
 
 /// The options that several SignalR commands have. Their help lists them in the order in which they are declared here.
 extension OptionSpec {
-    static let transport = OptionSpec.value("transport", "NAME", "The transport: webSockets, which is the default.")
-    static let hubProtocol = OptionSpec.value("protocol", "NAME", "The hub protocol: json, which is the default, or messagePack.")
+    static let transport = OptionSpec.value(
+        "transport", "NAME", "The transport: webSockets, which is the default.", completion: .values(["webSockets"]))
+    static let hubProtocol = OptionSpec.value(
+        "protocol", "NAME", "The hub protocol: json, which is the default, or messagePack.", completion: .values(["json", "messagePack"]))
 
     /// - Parameter help: What the token is for. The option's help continues with the alternatives.
     static func token(_ help: String) -> OptionSpec { .hideable("token", help, environmentVariable: Secret.signalRVariable) }
 
-    static let tokenFile = OptionSpec.value("token-file", "FILE", "A file that contains only the access token.")
+    static let tokenFile = OptionSpec.value("token-file", "FILE", "A file that contains only the access token.", completion: .files)
+}
+
+/// An argument of a hub's method, as a command specifies it.
+enum SignalRArgument: Sendable, Equatable {
+    case value(JSONValue)
+    /// `-`: the JSON in standard input.
+    case standardInput
 }
 
 /// The connection of a command to a hub, as its arguments specify it.
@@ -23,12 +32,17 @@ struct SignalRConnection: Sendable {
         .transport, .hubProtocol, .token("The access token."), .tokenFile, .header, .certificates, .proxy,
     ]
     static let lastOptions: [OptionSpec] = [
-        .json, .verbose("Also print the states of the connection, the negotiation, and every message, without tokens."),
+        .json, .timestamps, .verbose("Also print the states of the connection, the negotiation, and every message, without tokens."),
     ]
     static let url = PositionalSpec("URL", "The URL of the hub, such as http://HOST:PORT/chat or https://HOST/chat.")
     static let method = PositionalSpec("METHOD", "The name of the method.")
     static let arguments = PositionalSpec(
-        "JSON", "The arguments of the method. Each is JSON, so a string has quotes: '\"hello\"'.", .repeated(atLeast: 0))
+        "JSON",
+        "The arguments of the method. Each is JSON, so a string has quotes: '\"hello\"'. With -, one of them is read from standard input.",
+        .repeated(atLeast: 0))
+
+    /// Above what servers accept by default, so that their error states the limit.
+    private static let inputLimit = 16 << 20
 
     let endpoint: Endpoint
     let format: HubFormat
@@ -59,11 +73,12 @@ struct SignalRConnection: Sendable {
         self.isVerbose = arguments.has("verbose")
     }
 
-    /// Returns the values of the arguments `JSON`.
+    /// Returns the arguments `JSON`.
     ///
-    /// - Throws: `UsageError` for the first one that isn't JSON, or that the protocol would change.
-    func values(_ arguments: Arguments) throws(UsageError) -> [JSONValue] {
-        try arguments.positionals("JSON").map { text throws(UsageError) in
+    /// - Throws: `UsageError` for the first one that isn't JSON, or that the protocol would change, and for a second `-`.
+    func values(_ arguments: Arguments) throws(UsageError) -> [SignalRArgument] {
+        let values = try arguments.positionals("JSON").map { text throws(UsageError) in
+            if text == "-" { return SignalRArgument.standardInput }
             let value: JSONValue
             do throws(JSONError) {
                 value = try JSONValue(parsing: text)
@@ -71,12 +86,43 @@ struct SignalRConnection: Sendable {
                 let quoted = Shell.quoted(JSONValue.string(text).description)
                 throw arguments.usageError("Invalid argument '\(text)': must be JSON. If it is a string, specify \(quoted)")
             }
-            if self.format == .messagePack, let number = value.numberRoundedByMessagePack {
-                throw arguments.usageError(
-                    "Invalid argument '\(number)': MessagePack has no number with so many digits. Specify the string '\"\(number)\"'")
-            }
-            return value
+            if let problem = self.problem(with: value) { throw arguments.usageError("Invalid argument \(problem)") }
+            return .value(value)
         }
+        if values.count(where: { $0 == .standardInput }) > 1 {
+            throw arguments.usageError("Only one argument can be '-', because standard input is read to its end")
+        }
+        return values
+    }
+
+    /// Returns the values of the arguments, and reads the one from standard input.
+    ///
+    /// - Throws: `ToolFailure` when it can't be read, isn't JSON, or the protocol would change it.
+    func load(_ arguments: [SignalRArgument]) async throws(ToolFailure) -> [JSONValue] {
+        var values: [JSONValue] = []
+        for argument in arguments {
+            switch argument {
+            case .value(let value): values.append(value)
+            case .standardInput:
+                let text = try await Input.standard(limit: Self.inputLimit)
+                let value: JSONValue
+                do throws(JSONError) {
+                    value = try JSONValue(parsing: text)
+                } catch {
+                    throw ToolFailure(
+                        "Cannot read standard input: \(error.message). It must be JSON, in which a string has quotes: \"hello\".")
+                }
+                if let problem = self.problem(with: value) { throw ToolFailure("Invalid value in standard input \(problem).") }
+                values.append(value)
+            }
+        }
+        return values
+    }
+
+    /// Returns why the protocol would change a value, or `nil`.
+    private func problem(with value: JSONValue) -> String? {
+        guard self.format == .messagePack, let number = value.numberRoundedByMessagePack else { return nil }
+        return "'\(number)': MessagePack has no number with so many digits. Specify the string '\"\(number)\"'"
     }
 
     // MARK: Client
@@ -124,12 +170,24 @@ struct SignalRConnection: Sendable {
         }
         var configuration = HubConfiguration(self.endpoint, transports: transports)
         configuration.format = self.format
+        // A value takes about 75 times as much memory while it is shown as JSON, because a value of MessagePack can have one byte.
+        if self.format == .messagePack { configuration.messageLimit = 2 << 20 }
         configuration.headers = self.headers
+        configuration.accessTokenSource = .value(self.nameOfToken)
         if let token = try await self.token?.load() { configuration.accessToken = { token } }
         configuration.retry = retry
         configuration.log =
             self.isVerbose ? LogSink(minimumLevel: .trace) { level, _, message in printer.enqueue(.log(level, message)) } : .none
         return configuration
+    }
+
+    /// The option that is to be changed if the server rejects the access token.
+    private var nameOfToken: String {
+        switch self.token {
+        case .option, nil: "--token"
+        case .file: "--token-file"
+        case .environment: Secret.signalRVariable
+        }
     }
 
     func start(_ client: HubClient, _ limit: TimeLimit) async throws(ToolFailure) {
@@ -159,6 +217,7 @@ struct SignalRConnection: Sendable {
         switch error.code {
         case .timedOut where limit.duration != nil: limit.failure(timeout)
         case .unauthorized where self.token == nil:
+            // The server may have rejected the WebSocket, too.
             ToolFailure("\((error.cause as? TransportError)?.message ?? error.message) Specify the access token with --token.")
         default: ToolFailure(error.message)
         }

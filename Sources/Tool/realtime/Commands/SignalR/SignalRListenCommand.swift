@@ -59,7 +59,7 @@ struct SignalRListenCommand: Command {
                 await self.listen(client, events, limit, printer)
             }
             // A client that wasn't started, because the limit had passed before, reports nothing.
-            if !progress.hasStopped, client.lastUpdateNumber > 0 {
+            if !progress.hasStopped, client.hasUpdates {
                 client.stop()
                 for await case .update(.state(let state), _) in events {
                     await printer.print(.state(state))
