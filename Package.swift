@@ -52,8 +52,8 @@ let readme: [Target.Dependency] = [
 
 /// The dependencies of the tests of PusherSwift's API.
 let pusherSwift: [Target.Dependency] = [
-    "PusherSwift", "NWWebSocket", "PusherServer", "PusherWire", "RealtimeTransports", "RealtimeSockets", "RealtimeCore", "RealtimeCoding",
-    "RealtimeSystem", "RealtimeTesting", "TestSupport", "PeerSupport",
+    "PusherSwift", "NWWebSocket", "PusherChannels", "PusherServer", "PusherWire", "RealtimeTransports", "RealtimeSockets", "RealtimeCore",
+    "RealtimeCoding", "RealtimeSystem", "RealtimeTesting", "TestSupport", "PeerSupport",
 ]
 
 // A folder of sources imports only folders above it in this file.
@@ -75,12 +75,15 @@ let core: [Target] = [
 let network: [Target] = [
     .target(name: "CRealtimeSystem", path: "Sources/Network/CRealtimeSystem"),
     library("RealtimeSockets", in: "Sources/Network", ["CRealtimeSystem"] + coreLibraries),
-    library("RealtimeURLSession", in: "Sources/Network", coreLibraries),
+    // For the resource, the package manager adds code that imports Foundation. Programs link this target on Apple platforms only.
+    .target(
+        name: "RealtimeURLSession", dependencies: coreLibraries, path: "Sources/Network/RealtimeURLSession",
+        resources: [.copy("PrivacyInfo.xcprivacy")], swiftSettings: settings),
     library("RealtimeTransports", in: "Sources/Network", ["RealtimeCore", onApple("RealtimeURLSession"), onLinux("RealtimeSockets")]),
 
     tests("RealtimeSocketsTests", in: "Network", ["RealtimeSockets", "CRealtimeSystem", "ProxySupport"] + support),
     tests("RealtimeURLSessionTests", in: "Network", ["RealtimeURLSession", "RealtimeSockets"] + support),
-    tests("TransportConformanceTests", in: "Network", ["RealtimeSockets"] + support),
+    tests("TransportConformanceTests", in: "Network", ["RealtimeSockets", "RealtimeURLSession"] + support),
 ]
 
 let pusher: [Target] = [
@@ -186,6 +189,7 @@ let fuzzers: [Target] = [
     fuzzer("MessagePack", ["RealtimeCoding"]),
     fuzzer("HTTPHead", ["RealtimeSockets", "RealtimeCore"]),
     fuzzer("ChunkedBody", ["RealtimeSockets", "RealtimeCore"]),
+    fuzzer("Cookies", ["RealtimeCore"]),
     fuzzer("ProxyHandshake", ["RealtimeSockets", "RealtimeCore"]),
     fuzzer("WebSocketFrames", ["RealtimeSockets", "RealtimeCore"]),
     fuzzer("PusherFrames", ["PusherWire", "RealtimeCore", "RealtimeCoding"]),

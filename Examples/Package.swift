@@ -34,7 +34,6 @@ let package = Package(
             dependencies: [
                 .product(name: "PusherChannels", package: "swift-realtime"),
                 .product(name: "PusherServer", package: "swift-realtime"),
-                .product(name: "RealtimeCore", package: "swift-realtime"),
                 .product(name: "RealtimeSockets", package: "swift-realtime"),
             ],
             path: "Webhooks", swiftSettings: settings),

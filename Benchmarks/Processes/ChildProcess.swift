@@ -2,7 +2,7 @@ import RealtimeSystem
 
 /// A child process with pipes for its input and output, used by the benchmarks and the tests.
 ///
-/// The child inherits no blocked signals, and no descriptors except its standard ones. All calls block their thread. One thread may
+/// The child inherits no blocked signals, doesn't ignore SIGHUP, and inherits no descriptors except its standard ones. All calls block their thread. One thread may
 /// read while another writes; two threads must not read the same pipe.
 package final class ChildProcess: Sendable {
     /// A process could not be started.
@@ -64,7 +64,7 @@ package final class ChildProcess: Sendable {
         if let captured { posix_spawn_file_actions_adddup2(&actions, captured.child, STDERR_FILENO) }
         if errors == .discarded { posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0) }
         // A pipe ends only when every copy of its descriptor is closed, so the child must not inherit another child's pipes.
-        var flags = POSIX_SPAWN_SETSIGMASK
+        var flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF
         #if canImport(Darwin)
         flags |= POSIX_SPAWN_CLOEXEC_DEFAULT
         if errors == .inherited { posix_spawn_file_actions_addinherit_np(&actions, STDERR_FILENO) }
@@ -81,6 +81,11 @@ package final class ChildProcess: Sendable {
         var none = sigset_t()
         sigemptyset(&none)
         posix_spawnattr_setsigmask(&attributes, &none)
+        // Tests may run under `nohup`.
+        var defaults = sigset_t()
+        sigemptyset(&defaults)
+        sigaddset(&defaults, SIGHUP)
+        posix_spawnattr_setsigdefault(&attributes, &defaults)
         posix_spawnattr_setflags(&attributes, Int16(flags))
         let arguments = command.map { strdup($0) } + [nil]
         defer { for argument in arguments { free(argument) } }

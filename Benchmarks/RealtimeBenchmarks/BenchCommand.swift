@@ -51,7 +51,9 @@ struct BenchCommand: Command {
             meaningful figures.
             """,
         positionals: [
-            PositionalSpec("NAME", "The benchmarks to run: \(Self.names). The default is all.", .repeated(atLeast: 0))
+            PositionalSpec(
+                "NAME", "The benchmarks to run: \(Self.names). The default is all.", .repeated(atLeast: 0),
+                completion: .values(BenchName.allCases.map(\.rawValue)))
         ],
         options: [
             .value("messages", "N", "The number of messages that each benchmark sends.", as: .integer(1...100_000_000)),

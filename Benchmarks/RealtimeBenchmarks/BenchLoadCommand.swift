@@ -18,8 +18,8 @@ struct BenchLoadCommand: Command {
         summary: "Run the load generator of the benchmarks",
         description: "Runs the server that sends the events of realtime bench. That command starts it. Exits at the end of its input.",
         options: [
-            .value("certificate", "FILE", "A PEM file with a certificate; enables TLS."),
-            .value("private-key", "FILE", "A PEM file with the key of the certificate."),
+            .value("certificate", "FILE", "A PEM file with a certificate; enables TLS.", completion: .files),
+            .value("private-key", "FILE", "A PEM file with the key of the certificate.", completion: .files),
             .flag("pusher", "Run the embedded server for Pusher Channels instead."),
         ],
         isHidden: true)

@@ -1,6 +1,5 @@
 import PusherChannels
 import PusherServer
-import RealtimeCore
 import RealtimeSockets
 
 /// A user who has joined a presence channel.
@@ -37,12 +36,6 @@ nonisolated final class WebhookReceiver: ListenerHandler {
         } catch {
             responder.respond(HTTPResponse(status: error.code == .invalidSignature ? 401 : 400))
         }
-    }
-
-    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .reject(HTTPResponse(status: 404)) }
-
-    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
-        preconditionFailure("all upgrades are rejected")
     }
 }
 

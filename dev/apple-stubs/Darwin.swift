@@ -52,6 +52,9 @@ public var POSIX_SPAWN_CLOEXEC_DEFAULT: Int32 { 0x4000 }
 @discardableResult public func posix_spawnattr_setsigmask(
     _ attributes: UnsafeMutablePointer<posix_spawnattr_t?>, _ signals: UnsafePointer<sigset_t>
 ) -> Int32 { 0 }
+@discardableResult public func posix_spawnattr_setsigdefault(
+    _ attributes: UnsafeMutablePointer<posix_spawnattr_t?>, _ signals: UnsafePointer<sigset_t>
+) -> Int32 { 0 }
 @discardableResult public func posix_spawnattr_setflags(_ attributes: UnsafeMutablePointer<posix_spawnattr_t?>, _ flags: Int16) -> Int32 {
     0
 }

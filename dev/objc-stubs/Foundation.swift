@@ -16,8 +16,13 @@ extension NSNumber {
 
 public struct URL: Sendable, Hashable {
     public init?(string: String) {}
+    public init?(string: String, relativeTo: URL?) {}
     public init(fileURLWithPath: String) {}
     public var absoluteString: String { "" }
+    public var absoluteURL: URL { self }
+    public var scheme: String? { nil }
+    public var host: String? { nil }
+    public var port: Int? { nil }
 }
 
 public struct URLComponents: Sendable {
@@ -75,6 +80,7 @@ public struct URLRequest: Sendable, Hashable {
     public var httpMethod: String?
     public var httpBody: Data?
     public var allHTTPHeaderFields: [String: String]?
+    public var timeoutInterval: TimeInterval { 0 }
     public mutating func setValue(_ value: String?, forHTTPHeaderField name: String) {}
 }
 

@@ -21,8 +21,9 @@ import Testing
         cell.split(separator: "`", omittingEmptySubsequences: false).enumerated().filter { $0.offset % 2 == 1 }.map { String($0.element) }
     }
 
-    @Test func `each message in the article on troubleshooting is in the sources`() throws {
-        let messages = try Self.rows(of: "Troubleshooting").compactMap { Self.code(in: $0[0]).first }
+    @Test(arguments: [("Troubleshooting", "Pusher/PusherChannels"), ("HubTroubleshooting", "SignalR/SignalRHubs")])
+    func `each message in the articles on troubleshooting is in the sources`(article: String, target: String) throws {
+        let messages = try Self.rows(of: article, in: target).compactMap { Self.code(in: $0[0]).first }
         #expect(messages.count > 25)
         let lines = try Snippets.sourceLines().map { $0.replacing(#"\""#, with: "\"") }
         for message in messages {

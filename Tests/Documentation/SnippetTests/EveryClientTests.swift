@@ -24,6 +24,7 @@ private protocol EveryClient: AnyObject, Sendable {
     func checkConnection()
 
     var state: State { get }
+    var isConnected: Bool { get }
     var states: EventSequence<State> { get }
     var stateChanges: EventSequence<StateChange<State>> { get }
     var connectingIn: EventSequence<Duration> { get }

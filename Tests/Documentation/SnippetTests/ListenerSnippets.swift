@@ -1,7 +1,9 @@
 import PusherServer
 import RealtimeCore
+import RealtimeTesting
+import Testing
 
-// The snippets about listeners in documentation comments.
+// The snippets about listeners in documentation comments, and a test of the one in SocketsOnly.swift.
 
 private final class Authorizer {
     private let isAuthorized: @Sendable (HTTPRequestHead) async -> Bool
@@ -51,8 +53,21 @@ func authorizationReference(_ listener: any Listener, _ server: PusherServer) as
     let authorization = PusherAuthorizationHandler(app: server.app) { attempt in
         attempt.request.headers["Authorization"] == "Bearer token" ? .accept(userID: "anna") : .reject()
     }
-    let router = ListenerRouter([.path("/pusher/auth", authorization), .path("/", server.listenerHandler)])
+    let router = ListenerRouter([.exactPath("/pusher/auth", authorization), .path("/", server.listenerHandler)])
     let address = try await listener.start(router)
     // end
     _ = address
+}
+
+@Suite struct ListenerSnippets {
+    @Test(arguments: [("/hello", 200, "Hello!\n"), ("/other", 404, "")])
+    func `the server of the page on sockets responds`(path: String, status: Int, body: String) async throws {
+        let network = InMemoryNetwork(clock: ManualClock())
+        let listener = network.listener(host: "greeter", port: 80)
+        _ = try await listener.start(Greeter())
+        let response = try await network.http.send(HTTPRequest("GET", Endpoint("http://greeter\(path)")))
+        #expect(response.head.status == status)
+        #expect(String(decoding: response.body, as: UTF8.self) == body)
+        await listener.stop()
+    }
 }

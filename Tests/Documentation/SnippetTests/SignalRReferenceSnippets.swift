@@ -99,6 +99,17 @@ private func builder() {
     _ = connection
 }
 
+private func configuration(_ builder: HubConnectionBuilder) {
+    let changed =
+        // snippet:hub-builder-configuration
+        builder.withConfiguration {
+            $0.retriesFirstStart = true
+            $0.messageLimit = 1 << 20
+        }
+    // end
+    _ = changed
+}
+
 private func changes(_ client: HubClient) throws {
     // snippet:hub-update
     try client.update { $0.retry = .standard }

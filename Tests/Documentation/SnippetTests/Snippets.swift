@@ -16,10 +16,13 @@ enum Snippets {
         }
     }
 
-    /// Returns the Swift blocks of the README, of the articles and of documentation comments.
+    /// Returns the Swift blocks of the README, of the first page of the documentation, of the articles and of documentation comments.
     static func ofTheDocumentation() throws -> [Snippet] {
-        let readme = try String(contentsOf: self.root.appendingPathComponent("README.md"), encoding: .utf8)
-        return try self.blocks(in: readme, location: "README.md", isSwift: false)
+        let pages = try ["README.md", "dev/first-page.md"].flatMap { path in
+            let text = try String(contentsOf: self.root.appendingPathComponent(path), encoding: .utf8)
+            return self.blocks(in: text, location: path, isSwift: false)
+        }
+        return try pages
             + self.files(below: "Sources", [".md", ".swift"]).flatMap { path, text in
                 self.blocks(in: text, location: path, isSwift: path.hasSuffix(".swift"))
             }

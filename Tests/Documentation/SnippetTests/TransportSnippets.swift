@@ -1,5 +1,6 @@
 import PusherChannels
 import PusherServer
+import RealtimeCore
 import RealtimeSockets
 
 // The snippets of the article TransportsAndTLS.
@@ -44,3 +45,26 @@ func serverTLS(_ server: PusherServer) async throws {
     print("wss://\(address.host):\(address.port)")
     // end
 }
+
+/// The loop of an application, for the next snippet.
+struct MyEventLoop: Sendable {}
+
+/// Stands for an exchange that the application implements.
+final class MyExchange: HTTPExchange {
+    init(_ request: HTTPRequest, _ id: ExchangeID, _ events: any HTTPExchangeEvents, on loop: MyEventLoop) {}
+
+    func start() {}
+    func pauseReading() {}
+    func resumeReading() {}
+    func cancel() {}
+}
+
+// snippet:custom-http-transport
+struct EventLoopTransport: HTTPExchangeTransport {
+    let loop: MyEventLoop
+
+    func makeExchange(_ request: HTTPRequest, id: ExchangeID, events: any HTTPExchangeEvents) -> any HTTPExchange {
+        MyExchange(request, id, events, on: self.loop)
+    }
+}
+// end

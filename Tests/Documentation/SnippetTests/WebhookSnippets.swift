@@ -74,12 +74,6 @@ private func apps(_ apps: [PusherApp]) async throws {
             self.statuses.record(status)
             responder.respond(HTTPResponse(status: status))
         }
-
-        func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .reject(HTTPResponse(status: 404)) }
-
-        func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
-            preconditionFailure("all upgrades are rejected")
-        }
     }
 
     @Test func `the application server of the article accepts webhooks with the right secret only`() async throws {
