@@ -8,16 +8,16 @@ package import Testing
 /// Expects that an operation on 20,000 items costs about 16 times as much as on 1,250. A quadratic cost is 256 times as high.
 ///
 /// The cost is the processor time of a thread, the lowest of up to 30 measurements: other tests and processes affect it little. The limit
-/// is three times the linear cost, which leaves room for caches: other programs use them as well, the more often the longer an operation
-/// takes, and the larger number of items may exceed them. `REALTIME_COST_LIMIT` replaces the limit of 48, for example with 20 for a release
-/// build on an idle machine.
+/// is the geometric mean of a linear and a quadratic cost, which leaves room for caches: other programs use them as well, the more often
+/// the longer an operation takes, and the larger number of items may exceed them. `REALTIME_COST_LIMIT` replaces the limit of 64, for
+/// example with 20 for a release build on an idle machine.
 ///
 /// - Parameter prepare: Prepares a number of items and returns the operation to measure, which must not leave its thread.
 /// - Throws: The error that `prepare` or the operation throws.
 package func expectLinearCost(
     sourceLocation: SourceLocation = #_sourceLocation, _ prepare: @escaping @Sendable (_ count: Int) throws -> (() throws -> Void)
 ) async throws {
-    let limit = environment("REALTIME_COST_LIMIT").flatMap { Double($0) } ?? 48
+    let limit = environment("REALTIME_COST_LIMIT").flatMap { Double($0) } ?? 64
     let ratio = try await onOwnThread {
         var (small, large) = (UInt64.max, UInt64.max)
         // Usually, the first measurement is enough.

@@ -258,7 +258,7 @@ import Testing
         for keys in [MessagePackDecoder.KeyStrategy.useDefaultKeys, .ignoreCase] {
             try await expectLinearCost { items in
                 // Fewer keys: a large dictionary doesn't fit into the cache, and others use the cache as well.
-                let count = items / 4
+                let count = items / 8
                 let names = try MessagePackEncoder().encode(Dictionary(uniqueKeysWithValues: (0..<count).map { ("Key\($0)", $0) }))
                 let numbers = try MessagePackEncoder().encode(Dictionary(uniqueKeysWithValues: (0..<count).map { ($0, $0) }))
                 var decoder = MessagePackDecoder()
