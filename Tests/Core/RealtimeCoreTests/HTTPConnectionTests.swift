@@ -38,7 +38,7 @@ private struct LineRules: HTTPConnectionRules {
     func bodyEnded(into batch: inout MessageBatch) -> HTTPVerdict { self.isStream ? .end(.peer(.noStatus, "")) : .proceed }
 
     /// At most 10 bytes in a request, but at least one message.
-    func sendingRequest(_ messages: [WebSocketMessage]) -> (request: HTTPRequest, count: Int) {
+    func sendingRequest(_ messages: ArraySlice<WebSocketMessage>) -> (request: HTTPRequest, count: Int) {
         var (body, count) = ([UInt8](), 0)
         for message in messages {
             if count > 0, body.count + message.bytes.count > 10 { break }

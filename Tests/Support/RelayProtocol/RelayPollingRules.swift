@@ -28,7 +28,7 @@ struct RelayPollingRules: HTTPConnectionRules {
         return lines.contains("close") ? .end(.peer(.normal, "")) : .proceed
     }
 
-    func sendingRequest(_ messages: [WebSocketMessage]) -> (request: HTTPRequest, count: Int) {
+    func sendingRequest(_ messages: ArraySlice<WebSocketMessage>) -> (request: HTTPRequest, count: Int) {
         (self.post("send", Array(messages.map(\.bytes).joined(separator: "\n".utf8))), messages.count)
     }
 

@@ -34,11 +34,13 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
         /// Whether the request was repeated with fresh header fields.
         var isRepeated = false
         var head: HTTPResponseHead?
+        /// The body of a response that ends the connection.
+        var rejection: [UInt8]?
     }
 
     private enum Receiving: Sendable {
         case none
-        case request(Exchange, messages: Int)
+        case request(Exchange)
         /// The next request waits for the end of a pause of reading, or for an instant.
         case waiting(until: Instant?)
     }
@@ -65,7 +67,7 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
     private var state = State.idle
     private var receiving = Receiving.none
     private var sending = Sending.none
-    private var output: [WebSocketMessage] = []
+    private var output: ArraySlice<WebSocketMessage> = []
     private var gauge: OutputGauge
     private var isOverLimit = false
     private var lastExchange: UInt64 = 0
@@ -73,6 +75,8 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
     package private(set) var isPaused = false
     /// Whether the exchange in progress was paused.
     private var isExchangePaused = false
+    /// Whether the response in progress has brought a message.
+    private var hasReceived = false
     /// How many responses in a row ended immediately and without a message.
     private var quickAnswers = 0
 
@@ -98,7 +102,7 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
 
     /// The request whose response is paused with ``pauseReading()``.
     package var receivingID: ExchangeID? {
-        if case .request(let exchange, _) = self.receiving { exchange.id } else { nil }
+        if case .request(let exchange) = self.receiving { exchange.id } else { nil }
     }
 
     private var sendingID: ExchangeID? {
@@ -174,10 +178,16 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
 
     package mutating func received(_ head: HTTPResponseHead, of id: ExchangeID, now: Instant) -> [Command] {
         if head.status == 401, self.refreshesHeaders, let commands = self.repeatRequest(id, now: now) { return commands }
-        if case .request(var exchange, let messages) = self.receiving, exchange.id == id {
+        if case .request(var exchange) = self.receiving, exchange.id == id {
             exchange.head = head
-            self.receiving = .request(exchange, messages: messages)
-            if case .end(let reason) = self.rules.received(head) { return self.end(reason) }
+            switch self.rules.received(head) {
+            case .proceed: self.receiving = .request(exchange)
+            case .end(let reason): return self.end(reason)
+            case .reject:
+                exchange.rejection = []
+                self.receiving = .request(exchange)
+                return []
+            }
             guard case .opening = self.state else { return [] }
             self.state = .open
             return [.opened(head)] + self.send(now: now)
@@ -192,14 +202,15 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
     }
 
     package mutating func received(_ body: [UInt8], of id: ExchangeID, now: Instant) -> [Command] {
-        if case .request(let exchange, let messages) = self.receiving, exchange.id == id {
+        if self.receivingID == id {
+            if self.isRejected { return self.receivedRejection(body) }
             var batch = MessageBatch()
             do throws(TransportError) {
                 try self.rules.decode(body, into: &batch)
             } catch {
                 return self.deliver(batch) + self.end(.transport(error))
             }
-            self.receiving = .request(exchange, messages: messages + batch.entries.count)
+            self.hasReceived = self.hasReceived || !batch.entries.isEmpty
             return self.deliver(batch)
         }
         if case .request(let exchange, let bytes, let before) = self.sending, exchange.id == id {
@@ -210,9 +221,7 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
     }
 
     package mutating func ended(_ id: ExchangeID, _ error: TransportError?, now: Instant) -> [Command] {
-        if case .request(let exchange, let messages) = self.receiving, exchange.id == id {
-            return self.receivingEnded(exchange, messages, error, now: now)
-        }
+        if case .request(let exchange) = self.receiving, exchange.id == id { return self.receivingEnded(exchange, error, now: now) }
         switch self.sending {
         case .request(let exchange, let bytes, let body) where exchange.id == id:
             self.sending = .none
@@ -224,9 +233,25 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
         }
     }
 
-    private mutating func receivingEnded(
-        _ exchange: Exchange, _ messages: Int, _ error: TransportError?, now: Instant
-    ) -> [Command] {
+    private var isRejected: Bool {
+        if case .request(let exchange) = self.receiving { exchange.rejection != nil } else { false }
+    }
+
+    private mutating func receivedRejection(_ body: [UInt8]) -> [Command] {
+        guard case .request(var exchange) = self.receiving, let before = exchange.rejection else { return [] }
+        exchange.rejection = before + body.prefix(Self.answerLimit - before.count)
+        self.receiving = .request(exchange)
+        return exchange.rejection?.count == Self.answerLimit ? self.endRejected(exchange) : []
+    }
+
+    private mutating func endRejected(_ exchange: Exchange) -> [Command] {
+        let response = HTTPResponse(exchange.head ?? HTTPResponseHead(status: 0), body: exchange.rejection ?? [])
+        let message = "\(exchange.request.endpoint) answered with status \(response.statusSummary)"
+        return self.end(.transport(TransportError(.upgradeRejected, message, response: response)))
+    }
+
+    private mutating func receivingEnded(_ exchange: Exchange, _ error: TransportError?, now: Instant) -> [Command] {
+        if exchange.rejection != nil { return self.endRejected(exchange) }
         self.receiving = .none
         if let error { return self.end(.transport(error)) }
         var batch = MessageBatch()
@@ -237,8 +262,12 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
             return self.deliver(batch) + self.end(.transport(error))
         }
         let commands = self.deliver(batch)
-        if case .end(let reason) = verdict { return commands + self.end(reason) }
-        let isQuick = messages + batch.entries.count == 0 && exchange.started.duration(to: now) < Self.quickAnswer
+        switch verdict {
+        case .proceed: break
+        case .end(let reason): return commands + self.end(reason)
+        case .reject: return commands + self.endRejected(exchange)
+        }
+        let isQuick = !self.hasReceived && batch.entries.isEmpty && exchange.started.duration(to: now) < Self.quickAnswer
         self.quickAnswers = isQuick ? self.quickAnswers + 1 : 0
         // The first answer of a poll, which opens a connection, may be empty. A server that goes on answering immediately isn't hammered.
         let delay = self.quickAnswers < 2 ? .zero : min(.milliseconds(100) * (1 << min(self.quickAnswers - 2, 6)), Self.longestPause)
@@ -254,22 +283,30 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
     ) -> [Command] {
         if let error { return self.end(.transport(error)) }
         let response = HTTPResponse(exchange.head ?? HTTPResponseHead(status: 0), body: body)
-        guard (200...299).contains(response.head.status) else {
-            let message = "\(exchange.request.endpoint) rejected messages with status \(response.statusSummary)"
-            return self.end(.transport(TransportError(.requestRejected, message, response: response)))
+        guard (200...299).contains(response.head.status) else { return self.endRejected(exchange, response) }
+        switch self.rules.sent(response) {
+        case .proceed: break
+        case .end(let reason): return self.end(reason)
+        case .reject: return self.endRejected(exchange, response)
         }
-        if case .end(let reason) = self.rules.sent(response) { return self.end(reason) }
         self.gauge.remove(bytes)
         var commands = self.send(now: now)
         if case .open = self.state, self.gauge.bytes == 0, self.gauge.takeChange() == false { commands.append(.writing(paused: false)) }
         return commands
     }
 
+    /// The server has rejected messages.
+    private mutating func endRejected(_ exchange: Exchange, _ response: HTTPResponse) -> [Command] {
+        let message = "\(exchange.request.endpoint) rejected messages with status \(response.statusSummary)"
+        return self.end(.transport(TransportError(.requestRejected, message, response: response)))
+    }
+
     // MARK: Steps
 
     private mutating func receive(now: Instant) -> [Command] {
         let exchange = self.exchange(self.rules.receivingRequest(), now: now)
-        self.receiving = .request(exchange, messages: 0)
+        self.receiving = .request(exchange)
+        self.hasReceived = false
         self.isExchangePaused = false
         return [.start(exchange.id, exchange.request, needsFreshHeaders: false)]
     }
@@ -291,6 +328,7 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
         let (request, count) = self.rules.sendingRequest(self.output)
         let bytes = self.output.prefix(count).reduce(0) { $0 + $1.bytes.count }
         self.output.removeFirst(count)
+        if self.output.isEmpty { self.output = [] }
         let exchange = self.exchange(request, now: now)
         self.sending = .request(exchange, bytes: bytes, body: [])
         return [.start(exchange.id, request, needsFreshHeaders: false)]
@@ -308,8 +346,8 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
         }
         let next = ExchangeID(rawValue: self.lastExchange + 1)
         switch (self.receiving, self.sending) {
-        case (.request(let exchange, _), _) where exchange.id == id && !exchange.isRepeated:
-            self.receiving = .request(repeated(exchange, next), messages: 0)
+        case (.request(let exchange), _) where exchange.id == id && !exchange.isRepeated:
+            self.receiving = .request(repeated(exchange, next))
             self.lastExchange += 1
             return [.cancel(id), .start(next, exchange.request, needsFreshHeaders: true)]
         case (_, .request(let exchange, let bytes, _)) where exchange.id == id && !exchange.isRepeated:

@@ -27,7 +27,7 @@ package protocol HTTPConnectionRules: Sendable {
     ///
     /// - Parameter messages: The messages that wait, oldest first; at least one.
     /// - Returns: The request, and the number of messages in it, at least one.
-    mutating func sendingRequest(_ messages: [WebSocketMessage]) -> (request: HTTPRequest, count: Int)
+    mutating func sendingRequest(_ messages: ArraySlice<WebSocketMessage>) -> (request: HTTPRequest, count: Int)
 
     /// Decides about a complete response in the sending loop, whose status is 2xx.
     mutating func sent(_ response: HTTPResponse) -> HTTPVerdict
@@ -40,4 +40,6 @@ package protocol HTTPConnectionRules: Sendable {
 package enum HTTPVerdict: Sendable {
     case proceed
     case end(CloseReason)
+    /// The connection ends with an error that contains the response, when its body has been read.
+    case reject
 }

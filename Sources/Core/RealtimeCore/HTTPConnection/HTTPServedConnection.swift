@@ -1,0 +1,165 @@
+import RealtimeSystem
+
+/// A server's connection over HTTP requests, which a driver and a fault injector use as any other connection. It performs the commands of an
+/// ``HTTPServedConnectionMachine``.
+///
+/// The owner finds the connection of a request, for example by an ID in its address, and passes the request to
+/// ``wait(_:_:)`` or ``receive(_:body:_:)``.
+package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: WebSocketConnection, TimerClient {
+    private struct State: Sendable {
+        var machine: HTTPServedConnectionMachine<Rules>
+        /// Until the end of the connection.
+        var events: (any WebSocketEvents)?
+        var onEnd: (@Sendable () -> Void)?
+        var responders: [ExchangeID: any HTTPResponder] = [:]
+        var lastID: UInt64 = 0
+        /// Commands that wait for the thread that performs earlier ones.
+        var commands = FIFO<HTTPServedConnectionMachine<Rules>.Command>()
+        var isPerforming = false
+        var scheduled: Instant?
+    }
+
+    /// The ID of the connection in its events.
+    package let id = ConnectionID.nextAccepted()
+    private let time: any TimeSource
+    private let state: Lock<State>
+
+    /// Creates a connection. The owner calls ``start(_:head:)`` before it passes requests to it.
+    ///
+    /// - Parameters:
+    ///   - rules: The rules of the protocol.
+    ///   - time: The clock of the time limits.
+    ///   - backlogBytes: The number of bytes that may wait to be sent. A connection over which more waits ends.
+    ///   - onEnd: A closure that is called once, when the connection has ended or was abandoned, without a lock: the owner removes the
+    ///     connection from its table.
+    package init(_ rules: Rules, time: any TimeSource, backlogBytes: Int = 16 << 20, onEnd: @escaping @Sendable () -> Void = {}) {
+        self.time = time
+        self.state = Lock(State(machine: HTTPServedConnectionMachine(rules, backlogBytes: backlogBytes, now: time.now), onEnd: onEnd))
+    }
+
+    /// Reports the connection as open, and its events from now on.
+    ///
+    /// - Parameters:
+    ///   - events: The object that receives the events, retained until the end of the connection.
+    ///   - head: The head that is reported.
+    package func start(_ events: any WebSocketEvents, head: HTTPResponseHead = HTTPResponseHead(status: 200)) {
+        let isOpen = self.state.withLock { state in
+            // It may have been abandoned already.
+            guard state.onEnd != nil else { return false }
+            state.events = events
+            return true
+        }
+        if isOpen { events.opened(self.id, head: head) }
+    }
+
+    // MARK: Requests of the client
+
+    /// Takes a request that waits for messages.
+    package func wait(_ request: HTTPRequestHead, _ responder: any HTTPResponder) {
+        let id = self.adopt(responder)
+        self.step { $0.wait(id, request, now: $1) }
+        // Weak, because the responder keeps its closures until the end of the response.
+        responder.onWriting { [weak self] isPaused in self?.step { $0.writing(id, paused: isPaused, now: $1) } }
+        responder.onDisconnect { [weak self] in self?.disconnected(id) }
+    }
+
+    /// Takes a request that brings messages.
+    package func receive(_ request: HTTPRequestHead, body: [UInt8], _ responder: any HTTPResponder) {
+        let id = self.adopt(responder)
+        self.step { machine, _ in machine.receive(id, request, body) }
+    }
+
+    private func adopt(_ responder: any HTTPResponder) -> ExchangeID {
+        self.state.withLock { state in
+            state.lastID += 1
+            let id = ExchangeID(rawValue: state.lastID)
+            state.responders[id] = responder
+            return id
+        }
+    }
+
+    private func disconnected(_ id: ExchangeID) {
+        // Released outside the lock.
+        let responder = self.state.withLock { $0.responders.removeValue(forKey: id) }
+        self.step { $0.disconnected(id, now: $1) }
+        _ = responder
+    }
+
+    // MARK: The owner
+
+    /// Does nothing: the connection is open.
+    package func open() {}
+
+    package func enqueue(_ message: WebSocketMessage) { self.state.withLock { $0.machine.enqueue(message) } }
+
+    package func flush() { self.step { $0.flush(now: $1) } }
+
+    package func pauseReading() { self.state.withLock { $0.machine.pauseReading() } }
+
+    package func resumeReading() { self.state.withLock { $0.machine.resumeReading() } }
+
+    package func close(_ code: CloseCode, reason: String) { self.step { $0.close(code, reason: reason, now: $1) } }
+
+    package func abandon() {
+        // Released outside the lock.
+        let (events, onEnd) = self.state.withLock { ($0.events.take(), $0.onEnd.take()) }
+        self.step { machine, _ in machine.abandon() }
+        onEnd?()
+        _ = events
+    }
+
+    package func timerFired() {
+        self.state.withLock { $0.scheduled = nil }
+        self.step { $0.timeout(now: $1) }
+    }
+
+    // MARK: Commands
+
+    /// Changes the machine, and performs its commands after those of earlier changes, without a lock.
+    private func step(
+        _ body: (inout HTTPServedConnectionMachine<Rules>, _ now: Instant) -> [HTTPServedConnectionMachine<Rules>.Command]
+    ) {
+        let now = self.time.now
+        let performs = self.state.withLock { state in
+            for command in body(&state.machine, now) { state.commands.append(command) }
+            if state.scheduled != state.machine.nextDeadline {
+                state.scheduled = state.machine.nextDeadline
+                self.time.schedule(self, at: state.scheduled)
+            }
+            guard !state.isPerforming, !state.commands.isEmpty else { return false }
+            state.isPerforming = true
+            return true
+        }
+        guard performs else { return }
+        while let command = self.nextCommand() { self.perform(command) }
+    }
+
+    private func nextCommand() -> HTTPServedConnectionMachine<Rules>.Command? {
+        self.state.withLock { state in
+            let command = state.commands.popFirst()
+            state.isPerforming = command != nil
+            return command
+        }
+    }
+
+    private func perform(_ command: HTTPServedConnectionMachine<Rules>.Command) {
+        switch command {
+        case .respond(let id, let response): self.take(id)?.respond(response)
+        case .begin(let id, let head): self.responder(id)?.begin(head)
+        case .write(let id, let bytes): self.responder(id)?.write(bytes)
+        case .end(let id): self.take(id)?.end()
+        case .received(let batch): self.events?.received(self.id, batch)
+        case .writing(let isPaused): self.events?.writing(self.id, paused: isPaused)
+        case .closed(let reason):
+            let (events, onEnd) = self.state.withLock { ($0.events.take(), $0.onEnd.take()) }
+            onEnd?()
+            events?.closed(self.id, reason)
+        }
+    }
+
+    private var events: (any WebSocketEvents)? { self.state.withLock { $0.events } }
+
+    private func responder(_ id: ExchangeID) -> (any HTTPResponder)? { self.state.withLock { $0.responders[id] } }
+
+    private func take(_ id: ExchangeID) -> (any HTTPResponder)? { self.state.withLock { $0.responders.removeValue(forKey: id) } }
+}

@@ -1,0 +1,294 @@
+/// The decisions of a server's connection over HTTP: a value without I/O.
+///
+/// ```
+///               close                everything was sent, deadline
+///   open ─────────────────▶ closing ─────────────────────────────▶ ended
+///     └── error, the client ended it, no request in time, abandon ───▲
+/// ```
+/// The owner keeps the machine under a lock, and performs the commands that a call returns outside that lock and in their order.
+package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Sendable {
+    package enum Command: Sendable {
+        /// Answer a request as a whole.
+        case respond(ExchangeID, HTTPResponse)
+        case begin(ExchangeID, HTTPResponseHead)
+        case write(ExchangeID, [UInt8])
+        case end(ExchangeID)
+        case received(MessageBatch)
+        case writing(paused: Bool)
+        case closed(CloseReason)
+    }
+
+    private enum State: Sendable {
+        case open
+        case closing(CloseCode, String, deadline: Instant)
+        case ended
+    }
+
+    /// The request that waits for messages.
+    private enum Waiting: Sendable {
+        case none(until: Instant)
+        case poll(ExchangeID, until: Instant?)
+        case stream(ExchangeID, bytes: Int, isPaused: Bool)
+    }
+
+    /// A request that brought messages while reading was paused. It is answered when they are read.
+    private struct Held: Sendable {
+        var id: ExchangeID
+        var head: HTTPRequestHead
+        var body: [UInt8]
+    }
+
+    /// The time limit of ``close(_:reason:now:)``.
+    package static var closeTimeout: Duration { .seconds(5) }
+    /// The number of bytes above which no more requests are held while reading is paused. A client that waits for answers holds one.
+    package static var heldLimit: Int { 1 << 20 }
+
+    private var rules: Rules
+    private var state = State.open
+    private var waiting: Waiting
+    private var output: ArraySlice<WebSocketMessage> = []
+    private var gauge: OutputGauge
+    private var isOverLimit = false
+    /// Whether the owner was asked to pause writing.
+    private var isWritingPaused = false
+    private var isReadingPaused = false
+    private var held = FIFO<Held>()
+    private var heldBytes = 0
+
+    /// - Parameters:
+    ///   - rules: The rules of the protocol.
+    ///   - backlogBytes: The number of bytes that may wait to be sent.
+    ///   - now: The current time. The client must send a request that waits for messages within the rules' time limit.
+    package init(_ rules: Rules, backlogBytes: Int, now: Instant) {
+        self.rules = rules
+        self.gauge = OutputGauge(limit: backlogBytes)
+        // A connection that is created for its first request gets it immediately.
+        self.waiting = .none(until: now.advanced(by: max(rules.orphanTimeout, .seconds(1))))
+    }
+
+    /// When to call ``timeout(now:)``.
+    package var nextDeadline: Instant? {
+        if case .ended = self.state { return nil }
+        let wait: Instant? =
+            switch self.waiting {
+            case .none(let until): until
+            case .poll(_, let until): until
+            case .stream: nil
+            }
+        let close: Instant? = if case .closing(_, _, let deadline) = self.state { deadline } else { nil }
+        return [wait, close].compactMap(\.self).min()
+    }
+
+    // MARK: Requests of the client
+
+    /// Takes a request that waits for messages.
+    package mutating func wait(_ id: ExchangeID, _ request: HTTPRequestHead, now: Instant) -> [Command] {
+        if case .ended = self.state { return [.respond(id, self.rules.rejection(nil))] }
+        var commands: [Command] = []
+        if let earlier = self.waitingID {
+            switch self.rules.waitingTwice(request) {
+            case .replaces: commands = self.detach(earlier, now: now)
+            case .isRefused(let response): return [.respond(id, response)]
+            case .ends(let response, let error): return [.respond(id, response)] + self.end(.transport(error))
+            }
+        }
+        switch self.rules.waiting(request) {
+        case .poll: self.waiting = .poll(id, until: self.rules.pollTimeout.map { now.advanced(by: $0) })
+        case .respond(let response):
+            self.waiting = .none(until: now.advanced(by: self.rules.orphanTimeout))
+            return commands + [.respond(id, response)]
+        case .stream(let head, let first):
+            self.waiting = .stream(id, bytes: first.count, isPaused: false)
+            commands.append(.begin(id, head))
+            if !first.isEmpty { commands.append(.write(id, first)) }
+        }
+        return commands + self.send(now: now)
+    }
+
+    /// Takes a request that brings messages.
+    package mutating func receive(_ id: ExchangeID, _ head: HTTPRequestHead, _ body: [UInt8]) -> [Command] {
+        if case .ended = self.state { return [.respond(id, self.rules.rejection(nil))] }
+        guard self.isReadingPaused || !self.held.isEmpty else { return self.read(Held(id: id, head: head, body: body)) }
+        guard self.heldBytes <= Self.heldLimit else {
+            let error = TransportError(
+                .tooLarge, "The client sent more than \(Self.heldLimit) bytes in requests without waiting for their answers.")
+            return [.respond(id, self.rules.rejection(error))] + self.end(.transport(error))
+        }
+        // A request without a body takes memory as well.
+        self.heldBytes += body.count + 1024
+        self.held.append(Held(id: id, head: head, body: body))
+        return []
+    }
+
+    /// The client has given up a request, or has ended the stream.
+    package mutating func disconnected(_ id: ExchangeID, now: Instant) -> [Command] {
+        if self.waitingID == id { return self.orphaned(now: now) }
+        return []
+    }
+
+    /// A response waits for a client that reads slowly, or was sent.
+    package mutating func writing(_ id: ExchangeID, paused: Bool, now: Instant) -> [Command] {
+        guard case .stream(id, let bytes, _) = self.waiting else { return [] }
+        self.waiting = .stream(id, bytes: bytes, isPaused: paused)
+        return self.send(now: now)
+    }
+
+    // MARK: The owner
+
+    package mutating func enqueue(_ message: WebSocketMessage) {
+        guard case .open = self.state else { return }
+        guard self.gauge.accept(message.bytes.count) else { return self.isOverLimit = true }
+        self.output.append(message)
+    }
+
+    package mutating func flush(now: Instant) -> [Command] {
+        if self.isOverLimit { return self.end(.transport(self.gauge.error)) }
+        var commands: [Command] = []
+        while !self.isReadingPaused, let request = self.held.popFirst() {
+            self.heldBytes -= request.body.count + 1024
+            commands += self.read(request)
+        }
+        return commands + self.send(now: now)
+    }
+
+    package mutating func pauseReading() { self.isReadingPaused = true }
+
+    /// Resumes reading with the next ``flush(now:)``.
+    package mutating func resumeReading() { self.isReadingPaused = false }
+
+    /// Sends what waits, and then the answer that ends the connection.
+    package mutating func close(_ code: CloseCode, reason: String, now: Instant) -> [Command] {
+        guard case .open = self.state else { return [] }
+        self.state = .closing(code, reason, deadline: now.advanced(by: Self.closeTimeout))
+        return self.send(now: now)
+    }
+
+    /// Ends the connection immediately. The only commands answer the requests that wait.
+    package mutating func abandon() -> [Command] { self.end(nil) }
+
+    package mutating func timeout(now: Instant) -> [Command] {
+        if case .closing(_, _, let deadline) = self.state, deadline <= now { return self.end(.requested) }
+        switch self.waiting {
+        case .none(let until) where until <= now:
+            let message = "The client sent no further request within \(self.rules.orphanTimeout)."
+            return self.end(.transport(TransportError(.timedOut, message)))
+        case .poll(let id, let until?) where until <= now: return self.detach(id, now: now)
+        case .none, .poll, .stream: return []
+        }
+    }
+
+    // MARK: Steps
+
+    private var waitingID: ExchangeID? {
+        switch self.waiting {
+        case .none: nil
+        case .poll(let id, _), .stream(let id, _, _): id
+        }
+    }
+
+    /// Answers the request that waits for messages, without a message.
+    private mutating func detach(_ id: ExchangeID, now: Instant) -> [Command] {
+        let isPoll = if case .poll = self.waiting { true } else { false }
+        self.waiting = .none(until: now.advanced(by: self.rules.orphanTimeout))
+        return [isPoll ? .respond(id, self.rules.answer([])) : .end(id)]
+    }
+
+    /// The request that waited for messages has ended without an answer.
+    private mutating func orphaned(now: Instant) -> [Command] {
+        self.waiting = .none(until: now.advanced(by: self.rules.orphanTimeout))
+        guard self.rules.orphanTimeout <= .zero else { return [] }
+        if case .closing = self.state { return self.end(.requested) }
+        return self.end(.transport(TransportError(.closed, "The client closed the connection.")))
+    }
+
+    private mutating func read(_ request: Held) -> [Command] {
+        if case .ended = self.state { return [.respond(request.id, self.rules.rejection(nil))] }
+        var batch = MessageBatch()
+        do throws(TransportError) {
+            let (answer, reason) = try self.rules.received(request.body, request.head, into: &batch)
+            let commands = self.deliver(batch) + [.respond(request.id, answer)]
+            guard let reason else { return commands }
+            if case .closing = self.state { return commands + self.end(.requested) }
+            return commands + self.end(reason)
+        } catch {
+            return self.deliver(batch) + [.respond(request.id, self.rules.rejection(error))] + self.end(.transport(error))
+        }
+    }
+
+    /// Messages that arrive after ``close(_:reason:now:)`` are ignored, as a WebSocket's are.
+    private func deliver(_ batch: MessageBatch) -> [Command] {
+        guard case .open = self.state, !batch.entries.isEmpty else { return [] }
+        return [.received(batch)]
+    }
+
+    /// Sends what waits, or the end of a connection that closes.
+    private mutating func send(now: Instant) -> [Command] {
+        var commands: [Command] = []
+        while !self.output.isEmpty, let body = self.nextBody() {
+            switch self.waiting {
+            case .none: break
+            case .poll(let id, _):
+                commands.append(.respond(id, self.rules.answer(body)))
+                self.waiting = .none(until: now.advanced(by: self.rules.orphanTimeout))
+            case .stream(let id, let bytes, let isPaused):
+                commands.append(.write(id, body))
+                self.waiting = .stream(id, bytes: bytes + body.count, isPaused: isPaused)
+                if let limit = self.rules.streamLimit, bytes + body.count >= limit { commands += self.detach(id, now: now) }
+            }
+        }
+        if case .closing(let code, let reason, _) = self.state, self.output.isEmpty, let id = self.waitingID {
+            let response = self.rules.ending(code, reason: reason)
+            if case .stream = self.waiting {
+                if !response.body.isEmpty { commands.append(.write(id, response.body)) }
+                commands.append(.end(id))
+            } else {
+                commands.append(.respond(id, response))
+            }
+            self.waiting = .none(until: now)
+            return commands + self.end(.requested)
+        }
+        if let change = self.takeChange() { commands.append(.writing(paused: change)) }
+        return commands
+    }
+
+    /// Encodes messages for the request that waits for them, unless its client reads slowly.
+    private mutating func nextBody() -> [UInt8]? {
+        switch self.waiting {
+        case .none, .stream(_, _, isPaused: true): return nil
+        case .poll, .stream: break
+        }
+        var body: [UInt8] = []
+        let count = self.rules.encode(self.output, into: &body)
+        self.gauge.remove(self.output.prefix(count).reduce(0) { $0 + $1.bytes.count })
+        self.output.removeFirst(count)
+        if self.output.isEmpty { self.output = [] }
+        return body
+    }
+
+    /// Whether to pause writing, if that has changed.
+    private mutating func takeChange() -> Bool? {
+        guard case .open = self.state else { return nil }
+        let isFull = self.gauge.bytes > self.gauge.mark
+        let isStreamPaused = if case .stream(_, _, isPaused: true) = self.waiting { true } else { false }
+        let mustPause = self.isWritingPaused ? isStreamPaused || !self.output.isEmpty : isStreamPaused || isFull
+        guard mustPause != self.isWritingPaused else { return nil }
+        self.isWritingPaused = mustPause
+        return mustPause
+    }
+
+    /// - Parameter reason: `nil` if the owner has abandoned the connection.
+    private mutating func end(_ reason: CloseReason?) -> [Command] {
+        if case .ended = self.state { return [] }
+        self.state = .ended
+        var commands: [Command] = []
+        switch self.waiting {
+        case .none: break
+        case .poll(let id, _): commands.append(.respond(id, self.rules.rejection(nil)))
+        case .stream(let id, _, _): commands.append(.end(id))
+        }
+        while let request = self.held.popFirst() { commands.append(.respond(request.id, self.rules.rejection(nil))) }
+        self.output = []
+        if let reason { commands.append(.closed(reason)) }
+        return commands
+    }
+}

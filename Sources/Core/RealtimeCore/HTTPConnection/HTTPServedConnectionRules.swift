@@ -1,0 +1,72 @@
+/// The messages of a protocol over HTTP requests, seen from the server: a value without I/O, which ``HTTPServedConnectionMachine`` asks.
+///
+/// A client has one request at a time that waits for messages: a stream, which is answered in pieces, or a poll, which is answered as a
+/// whole. Its other requests bring messages.
+package protocol HTTPServedConnectionRules: Sendable {
+    /// The time in which a client must send another request that waits for messages, after the end of the previous one. Zero ends the
+    /// connection with its first stream.
+    var orphanTimeout: Duration { get }
+
+    /// The time after which a poll without messages is answered; `nil` for none.
+    var pollTimeout: Duration? { get }
+
+    /// The number of bytes of a stream after which it ends, and the client is expected to open another one; `nil` for no limit.
+    var streamLimit: Int? { get }
+
+    /// Decides about a request that waits for messages.
+    mutating func waiting(_ request: HTTPRequestHead) -> HTTPWaitingAnswer
+
+    /// Decides about a request that waits for messages while another one does.
+    mutating func waitingTwice(_ request: HTTPRequestHead) -> HTTPSecondRequest
+
+    /// Encodes messages into the body of a poll, or into a part of a stream.
+    ///
+    /// - Parameters:
+    ///   - messages: The messages that wait, oldest first; at least one.
+    ///   - body: The encoded messages are appended to it.
+    /// - Returns: The number of messages that were encoded, at least one.
+    mutating func encode(_ messages: ArraySlice<WebSocketMessage>, into body: inout [UInt8]) -> Int
+
+    /// Returns the answer to a poll.
+    ///
+    /// - Parameter body: The encoded messages; empty if the time limit of the poll is up, or if another request replaces it.
+    mutating func answer(_ body: [UInt8]) -> HTTPResponse
+
+    /// Returns the answer that ends a connection: to a poll as a whole, or the last part of a stream as its body.
+    mutating func ending(_ code: CloseCode, reason: String) -> HTTPResponse
+
+    /// Decodes the body of a request that brings messages.
+    ///
+    /// - Parameters:
+    ///   - body: The body.
+    ///   - request: The head of the request.
+    ///   - batch: The messages are appended to it.
+    /// - Returns: The answer, and whether the client has ended the connection.
+    /// - Throws: An error that ends the connection.
+    mutating func received(
+        _ body: [UInt8], _ request: HTTPRequestHead, into batch: inout MessageBatch
+    ) throws(TransportError) -> (answer: HTTPResponse, end: CloseReason?)
+
+    /// Returns the answer to a request whose connection has ended, or which ends it because of an error.
+    mutating func rejection(_ error: TransportError?) -> HTTPResponse
+}
+
+/// How a server answers a request that waits for messages.
+package enum HTTPWaitingAnswer: Sendable {
+    /// The request is answered as soon as there are messages.
+    case poll
+    /// The request is answered immediately, for example because it opens the connection.
+    case respond(HTTPResponse)
+    /// The request is answered in pieces, of which the first one may be empty.
+    case stream(HTTPResponseHead, first: [UInt8])
+}
+
+/// What happens to a request that waits for messages while another one does.
+package enum HTTPSecondRequest: Sendable {
+    /// The earlier poll has an empty answer, or the earlier stream ends, and the new request takes its place.
+    case replaces
+    /// The new request has this answer, and the earlier one goes on waiting.
+    case isRefused(HTTPResponse)
+    /// The new request has this answer, and the connection ends.
+    case ends(HTTPResponse, TransportError)
+}
