@@ -15,6 +15,16 @@ struct RelaySimulationTests {
         #expect(report.average("fallbacks") > 1 && report.average("moves") > 0.5 && report.average("decisions") > 1)
         #expect(report.average("uploads") > 2 && report.average("failures") > 0.5 && report.average("faults") > 2)
     }
+
+    @Test(arguments: [RelaySession.Kind.polling, .stream])
+    func `a client over HTTP recovers from random faults`(kind: RelaySession.Kind) async throws {
+        let report = try await simulate(runs: 100) { RelayHTTPSimulation($0, kind).run() }
+        for failure in report.failures { Issue.record("\(failure)") }
+        guard report.runs > 40, report.failures.isEmpty else { return }
+        #expect(report.average("connected") > 2 && report.average("messages") > 20 && report.average("uploads") > 2)
+        #expect(report.average("faults") > 5 && report.average("pauses") > 1)
+        #expect(kind == .polling || report.average("repeated requests") > 0.3)
+    }
 }
 
 /// A client of the relay protocol and a server on one network.
@@ -159,6 +169,148 @@ private final class RelaySimulation: @unchecked Sendable {
     }
 }
 
+/// A client of the relay protocol over HTTP requests and a server, with a user who reads slowly.
+///
+/// On each connection, the client receives the events in order, without gaps and duplicates. While the network is reliable, it receives
+/// every event.
+///
+/// `@unchecked Sendable`: used only on the thread of the simulation.
+private final class RelayHTTPSimulation: @unchecked Sendable {
+    private let simulation: Simulation
+    private let network: VirtualNetwork
+    private let server: RelayServer
+    private let client: SimulatedClient<RelaySession>
+    private var published = 0
+    /// The last event on the current connection.
+    private var lastMessage: Int?
+    private var messages = 0, connected = 0, uploads = 0, failures = 0
+
+    init(_ simulation: Simulation, _ kind: RelaySession.Kind) {
+        self.simulation = simulation
+        var conditions = NetworkConditions.unreliable
+        // A connection consists of many requests, and each part of a response may be disturbed.
+        (conditions.failedRequests, conditions.unansweredRequests, conditions.repeatedRequests) = (1, 1, 20)
+        (conditions.silences, conditions.resets, conditions.closes) = (1, 1, 1)
+        conditions.window = 100
+        let network = VirtualNetwork(simulation, conditions)
+        self.network = network
+        self.server = RelayServer(offering: [kind], time: simulation)
+        network.setServer(SimulatedListener(simulation, self.server), host: "relay", port: 80)
+        let endpoint = Endpoint(scheme: "http", host: "relay", port: 80, target: "/")
+        let transports = Transports(webSocket: network.webSocket, http: network.http, time: simulation, seed: { simulation.seed })
+        let cookies = HTTPClient.Cookies()
+        var rules = ClientRules()
+        rules.closesOnlyForCaller = false
+        rules.abandonsOnlyAfterFaults = false
+        self.client = SimulatedClient(
+            RelaySession(seed: simulation.seed), on: network, rules: rules,
+            connect: { RelayClient.connect($0, to: endpoint, over: transports, cookies, id: $1, events: $2) },
+            perform: { work, id, driver in
+                simulation.work {
+                    switch work {
+                    case .negotiate: driver.workFinished(id, .negotiated(await RelayClient.negotiate(endpoint, network.http)))
+                    case .ask: driver.workFinished(id, .decided(.after(.milliseconds(simulation.random(in: 0...5_000)))))
+                    case .upload(let items):
+                        for item in items {
+                            await simulation.sleep(in: 0...500)
+                            driver.workProgressed(id, item)
+                        }
+                        driver.workFinished(id, .uploaded)
+                    }
+                }
+            })
+        self.client.waiterCount = { $0.waiterCount }
+        self.client.onCommand = { [unowned self] command in
+            guard case .finish(let reason) = command, reason != .requested else { return }
+            self.simulation.schedule(in: 0...10_000) { [self] in self.client.start() }
+        }
+    }
+
+    func run() -> [String: Int] {
+        self.consume()
+        self.simulation.every(0...20_000, while: { [network = self.network] in network.hasFaults }) { [self] in self.callRandomMethod() }
+        self.simulation.every(0...5_000) { [self] in self.publish() }
+        RecoveryRun(faults: .seconds(300), settling: .seconds(100), recovery: .seconds(100), ending: .seconds(60)).perform(
+            on: self.network, [self.client],
+            faultsEnd: { self.simulation.endSleeps() }, settled: { self.client.start() }, recovered: { self.checkRecovery() })
+        let counts = [
+            "messages": self.messages, "connected": self.connected, "uploads": self.uploads, "failures": self.failures,
+        ]
+        return self.network.counts.merging(self.client.totals.counts) { $1 }.merging(counts) { $1 }
+    }
+
+    private func checkRecovery() {
+        let (connectedBefore, uploadsBefore, faultsBefore) = (self.connected, self.uploads, self.network.totals.faults)
+        let (messagesBefore, publishedBefore) = (self.lastMessage ?? 0, self.published)
+        self.upload(limit: nil)
+        self.simulation.run(for: .seconds(60))
+        guard self.simulation.violation == nil else { return }
+        self.simulation.require(self.client.read { $0.isConnected }, "the client is not connected after the recovery")
+        self.simulation.require(self.uploads == uploadsBefore + 1, "an upload of a connected client was not completed")
+        self.simulation.require(
+            self.connected == connectedBefore && self.network.totals.faults == faultsBefore,
+            "a connection was lost on a reliable network")
+        // The last ones may be on their way.
+        let isComplete = self.lastMessage.map { $0 >= publishedBefore && $0 > messagesBefore } ?? false
+        self.simulation.require(isComplete, "the last event is \(self.lastMessage ?? 0) of \(self.published)")
+    }
+
+    private func publish() {
+        self.simulation.step(.arrival, "server: publish") {
+            for _ in 0..<self.simulation.random(in: 1...4) {
+                self.published += 1
+                self.server.broadcast("+ \(self.published)")
+            }
+        }
+    }
+
+    private func callRandomMethod() {
+        switch self.simulation.random(in: 0...11) {
+        case 0: self.client.stop()
+        case 1, 2, 3: self.client.start()
+        case 4: if let wait = self.client.pendingWaits.first { self.client.cancelWait(wait) }
+        case 5: self.simulation.step(.arrival, "network: cut") { self.network.cut() }
+        default: self.upload(limit: self.simulation.chance(50) ? .milliseconds(self.simulation.random(in: 0...8_000)) : nil)
+        }
+    }
+
+    private func upload(limit: Duration?) {
+        let items = (0..<Int(self.simulation.random(in: 0...5))).map { "\($0)" }
+        self.client.wait("upload of \(items.count)", limit: limit) {
+            $0.upload(items, $1, &$3)
+        } _: { [self] result in
+            switch result {
+            case .success(let count):
+                self.uploads += 1
+                self.simulation.require(count == items.count, "\(count) of \(items.count) items were uploaded")
+            case .failure: self.failures += 1
+            }
+        }
+    }
+
+    private func consume() {
+        self.client.consume(.pauseReading(3), .client, pause: 0...3_000) {
+            $1.append(contentsOf: $0)
+        } register: { session, id, effects in
+            session.observe(id, &effects)
+        } body: { [self] event in
+            switch event {
+            case .message(let text)?:
+                let number = Int(text) ?? 0
+                if let last = self.lastMessage {
+                    self.simulation.require(number == last + 1, "the event \(number) was received after \(last)")
+                }
+                self.lastMessage = number
+                self.messages += 1
+            case .connected?:
+                self.lastMessage = nil
+                self.connected += 1
+            default: break
+            }
+        }
+    }
+}
+
 /// The server of the relay protocol on a virtual network, whose connections of both kinds are WebSockets.
 ///
 /// `@unchecked Sendable`: used only on the thread of the simulation.
@@ -182,12 +334,12 @@ private final class RelaySimulationServer: SimulatedServer, WebSocketEvents, @un
         self.network = network
     }
 
-    func respond(to request: HTTPRequestHead, body: [UInt8], _ respond: @escaping @Sendable (HTTPResponse) -> Void) {
+    func respond(to request: HTTPRequestHead, body: [UInt8], _ responder: any HTTPResponder) {
         if self.network.hasFaults, self.simulation.chance(10) {
-            return respond(HTTPResponse(status: self.simulation.choose([200, 404, 503])))
+            return responder.respond(HTTPResponse(status: self.simulation.choose([200, 404, 503])))
         }
         self.lastToken += 1
-        respond(HTTPResponse(status: 200, text: "t\(self.lastToken) socket polling"))
+        responder.respond(HTTPResponse(status: 200, text: "t\(self.lastToken) socket polling"))
     }
 
     func accept(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> UpgradeResult {

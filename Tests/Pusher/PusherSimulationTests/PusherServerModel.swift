@@ -38,7 +38,7 @@ final class PusherServerModel: SimulatedServer, @unchecked Sendable {
     }
 
     /// Authorizes a subscription. While the network has faults, this can be slow, be refused, or get no response.
-    func respond(to request: HTTPRequestHead, body: [UInt8], _ respond: @escaping @Sendable (HTTPResponse) -> Void) {
+    func respond(to request: HTTPRequestHead, body: [UInt8], _ responder: any HTTPResponder) {
         let fields = PercentEncoding.fields(Substring(decoding: body, as: UTF8.self)) ?? []
         guard let channel = fields.first(where: { $0.name == "channel_name" })?.value,
             let socketID = fields.first(where: { $0.name == "socket_id" })?.value
@@ -48,7 +48,7 @@ final class PusherServerModel: SimulatedServer, @unchecked Sendable {
             if self.simulation.chance(5) { return }
             if self.simulation.chance(10) { response = HTTPResponse(status: self.simulation.choose([403, 500]), text: "not today") }
         }
-        self.simulation.schedule(in: self.network.hasFaults ? 1...40_000 : 1...2_000) { [response] in respond(response) }
+        self.simulation.schedule(in: self.network.hasFaults ? 1...40_000 : 1...2_000) { [response] in responder.respond(response) }
     }
 
     static func authorization(for request: PusherAuthorizationRequest) -> PusherChannelAuthorization {

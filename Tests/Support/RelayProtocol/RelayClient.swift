@@ -11,19 +11,11 @@ package struct RelayClient: Sendable {
         _ endpoint: Endpoint, over transports: Transports, seed: UInt64 = 1, log: LogSink = .none,
         retry: @escaping RetryPolicy = { _ in .afterBackoff() }
     ) {
-        let (webSocket, http, time) = (transports.webSocket, transports.http, transports.time)
+        let (http, time) = (transports.http, transports.time)
         let cookies = HTTPClient.Cookies()
         let dependencies = SessionDriver<RelaySession>.Dependencies(
-            connect: { request, id, events in
-                switch request.kind {
-                case .socket:
-                    webSocket.makeConnection(
-                        WebSocketRequest(Self.url(endpoint.webSocket, "socket", request.token)), id: id, events: events)
-                case .polling:
-                    HTTPConnection(
-                        RelayPollingRules(endpoint, request.token), in: .init(transports, cookies: cookies), id: id, events: events)
-                }
-            }, time: time, log: log, subsystem: "relay"
+            connect: { Self.connect($0, to: endpoint, over: transports, cookies, id: $1, events: $2) }, time: time, log: log,
+            subsystem: "relay"
         ) { work, id, driver in
             // Work is asynchronous and needs a task. The driver cancels it when its result is no longer needed.
             let task = Task {
@@ -38,6 +30,23 @@ package struct RelayClient: Sendable {
             return { task.cancel() }
         }
         self.driver = SessionDriver(RelaySession(seed: seed), in: dependencies)
+    }
+
+    /// Creates a connection of any kind.
+    package static func connect(
+        _ request: RelaySession.Request, to endpoint: Endpoint, over transports: Transports, _ cookies: HTTPClient.Cookies,
+        id: ConnectionID,
+        events: any WebSocketEvents
+    ) -> any WebSocketConnection {
+        switch request.kind {
+        case .socket:
+            transports.webSocket.makeConnection(
+                WebSocketRequest(self.url(endpoint.webSocket, "socket", request.token)), id: id, events: events)
+        case .polling:
+            HTTPConnection(RelayPollingRules(endpoint, request.token), in: .init(transports, cookies: cookies), id: id, events: events)
+        case .stream:
+            HTTPConnection(RelayStreamRules(endpoint, request.token), in: .init(transports, cookies: cookies), id: id, events: events)
+        }
     }
 
     static func url(_ endpoint: Endpoint, _ action: String, _ token: String) -> Endpoint {

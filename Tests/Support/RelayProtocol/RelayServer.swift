@@ -1,7 +1,7 @@
 package import RealtimeCore
 import RealtimeSystem
 
-/// A server of the relay protocol, for both kinds of connections.
+/// A server of the relay protocol, for all kinds of connections.
 ///
 /// A client that moves from polling to a WebSocket has two connections for a while.
 package final class RelayServer: ListenerHandler {
@@ -10,7 +10,8 @@ package final class RelayServer: ListenerHandler {
     /// Whether the server accepts the WebSockets that it offers.
     private let acceptsSockets: Bool
     private let driver: SessionDriver<RelayServerMachine>
-    private let polling = Lock<[String: PollingServerConnection]>([:])
+    /// The connections over HTTP requests, by token.
+    private let overHTTP = Lock<[String: any RelayHTTPConnection]>([:])
     private let lastToken = Lock(0)
 
     package init(
@@ -42,14 +43,15 @@ package final class RelayServer: ListenerHandler {
                 return "t\(last)"
             }
             responder.respond(HTTPResponse(status: 200, text: ([token] + self.offered.map(\.rawValue)).joined(separator: " ")))
-        case "poll": self.pollingConnection(token).poll(responder)
+        case "poll": self.pollingConnection(token)?.poll(responder) ?? responder.respond(HTTPResponse(status: 409))
+        case "stream": self.stream(token, responder)
         case "send":
-            guard let connection = self.polling.withLock({ $0[token] }) else { return responder.respond(HTTPResponse(status: 404)) }
+            guard let connection = self.overHTTP.withLock({ $0[token] }) else { return responder.respond(HTTPResponse(status: 404)) }
             let lines = String(decoding: body, as: UTF8.self).split(separator: "\n").map(String.init)
             responder.respond(HTTPResponse(status: 200))
             let messages = lines.filter { $0 != "close" }.map { WebSocketMessage.text($0) }
             if !messages.isEmpty { self.driver.received(connection.id, MessageBatch(messages)) }
-            if lines.contains("close") { self.endPolling(token, .peer(.normal, "")) }
+            if lines.contains("close") { self.end(connection, token, .peer(.normal, "")) }
         default: responder.respond(HTTPResponse(status: 404))
         }
     }
@@ -78,22 +80,44 @@ package final class RelayServer: ListenerHandler {
         request.query.split(separator: "&").first { $0.hasPrefix("token=") }.map { String($0.dropFirst(6)) } ?? ""
     }
 
-    private func pollingConnection(_ token: String) -> PollingServerConnection {
-        let (connection, isNew) = self.polling.withLock { polling in
-            if let connection = polling[token] { return (connection, false) }
+    /// Returns the connection of a client that polls, or `nil` if it has a stream.
+    private func pollingConnection(_ token: String) -> PollingServerConnection? {
+        let (known, isNew) = self.overHTTP.withLock { connections -> ((any RelayHTTPConnection)?, Bool) in
+            if let connection = connections[token] { return (connection, false) }
             let connection = PollingServerConnection(.nextAccepted())
-            polling[token] = connection
+            connections[token] = connection
             return (connection, true)
         }
-        if isNew {
-            self.driver.adopt(connection, id: connection.id) { machine, _, _ in machine.connections[connection.id] = token }
-            self.driver.opened(connection.id, head: HTTPResponseHead(status: 200))
-        }
+        guard let connection = known as? PollingServerConnection else { return nil }
+        if isNew { self.begin(connection, token) }
         return connection
     }
 
-    private func endPolling(_ token: String, _ reason: CloseReason) {
-        guard let connection = self.polling.withLock({ $0.removeValue(forKey: token) }) else { return }
+    /// Begins a connection with a stream. A client, or an intermediary, that repeats its request receives the messages from then on.
+    private func stream(_ token: String, _ responder: any HTTPResponder) {
+        let connection = StreamServerConnection(.nextAccepted(), responder)
+        if let replaced = self.overHTTP.withLock({ $0[token] }) { self.end(replaced, token, .requested) }
+        self.overHTTP.withLock { $0[token] = connection }
+        responder.begin(HTTPResponseHead(status: 200))
+        responder.onWriting { [weak self] in self?.driver.writing(connection.id, paused: $0) }
+        self.begin(connection, token)
+        responder.onDisconnect { [weak self] in
+            self?.end(connection, token, .transport(TransportError(.closed, "The client disconnected.")))
+        }
+    }
+
+    private func begin(_ connection: any RelayHTTPConnection, _ token: String) {
+        self.driver.adopt(connection, id: connection.id) { machine, _, _ in machine.connections[connection.id] = token }
+        self.driver.opened(connection.id, head: HTTPResponseHead(status: 200))
+    }
+
+    private func end(_ connection: any RelayHTTPConnection, _ token: String, _ reason: CloseReason) {
+        let isCurrent = self.overHTTP.withLock { connections in
+            guard connections[token]?.id == connection.id else { return false }
+            connections[token] = nil
+            return true
+        }
+        guard isCurrent else { return }
         connection.abandon()
         self.driver.closed(connection.id, reason)
     }
@@ -158,7 +182,47 @@ struct RelayServerMachine: SessionMachine {
 }
 
 /// The server's side of a connection over HTTP requests.
-private final class PollingServerConnection: WebSocketConnection {
+private protocol RelayHTTPConnection: WebSocketConnection {
+    var id: ConnectionID { get }
+}
+
+/// The server's side of a connection with a stream.
+private final class StreamServerConnection: RelayHTTPConnection {
+    let id: ConnectionID
+    private let responder: any HTTPResponder
+    private let output = Lock<[String]>([])
+
+    init(_ id: ConnectionID, _ responder: any HTTPResponder) {
+        (self.id, self.responder) = (id, responder)
+    }
+
+    func open() {}
+    func enqueue(_ message: WebSocketMessage) {
+        self.output.withLock { $0.append(String(decoding: message.bytes, as: UTF8.self)) }
+    }
+
+    func flush() {
+        let lines = self.output.withLock { output in
+            defer { output = [] }
+            return output
+        }
+        if !lines.isEmpty { self.responder.write(Array(lines.map { "\($0)\n" }.joined().utf8)) }
+    }
+
+    func pauseReading() {}
+    func resumeReading() {}
+
+    func close(_ code: CloseCode, reason: String) {
+        self.output.withLock { $0.append("close") }
+        self.flush()
+        self.responder.end()
+    }
+
+    func abandon() { self.responder.end() }
+}
+
+/// The server's side of a connection with polling.
+private final class PollingServerConnection: RelayHTTPConnection {
     private struct State: Sendable {
         var output: [String] = []
         var isFlushed = false

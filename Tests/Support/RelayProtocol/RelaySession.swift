@@ -4,10 +4,11 @@ package import RealtimeCore
 /// connection within an attempt, moves to another connection, asks the application whether to reconnect, and uploads sequences.
 ///
 /// ```
-/// POST /relay/negotiate                 → TOKEN KIND...    the kinds are "socket" and "polling", best first
+/// POST /relay/negotiate                 → TOKEN KIND...    the kinds are "socket", "stream" and "polling", best first
 /// upgrade /relay/socket?token=TOKEN     a WebSocket; each message is one line
 /// POST /relay/poll?token=TOKEN          → the lines for the client, as soon as there are any
-/// POST /relay/send?token=TOKEN          the lines of the client
+/// GET  /relay/stream?token=TOKEN        → the lines for the client, each with a line feed, until the end of the connection
+/// POST /relay/send?token=TOKEN          the lines of the client that polls or streams
 ///
 /// server:  hello            completes the handshake
 ///          + TEXT           an event
@@ -21,8 +22,8 @@ package import RealtimeCore
 /// ```
 package struct RelaySession: ReconnectingSession {
     package enum Failure: Error, Hashable { case cancelled, timedOut(WaitLimit), ended(CloseReason) }
-    package enum Kind: String, Sendable { case socket, polling }
-    /// A connection of either kind.
+    package enum Kind: String, Sendable { case socket, polling, stream }
+    /// A connection of any kind.
     package struct Request: Hashable, Sendable {
         package var kind: Kind
         package var token: String

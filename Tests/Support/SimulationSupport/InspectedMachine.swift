@@ -165,7 +165,7 @@ final class EffectInspector<Machine: SessionMachine>: @unchecked Sendable {
     private(set) var hasFinished = true
     var totals = ClientTotals()
     /// The client's end of a connection.
-    var connection: (ConnectionID) -> VirtualConnection? = { _ in nil }
+    var connection: (ConnectionID) -> (any SimulatedConnection)? = { _ in nil }
     /// Checks of the protocol, called before the driver performs an effect.
     var onCommand: (Effects<Machine>.Command) -> Void = { _ in }
     var onDelivery: (Machine.Event, [ConsumerID]) -> Void = { _, _ in }

@@ -20,6 +20,7 @@ package struct NetworkConditions: Sendable {
     package var lateness: ClosedRange<Int64> = 0...90_000
 
     // MARK: Faults of connections
+    // Those that happen after a message happen after a part of the response to a request as well.
 
     /// An attempt to connect is refused.
     package var refusedConnections = 0
@@ -45,8 +46,13 @@ package struct NetworkConditions: Sendable {
 
     // MARK: Faults of HTTP requests
 
+    /// A request is refused.
     package var failedRequests = 0
+    /// A request never arrives, and the client isn't notified.
     package var unansweredRequests = 0
+    /// A request arrives twice, as with an intermediary that repeats it, and the client receives one of the responses. Only requests that
+    /// may be repeated, which a POST may not.
+    package var repeatedRequests = 0
 
     package init() {}
 
@@ -66,6 +72,7 @@ package struct NetworkConditions: Sendable {
         conditions.unansweredCloses = 50
         conditions.failedRequests = 5
         conditions.unansweredRequests = 5
+        conditions.repeatedRequests = 5
         return conditions
     }()
 }

@@ -1,7 +1,8 @@
 import RealtimeSystem
 package import RealtimeCore
 
-/// A client of any protocol in a simulation: a session machine in a real driver, connected to a ``VirtualNetwork``.
+/// A client of any protocol in a simulation: a session machine in a real driver, connected to a ``VirtualNetwork`` with any kind of
+/// connection.
 ///
 /// It checks what holds for every protocol:
 /// - every call that waits receives exactly one result,
@@ -58,11 +59,12 @@ package final class SimulatedClient<Machine: SessionMachine>: @unchecked Sendabl
     ///   - machine: The machine of the protocol.
     ///   - network: The network on which it opens connections.
     ///   - rules: What the client may do.
-    ///   - webSocket: Returns the WebSocket on the network for a machine's request.
+    ///   - connect: Creates a connection over the network for a machine's request, for example an `HTTPConnection` over
+    ///     ``VirtualNetwork/http``.
     ///   - perform: Performs the machine's work, for example with ``VirtualNetwork/http`` in a task of the simulation.
     package init(
         _ machine: Machine, on network: VirtualNetwork, rules: ClientRules = ClientRules(),
-        webSocket: @escaping @Sendable (Machine.Request) -> WebSocketRequest, perform: @escaping Perform = { _, _, _ in nil }
+        connect: @escaping Driver.Dependencies.Connect, perform: @escaping Perform = { _, _, _ in nil }
     ) {
         let simulation = network.simulation
         self.simulation = simulation
@@ -73,7 +75,7 @@ package final class SimulatedClient<Machine: SessionMachine>: @unchecked Sendabl
         self.driverOrNil = SessionDriver(
             InspectedMachine(machine: machine, inspector: self.inspector),
             in: .init(
-                connect: { [connections] in connections.connect(webSocket($0), id: $1, events: $2) }, time: simulation, log: log,
+                connect: { [connections] in connections.connect($0, id: $1, events: $2, over: connect) }, time: simulation, log: log,
                 subsystem: "simulation", perform: perform))
         let (inspector, connections) = (self.inspector, self.connections)
         inspector.connection = { connections.all[$0] }
@@ -244,6 +246,19 @@ package final class SimulatedClient<Machine: SessionMachine>: @unchecked Sendabl
     }
 }
 
+extension SimulatedClient {
+    /// Creates a client that only opens WebSockets.
+    ///
+    /// - Parameter webSocket: Returns the WebSocket on the network for a machine's request.
+    package convenience init(
+        _ machine: Machine, on network: VirtualNetwork, rules: ClientRules = ClientRules(),
+        webSocket: @escaping @Sendable (Machine.Request) -> WebSocketRequest, perform: @escaping Perform = { _, _, _ in nil }
+    ) {
+        self.init(
+            machine, on: network, rules: rules, connect: { network.connect(webSocket($0), id: $1, events: $2) }, perform: perform)
+    }
+}
+
 extension SimulatedClient where Machine.Request == WebSocketRequest {
     /// Creates a client that only opens WebSockets.
     package convenience init(
@@ -259,13 +274,27 @@ extension SimulatedClient where Machine.Request == WebSocketRequest {
 /// `@unchecked Sendable`: used only on the thread of the simulation.
 private final class Connections: @unchecked Sendable {
     var network: VirtualNetwork?
-    var all: [ConnectionID: VirtualConnection] = [:]
+    var all: [ConnectionID: any SimulatedConnection] = [:]
     var inspector: (ConnectionID) -> Void = { _ in }
 
-    func connect(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
-        let connection = self.network!.connect(request, id: id, events: events)
-        connection.onEnd = { [unowned self] in self.inspector(id) }
-        self.all[id] = connection
-        return connection
+    func connect<Request>(
+        _ request: Request, id: ConnectionID, events: any WebSocketEvents,
+        over connect: (Request, ConnectionID, any WebSocketEvents) -> any WebSocketConnection
+    ) -> any WebSocketConnection {
+        let observed = ObservedConnection(id, on: self.network!, events)
+        let connection = connect(request, id, observed)
+        let result: any SimulatedConnection
+        if let connection = connection as? VirtualConnection {
+            // It has the counts, and what arrives late is part of them.
+            connection.replaceEvents(events)
+            connection.onEnd = { [unowned self] in self.inspector(id) }
+            result = connection
+        } else {
+            observed.begin(connection)
+            observed.onEnd = { [unowned self] in self.inspector(id) }
+            result = observed
+        }
+        self.all[id] = result
+        return result
     }
 }

@@ -4,7 +4,7 @@ package import RealtimeCore
 /// A server of the library on a virtual network: what arrives goes to the handler that the server gives to listeners.
 ///
 /// This way, the model of a protocol's server needs no code for connections. It answers pings, as every transport does. The handler must
-/// decide about an upgrade before it returns, and respond with complete responses.
+/// decide about an upgrade before it returns.
 package final class SimulatedListener: SimulatedServer {
     private let simulation: Simulation
     private let handler: any ListenerHandler
@@ -31,8 +31,8 @@ package final class SimulatedListener: SimulatedServer {
         }
     }
 
-    package func respond(to request: HTTPRequestHead, body: [UInt8], _ respond: @escaping @Sendable (HTTPResponse) -> Void) {
-        self.handler.received(request, body: body, responder: WholeResponder(self.simulation, respond))
+    package func respond(to request: HTTPRequestHead, body: [UInt8], _ responder: any HTTPResponder) {
+        self.handler.received(request, body: body, responder: responder)
     }
 }
 
@@ -54,20 +54,4 @@ private final class PongSender: WebSocketEvents {
         for message in batch.messages where message.kind == .ping { self.connection.enqueue(WebSocketMessage(.pong, message.bytes)) }
         self.connection.flush()
     }
-}
-
-private final class WholeResponder: HTTPResponder {
-    private let simulation: Simulation
-    private let body: @Sendable (HTTPResponse) -> Void
-
-    init(_ simulation: Simulation, _ body: @escaping @Sendable (HTTPResponse) -> Void) {
-        self.simulation = simulation
-        self.body = body
-    }
-
-    func respond(_ response: HTTPResponse) { self.body(response) }
-    func begin(_ head: HTTPResponseHead) { self.simulation.fail("a response in chunks, which a virtual network doesn't support") }
-    func write(_ bytes: [UInt8]) {}
-    func end() {}
-    func onDisconnect(_ action: @escaping @Sendable () -> Void) {}
 }

@@ -3,7 +3,7 @@ package import RealtimeCore
 /// One end of a connection on a ``VirtualNetwork``.
 ///
 /// `@unchecked Sendable`: used only on the thread of the simulation.
-package final class VirtualConnection: WebSocketConnection, @unchecked Sendable {
+package final class VirtualConnection: SimulatedConnection, @unchecked Sendable {
     package enum Role: Sendable { case client, server }
 
     package enum Phase: Sendable {
@@ -274,6 +274,9 @@ package final class VirtualConnection: WebSocketConnection, @unchecked Sendable 
             self.readUnread()
         }
     }
+
+    /// Replaces the receiver of the events, before the connection is opened.
+    func replaceEvents(_ events: any WebSocketEvents) { self.events = events }
 
     func release() {
         self.events = nil

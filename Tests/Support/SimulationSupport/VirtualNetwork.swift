@@ -13,8 +13,9 @@ package protocol SimulatedServer: AnyObject, Sendable {
 
     /// Handles an HTTP request. By default, the response is 404.
     ///
-    /// - Parameter respond: Sends the response, now or later. If it is never called, the client waits until its time limit.
-    func respond(to request: HTTPRequestHead, body: [UInt8], _ respond: @escaping @Sendable (HTTPResponse) -> Void)
+    /// - Parameter responder: Sends the response, now or later, as a whole or in pieces. If it isn't called, the client waits until its
+    ///   time limit.
+    func respond(to request: HTTPRequestHead, body: [UInt8], _ responder: any HTTPResponder)
 }
 
 package enum UpgradeResult: Sendable {
@@ -23,15 +24,15 @@ package enum UpgradeResult: Sendable {
 }
 
 extension SimulatedServer {
-    package func respond(to request: HTTPRequestHead, body: [UInt8], _ respond: @escaping @Sendable (HTTPResponse) -> Void) {
-        respond(HTTPResponse(status: 404))
+    package func respond(to request: HTTPRequestHead, body: [UInt8], _ responder: any HTTPResponder) {
+        responder.respond(HTTPResponse(status: 404))
     }
 }
 
 /// A network without sockets, with delays and faults, in the virtual time of a ``Simulation``.
 ///
 /// It knows WebSocket connections, messages and HTTP requests, and no protocol. A client connects through ``connect(_:id:events:)`` or
-/// ``webSocket``, and sends requests through ``http`` or ``send(_:_:)``. Several clients and servers can share a network.
+/// ``webSocket``, and sends requests through ``http``. Several clients and servers can share a network.
 ///
 /// It fulfills the contract of `WebSocketConnection` with one exception, which tests that clients ignore late events: the events of an
 /// abandoned connection are still delivered, and ``Simulation/cause`` is `lateEvent` meanwhile.
@@ -41,6 +42,7 @@ package final class VirtualNetwork: @unchecked Sendable {
     /// The counts of the network. Each message that is sent is delivered, lost or on its way.
     package struct Totals: Sendable {
         package var connections = 0, opened = 0, refused = 0, faults = 0, lateEvents = 0, requests = 0, pauses = 0
+        package var repeatedRequests = 0, exchangeFaults = 0
         package var sent = 0, delivered = 0, lost = 0, inTransit = 0
     }
 
@@ -52,6 +54,7 @@ package final class VirtualNetwork: @unchecked Sendable {
     package internal(set) var totals = Totals()
     private var servers: [String: any SimulatedServer] = [:]
     private var links: [VirtualLink] = []
+    private var exchanges: [VirtualExchange] = []
     private var lastAccepted: UInt64 = 0
 
     package init(_ simulation: Simulation, _ conditions: NetworkConditions = .reliable) {
@@ -78,11 +81,14 @@ package final class VirtualNetwork: @unchecked Sendable {
 
     package var webSocket: any WebSocketTransport { VirtualTransport(network: self) }
 
-    package var http: any HTTPTransport { VirtualHTTP(network: self) }
+    package var http: any HTTPExchangeTransport { VirtualHTTP(network: self) }
 
-    /// Resets all connections.
+    func add(_ exchange: VirtualExchange) { self.exchanges.append(exchange) }
+
+    /// Resets all connections, also those of HTTP requests.
     package func cut() {
         for link in self.links { link.reset() }
+        for exchange in self.exchanges { exchange.reset() }
     }
 
     func nextAccepted() -> ConnectionID {
@@ -95,6 +101,7 @@ package final class VirtualNetwork: @unchecked Sendable {
         [
             "connections": self.totals.opened, "late events": self.totals.lateEvents, "pauses": self.totals.pauses,
             "faults": self.totals.faults, "steps": self.simulation.steps,
+            "requests": self.totals.requests, "repeated requests": self.totals.repeatedRequests,
         ]
     }
 
@@ -108,8 +115,9 @@ package final class VirtualNetwork: @unchecked Sendable {
     /// Releases all clients and servers, which may refer to their connections.
     private func release() {
         for link in self.links { link.release() }
+        for exchange in self.exchanges { exchange.release() }
         let released = self.servers
-        (self.links, self.servers) = ([], [:])
+        (self.links, self.exchanges, self.servers) = ([], [], [:])
         // A server that is deallocated here may close its connections.
         _ = released
     }

@@ -186,6 +186,175 @@ struct VirtualNetworkTests {
         #expect(result(cancelling: true) { $0.unansweredRequests = 100 } == "cancelled")
     }
 
+    @Test func `a response in pieces arrives in order, with delays`() {
+        var (splits, times) = (0, Set<Instant>())
+        for seed in 0..<20 as Range<UInt64> {
+            let world = World(seed)
+            let exchange = world.exchange("GET")
+            world.simulation.run(until: Self.seconds(5))
+            let responder = world.server.responders[0]
+            responder.begin(HTTPResponseHead(status: 200))
+            for text in ["abc", "def", "ghi"] { responder.write(Array(text.utf8)) }
+            world.simulation.run(until: Self.seconds(10))
+            #expect(exchange.events.log.first == "200" && exchange.events.log.dropFirst().joined() == "abcdefghi")
+            if exchange.events.log.count > 4 { splits += 1 }
+            times.formUnion(exchange.events.times)
+            responder.end()
+            world.simulation.run(until: Self.seconds(15))
+            #expect(exchange.events.log.last == "end" && world.simulation.violation == nil)
+        }
+        #expect(splits > 2 && times.count > 20)
+    }
+
+    @Test func `a task reads a response in pieces as it arrives`() {
+        let world = World(1)
+        let (http, results) = (world.network.http, Results())
+        world.simulation.task {
+            do throws(TransportError) {
+                let response = try await http.open(World.request("GET"))
+                while let bytes = try await response.body.next() { results.all.append(String(decoding: bytes, as: UTF8.self)) }
+                results.all.append("end")
+            } catch {
+                results.all.append("\(error.code)")
+            }
+        }
+        world.simulation.run(until: Self.seconds(5))
+        let responder = world.server.responders[0]
+        responder.begin(HTTPResponseHead(status: 200))
+        responder.write(Array("a".utf8))
+        world.simulation.run(until: Self.seconds(10))
+        #expect(results.all == ["a"])
+        responder.write(Array("b".utf8))
+        responder.end()
+        world.simulation.run(until: Self.seconds(15))
+        #expect(results.all == ["a", "b", "end"])
+    }
+
+    @Test func `a paused exchange delivers nothing until it is resumed, and doesn't time out`() {
+        let world = World(1)
+        let exchange = world.exchange("GET")
+        world.simulation.run(until: Self.seconds(5))
+        let responder = world.server.responders[0]
+        responder.begin(HTTPResponseHead(status: 200))
+        world.simulation.run(until: Self.seconds(10))
+        exchange.exchange.pauseReading()
+        for text in ["a", "b", "c"] { responder.write(Array(text.utf8)) }
+        responder.end()
+        world.simulation.run(until: Self.seconds(300))
+        #expect(exchange.events.log == ["200"])
+        exchange.exchange.resumeReading()
+        world.simulation.run(until: Self.seconds(301))
+        #expect(exchange.events.log == ["200", "abc", "end"])
+    }
+
+    @Test func `a server is told to pause while the client doesn't read, and a task that sends waits`() {
+        let world = World(1)
+        world.network.conditions.window = 100
+        let exchange = world.exchange("GET")
+        world.simulation.run(until: Self.seconds(5))
+        let (responder, results) = (world.server.responders[0], Results())
+        responder.onWriting { results.all.append($0 ? "pause" : "resume") }
+        responder.begin(HTTPResponseHead(status: 200))
+        exchange.exchange.pauseReading()
+        world.simulation.task {
+            do throws(TransportError) {
+                for _ in 1...12 { try await responder.send(Array("0123456789".utf8)) }
+                results.all.append("sent")
+            } catch {
+                results.all.append("\(error.code)")
+            }
+        }
+        world.simulation.run(until: Self.seconds(10))
+        #expect(results.all == ["pause"])
+        exchange.exchange.resumeReading()
+        world.simulation.run(until: Self.seconds(20))
+        #expect(results.all == ["pause", "sent", "resume"] || results.all == ["pause", "resume", "sent"])
+        #expect(exchange.events.log.dropFirst().joined().count == 120)
+    }
+
+    @Test func `the server learns that a client has cancelled, and the client receives nothing more`() {
+        let world = World(1)
+        let exchange = world.exchange("GET")
+        world.simulation.run(until: Self.seconds(5))
+        let (responder, results) = (world.server.responders[0], Results())
+        responder.onDisconnect { results.all.append("disconnected") }
+        responder.begin(HTTPResponseHead(status: 200))
+        responder.write([65])
+        exchange.exchange.cancel()
+        #expect(results.all == [])
+        world.simulation.run(until: Self.seconds(200))
+        #expect(results.all == ["disconnected"] && exchange.events.log == [])
+        responder.onDisconnect { results.all.append("again") }
+        #expect(results.all == ["disconnected", "again"])
+    }
+
+    @Test func `an exchange on a half-open connection times out, and the server isn't notified`() {
+        let world = World(1)
+        let exchange = world.exchange("GET")
+        world.simulation.run(until: Self.seconds(5))
+        let (responder, results) = (world.server.responders[0], Results())
+        responder.onDisconnect { results.all.append("disconnected") }
+        responder.begin(HTTPResponseHead(status: 200))
+        world.network.conditions.silences = 100
+        world.simulation.run(until: Self.seconds(10))
+        responder.write([65])
+        world.simulation.run(until: Self.seconds(200))
+        #expect(exchange.events.log == ["200", "timedOut"] && results.all == [])
+    }
+
+    @Test func `resets, closes and cuts end an exchange for both sides`() {
+        for fault in 0..<3 {
+            let world = World(1)
+            let exchange = world.exchange("GET")
+            world.simulation.run(until: Self.seconds(5))
+            let (responder, results) = (world.server.responders[0], Results())
+            responder.onDisconnect { results.all.append("disconnected") }
+            responder.begin(HTTPResponseHead(status: 200))
+            if fault == 0 { world.network.conditions.resets = 100 }
+            if fault == 1 { world.network.conditions.closes = 100 }
+            world.simulation.run(until: Self.seconds(10))
+            if fault == 2 { world.network.cut() }
+            world.simulation.run(until: Self.seconds(20))
+            #expect(exchange.events.log == ["200", fault == 1 ? "closed" : "reset"] && results.all == ["disconnected"])
+        }
+    }
+
+    @Test func `a request that is cut on its way never arrives`() {
+        let world = World(1)
+        world.network.conditions.delay = 1_000...1_000
+        let exchange = world.exchange("GET")
+        world.network.cut()
+        world.simulation.run(until: Self.seconds(20))
+        #expect(exchange.events.log == ["reset"] && world.server.responders.isEmpty)
+    }
+
+    @Test func `an intermediary repeats requests that it may repeat, and passes one response on`() {
+        var answers: Set<String> = []
+        for seed in 0..<20 as Range<UInt64> {
+            for method in ["GET", "POST"] {
+                let world = World(seed)
+                world.network.conditions.repeatedRequests = 100
+                let exchange = world.exchange(method)
+                world.simulation.run(until: Self.seconds(5))
+                #expect(world.server.responders.count == (method == "GET" ? 2 : 1))
+                let disconnects = Results()
+                for (index, responder) in world.server.responders.enumerated() {
+                    responder.onDisconnect { disconnects.all.append("\(index)") }
+                    responder.begin(HTTPResponseHead(status: 200))
+                    responder.write(Array("\(index)".utf8))
+                }
+                world.simulation.run(until: Self.seconds(200))
+                #expect(exchange.events.log.first == "200")
+                if method == "GET" {
+                    answers.insert(exchange.events.log[1])
+                    // The intermediary, and then the client, whose time is up.
+                    #expect(disconnects.all.sorted() == ["0", "1"])
+                }
+            }
+        }
+        #expect(answers == ["0", "1"])
+    }
+
     // MARK: Time
 
     @Test func `a timer in the past is a violation`() {
@@ -280,6 +449,46 @@ private final class World {
         connection.open()
         return End(connection, events)
     }
+
+    static func request(_ method: String) -> HTTPRequest {
+        HTTPRequest(method, Endpoint(scheme: "http", host: "line", port: 80, target: "/pieces"))
+    }
+
+    func exchange(_ method: String) -> ClientExchange {
+        let events = ExchangeRecorder(self.simulation)
+        let exchange = self.network.http.makeExchange(Self.request(method), id: ExchangeID(rawValue: 1), events: events)
+        exchange.start()
+        return ClientExchange(exchange, events)
+    }
+}
+
+private final class ClientExchange: @unchecked Sendable {
+    let exchange: any HTTPExchange
+    let events: ExchangeRecorder
+
+    init(_ exchange: any HTTPExchange, _ events: ExchangeRecorder) {
+        self.exchange = exchange
+        self.events = events
+    }
+}
+
+private final class ExchangeRecorder: HTTPExchangeEvents, @unchecked Sendable {
+    private let simulation: Simulation
+    private(set) var log: [String] = []
+    private(set) var times: [Instant] = []
+
+    init(_ simulation: Simulation) {
+        self.simulation = simulation
+    }
+
+    private func record(_ text: String) {
+        self.log.append(text)
+        self.times.append(self.simulation.now)
+    }
+
+    func received(_ head: HTTPResponseHead, of id: ExchangeID) { self.record("\(head.status)") }
+    func received(_ body: [UInt8], of id: ExchangeID) { self.record(String(decoding: body, as: UTF8.self)) }
+    func ended(_ id: ExchangeID, _ error: TransportError?) { self.record(error.map { "\($0.code)" } ?? "end") }
 }
 
 private final class End: @unchecked Sendable {
@@ -324,6 +533,8 @@ private final class RecordingEvents: WebSocketEvents, @unchecked Sendable {
 private final class RecordingServer: SimulatedServer, @unchecked Sendable {
     private let simulation: Simulation
     private(set) var connections: [End] = []
+    /// Those of the requests that a test answers.
+    private(set) var responders: [any HTTPResponder] = []
     var rejection: HTTPResponse?
 
     init(_ simulation: Simulation) {
@@ -337,7 +548,8 @@ private final class RecordingServer: SimulatedServer, @unchecked Sendable {
         return .accept(events)
     }
 
-    func respond(to request: HTTPRequestHead, body: [UInt8], _ respond: @escaping @Sendable (HTTPResponse) -> Void) {
-        respond(HTTPResponse(status: 200, text: "\(request.method) \(request.target)"))
+    func respond(to request: HTTPRequestHead, body: [UInt8], _ responder: any HTTPResponder) {
+        if request.target == "/pieces" { return self.responders.append(responder) }
+        responder.respond(HTTPResponse(status: 200, text: "\(request.method) \(request.target)"))
     }
 }

@@ -1,0 +1,46 @@
+import RealtimeCore
+
+/// A connection over HTTP requests: one whose response has a line for each message, and one at a time that sends lines.
+struct RelayStreamRules: HTTPConnectionRules {
+    private let endpoint: Endpoint
+    private let token: String
+    /// The beginning of a line.
+    private var rest: [UInt8] = []
+    private var isClosed = false
+
+    init(_ endpoint: Endpoint, _ token: String) {
+        (self.endpoint, self.token) = (endpoint, token)
+    }
+
+    func receivingRequest() -> HTTPRequest { HTTPRequest("GET", RelayClient.url(self.endpoint, "stream", self.token)) }
+
+    func received(_ head: HTTPResponseHead) -> HTTPVerdict {
+        if head.status == 200 { return .proceed }
+        return .end(.transport(TransportError(.upgradeRejected, "stream was answered with the status \(head.status).", status: head.status)))
+    }
+
+    mutating func decode(_ bytes: [UInt8], into batch: inout MessageBatch) {
+        for byte in bytes {
+            guard byte == UInt8(ascii: "\n") else {
+                self.rest.append(byte)
+                continue
+            }
+            if self.rest == Array("close".utf8) { self.isClosed = true } else { batch.append(.text, self.rest) }
+            self.rest = []
+        }
+    }
+
+    func bodyEnded(into batch: inout MessageBatch) -> HTTPVerdict { .end(.peer(self.isClosed ? .normal : .noStatus, "")) }
+
+    func sendingRequest(_ messages: [WebSocketMessage]) -> (request: HTTPRequest, count: Int) {
+        (self.post(Array(messages.map(\.bytes).joined(separator: "\n".utf8))), messages.count)
+    }
+
+    func sent(_ response: HTTPResponse) -> HTTPVerdict { .proceed }
+
+    func closingRequest(_ code: CloseCode, reason: String) -> HTTPRequest? { self.post(Array("close".utf8)) }
+
+    private func post(_ body: [UInt8]) -> HTTPRequest {
+        HTTPRequest("POST", RelayClient.url(self.endpoint, "send", self.token), body: body)
+    }
+}
