@@ -16,7 +16,8 @@ struct RelayStreamRules: HTTPConnectionRules {
 
     func received(_ head: HTTPResponseHead) -> HTTPVerdict {
         if head.status == 200 { return .proceed }
-        return .end(.transport(TransportError(.upgradeRejected, "stream was answered with the status \(head.status).", status: head.status)))
+        return .end(
+            .transport(TransportError(.upgradeRejected, "stream was answered with the status \(head.status).", status: head.status)))
     }
 
     mutating func decode(_ bytes: [UInt8], into batch: inout MessageBatch) {

@@ -166,6 +166,12 @@ final class EffectInspector<Machine: SessionMachine>: @unchecked Sendable {
     var totals = ClientTotals()
     /// The client's end of a connection.
     var connection: (ConnectionID) -> (any SimulatedConnection)? = { _ in nil }
+    /// The number of faults of HTTP requests on the network.
+    var exchangeFaults: () -> Int = { 0 }
+    /// That number at the start of the last work, and the connections before whose opening it has grown: a slow negotiation leaves an
+    /// attempt less time.
+    private var faultsBeforeWork = 0
+    private var openedAfterFaults: Set<ConnectionID> = []
     /// Checks of the protocol, called before the driver performs an effect.
     var onCommand: (Effects<Machine>.Command) -> Void = { _ in }
     var onDelivery: (Machine.Event, [ConsumerID]) -> Void = { _, _ in }
@@ -227,6 +233,7 @@ final class EffectInspector<Machine: SessionMachine>: @unchecked Sendable {
             self.lastOpened = id
             self.hasFinished = false
             self.current.insert(id)
+            if self.exchangeFaults() > self.faultsBeforeWork { self.openedAfterFaults.insert(id) }
             self.totals.attempts += 1
             if cause == .arrival { self.totals.immediate += 1 }
         case .send(let id, _):
@@ -241,7 +248,8 @@ final class EffectInspector<Machine: SessionMachine>: @unchecked Sendable {
         case .abandon(let id) where id > self.lastOpened: break
         case .abandon(let id):
             simulation.require(self.current.contains(id), "\(id) was abandoned, which is not in use")
-            let isJustified = cause == .caller || self.closing.contains(id) || self.connection(id)?.isDisturbed == true
+            let isDisturbed = self.connection(id)?.isDisturbed == true || self.openedAfterFaults.contains(id)
+            let isJustified = cause == .caller || self.closing.contains(id) || isDisturbed
             simulation.require(isJustified || !self.rules.abandonsOnlyAfterFaults, "\(id) was abandoned without a fault")
             self.ended(id)
         case .reading(let id, _):
@@ -252,6 +260,7 @@ final class EffectInspector<Machine: SessionMachine>: @unchecked Sendable {
             // A session may begin with work, such as a negotiation.
             self.hasFinished = false
             self.runningWorks[id] = work
+            self.faultsBeforeWork = self.exchangeFaults()
             self.totals.works += 1
         case .cancel(let id):
             if let work = self.runningWorks.removeValue(forKey: id) { self.onCancel(id, work) }

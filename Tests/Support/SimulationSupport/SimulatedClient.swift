@@ -79,6 +79,7 @@ package final class SimulatedClient<Machine: SessionMachine>: @unchecked Sendabl
                 subsystem: "simulation", perform: perform))
         let (inspector, connections) = (self.inspector, self.connections)
         inspector.connection = { connections.all[$0] }
+        inspector.exchangeFaults = { network.totals.exchangeFaults }
         // The inspector refers to the connections.
         connections.inspector = { [weak inspector] in inspector?.ended($0) }
         inspector.onCancel = { [unowned self] id, work in
