@@ -19,6 +19,7 @@ private struct LineRules: HTTPConnectionRules {
         switch head.status {
         case 200: .proceed
         case 204: .end(.peer(.normal, "over"))
+        case 418: .reject
         default: .end(.transport(TransportError(.requestRejected, "status \(head.status)", status: head.status)))
         }
     }
@@ -91,6 +92,7 @@ private struct LineRules: HTTPConnectionRules {
 
     private final class Events: WebSocketEvents {
         let all = EventRecorder<String>()
+        let errors = EventRecorder<TransportError>()
 
         func opened(_ id: ConnectionID, head: HTTPResponseHead) { self.all.record("opened \(head.status)") }
 
@@ -104,7 +106,9 @@ private struct LineRules: HTTPConnectionRules {
             switch reason {
             case .peer(let code, let text): self.all.record("closed by peer \(code.rawValue) \(text)")
             case .requested: self.all.record("closed requested")
-            case .transport(let error): self.all.record("closed \(error.code) \(error.status.map { "\($0)" } ?? "")")
+            case .transport(let error):
+                self.errors.record(error)
+                self.all.record("closed \(error.code) \(error.status.map { "\($0)" } ?? "")")
             default: self.all.record("closed \(reason)")
             }
         }
@@ -318,11 +322,41 @@ private struct LineRules: HTTPConnectionRules {
         fixture.receiver.write(Self.lines("late"))
         #expect(fixture.server.requests.all == ["GET", "POST a", "POST b"])
         fixture.server.sending.all[1].respond(HTTPResponse(status: 200))
-        #expect(fixture.server.requests.all.last == "DELETE" && fixture.server.disconnects.all == [true])
+        #expect(fixture.server.requests.all.last == "DELETE" && fixture.server.disconnects.all.isEmpty)
         #expect(fixture.server.heads.all.last?.query == "code=1000")
+        // The stream ends after the answer, since a server may take its end for a lost connection.
+        fixture.receiver.write(Self.lines("too late"))
         fixture.server.closing.all[0].respond(HTTPResponse(status: 202))
+        #expect(fixture.server.disconnects.all == [true])
         fixture.connection.close(.normal, reason: "")
         #expect(fixture.events.all.all == ["opened 200", "received late", "closed requested"])
+    }
+
+    @Test func `no poll follows the request that tells the server about the end`() async throws {
+        let fixture = try await Fixture.open(isStream: false)
+        fixture.connection.close(.normal, reason: "")
+        fixture.receiver.respond(HTTPResponse(status: 200, text: "late\n"))
+        #expect(fixture.server.requests.all == ["GET", "GET", "DELETE"] && fixture.events.all.all == ["opened 200"])
+        fixture.server.closing.all[0].respond(HTTPResponse(status: 202))
+        #expect(fixture.events.all.all == ["opened 200", "closed requested"] && fixture.clock.untilNextDeadline == nil)
+    }
+
+    @Test func `a response that rejects the connection is part of its error, with its body`() async throws {
+        let fixture = try await Fixture(isStream: true)
+        fixture.connection.open()
+        fixture.receiver.begin(HTTPResponseHead(status: 418))
+        fixture.receiver.write(Array("a tea".utf8))
+        #expect(fixture.events.all.all.isEmpty)
+        fixture.receiver.write(Array("pot".utf8))
+        fixture.receiver.end()
+        #expect(fixture.events.all.all == ["closed upgradeRejected 418"])
+        #expect(fixture.events.errors.all.first?.response?.body == Array("a teapot".utf8))
+        // A body without an end is read up to a limit.
+        let endless = try await Fixture(isStream: true)
+        endless.connection.open()
+        endless.receiver.begin(HTTPResponseHead(status: 418))
+        for _ in 0..<8 { endless.receiver.write([UInt8](repeating: 0x61, count: 10_000)) }
+        #expect(endless.events.all.all == ["closed upgradeRejected 418"] && endless.server.disconnects.all == [true])
     }
 
     @Test func `closing doesn't wait longer than five seconds`() async throws {

@@ -6,12 +6,12 @@ import Testing
 
 /// The requirements for every transport. A transport is added as a case of ``TransportUnderTest``.
 @Suite(.usesSockets, .timeLimit(.minutes(10))) struct ConformanceTests {
-    @Test(arguments: TransportUnderTest.available)
+    @Test(arguments: TransportUnderTest.available + TransportUnderTest.overHTTP)
     func `text and binary messages arrive in order`(transport: TransportUnderTest) async throws {
         try await transport.with(.echo) { connector in
             let (connection, probe) = connector.connect()
             let head = try await probe.opened()
-            #expect(head.status == 101)
+            #expect(head.status == transport.openingStatus)
             let messages = (0..<200).map { (number: Int) -> WebSocketMessage in
                 number % 3 == 0 ? .binary([UInt8(number)]) : .text("message \(number) ü🙂")
             }
@@ -23,7 +23,7 @@ import Testing
         }
     }
 
-    @Test(arguments: TransportUnderTest.available)
+    @Test(arguments: TransportUnderTest.available + TransportUnderTest.overHTTP)
     func `messages enqueued before the connection is open are sent when it opens`(transport: TransportUnderTest) async throws {
         try await transport.with(.echo) { connector in
             let (connection, probe) = connector.connect(opens: false)
@@ -39,7 +39,7 @@ import Testing
         }
     }
 
-    @Test(arguments: TransportUnderTest.available)
+    @Test(arguments: TransportUnderTest.available + TransportUnderTest.overHTTP)
     func `a server can send and close before the connection is open`(transport: TransportUnderTest) async throws {
         let rejecting = Behavior(accepted: { connection in
             connection.enqueue(.text("why"))
@@ -56,7 +56,7 @@ import Testing
         }
     }
 
-    @Test(arguments: TransportUnderTest.available)
+    @Test(arguments: TransportUnderTest.available + TransportUnderTest.overHTTP)
     func `messages of every size arrive in full`(transport: TransportUnderTest) async throws {
         try await transport.with(.echo) { connector in
             let (connection, probe) = connector.connect()
@@ -72,7 +72,7 @@ import Testing
     }
 
     /// Both sides send before they read. A transport that does not read until everything is sent would never finish.
-    @Test(arguments: TransportUnderTest.available)
+    @Test(arguments: TransportUnderTest.available + TransportUnderTest.overHTTP)
     func `sixteen mebibytes arrive in full in both directions at the same time`(transport: TransportUnderTest) async throws {
         func message(_ factor: Int) -> WebSocketMessage {
             .binary(
@@ -103,7 +103,7 @@ import Testing
         }
     }
 
-    @Test(arguments: TransportUnderTest.available)
+    @Test(arguments: TransportUnderTest.available + TransportUnderTest.overHTTP)
     func `the server can send first`(transport: TransportUnderTest) async throws {
         let greeting = Behavior(opened: { connection in
             for number in 1...3 { connection.enqueue(.text("hello \(number)")) }
@@ -117,7 +117,7 @@ import Testing
         }
     }
 
-    @Test(arguments: TransportUnderTest.available)
+    @Test(arguments: TransportUnderTest.available + TransportUnderTest.overHTTP)
     func `close codes and reasons are reported in both directions`(transport: TransportUnderTest) async throws {
         let closing = Behavior(received: { connection, message in
             guard message.kind == .text else { return }
@@ -191,7 +191,7 @@ import Testing
         }
     }
 
-    @Test(arguments: TransportUnderTest.available)
+    @Test(arguments: TransportUnderTest.available + TransportUnderTest.overHTTP)
     func `messages before a close frame are delivered before the end`(transport: TransportUnderTest) async throws {
         let closing = Behavior(opened: { connection in
             for number in 1...50 { connection.enqueue(.text("\(number)")) }
@@ -222,7 +222,7 @@ import Testing
         }
     }
 
-    @Test(arguments: TransportUnderTest.available)
+    @Test(arguments: TransportUnderTest.available + TransportUnderTest.overHTTP)
     func `a connection that was abandoned is never opened`(transport: TransportUnderTest) async throws {
         try await transport.with(.echo) { connector in
             let (abandoned, _) = connector.connect(opens: false)
@@ -256,7 +256,7 @@ import Testing
         }
     }
 
-    @Test(arguments: TransportUnderTest.available)
+    @Test(arguments: TransportUnderTest.available + TransportUnderTest.overHTTP)
     func `messages that arrive while reading is paused are delivered after reading resumes`(transport: TransportUnderTest) async throws {
         try await transport.with(.echo) { connector in
             let (connection, probe) = connector.connect()
@@ -271,7 +271,7 @@ import Testing
         }
     }
 
-    @Test(arguments: TransportUnderTest.available)
+    @Test(arguments: TransportUnderTest.available + TransportUnderTest.overHTTP)
     func `writing pauses while the peer has paused reading, and resumes`(transport: TransportUnderTest) async throws {
         let reader = EventRecorder<any WebSocketConnection>()
         let pausing = Behavior(
@@ -322,7 +322,7 @@ import Testing
         }
     }
 
-    @Test(arguments: TransportUnderTest.available, [401, 403, 404, 429, 503])
+    @Test(arguments: TransportUnderTest.available + TransportUnderTest.overHTTP, [401, 403, 404, 429, 503])
     func `a rejection reports its status and header fields`(transport: TransportUnderTest, status: Int) async throws {
         let rejecting = Behavior(upgrade: { _ in .reject(HTTPResponse(status: status, headers: ["X-Reason": "unknown"], text: "not you")) })
         try await transport.with(rejecting) { connector in
@@ -336,7 +336,7 @@ import Testing
         }
     }
 
-    @Test(arguments: TransportUnderTest.available)
+    @Test(arguments: TransportUnderTest.available + TransportUnderTest.overHTTP)
     func `connecting to an unused port fails as refused`(transport: TransportUnderTest) async throws {
         let setup = try transport.setup()
         // The system never assigns this port to a test.
@@ -366,7 +366,7 @@ import Testing
         }
     }
 
-    @Test(arguments: TransportUnderTest.available)
+    @Test(arguments: TransportUnderTest.available + TransportUnderTest.overHTTP)
     func `concurrent connections receive their own messages`(transport: TransportUnderTest) async throws {
         try await transport.with(.echo) { connector in
             try await withThrowingTaskGroup(of: Void.self) { group in

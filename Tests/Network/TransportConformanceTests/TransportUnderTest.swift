@@ -2,6 +2,7 @@ import RealtimeSystem
 import RealtimeCore
 import RealtimeSockets
 import RealtimeTesting
+import TestSupport
 import Testing
 
 #if canImport(Darwin)
@@ -13,6 +14,10 @@ enum TransportUnderTest: String, CaseIterable, Sendable, CustomTestStringConvert
     case memory = "in memory"
     case sockets = "plain sockets"
     case tls = "TLS sockets"
+    case memoryStream = "HTTP stream in memory"
+    case memoryPolling = "HTTP polling in memory"
+    case socketsStream = "HTTP stream on sockets"
+    case socketsPolling = "HTTP polling on sockets"
     #if canImport(Darwin)
     /// The default on Apple platforms. It connects to the listener on sockets.
     case urlSession = "URLSession"
@@ -33,15 +38,38 @@ enum TransportUnderTest: String, CaseIterable, Sendable, CustomTestStringConvert
         #endif
     }
 
+    /// Connections over HTTP requests, for requirements that aren't special to WebSockets.
+    static let overHTTP: [TransportUnderTest] = [.memoryStream, .memoryPolling, .socketsStream, .socketsPolling]
+
+    var isOverHTTP: Bool { Self.overHTTP.contains(self) }
+    private var isStream: Bool { self == .memoryStream || self == .socketsStream }
+
+    /// The status of the response that opens a connection.
+    var openingStatus: Int { self.isOverHTTP ? 200 : 101 }
+
     struct Setup: Sendable {
         let transport: any WebSocketTransport
         let http: any HTTPExchangeTransport
         let listener: any Listener
         let scheme: String
+        /// The clock of connections over HTTP.
+        var time: (any TimeSource)?
+
+        /// Decorates a handler, so that its connections are of the kind that the client opens.
+        func decorated(_ handler: any ListenerHandler) -> any ListenerHandler {
+            if let time = self.time { FramedHTTPHandler(handler, time: time) } else { handler }
+        }
 
         func endpoint(_ address: ListenerAddress, _ target: String = "/") -> Endpoint {
             Endpoint(scheme: self.scheme, host: address.host, port: address.port, target: target)
         }
+    }
+
+    /// Limits for requests that contain whole messages.
+    private static var largeBodies: ListenerLimits {
+        var limits = ListenerLimits()
+        limits.bodyBytes = 32 << 20
+        return limits
     }
 
     func setup() throws -> Setup {
@@ -50,6 +78,19 @@ enum TransportUnderTest: String, CaseIterable, Sendable, CustomTestStringConvert
             let network = InMemoryNetwork(clock: ManualClock())
             guard let http = network.http as? any HTTPExchangeTransport else { preconditionFailure("it has exchanges") }
             return Setup(transport: network.webSocket, http: http, listener: network.listener(), scheme: "ws")
+        case .memoryStream, .memoryPolling:
+            let network = InMemoryNetwork(clock: ManualClock())
+            let transports = network.transports()
+            guard let http = network.http as? any HTTPExchangeTransport else { preconditionFailure("it has exchanges") }
+            return Setup(
+                transport: FramedHTTPTransport(transports, isStream: self.isStream), http: http, listener: network.listener(), scheme: "ws",
+                time: transports.time)
+        case .socketsStream, .socketsPolling:
+            let (webSocket, http) = (SocketWebSocketTransport(), SocketHTTPTransport())
+            let transports = Transports(webSocket: webSocket, http: http, time: EventLoop.shared)
+            return Setup(
+                transport: FramedHTTPTransport(transports, isStream: self.isStream), http: http, listener: SocketListener(limits: Self.largeBodies),
+                scheme: "ws", time: EventLoop.shared)
         case .sockets:
             return Setup(transport: SocketWebSocketTransport(), http: SocketHTTPTransport(), listener: SocketListener(), scheme: "ws")
         #if canImport(Darwin)
@@ -68,7 +109,7 @@ enum TransportUnderTest: String, CaseIterable, Sendable, CustomTestStringConvert
     func with(_ behavior: Behavior, _ body: (Connector) async throws -> Void) async throws {
         let setup = try self.setup()
         let server = ScriptedServer(behavior)
-        let address = try await setup.listener.start(server)
+        let address = try await setup.listener.start(setup.decorated(server))
         do {
             try await body(Connector(setup: setup, address: address, server: server))
         } catch {

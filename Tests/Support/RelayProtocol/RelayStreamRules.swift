@@ -33,7 +33,7 @@ struct RelayStreamRules: HTTPConnectionRules {
 
     func bodyEnded(into batch: inout MessageBatch) -> HTTPVerdict { .end(.peer(self.isClosed ? .normal : .noStatus, "")) }
 
-    func sendingRequest(_ messages: [WebSocketMessage]) -> (request: HTTPRequest, count: Int) {
+    func sendingRequest(_ messages: ArraySlice<WebSocketMessage>) -> (request: HTTPRequest, count: Int) {
         (self.post(Array(messages.map(\.bytes).joined(separator: "\n".utf8))), messages.count)
     }
 

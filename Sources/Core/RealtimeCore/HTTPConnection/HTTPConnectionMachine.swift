@@ -92,7 +92,7 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
 
     /// When to call ``timeout(now:)``.
     package var nextDeadline: Instant? {
-        let wait: Instant? = if case .waiting(let until) = self.receiving, !self.isPaused { until } else { nil }
+        let wait: Instant? = if case .waiting(let until) = self.receiving, !self.isPaused, !self.isClosingSent { until } else { nil }
         let close: Instant? = if case .closing(_, _, let deadline) = self.state { deadline } else { nil }
         return [wait, close].compactMap(\.self).min()
     }
@@ -135,7 +135,7 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
         if !self.isPaused {
             if self.isExchangePaused, let id = self.receivingID { commands.append(.resumeReading(id)) }
             self.isExchangePaused = false
-            if case .waiting(until: nil) = self.receiving { commands += self.receive(now: now) }
+            if case .waiting(until: nil) = self.receiving, !self.isClosingSent { commands += self.receive(now: now) }
         }
         commands += self.send(now: now)
         if case .open = self.state, self.gauge.takeChange() == true { commands.append(.writing(paused: true)) }
@@ -170,7 +170,7 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
 
     package mutating func timeout(now: Instant) -> [Command] {
         if case .closing(_, _, let deadline) = self.state, deadline <= now { return self.end(.requested) }
-        if case .waiting(let until?) = self.receiving, until <= now, !self.isPaused { return self.receive(now: now) }
+        if case .waiting(let until?) = self.receiving, until <= now, !self.isPaused, !self.isClosingSent { return self.receive(now: now) }
         return []
     }
 
@@ -179,6 +179,7 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
     package mutating func received(_ head: HTTPResponseHead, of id: ExchangeID, now: Instant) -> [Command] {
         if head.status == 401, self.refreshesHeaders, let commands = self.repeatRequest(id, now: now) { return commands }
         if case .request(var exchange) = self.receiving, exchange.id == id {
+            if self.isClosingSent { return [] }
             exchange.head = head
             switch self.rules.received(head) {
             case .proceed: self.receiving = .request(exchange)
@@ -203,6 +204,7 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
 
     package mutating func received(_ body: [UInt8], of id: ExchangeID, now: Instant) -> [Command] {
         if self.receivingID == id {
+            if self.isClosingSent { return [] }
             if self.isRejected { return self.receivedRejection(body) }
             var batch = MessageBatch()
             do throws(TransportError) {
@@ -233,6 +235,9 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
         }
     }
 
+    /// Whether the request is sent that tells the server about the end. What is received meanwhile is ignored.
+    private var isClosingSent: Bool { if case .closing = self.sending { true } else { false } }
+
     private var isRejected: Bool {
         if case .request(let exchange) = self.receiving { exchange.rejection != nil } else { false }
     }
@@ -251,6 +256,10 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
     }
 
     private mutating func receivingEnded(_ exchange: Exchange, _ error: TransportError?, now: Instant) -> [Command] {
+        if self.isClosingSent {
+            self.receiving = .none
+            return []
+        }
         if exchange.rejection != nil { return self.endRejected(exchange) }
         self.receiving = .none
         if let error { return self.end(.transport(error)) }
@@ -318,11 +327,11 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
         case .idle, .opening, .ended: return []
         case .open where self.output.isEmpty: return []
         case .closing(let code, let reason, _) where self.output.isEmpty:
-            let commands = self.cancelAll()
-            guard let request = self.rules.closingRequest(code, reason: reason) else { return commands + self.end(.requested) }
+            guard let request = self.rules.closingRequest(code, reason: reason) else { return self.end(.requested) }
             let exchange = self.exchange(request, now: now)
+            // The request of the receiving loop is cancelled afterwards: a server may take its end for a lost connection.
             self.sending = .closing(exchange)
-            return commands + [.start(exchange.id, request, needsFreshHeaders: false)]
+            return [.start(exchange.id, request, needsFreshHeaders: false)]
         case .open, .closing: break
         }
         let (request, count) = self.rules.sendingRequest(self.output)

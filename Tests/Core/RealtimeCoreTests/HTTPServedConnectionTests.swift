@@ -1,0 +1,406 @@
+import RealtimeCore
+import RealtimeSystem
+import RealtimeTesting
+import TestSupport
+import Testing
+
+/// Texts over HTTP: `;` ends each one.
+private struct TextRules: HTTPServedConnectionRules {
+    var isStream = false
+    var orphanTimeout = Duration.seconds(10)
+    var pollTimeout: Duration? = .seconds(90)
+    var streamLimit: Int?
+    var second = HTTPSecondRequest.replaces
+
+    func waiting(_ request: HTTPRequestHead) -> HTTPWaitingAnswer {
+        if request.path == "/first" { return .respond(HTTPResponse(status: 200, text: "welcome")) }
+        return self.isStream ? .stream(HTTPResponseHead(status: 200), first: Array("prelude;".utf8)) : .poll
+    }
+
+    func waitingTwice(_ request: HTTPRequestHead) -> HTTPSecondRequest { self.second }
+
+    /// At most three messages in an answer.
+    func encode(_ messages: ArraySlice<WebSocketMessage>, into body: inout [UInt8]) -> Int {
+        for message in messages.prefix(3) { body += message.bytes + ";".utf8 }
+        return min(3, messages.count)
+    }
+
+    func answer(_ body: [UInt8]) -> HTTPResponse { HTTPResponse(HTTPResponseHead(status: 200), body: body) }
+
+    func ending(_ code: CloseCode, reason: String) -> HTTPResponse {
+        HTTPResponse(HTTPResponseHead(status: 204), body: Array("end \(code) \(reason);".utf8))
+    }
+
+    func received(
+        _ body: [UInt8], _ request: HTTPRequestHead, into batch: inout MessageBatch
+    ) throws(TransportError) -> (answer: HTTPResponse, end: CloseReason?) {
+        for text in String(decoding: body, as: UTF8.self).split(separator: ";") {
+            if text == "bad" { throw TransportError(.protocolViolation, "a bad text") }
+            if text == "end" { return (HTTPResponse(status: 202), .peer(.normal, "over")) }
+            batch.append(.text, text.utf8)
+        }
+        return (HTTPResponse(status: 200), nil)
+    }
+
+    func rejection(_ error: TransportError?) -> HTTPResponse { HTTPResponse(status: error == nil ? 404 : 400) }
+}
+
+@Suite struct HTTPServedConnectionTests {
+    /// Records the answer to a request.
+    private final class Responder: HTTPResponder {
+        let answers = EventRecorder<String>()
+        private let onDisconnect = Lock<(@Sendable () -> Void)?>(nil)
+        private let onWriting = Lock<(@Sendable (Bool) -> Void)?>(nil)
+
+        func respond(_ response: HTTPResponse) {
+            let body = String(decoding: response.body, as: UTF8.self)
+            self.answers.record(body.isEmpty ? "\(response.head.status)" : "\(response.head.status) \(body)")
+        }
+        func begin(_ head: HTTPResponseHead) { self.answers.record("begin \(head.status)") }
+        func write(_ bytes: [UInt8]) { self.answers.record(String(decoding: bytes, as: UTF8.self)) }
+        func end() { self.answers.record("end") }
+        func onDisconnect(_ action: @escaping @Sendable () -> Void) { self.onDisconnect.withLock { $0 = action } }
+        func onWriting(_ change: @escaping @Sendable (Bool) -> Void) { self.onWriting.withLock { $0 = change } }
+
+        func disconnect() { self.onDisconnect.withLock { $0.take() }?() }
+        func writing(paused: Bool) { self.onWriting.withLock { $0 }?(paused) }
+    }
+
+    private final class Events: WebSocketEvents {
+        let all = EventRecorder<String>()
+        let react = Lock<(@Sendable (String) -> Void)?>(nil)
+
+        func opened(_ id: ConnectionID, head: HTTPResponseHead) { self.all.record("opened \(head.status)") }
+        func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
+            let texts = batch.messages.map { String(decoding: $0.bytes, as: UTF8.self) }.joined(separator: " ")
+            self.all.record("received " + texts)
+            self.react.withLock { $0 }?(texts)
+        }
+        func writing(_ id: ConnectionID, paused: Bool) { self.all.record(paused ? "writing paused" : "writing resumed") }
+        func closed(_ id: ConnectionID, _ reason: CloseReason) {
+            if case .transport(let error) = reason { self.all.record("closed \(error.code)") } else { self.all.record("closed \(reason)") }
+        }
+    }
+
+    private final class Fixture: Sendable {
+        let clock = ManualClock()
+        let events = Events()
+        let ends = EventRecorder<Bool>()
+        let connection: HTTPServedConnection<TextRules>
+
+        init(_ rules: TextRules = TextRules(), backlogBytes: Int = 1 << 20) {
+            self.connection = HTTPServedConnection(rules, time: self.clock.time, backlogBytes: backlogBytes) { [ends] in ends.record(true) }
+            self.connection.start(self.events)
+        }
+
+        deinit { self.connection.abandon() }
+
+        func wait(_ path: String = "/") -> Responder {
+            let responder = Responder()
+            self.connection.wait(HTTPRequestHead(method: "GET", target: path), responder)
+            return responder
+        }
+
+        @discardableResult
+        func receive(_ body: String) -> Responder {
+            let responder = Responder()
+            self.connection.receive(HTTPRequestHead(method: "POST", target: "/"), body: Array(body.utf8), responder)
+            return responder
+        }
+
+        func send(_ texts: String...) {
+            for text in texts { self.connection.enqueue(.text(text)) }
+            self.connection.flush()
+        }
+
+        var log: [String] { self.events.all.all }
+        var newest: String? { self.events.all.all.last }
+        var hasEnded: Bool { self.ends.all.count == 1 && self.clock.untilNextDeadline == nil }
+    }
+
+    // MARK: Polls
+
+    @Test func `a poll is answered with the messages that wait, in order and up to the limit of the rules`() {
+        let fixture = Fixture()
+        #expect(fixture.log == ["opened 200"])
+        fixture.send("a", "b", "c", "d")
+        #expect(fixture.wait("/first").answers.all == ["200 welcome"])
+        #expect(fixture.wait().answers.all == ["200 a;b;c;"])
+        #expect(fixture.wait().answers.all == ["200 d;"])
+        let poll = fixture.wait()
+        #expect(poll.answers.all.isEmpty)
+        fixture.send("e", "f")
+        fixture.send("g")
+        #expect(poll.answers.all == ["200 e;f;"] && fixture.wait().answers.all == ["200 g;"])
+    }
+
+    @Test func `a poll without messages is answered when its time is up, and another one goes on`() {
+        let fixture = Fixture()
+        let poll = fixture.wait()
+        fixture.clock.advance(by: .seconds(89))
+        #expect(poll.answers.all.isEmpty)
+        fixture.clock.advance(by: .seconds(1))
+        #expect(poll.answers.all == ["200"])
+        let next = fixture.wait()
+        fixture.send("a")
+        #expect(next.answers.all == ["200 a;"] && fixture.log == ["opened 200"])
+    }
+
+    @Test func `a client that doesn't come back in time ends the connection`() {
+        let fixture = Fixture()
+        let poll = fixture.wait()
+        poll.disconnect()
+        fixture.clock.advance(by: .seconds(9))
+        let second = fixture.wait()
+        fixture.clock.advance(by: .seconds(9))
+        second.disconnect()
+        fixture.clock.advance(by: .milliseconds(9_999))
+        #expect(fixture.log == ["opened 200"])
+        fixture.clock.advance(by: .milliseconds(1))
+        #expect(fixture.log == ["opened 200", "closed timedOut"] && fixture.hasEnded)
+        #expect(fixture.wait().answers.all == ["404"] && fixture.receive("a").answers.all == ["404"])
+    }
+
+    @Test func `a second poll replaces the first one, is refused, or ends the connection`() {
+        let replacing = Fixture()
+        let (first, second) = (replacing.wait(), replacing.wait())
+        #expect(first.answers.all == ["200"] && second.answers.all.isEmpty)
+        replacing.send("a")
+        #expect(second.answers.all == ["200 a;"])
+
+        let refusing = Fixture(TextRules(second: .isRefused(HTTPResponse(status: 409))))
+        let (waiting, refused) = (refusing.wait(), refusing.wait())
+        #expect(refused.answers.all == ["409"])
+        // Its end isn't that of the one that waits.
+        refused.disconnect()
+        refusing.send("a")
+        #expect(waiting.answers.all == ["200 a;"])
+
+        let error = TransportError(.protocolViolation, "two polls")
+        let ending = Fixture(TextRules(second: .ends(HTTPResponse(status: 400), error)))
+        let (ended, other) = (ending.wait(), ending.wait())
+        #expect(ended.answers.all == ["404"] && other.answers.all == ["400"])
+        #expect(ending.newest == "closed protocolViolation" && ending.hasEnded)
+    }
+
+    // MARK: Streams
+
+    @Test func `a stream is written piece by piece, and its client's end is the connection's`() {
+        let fixture = Fixture(TextRules(isStream: true, orphanTimeout: .zero))
+        let stream = fixture.wait()
+        fixture.send("a", "b")
+        fixture.send("c")
+        #expect(stream.answers.all == ["begin 200", "prelude;", "a;b;", "c;"])
+        stream.disconnect()
+        #expect(fixture.log == ["opened 200", "closed closed"] && fixture.hasEnded)
+    }
+
+    @Test func `a stream ends at its limit, and the next one continues without a gap`() {
+        let fixture = Fixture(TextRules(isStream: true, streamLimit: 12))
+        let stream = fixture.wait()
+        fixture.send("a", "b", "c", "d")
+        #expect(stream.answers.all == ["begin 200", "prelude;", "a;b;c;", "end"])
+        #expect(fixture.wait().answers.all == ["begin 200", "prelude;", "d;"])
+    }
+
+    @Test func `nothing is written to a stream whose client reads slowly, and writing pauses`() {
+        let fixture = Fixture(TextRules(isStream: true))
+        let stream = fixture.wait()
+        stream.writing(paused: true)
+        fixture.send("a")
+        #expect(stream.answers.all.count == 2 && fixture.newest == "writing paused")
+        stream.writing(paused: false)
+        #expect(stream.answers.all.last == "a;" && fixture.log == ["opened 200", "writing paused", "writing resumed"])
+    }
+
+    // MARK: Output that waits
+
+    @Test func `writing pauses while much waits for a client, which resumes it`() {
+        let fixture = Fixture()
+        let large = String(repeating: "x", count: 200 << 10)
+        fixture.send(large)
+        #expect(fixture.log == ["opened 200"])
+        fixture.send(large)
+        #expect(fixture.newest == "writing paused")
+        _ = fixture.wait()
+        #expect(fixture.log == ["opened 200", "writing paused", "writing resumed"])
+    }
+
+    @Test func `a client for which too much waits is given up`() {
+        let fixture = Fixture(backlogBytes: 10)
+        fixture.send("0123456789", "a")
+        #expect(fixture.log.filter { $0.hasPrefix("closed") }.isEmpty)
+        fixture.send("b")
+        #expect(fixture.newest == "closed tooLarge" && fixture.hasEnded)
+    }
+
+    // MARK: Messages of the client
+
+    @Test func `bodies are delivered in order, and answered`() {
+        let fixture = Fixture()
+        #expect(fixture.receive("a;b").answers.all == ["200"] && fixture.receive("").answers.all == ["200"])
+        #expect(fixture.receive("c").answers.all == ["200"])
+        #expect(fixture.log == ["opened 200", "received a b", "received c"])
+    }
+
+    @Test func `a request is answered when it is read, after a pause`() {
+        let fixture = Fixture()
+        fixture.connection.pauseReading()
+        let (first, second) = (fixture.receive("a"), fixture.receive("b"))
+        #expect(first.answers.all.isEmpty && fixture.log == ["opened 200"])
+        fixture.connection.resumeReading()
+        fixture.connection.flush()
+        #expect(first.answers.all == ["200"] && second.answers.all == ["200"])
+        #expect(fixture.log == ["opened 200", "received a", "received b"])
+    }
+
+    @Test func `a client that sends without end during a pause is given up`() {
+        let fixture = Fixture()
+        fixture.connection.pauseReading()
+        let held = (0..<1_030).map { _ in fixture.receive("") }
+        #expect(fixture.newest == "closed tooLarge" && fixture.hasEnded)
+        #expect(held.allSatisfy { $0.answers.all == ["404"] || $0.answers.all == ["400"] })
+    }
+
+    @Test func `what precedes bad bytes is delivered, and the connection ends with their error`() {
+        let fixture = Fixture()
+        #expect(fixture.receive("a;bad;b").answers.all == ["400"])
+        #expect(fixture.log == ["opened 200", "received a", "closed protocolViolation"] && fixture.hasEnded)
+    }
+
+    @Test func `a client ends the connection with a message`() {
+        let fixture = Fixture()
+        let poll = fixture.wait()
+        #expect(fixture.receive("a;end").answers.all == ["202"])
+        #expect(fixture.newest?.contains("over") == true && poll.answers.all == ["404"] && fixture.hasEnded)
+    }
+
+    @Test func `answers keep their order when a handler sends while messages are delivered`() {
+        let fixture = Fixture()
+        let poll = fixture.wait()
+        fixture.events.react.withLock { react in
+            react = { [weak fixture] text in fixture?.send("re: \(text)") }
+        }
+        fixture.receive("a")
+        fixture.receive("b")
+        #expect(poll.answers.all == ["200 re: a;"] && fixture.wait().answers.all == ["200 re: b;"])
+        fixture.events.react.withLock { $0 = nil }
+    }
+
+    // MARK: The end
+
+    @Test func `closing sends what waits, and then the end`() {
+        let polling = Fixture()
+        polling.send("a")
+        polling.connection.close(.goingAway, reason: "bye")
+        polling.send("late")
+        #expect(polling.wait().answers.all == ["200 a;"] && polling.log == ["opened 200"])
+        #expect(polling.wait().answers.all == ["204 end 1001 bye;"])
+        #expect(polling.log.count == 2 && polling.hasEnded)
+
+        let streaming = Fixture(TextRules(isStream: true))
+        let stream = streaming.wait()
+        streaming.connection.close(.normal, reason: "")
+        #expect(stream.answers.all == ["begin 200", "prelude;", "end 1000 ;", "end"] && streaming.hasEnded)
+    }
+
+    @Test func `closing takes at most five seconds, and messages that arrive meanwhile are ignored`() {
+        let fixture = Fixture()
+        fixture.connection.close(.normal, reason: "")
+        fixture.receive("late")
+        fixture.clock.advance(by: .milliseconds(4_999))
+        #expect(fixture.log == ["opened 200"])
+        fixture.clock.advance(by: .milliseconds(1))
+        #expect(fixture.log.count == 2 && fixture.hasEnded)
+    }
+
+    @Test func `a connection that was abandoned answers its requests, and has no events`() {
+        let fixture = Fixture()
+        let poll = fixture.wait()
+        fixture.connection.pauseReading()
+        let held = fixture.receive("a")
+        fixture.connection.abandon()
+        fixture.connection.flush()
+        #expect(poll.answers.all == ["404"] && held.answers.all == ["404"] && fixture.log == ["opened 200"] && fixture.hasEnded)
+        #expect(fixture.wait().answers.all == ["404"])
+    }
+
+    // MARK: Both halves
+
+    @Test(arguments: [true, false])
+    func `both halves carry messages in both directions through a network in memory`(isStream: Bool) async throws {
+        let clock = ManualClock()
+        let network = InMemoryNetwork(clock: clock)
+        let echo = EchoHandler()
+        let handler = FramedHTTPHandler(echo, time: clock.time)
+        let address = try await network.listener().start(handler)
+        let events = Events()
+        let endpoint = Endpoint(scheme: "http", host: address.host, port: address.port, target: "/")
+        let connection = FramedHTTPTransport(network.transports(), isStream: isStream).makeConnection(
+            WebSocketRequest(endpoint), id: ConnectionID(rawValue: 1), events: events)
+        connection.open()
+        for number in 1...20 {
+            connection.enqueue(.text("\(number)"))
+            if number % 3 == 0 { connection.flush() }
+        }
+        connection.flush()
+        let received = events.all.all.filter { $0.hasPrefix("received") }.map { $0.dropFirst("received ".count) }
+        #expect(received.joined(separator: " ") == (1...20).map { "\($0)" }.joined(separator: " "))
+        #expect(handler.connectionCount == 1)
+        connection.close(.normal, reason: "")
+        #expect(handler.connectionCount == 0 && events.all.all.last == "closed \(CloseReason.requested)")
+        #expect(echo.ends.all == [.peer(.normal, "")])
+        #expect(clock.untilNextDeadline == nil)
+        network.cut()
+    }
+
+    @Test func `a fault injector drops and silences a connection over HTTP`() async throws {
+        let clock = ManualClock()
+        let injector = FaultInjector(time: clock.time, seed: 1)
+        let served = HTTPServedConnection(TextRules(), time: clock.time)
+        let events = Events()
+        served.start(events)
+        let faulty = injector.intercept(served, id: served.id)
+        var faults = ConnectionFaults()
+        faults.delay = .seconds(2)
+        injector.faults = faults
+        let poll = Responder()
+        served.wait(HTTPRequestHead(method: "GET", target: "/"), poll)
+        faulty.enqueue(WebSocketMessage.text("late"))
+        faulty.flush()
+        #expect(poll.answers.all.isEmpty)
+        clock.advance(by: .seconds(2))
+        #expect(poll.answers.all == ["200 late;"])
+        faulty.abandon()
+        injector.ended(served.id)
+        #expect(clock.untilNextDeadline == nil && events.all.all == ["opened 200"])
+    }
+
+    private final class EchoHandler: ListenerHandler {
+        let ends = EventRecorder<CloseReason>()
+
+        func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
+            responder.respond(HTTPResponse(status: 404))
+        }
+        func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
+        func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+            Echo(connection, self.ends)
+        }
+
+        private final class Echo: WebSocketEvents {
+            private let connection: any WebSocketConnection
+            private let ends: EventRecorder<CloseReason>
+
+            init(_ connection: any WebSocketConnection, _ ends: EventRecorder<CloseReason>) {
+                (self.connection, self.ends) = (connection, ends)
+            }
+
+            func opened(_ id: ConnectionID, head: HTTPResponseHead) {}
+            func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
+                for message in batch.messages { self.connection.enqueue(message) }
+                self.connection.flush()
+            }
+            func closed(_ id: ConnectionID, _ reason: CloseReason) { self.ends.record(reason) }
+        }
+    }
+}
