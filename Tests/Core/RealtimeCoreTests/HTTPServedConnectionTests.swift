@@ -89,7 +89,8 @@ private struct TextRules: HTTPServedConnectionRules {
         let connection: HTTPServedConnection<TextRules>
 
         init(_ rules: TextRules = TextRules(), backlogBytes: Int = 1 << 20) {
-            self.connection = HTTPServedConnection(rules, time: self.clock.time, backlogBytes: backlogBytes) { [ends] in ends.record(true) }
+            self.connection = HTTPServedConnection(rules, time: self.clock.time, backlogBytes: backlogBytes) { [ends] _ in ends.record(true)
+            }
             self.connection.start(self.events)
         }
 

@@ -224,6 +224,10 @@ private final class Fixture: Sendable {
         end.enqueue(.text("1234567890"))
         end.flush()
         #expect(fixture.handler.events.recorded.all.count == 2)
+        // Also more than the limit, as when another thread is still delivering.
+        for _ in 0..<20 { end.enqueue(.text("1234567890")) }
+        end.flush()
+        #expect(fixture.events.recorded.all.count == 33 && fixture.handler.events.recorded.all.count == 2)
     }
 
     @Test func `a connection ends when more than the limit waits for a peer that has paused reading`() async throws {

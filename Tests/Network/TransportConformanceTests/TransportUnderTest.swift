@@ -89,7 +89,8 @@ enum TransportUnderTest: String, CaseIterable, Sendable, CustomTestStringConvert
             let (webSocket, http) = (SocketWebSocketTransport(), SocketHTTPTransport())
             let transports = Transports(webSocket: webSocket, http: http, time: EventLoop.shared)
             return Setup(
-                transport: FramedHTTPTransport(transports, isStream: self.isStream), http: http, listener: SocketListener(limits: Self.largeBodies),
+                transport: FramedHTTPTransport(transports, isStream: self.isStream), http: http,
+                listener: SocketListener(limits: Self.largeBodies),
                 scheme: "ws", time: EventLoop.shared)
         case .sockets:
             return Setup(transport: SocketWebSocketTransport(), http: SocketHTTPTransport(), listener: SocketListener(), scheme: "ws")

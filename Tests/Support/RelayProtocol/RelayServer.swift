@@ -5,13 +5,17 @@ import RealtimeSystem
 ///
 /// A client that moves from polling to a WebSocket has two connections for a while.
 package final class RelayServer: ListenerHandler {
+    private typealias Connection = HTTPServedConnection<RelayServedRules>
+
     /// The kinds that the server offers.
     private let offered: [RelaySession.Kind]
     /// Whether the server accepts the WebSockets that it offers.
     private let acceptsSockets: Bool
     private let driver: SessionDriver<RelayServerMachine>
     /// The connections over HTTP requests, by token.
-    private let overHTTP = Lock<[String: any RelayHTTPConnection]>([:])
+    private let overHTTP = Lock<[String: Connection]>([:])
+    private let polledTokens = Lock<Set<String>>([])
+    private let time: any TimeSource
     private let lastToken = Lock(0)
 
     package init(
@@ -19,6 +23,7 @@ package final class RelayServer: ListenerHandler {
     ) {
         self.offered = offered
         self.acceptsSockets = acceptsSockets
+        self.time = time
         self.driver = SessionDriver(RelayServerMachine(), in: .init(time: time, log: .none, subsystem: "relay-server"))
     }
 
@@ -43,15 +48,20 @@ package final class RelayServer: ListenerHandler {
                 return "t\(last)"
             }
             responder.respond(HTTPResponse(status: 200, text: ([token] + self.offered.map(\.rawValue)).joined(separator: " ")))
-        case "poll": self.pollingConnection(token)?.poll(responder) ?? responder.respond(HTTPResponse(status: 409))
-        case "stream": self.stream(token, responder)
+        case "poll":
+            // A client whose connection has ended must begin a new one: it would miss what was sent in the meantime.
+            let isFirst = self.polledTokens.withLock { $0.insert(token).inserted }
+            guard let connection = isFirst ? self.begin(token, isStream: false) : self.connection(token) else {
+                return responder.respond(HTTPResponse(status: 410))
+            }
+            connection.wait(request, responder)
+        case "stream":
+            // A client, or an intermediary, that repeats its request receives the messages of a new connection.
+            if let replaced = self.connection(token) { self.end(replaced, token, .requested) }
+            self.begin(token, isStream: true).wait(request, responder)
         case "send":
-            guard let connection = self.overHTTP.withLock({ $0[token] }) else { return responder.respond(HTTPResponse(status: 404)) }
-            let lines = String(decoding: body, as: UTF8.self).split(separator: "\n").map(String.init)
-            responder.respond(HTTPResponse(status: 200))
-            let messages = lines.filter { $0 != "close" }.map { WebSocketMessage.text($0) }
-            if !messages.isEmpty { self.driver.received(connection.id, MessageBatch(messages)) }
-            if lines.contains("close") { self.end(connection, token, .peer(.normal, "")) }
+            guard let connection = self.connection(token) else { return responder.respond(HTTPResponse(status: 404)) }
+            connection.receive(request, body: body, responder)
         default: responder.respond(HTTPResponse(status: 404))
         }
     }
@@ -80,47 +90,58 @@ package final class RelayServer: ListenerHandler {
         request.query.split(separator: "&").first { $0.hasPrefix("token=") }.map { String($0.dropFirst(6)) } ?? ""
     }
 
-    /// Returns the connection of a client that polls, or `nil` if it has a stream.
-    private func pollingConnection(_ token: String) -> PollingServerConnection? {
-        let (known, isNew) = self.overHTTP.withLock { connections -> ((any RelayHTTPConnection)?, Bool) in
-            if let connection = connections[token] { return (connection, false) }
-            let connection = PollingServerConnection(.nextAccepted())
-            connections[token] = connection
-            return (connection, true)
+    private func connection(_ token: String) -> Connection? { self.overHTTP.withLock { $0[token] } }
+
+    private func begin(_ token: String, isStream: Bool) -> Connection {
+        let connection = Connection(RelayServedRules(isStream: isStream), time: self.time) { [weak self] id in
+            self?.overHTTP.withLock { if $0[token]?.id == id { $0[token] = nil } }
         }
-        guard let connection = known as? PollingServerConnection else { return nil }
-        if isNew { self.begin(connection, token) }
+        self.overHTTP.withLock { $0[token] = connection }
+        self.driver.adopt(connection, id: connection.id) { machine, _, _ in machine.connections[connection.id] = token }
+        connection.start(self.driver)
         return connection
     }
 
-    /// Begins a connection with a stream. A client, or an intermediary, that repeats its request receives the messages from then on.
-    private func stream(_ token: String, _ responder: any HTTPResponder) {
-        let connection = StreamServerConnection(.nextAccepted(), responder)
-        if let replaced = self.overHTTP.withLock({ $0[token] }) { self.end(replaced, token, .requested) }
-        self.overHTTP.withLock { $0[token] = connection }
-        responder.begin(HTTPResponseHead(status: 200))
-        responder.onWriting { [weak self] in self?.driver.writing(connection.id, paused: $0) }
-        self.begin(connection, token)
-        responder.onDisconnect { [weak self] in
-            self?.end(connection, token, .transport(TransportError(.closed, "The client disconnected.")))
-        }
-    }
-
-    private func begin(_ connection: any RelayHTTPConnection, _ token: String) {
-        self.driver.adopt(connection, id: connection.id) { machine, _, _ in machine.connections[connection.id] = token }
-        self.driver.opened(connection.id, head: HTTPResponseHead(status: 200))
-    }
-
-    private func end(_ connection: any RelayHTTPConnection, _ token: String, _ reason: CloseReason) {
-        let isCurrent = self.overHTTP.withLock { connections in
-            guard connections[token]?.id == connection.id else { return false }
-            connections[token] = nil
-            return true
-        }
-        guard isCurrent else { return }
+    private func end(_ connection: Connection, _ token: String, _ reason: CloseReason) {
         connection.abandon()
         self.driver.closed(connection.id, reason)
     }
+}
+
+/// The server's rules of a connection over HTTP.
+private struct RelayServedRules: HTTPServedConnectionRules {
+    let isStream: Bool
+    var orphanTimeout: Duration { self.isStream ? .zero : .seconds(120) }
+    var pollTimeout: Duration? { nil }
+    var streamLimit: Int? { nil }
+
+    func waiting(_ request: HTTPRequestHead) -> HTTPWaitingAnswer {
+        self.isStream ? .stream(HTTPResponseHead(status: 200), first: []) : .poll
+    }
+
+    func waitingTwice(_ request: HTTPRequestHead) -> HTTPSecondRequest { .replaces }
+
+    func encode(_ messages: ArraySlice<WebSocketMessage>, into body: inout [UInt8]) -> Int {
+        for message in messages {
+            body += message.bytes
+            body.append(UInt8(ascii: "\n"))
+        }
+        return messages.count
+    }
+
+    func answer(_ body: [UInt8]) -> HTTPResponse { HTTPResponse(HTTPResponseHead(status: 200), body: body) }
+
+    func ending(_ code: CloseCode, reason: String) -> HTTPResponse { self.answer(Array("close\n".utf8)) }
+
+    func received(
+        _ body: [UInt8], _ request: HTTPRequestHead, into batch: inout MessageBatch
+    ) -> (answer: HTTPResponse, end: CloseReason?) {
+        let lines = String(decoding: body, as: UTF8.self).split(separator: "\n")
+        for line in lines where line != "close" { batch.append(.text, line.utf8) }
+        return (HTTPResponse(status: 200), lines.contains("close") ? .peer(.normal, "") : nil)
+    }
+
+    func rejection(_ error: TransportError?) -> HTTPResponse { HTTPResponse(status: 410) }
 }
 
 /// The connections of a relay server, with the tokens of their clients.
@@ -179,97 +200,4 @@ struct RelayServerMachine: SessionMachine {
     mutating func workFinished(_ id: WorkID, _ result: Never, now: Instant, _ effects: inout Effects<Self>) {}
     mutating func timeout(now: Instant, _ effects: inout Effects<Self>) {}
     mutating func cancelled(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>) {}
-}
-
-/// The server's side of a connection over HTTP requests.
-private protocol RelayHTTPConnection: WebSocketConnection {
-    var id: ConnectionID { get }
-}
-
-/// The server's side of a connection with a stream.
-private final class StreamServerConnection: RelayHTTPConnection {
-    let id: ConnectionID
-    private let responder: any HTTPResponder
-    private let output = Lock<[String]>([])
-
-    init(_ id: ConnectionID, _ responder: any HTTPResponder) {
-        (self.id, self.responder) = (id, responder)
-    }
-
-    func open() {}
-    func enqueue(_ message: WebSocketMessage) {
-        self.output.withLock { $0.append(String(decoding: message.bytes, as: UTF8.self)) }
-    }
-
-    func flush() {
-        let lines = self.output.withLock { output in
-            defer { output = [] }
-            return output
-        }
-        if !lines.isEmpty { self.responder.write(Array(lines.map { "\($0)\n" }.joined().utf8)) }
-    }
-
-    func pauseReading() {}
-    func resumeReading() {}
-
-    func close(_ code: CloseCode, reason: String) {
-        self.output.withLock { $0.append("close") }
-        self.flush()
-        self.responder.end()
-    }
-
-    func abandon() { self.responder.end() }
-}
-
-/// The server's side of a connection with polling.
-private final class PollingServerConnection: RelayHTTPConnection {
-    private struct State: Sendable {
-        var output: [String] = []
-        var isFlushed = false
-        var responder: (any HTTPResponder)?
-    }
-
-    let id: ConnectionID
-    private let state = Lock(State())
-
-    init(_ id: ConnectionID) {
-        self.id = id
-    }
-
-    /// Responds to a request as soon as there are messages. The first request is answered immediately, since it opens the connection.
-    func poll(_ responder: any HTTPResponder) {
-        let replaced = self.state.withLock { state in
-            defer { state.responder = responder }
-            return state.responder
-        }
-        replaced?.respond(HTTPResponse(status: 200))
-        self.flush()
-    }
-
-    func open() {}
-    func enqueue(_ message: WebSocketMessage) {
-        self.state.withLock { $0.output.append(String(decoding: message.bytes, as: UTF8.self)) }
-    }
-
-    func flush() {
-        let (responder, lines) = self.state.withLock { state -> ((any HTTPResponder)?, [String]) in
-            guard !state.output.isEmpty, let responder = state.responder.take() else { return (nil, []) }
-            defer { state.output = [] }
-            return (responder, state.output)
-        }
-        responder?.respond(HTTPResponse(status: 200, text: lines.joined(separator: "\n")))
-    }
-
-    func pauseReading() {}
-    func resumeReading() {}
-
-    func close(_ code: CloseCode, reason: String) {
-        self.state.withLock { $0.output.append("close") }
-        self.flush()
-    }
-
-    func abandon() {
-        let responder = self.state.withLock { $0.responder.take() }
-        responder?.respond(HTTPResponse(status: 410))
-    }
 }

@@ -199,7 +199,7 @@ package final class FramedHTTPHandler: ListenerHandler {
 
     private func accept(_ request: HTTPRequestHead, _ token: String, _ responder: any HTTPResponder) {
         let rules = FramedHTTPServedRules(isStream: request.query.hasSuffix("stream=true"))
-        let connection = Connection(rules, time: self.time, backlogBytes: 64 << 20) { [weak self] in
+        let connection = Connection(rules, time: self.time, backlogBytes: 64 << 20) { [weak self] _ in
             self?.connections.withLock { $0[token] = nil }
         }
         self.connections.withLock { $0[token] = connection }

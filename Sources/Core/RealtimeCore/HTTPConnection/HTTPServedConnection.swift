@@ -10,7 +10,7 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: WebS
         var machine: HTTPServedConnectionMachine<Rules>
         /// Until the end of the connection.
         var events: (any WebSocketEvents)?
-        var onEnd: (@Sendable () -> Void)?
+        var onEnd: (@Sendable (ConnectionID) -> Void)?
         var responders: [ExchangeID: any HTTPResponder] = [:]
         var lastID: UInt64 = 0
         /// Commands that wait for the thread that performs earlier ones.
@@ -32,7 +32,9 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: WebS
     ///   - backlogBytes: The number of bytes that may wait to be sent. A connection over which more waits ends.
     ///   - onEnd: A closure that is called once, when the connection has ended or was abandoned, without a lock: the owner removes the
     ///     connection from its table.
-    package init(_ rules: Rules, time: any TimeSource, backlogBytes: Int = 16 << 20, onEnd: @escaping @Sendable () -> Void = {}) {
+    package init(
+        _ rules: Rules, time: any TimeSource, backlogBytes: Int = 16 << 20, onEnd: @escaping @Sendable (ConnectionID) -> Void = { _ in }
+    ) {
         self.time = time
         self.state = Lock(State(machine: HTTPServedConnectionMachine(rules, backlogBytes: backlogBytes, now: time.now), onEnd: onEnd))
     }
@@ -104,7 +106,7 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: WebS
         // Released outside the lock.
         let (events, onEnd) = self.state.withLock { ($0.events.take(), $0.onEnd.take()) }
         self.step { machine, _ in machine.abandon() }
-        onEnd?()
+        onEnd?(self.id)
         _ = events
     }
 
@@ -152,7 +154,7 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: WebS
         case .writing(let isPaused): self.events?.writing(self.id, paused: isPaused)
         case .closed(let reason):
             let (events, onEnd) = self.state.withLock { ($0.events.take(), $0.onEnd.take()) }
-            onEnd?()
+            onEnd?(self.id)
             events?.closed(self.id, reason)
         }
     }

@@ -30,7 +30,7 @@ final class InMemorySocket: WebSocketConnection, InMemoryConnection {
         var isPaused = false
         /// The bytes that this end has sent and the other end has not received yet.
         var output: OutputGauge
-        /// More bytes than the limit wait, and the next `flush` ends the connection.
+        /// More bytes than the limit wait. If the peer has paused reading, the next `flush` ends the connection.
         var isOverLimit = false
         /// Whether `close` was called. Messages enqueued later are dropped, even though the network closes the connection later.
         var isClosing = false
@@ -60,7 +60,8 @@ final class InMemorySocket: WebSocketConnection, InMemoryConnection {
     func enqueue(_ message: WebSocketMessage) {
         self.state.withLock { state in
             guard state.phase != .closed, !state.isClosing else { return }
-            guard state.output.accept(message.bytes.count) else { return state.isOverLimit = true }
+            if state.output.bytes > state.output.limit { state.isOverLimit = true }
+            state.output.add(message.bytes.count)
             state.outgoing.append(message)
         }
     }
@@ -231,8 +232,13 @@ final class InMemorySocket: WebSocketConnection, InMemoryConnection {
     private func reportBacklog(for peer: InMemorySocket) {
         let isPeerPaused = peer.state.withLock { $0.isPaused }
         let (events, error) = self.state.withLock { state -> ((any WebSocketEvents)?, TransportError?) in
+            // Whatever has piled up while another thread processed events, a peer that reads has received it now.
+            guard isPeerPaused else {
+                state.isOverLimit = false
+                return (nil, nil)
+            }
             if state.isOverLimit { return (nil, state.output.error) }
-            return (isPeerPaused && state.output.takeChange() == true ? state.events : nil, nil)
+            return (state.output.takeChange() == true ? state.events : nil, nil)
         }
         events?.writing(self.id, paused: true)
         guard let error else { return }

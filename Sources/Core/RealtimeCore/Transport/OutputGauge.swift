@@ -27,9 +27,12 @@ package struct OutputGauge: Sendable {
     /// - Returns: `false` if more bytes than the limit wait already.
     package mutating func accept(_ count: Int) -> Bool {
         guard self.bytes <= self.limit else { return false }
-        self.bytes += count
+        self.add(count)
         return true
     }
+
+    /// Adds bytes, also above the limit.
+    package mutating func add(_ count: Int) { self.bytes += count }
 
     /// Bytes have been sent or dropped.
     package mutating func remove(_ count: Int) { self.bytes -= count }
