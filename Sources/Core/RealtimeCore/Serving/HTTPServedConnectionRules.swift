@@ -61,7 +61,7 @@ package enum HTTPWaitingAnswer: Sendable {
     case stream(HTTPResponseHead, first: [UInt8])
 }
 
-/// What happens to a request that waits for messages while another one does.
+/// The answer to a request that waits for messages while another one does.
 package enum HTTPSecondRequest: Sendable {
     /// The earlier poll has an empty answer, or the earlier stream ends, and the new request takes its place.
     case replaces
