@@ -39,6 +39,26 @@ import Testing
         return HTTPRequest(method, try Endpoint(url), headers: headers, body: method == "POST" ? [1, 2] : [], idleTimeout: .seconds(5))
     }
 
+    // MARK: Repetition
+
+    @Test(arguments: [
+        ("GET", true), ("HEAD", true), ("OPTIONS", true), ("DELETE", true), ("POST", false), ("PUT", false), ("PATCH", false),
+        ("get", false),
+    ])
+    func `whether a request may be repeated follows its method unless it is set`(_ method: String, _ isRepeatable: Bool) throws {
+        var request = HTTPRequest("POST", try Endpoint("https://example.com"))
+        #expect(!request.isRepeatable)
+        request.method = method
+        #expect(request.isRepeatable == isRepeatable)
+        for value in [true, false] {
+            request.isRepeatable = value
+            request.method = "GET"
+            #expect(request.isRepeatable == value)
+            request.method = "POST"
+            #expect(request.isRepeatable == value)
+        }
+    }
+
     // MARK: Rules
 
     @Test(arguments: [

@@ -207,6 +207,7 @@ import Testing
             "JSONValueDecoder.KeyStrategy": [JSONValueDecoder.KeyStrategy.useDefaultKeys],
             "JSONValueEncoder": [JSONValueEncoder()],
             "JSONValueEncoder.KeyStrategy": [JSONValueEncoder.KeyStrategy.useDefaultKeys],
+            "KeepAliveLimits": [KeepAliveLimits()],
             "ListenerAddress": [ListenerAddress(host: "host", port: 1)],
             "ListenerLimits": [ListenerLimits()],
             "ListenerRouter": [ListenerRouter([])],

@@ -84,6 +84,18 @@ public struct HTTPRequest: Sendable {
     public var connectTimeout: Duration
     /// The maximum time to wait for more data, both before the response and within it.
     public var idleTimeout: Duration
+    /// Whether the server may receive the request twice. By default, this follows ``method``: `true` for `GET`, `HEAD`, `OPTIONS` and `DELETE`.
+    ///
+    /// A server may close a connection that was idle at the moment when the next request is sent on it. The client then can't know
+    /// whether the server has processed the request. A transport that keeps connections open sends the request again, once and on a new
+    /// connection, if this is `true`. Otherwise, the request fails, and so the transport sends it only on a connection that is new or was in use
+    /// a short time ago. A transport of an application may ignore the value.
+    public var isRepeatable: Bool {
+        get { self.repeatability ?? ["GET", "HEAD", "OPTIONS", "DELETE"].contains(self.method) }
+        set { self.repeatability = newValue }
+    }
+
+    private var repeatability: Bool?
 
     /// Creates a request.
     ///

@@ -39,6 +39,9 @@ import Testing
         Valid("HTTP/1.0", "HTTP/1.0 200 OK\r\nServer: old\r\n\r\nold", 200, "old", ends: true, mayReuse: false),
         Valid("HTTP/1.0 with a length", "HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nold", 200, "old", mayReuse: false),
         Valid("HTTP/1.0 kept alive", "HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 3\r\n\r\nold", 200, "old"),
+        Valid(
+            "HTTP/1.0 that both keeps and closes", "HTTP/1.0 200 OK\r\nConnection: keep-alive, close\r\nContent-Length: 3\r\n\r\nold", 200,
+            "old", mayReuse: false),
         Valid("no reason phrase", "HTTP/1.1 200\r\nContent-Length: 1\r\n\r\nx", 200, "x"),
         Valid("an empty reason phrase", "HTTP/1.1 200 \r\nContent-Length: 1\r\n\r\nx", 200, "x"),
         Valid("an unknown status", "HTTP/1.1 999 What?\r\nContent-Length: 0\r\n\r\n", 999),

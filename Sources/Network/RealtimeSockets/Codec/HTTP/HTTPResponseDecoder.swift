@@ -95,8 +95,8 @@ package struct HTTPResponseDecoder: Sendable {
         }
         let framing = try HTTPBodyFraming.ofResponse(status, head.headers, method: self.method)
         let isPersistent =
-            minorVersion >= 1
-            ? !head.headers.contains("Connection", token: "close") : head.headers.contains("Connection", token: "keep-alive")
+            !head.headers.contains("Connection", token: "close")
+            && (minorVersion >= 1 || head.headers.contains("Connection", token: "keep-alive"))
         // RFC 9112 section 6.3: a transfer coding together with a length, or with HTTP/1.0, can be an attempt at response smuggling.
         let isUnambiguous = head.headers["Transfer-Encoding"] == nil || (head.headers["Content-Length"] == nil && minorVersion >= 1)
         self.mayReuseConnection = isPersistent && isUnambiguous && framing != .untilClose
