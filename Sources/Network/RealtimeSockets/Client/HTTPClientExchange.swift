@@ -1,17 +1,20 @@
 internal import RealtimeSystem
 internal import RealtimeCore
 
-/// One request and its response, on their own connection.
+/// One request and its response, on a new connection or on one that was idle.
 ///
 /// ```
 ///   new ──start──▶ running ──end of the response, error──▶ ended
 ///    └───────────────┴───────────── cancel ────────────────▲
 /// ```
-final class HTTPClientExchange: HTTPExchange, StreamEvents, TimerClient {
+///
+/// If the server closes a connection that was idle before it sends any byte of the response, a request that may be repeated is sent once
+/// more on a new connection.
+final class HTTPClientExchange: HTTPExchange, TimerClient {
     private enum Phase: Sendable {
         case new
-        /// There is no stream before the request was checked.
-        case running(SocketStream?)
+        /// There is no connection before the request was checked, and while an idle connection is taken.
+        case running(HTTPClientConnection?)
         case ended
     }
 
@@ -19,7 +22,11 @@ final class HTTPClientExchange: HTTPExchange, StreamEvents, TimerClient {
         var phase = Phase.new
         /// Until the end of the exchange.
         var events: (any HTTPExchangeEvents)?
+        /// `nil` if keep-alive is off or the transport was released.
+        weak var pool: ConnectionPool?
         var isOpen = false
+        /// The connection was idle before.
+        var isReused = false
         var hasHead = false
         var isPaused = false
         var timer = CoalescedTimer()
@@ -27,12 +34,13 @@ final class HTTPClientExchange: HTTPExchange, StreamEvents, TimerClient {
         var unsent = 0
 
         var stream: SocketStream? {
-            if case .running(let stream) = self.phase { stream } else { nil }
+            if case .running(let connection) = self.phase { connection?.stream } else { nil }
         }
     }
 
     private let request: HTTPRequest
     private let connector: SocketConnector
+    private let keepsAlive: Bool
     private let id: ExchangeID
     private let idleTimeout: Int64
     private let state: Lock<State>
@@ -41,13 +49,16 @@ final class HTTPClientExchange: HTTPExchange, StreamEvents, TimerClient {
 
     private var loop: EventLoop { self.connector.loop }
 
-    init(_ request: HTTPRequest, over connector: SocketConnector, _ id: ExchangeID, _ events: any HTTPExchangeEvents) {
+    init(
+        _ request: HTTPRequest, over connector: SocketConnector, _ pool: ConnectionPool?, _ id: ExchangeID, _ events: any HTTPExchangeEvents
+    ) {
         self.request = request
         self.connector = connector
+        self.keepsAlive = pool != nil
         self.id = id
         self.idleTimeout = request.idleTimeout.nanoseconds
         self.decoder = LoopBound(HTTPResponseDecoder(method: request.method))
-        self.state = Lock(State(events: events))
+        self.state = Lock(State(events: events, pool: pool))
     }
 
     // MARK: The owner's side
@@ -58,15 +69,18 @@ final class HTTPClientExchange: HTTPExchange, StreamEvents, TimerClient {
             state.phase = .running(nil)
             return true
         }
-        guard isNew else { return }
+        if isNew { self.connect(mayReuse: true) }
+    }
+
+    private func connect(mayReuse: Bool) {
         do throws(TransportError) {
-            try self.connect()
+            try self.tryToConnect(mayReuse: mayReuse)
         } catch {
             self.end(error)
         }
     }
 
-    private func connect() throws(TransportError) {
+    private func tryToConnect(mayReuse: Bool) throws(TransportError) {
         let endpoint = self.request.endpoint
         guard endpoint.scheme == "http" || endpoint.scheme == "https" else {
             throw TransportError(
@@ -76,20 +90,49 @@ final class HTTPClientExchange: HTTPExchange, StreamEvents, TimerClient {
             throw TransportError(
                 .unsupported, "The method CONNECT is not supported. To connect through a proxy, set the proxy of the transport.")
         }
-        var bytes: [UInt8] = []
-        try HTTPEncoder.append(self.request, to: &bytes)
+        var head: [UInt8] = []
+        try HTTPEncoder.append(self.request, keepsAlive: self.keepsAlive, to: &head)
         let options = try self.connector.options(for: endpoint, timeout: self.request.connectTimeout)
-        let stream = SocketStream(loop: self.loop, events: self)
+        let key = ConnectionKey(endpoint, proxy: options.proxy)
+        if mayReuse, let idle = self.pool?.lend(key, isRepeatable: self.request.isRepeatable) { return try self.use(idle, head) }
+        let connection = HTTPClientConnection(key, loop: self.loop, for: self)
+        self.enqueue(head, connection.stream)
+        if self.begin(connection, isReused: false) { connection.connect(options) }
+    }
+
+    private var pool: ConnectionPool? { self.state.withLock { $0.pool } }
+
+    /// Sends the request on a connection that was idle.
+    ///
+    /// On the loop's thread, and not within an event: until then, whatever the connection receives follows the last response.
+    private func use(_ idle: HTTPClientConnection, _ head: [UInt8]) throws(TransportError) {
+        let isRunning = self.loop.execute {
+            guard idle.lend(to: self) else { return self.connect(mayReuse: true) }
+            guard self.begin(idle, isReused: true) else { return idle.close() }
+            self.enqueue(head, idle.stream)
+            self.opened(idle.stream)
+        }
+        guard isRunning else {
+            idle.close()
+            throw self.loop.unavailable
+        }
+    }
+
+    private func enqueue(_ head: [UInt8], _ stream: SocketStream) {
         stream.enqueue { output in
-            output.append(contentsOf: bytes)
+            output.append(contentsOf: head)
             output.append(contentsOf: self.request.body)
         }
-        let isCancelled = self.state.withLock { state in
-            guard case .running = state.phase else { return true }
-            state.phase = .running(stream)
-            return false
+    }
+
+    /// - Returns: `false` if the exchange was cancelled.
+    private func begin(_ connection: HTTPClientConnection, isReused: Bool) -> Bool {
+        self.state.withLock { state in
+            guard case .running = state.phase else { return false }
+            state.phase = .running(connection)
+            state.isReused = isReused
+            return true
         }
-        if !isCancelled { stream.connect(to: endpoint.host, port: endpoint.port, options) }
     }
 
     func pauseReading() {
@@ -101,13 +144,13 @@ final class HTTPClientExchange: HTTPExchange, StreamEvents, TimerClient {
     }
 
     func resumeReading() {
-        let stream = self.state.withLock { state -> SocketStream? in
-            guard state.isPaused else { return nil }
+        self.state.withLock { state in
+            guard state.isPaused else { return }
             state.isPaused = false
             if state.isOpen { self.restartIdleTimeout(&state) }
-            return state.stream
+            // Under the lock: afterwards the connection may belong to another exchange.
+            state.stream?.resumeReading()
         }
-        stream?.resumeReading()
     }
 
     func cancel() { _ = self.close() }
@@ -118,19 +161,37 @@ final class HTTPClientExchange: HTTPExchange, StreamEvents, TimerClient {
     ///
     /// - Returns: The events, if the exchange was in progress.
     private func close() -> (any HTTPExchangeEvents)? {
-        let (stream, events) = self.state.withLock { state -> (SocketStream?, (any HTTPExchangeEvents)?) in
+        let (connection, events) = self.takeAll()
+        connection?.close()
+        return events
+    }
+
+    /// The response has ended.
+    ///
+    /// - Parameter isLast: Whether nothing follows the response.
+    private func complete(isLast: Bool) {
+        let mayKeep = isLast && self.decoder.value.mayReuseConnection
+        let pool = mayKeep ? self.pool : nil
+        let (connection, events) = self.takeAll()
+        if let pool { connection?.giveBack(to: pool) } else { connection?.close() }
+        // Afterwards: the owner may send its next request now.
+        events?.ended(self.id, nil)
+    }
+
+    /// Ends the exchange, and returns the connection if there is one.
+    private func takeAll() -> (HTTPClientConnection?, (any HTTPExchangeEvents)?) {
+        self.state.withLock { state in
             if state.timer.isSet {
                 _ = state.timer.setDeadline(nil)
                 self.loop.schedule(self, at: nil)
             }
             defer { state.phase = .ended }
-            return (state.stream, state.events.take())
+            guard case .running(let connection) = state.phase else { return (nil, state.events.take()) }
+            return (connection, state.events.take())
         }
-        stream?.close()
-        return events
     }
 
-    // MARK: Events of the stream, on the loop's thread
+    // MARK: Events of the connection, on the loop's thread
 
     func opened(_ stream: SocketStream) {
         self.decoder.bind()
@@ -145,7 +206,7 @@ final class HTTPClientExchange: HTTPExchange, StreamEvents, TimerClient {
         stream.flush()
     }
 
-    func received(_ stream: SocketStream, _ bytes: UnsafeRawBufferPointer) {
+    func received(_ bytes: UnsafeRawBufferPointer) {
         var head: HTTPResponseHead?
         var body: [UInt8] = []
         let end = self.decode(bytes, &head, &body)
@@ -159,24 +220,29 @@ final class HTTPClientExchange: HTTPExchange, StreamEvents, TimerClient {
         // The owner may have cancelled the exchange when it received the head.
         if !body.isEmpty, self.state.withLock({ $0.events != nil }) { events.received(body, of: self.id) }
         switch end {
-        case .success(true): self.end(nil)
-        case .success(false): break
+        case .success(.complete(let isLast)): self.complete(isLast: isLast)
+        case .success(.incomplete): break
         case .failure(let error): self.end(error)
         }
     }
 
-    /// - Returns: Whether the response is complete.
+    private enum Progress {
+        case incomplete
+        /// - Parameter isLast: Whether nothing follows the response.
+        case complete(isLast: Bool)
+    }
+
     private func decode(
         _ bytes: UnsafeRawBufferPointer, _ head: inout HTTPResponseHead?, _ body: inout [UInt8]
-    ) -> Result<Bool, TransportError> {
+    ) -> Result<Progress, TransportError> {
         var input = bytes
         do throws(TransportError) {
             while true {
                 switch try self.decoder.value.next(&input) {
                 case .head(let received): head = received
                 case .body(let bytes): body.append(contentsOf: bytes)
-                case .end: return .success(true)
-                case .needsMore: return .success(false)
+                case .end: return .success(.complete(isLast: input.isEmpty))
+                case .needsMore: return .success(.incomplete)
                 case .switchedProtocol:
                     throw TransportError(.protocolViolation, "The server switched to a protocol that was not requested.")
                 }
@@ -186,14 +252,15 @@ final class HTTPClientExchange: HTTPExchange, StreamEvents, TimerClient {
         }
     }
 
-    func drained(_ stream: SocketStream) {
+    func drained() {
         self.state.withLock { state in
             state.unsent = 0
             self.restartIdleTimeout(&state)
         }
     }
 
-    func ended(_ stream: SocketStream, _ error: TransportError?) {
+    func ended(_ error: TransportError?) {
+        if self.prepareRetry(error) { return self.connect(mayReuse: false) }
         if let error {
             let wasOpen = self.state.withLock { $0.isOpen }
             return self.end(wasOpen ? self.located(error) : error)
@@ -204,6 +271,22 @@ final class HTTPClientExchange: HTTPExchange, StreamEvents, TimerClient {
         } catch {
             self.end(self.located(error))
         }
+    }
+
+    /// Returns whether to send the request again: the server has probably closed the idle connection before the request arrived.
+    private func prepareRetry(_ error: TransportError?) -> Bool {
+        guard error == nil || error?.code == .closed || error?.code == .reset, self.request.isRepeatable else { return false }
+        // Without a reused connection the decoder may not belong to the loop's thread yet.
+        guard self.state.withLock({ $0.isReused }), !self.decoder.value.hasStarted else { return false }
+        let closed = self.state.withLock { state -> HTTPClientConnection? in
+            guard case .running(let connection?) = state.phase else { return nil }
+            state.phase = .running(nil)
+            (state.isOpen, state.isReused) = (false, false)
+            _ = state.timer.setDeadline(nil)
+            return connection
+        }
+        closed?.close()
+        return closed != nil
     }
 
     // MARK: Time

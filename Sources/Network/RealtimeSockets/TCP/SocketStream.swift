@@ -166,6 +166,22 @@ package final class SocketStream: Sendable, PollHandler, LoopServiced {
 
     var isReadingPaused: Bool { self.state.withLock { $0.isInputPaused } }
 
+    /// Whether the stream is open in both directions and nothing waits to be sent.
+    var hasSentAll: Bool { self.state.withLock { $0.hasSentAll } }
+
+    /// Whether the stream is open in both directions, and nothing waits to be sent or read. Called on the loop's thread.
+    ///
+    /// It asks the socket, because the loop may not have noticed yet what the peer has sent.
+    var isQuiet: Bool {
+        guard self.state.withLock({ $0.hasSentAll && $0.hasReadAll }), !self.onLoop.value.isKeeping else { return false }
+        return withUnsafeTemporaryAllocation(byteCount: 1, alignment: 1) { buffer in
+            switch SystemSocket.receive(self.onLoop.value.descriptor, into: buffer, flags: SystemSocket.peekFlags) {
+            case .wantRead: true
+            case .done, .wantWrite, .closed, .failed: false
+            }
+        }
+    }
+
     /// Returns whether the socket has accepted bytes since the last call.
     func takeProgress() -> Bool { self.state.withLock { $0.takeProgress() } }
 

@@ -47,6 +47,15 @@ struct StreamState: Sendable {
 
     var isWriting: Bool { self.progress == .writing }
 
+    /// Whether the stream is open in both directions and nothing waits to be sent.
+    var hasSentAll: Bool {
+        guard self.stage == .open, self.bufferedBytes == 0, self.input != .ended, case .open(.ready) = self.output else { return false }
+        return true
+    }
+
+    /// Whether the loop has read everything that it knows of.
+    var hasReadAll: Bool { self.input == .waiting(for: .read) && !self.keepsInput }
+
     /// The progress of output that has not ended.
     private var progress: Progress? {
         get {

@@ -60,7 +60,9 @@ struct ConnectionPoolStateTests {
         }
     }
 
-    @Test(arguments: [(0.0, true, true), (29.9, true, true), (30.0, true, false), (0.0, false, true), (1.9, false, true), (2.0, false, false)])
+    @Test(arguments: [
+        (0.0, true, true), (29.9, true, true), (30.0, true, false), (0.0, false, true), (1.9, false, true), (2.0, false, false),
+    ])
     func `the time for which a connection may be idle depends on the request`(_ idle: Double, _ isRepeatable: Bool, _ isLent: Bool) {
         var pool = self.pool()
         _ = pool.giveBack(1, Self.a, now: Self.second(5))

@@ -109,7 +109,7 @@ struct HTTPClientResponseTests {
             let sent = String(decoding: try #require(server.connections.entries.first).seen.bytes, as: UTF8.self)
             #expect(
                 sent == "PUT /a%20b?c=d HTTP/1.1\r\nHost: 127.0.0.1:\(endpoint.port)\r\nAuthorization: Bearer secret\r\n"
-                    + "Content-Length: 8\r\nConnection: close\r\n\r\nthe body")
+                    + "Content-Length: 8\r\n\r\nthe body")
         }
     }
 

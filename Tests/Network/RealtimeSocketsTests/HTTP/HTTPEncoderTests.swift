@@ -60,7 +60,7 @@ import Testing
     func `the target of a request starts with a slash and has no fragment`(target: String, sent: String) throws {
         let endpoint = Endpoint(scheme: "http", host: "h", port: 80, target: target)
         var output: [UInt8] = []
-        try HTTPEncoder.append(HTTPRequest("OPTIONS", endpoint), to: &output)
+        try HTTPEncoder.append(HTTPRequest("OPTIONS", endpoint), keepsAlive: true, to: &output)
         #expect(String(decoding: output, as: UTF8.self).hasPrefix("OPTIONS \(sent) HTTP/1.1\r\n"))
         var handshake: [UInt8] = []
         _ = try ClientHandshake(WebSocketRequest(endpoint), output: &handshake)
@@ -85,8 +85,8 @@ import Testing
             "POST", try Endpoint("http://[::1]:8080/auth?x=1"),
             headers: ["host": "elsewhere", "Content-length": "99", "Authorization": "Bearer t", "connection": "upgrade"],
             body: Array("hello".utf8))
-        func write() throws -> String {
-            try self.text { output throws(TransportError) in try HTTPEncoder.append(request, to: &output) }
+        func write(keepsAlive: Bool = false) throws -> String {
+            try self.text { output throws(TransportError) in try HTTPEncoder.append(request, keepsAlive: keepsAlive, to: &output) }
         }
         #expect(
             try write()
@@ -96,6 +96,7 @@ import Testing
         #expect(try write() == "POST / HTTP/1.1\r\nHost: example.com\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
         request = HTTPRequest("GET", try Endpoint("http://example.com:8080"))
         #expect(try write() == "GET / HTTP/1.1\r\nHost: example.com:8080\r\nConnection: close\r\n\r\n")
+        #expect(try write(keepsAlive: true) == "GET / HTTP/1.1\r\nHost: example.com:8080\r\n\r\n")
         request.headers = ["Transfer-Encoding": "chunked"]
         #expect(throws: TransportError.self) { try write() }
     }

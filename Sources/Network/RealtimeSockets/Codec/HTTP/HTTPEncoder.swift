@@ -39,11 +39,14 @@ package enum HTTPEncoder {
 
     /// Appends the head of a client's request.
     ///
-    /// The transport's own fields `Host`, `Content-Length` and `Connection` replace the same fields of the request. The server is asked to close
-    /// the connection after the response.
+    /// The transport's own fields `Host`, `Content-Length` and `Connection` replace the same fields of the request.
     ///
+    /// - Parameters:
+    ///   - request: The request.
+    ///   - keepsAlive: Whether the server may keep the connection open after the response. Otherwise it is asked to close it.
+    ///   - output: The bytes to append to.
     /// - Throws: `TransportError` if the head contains invalid characters or a `Transfer-Encoding` field.
-    package static func append(_ request: HTTPRequest, to output: inout [UInt8]) throws(TransportError) {
+    package static func append(_ request: HTTPRequest, keepsAlive: Bool, to output: inout [UInt8]) throws(TransportError) {
         guard request.headers["Transfer-Encoding"] == nil else {
             throw TransportError(
                 .unsupported, "Transfer-Encoding is not supported in requests. Remove the field; the body has a Content-Length.")
@@ -54,7 +57,8 @@ package enum HTTPEncoder {
         if !request.body.isEmpty || !["GET", "HEAD", "OPTIONS", "DELETE", "TRACE"].contains(request.method) {
             headers.add("Content-Length", "\(request.body.count)")
         }
-        headers.add("Connection", "close")
+        // Without the field, a connection of HTTP/1.1 is kept open.
+        if !keepsAlive { headers.add("Connection", "close") }
         try Self.append(HTTPRequestHead(method: request.method, target: request.endpoint.requestTarget, headers: headers), to: &output)
     }
 

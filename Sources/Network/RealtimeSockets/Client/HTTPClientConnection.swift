@@ -1,0 +1,87 @@
+internal import RealtimeCore
+
+/// A connection of a transport. It is lent to one exchange at a time, and idle between two of them.
+///
+/// ```
+///   lent ── the response ended ──▶ idle ── the next exchange ──▶ lent
+///     └── error, cancelled ──▶ closed ◀── any event ──┘
+/// ```
+///
+/// The stream retains the connection until it has ended. Its methods are called on the loop's thread, except for `init`, `connect` and
+/// `close`.
+final class HTTPClientConnection: StreamEvents, Equatable {
+    private struct LoopState {
+        var exchange: HTTPClientExchange?
+        weak var pool: ConnectionPool?
+        var hasEnded = false
+    }
+
+    let key: ConnectionKey
+    let stream: SocketStream
+    // `nonisolated(unsafe)`: see `LoopBound`.
+    nonisolated(unsafe) private var onLoop: LoopBound<LoopState>
+
+    /// Creates the connection of an exchange.
+    init(_ key: ConnectionKey, loop: EventLoop, for exchange: HTTPClientExchange) {
+        self.key = key
+        self.stream = SocketStream(loop: loop)
+        self.onLoop = LoopBound(LoopState(exchange: exchange))
+    }
+
+    static func == (lhs: HTTPClientConnection, rhs: HTTPClientConnection) -> Bool { lhs === rhs }
+
+    func connect(_ options: ConnectOptions) {
+        self.stream.connect(to: self.key.host, port: self.key.port, options, events: self)
+    }
+
+    func close() { self.stream.close() }
+
+    /// Lends an idle connection to an exchange.
+    ///
+    /// - Returns: `false` if the connection can't be used. It is closed then.
+    func lend(to exchange: HTTPClientExchange) -> Bool {
+        // The loop may not have noticed yet that the server has closed the connection.
+        guard !self.onLoop.value.hasEnded, self.stream.isQuiet else {
+            self.close()
+            return false
+        }
+        self.onLoop.value.exchange = exchange
+        return true
+    }
+
+    /// Ends the use by an exchange whose response has ended.
+    func giveBack(to pool: ConnectionPool) {
+        self.onLoop.value.exchange = nil
+        self.onLoop.value.pool = pool
+        // The exchange may have paused reading. An idle connection must notice that the server closes it.
+        self.stream.resumeReading()
+        guard self.stream.hasSentAll else { return self.close() }
+        pool.giveBack(self)
+    }
+
+    /// Nothing may arrive while no request is in progress: it would look like the response to the next one.
+    private func discard() {
+        self.close()
+        self.onLoop.value.pool?.remove(self)
+    }
+
+    // MARK: Events of the stream, on the loop's thread
+
+    func opened(_ stream: SocketStream) {
+        self.onLoop.bind()
+        self.onLoop.value.exchange?.opened(stream)
+    }
+
+    func received(_ stream: SocketStream, _ bytes: UnsafeRawBufferPointer) {
+        guard let exchange = self.onLoop.value.exchange else { return self.discard() }
+        exchange.received(bytes)
+    }
+
+    func drained(_ stream: SocketStream) { self.onLoop.value.exchange?.drained() }
+
+    func ended(_ stream: SocketStream, _ error: TransportError?) {
+        self.onLoop.value.hasEnded = true
+        guard let exchange = self.onLoop.value.exchange.take() else { return self.discard() }
+        exchange.ended(error)
+    }
+}
