@@ -38,6 +38,15 @@ func proxyOfTransports() {
     _ = configuration
 }
 
+func keepAlive() {
+    // snippet:transports-keep-alive
+    var limits = KeepAliveLimits()
+    limits.unrepeatableIdleTime = .zero
+    let http = SocketHTTPTransport(keepAlive: limits)
+    // end
+    _ = http
+}
+
 func serverTLS(_ server: PusherServer) async throws {
     // snippet:transports-listener
     let identity = TLSIdentity(certificateChain: .file("server.pem"), privateKey: .file("server-key.pem"))

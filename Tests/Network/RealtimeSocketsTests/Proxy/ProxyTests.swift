@@ -97,20 +97,22 @@ struct ProxyTests {
     }
 
     @Test(arguments: TestProxy.Kind.allCases, Self.wires)
-    func `HTTP requests go through a proxy, each in its own tunnel`(kind: TestProxy.Kind, isSecure: Bool) async throws {
+    func `HTTP requests go through a proxy, in a tunnel that is kept or in one each`(kind: TestProxy.Kind, isSecure: Bool) async throws {
         let handler = TestHandler { _, body, responder in responder.respond(HTTPResponse(HTTPResponseHead(status: 200), body: body)) }
         try await withListener(handler, limits: .forTests.with { $0.bodyBytes = 4 << 20 }, tls: isSecure ? .test : nil) { address in
             try await Self.withProxy(kind) { proxy in
-                let transport = SocketHTTPTransport(tls: .trustingTestRoot, proxy: proxy.configuration)
                 let endpoint = Endpoint(scheme: isSecure ? "https" : "http", host: "127.0.0.1", port: address.port, target: "/a?b=c")
-                for size in [0, 3 << 20] {
-                    let response = try await transport.send(HTTPRequest("POST", endpoint, body: pattern(size)), bodyLimit: 4 << 20)
-                    #expect(response.head.status == 200 && response.body == pattern(size))
+                for (keepAlive, tunnels) in [(KeepAliveLimits.forTests, 1), (.off, 3)] {
+                    let transport = SocketHTTPTransport(tls: .trustingTestRoot, proxy: proxy.configuration, keepAlive: keepAlive)
+                    for size in [0, 3 << 20] {
+                        let response = try await transport.send(HTTPRequest("POST", endpoint, body: pattern(size)), bodyLimit: 4 << 20)
+                        #expect(response.head.status == 200 && response.body == pattern(size))
+                    }
+                    #expect(proxy.targets == [String](repeating: "127.0.0.1:\(address.port)", count: tunnels))
                 }
-                #expect(proxy.targets == [String](repeating: "127.0.0.1:\(address.port)", count: 2))
                 // Inside the tunnel, the request is that for a server.
                 let requests = handler.requests.withLock { $0 }
-                #expect(requests.map(\.head.target) == ["/a?b=c", "/a?b=c"])
+                #expect(requests.map(\.head.target) == [String](repeating: "/a?b=c", count: 4))
                 #expect(requests.allSatisfy { $0.head.headers["Proxy-Authorization"] == nil })
             }
         }
