@@ -27,6 +27,8 @@ enum BenchName: String, CaseIterable, Sendable {
     case send
     /// Encoding and decoding values in JSON and MessagePack.
     case coding
+    /// Sending HTTP requests, each on a new connection or all on one that is kept.
+    case http
     /// Memory and wake-ups of idle connections.
     case idle
     /// Receiving the calls of a SignalR server, and the items of its streams.
@@ -97,6 +99,7 @@ struct BenchCommand: Command {
             case .roundTrip: try await RoundTripBench(fixture)()
             case .send: try await SendBench(fixture)()
             case .coding: try await CodingBench(fixture)()
+            case .http: try await HTTPBench(fixture)()
             case .idle: try await self.runIdle(fixture)
             case .signalRReceive: try await HubReceiveBench(fixture)()
             case .signalRDecode: try await HubDecodingBench(fixture)()
