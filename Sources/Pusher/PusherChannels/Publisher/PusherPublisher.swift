@@ -13,8 +13,8 @@ internal import RealtimeTransports
 /// try await publisher.publish("price", to: "prices", data: ["value": 12])
 /// let rooms = try await publisher.channels(prefix: "presence-", info: [.userCount])
 /// ```
-/// Every request has a connection of its own, and a failed one isn't retried. If the task of a call is cancelled, the request is cancelled
-/// and the call throws; the server may have performed it.
+/// A failed request isn't retried, except that the transport may repeat a query; see `HTTPRequest.isRepeatable`. If the task of a call is
+/// cancelled, the request is cancelled and the call throws; the server may have performed it.
 public struct PusherPublisher: Sendable {
     /// The endpoint of the HTTP API, without a path.
     public let endpoint: Endpoint

@@ -6,7 +6,8 @@ import Testing
 @testable import RealtimeSockets
 
 /// Tests of kept connections against the `http` server of Node, which closes them at many different moments.
-@Suite(.usesSockets, .timeLimit(.minutes(10)), .enabled(if: NodeServer.path != nil, "install Node, for example with apt-get install nodejs"))
+@Suite(
+    .usesSockets, .timeLimit(.minutes(10)), .enabled(if: NodeServer.path != nil, "install Node, for example with apt-get install nodejs"))
 struct HTTPNodeTests {
     /// Closes connections after idle times of 0 to 6 ms, in order or by a reset, and after 10 requests.
     private static let script = """
@@ -30,7 +31,8 @@ struct HTTPNodeTests {
         """
 
     /// Sends requests, one after the other in each of several tasks, with pauses of different lengths.
-    private static func send(_ method: String, _ transport: SocketHTTPTransport) async throws -> (successes: Int, errors: [TransportError]) {
+    private static func send(_ method: String, _ transport: SocketHTTPTransport) async throws -> (successes: Int, errors: [TransportError])
+    {
         let server = try NodeServer(Self.script)
         defer { server.stop() }
         let port = try await server.port()
