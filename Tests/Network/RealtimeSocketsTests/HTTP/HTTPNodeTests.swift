@@ -109,7 +109,7 @@ private struct NodeServer {
         var arguments: [UnsafeMutablePointer<CChar>?] = [path, "-e", script].map { (text: String) in strdup(text) } + [nil]
         defer { for argument in arguments { free(argument) } }
         var process: pid_t = 0
-        let result = posix_spawn(&process, path, &actions, nil, &arguments, environ)
+        let result = posix_spawnp(&process, path, &actions, nil, &arguments, environ)
         close(pipe[1])
         guard result == 0 else {
             close(pipe[0])
