@@ -327,7 +327,8 @@ struct ProxyTests {
             try await ProxyTests.storm(loop)
             let before = descriptorCount()
             for _ in 0..<3 { try await ProxyTests.storm(loop) }
-            #expect(descriptorCount() == before)
+            // The idle connections of a transport are closed soon after its release, perhaps not yet when the first storm has ended.
+            try await eventually { descriptorCount() <= before }
             loop.shutdown()
         }
     }
