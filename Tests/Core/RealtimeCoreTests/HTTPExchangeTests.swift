@@ -254,6 +254,20 @@ import Testing
         #expect(fixture.disconnects.all == [true])
     }
 
+    @Test func `a client that reads receives more than the limit, even if it piles up while an event is processed`() async throws {
+        let fixture = try await Fixture()
+        fixture.network.messageBacklogBytes = 1000
+        let handler = fixture.handler
+        let events = RecordedExchange { event in
+            // The network delivers nothing else before this call returns.
+            if event == .body("start") { for _ in 0..<5 { handler.responders.all.last?.write([UInt8](repeating: 0x61, count: 600)) } }
+        }
+        let (exchange, responder) = try fixture.streaming(events)
+        responder.write(Array("start".utf8))
+        #expect(events.body.utf8.count == 5 + 3_000 && !events.hasEnded)
+        exchange.cancel()
+    }
+
     // MARK: Over open(_:)
 
     /// A transport of an application's own, without exchanges.
