@@ -93,6 +93,7 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
         self.limits = limits
         self.bound = LoopBound(State(decoder: HTTPRequestDecoder(limits: limits.codecLimits, bodyLimit: limits.bodyBytes)))
         self.bound.bind()
+        stream.setMark(limits.responseOutput.mark)
     }
 
     /// Starts the first timeout, before the first event of the stream.
@@ -239,12 +240,13 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
         swap(&body, &self.state.body)
         let framing = ResponseFraming.Request(
             isHEAD: head.method == "HEAD", isHTTP11: request.isHTTP11, keepsAlive: request.keepsAlive)
-        let exchange = HTTPServerExchange(self, framing, backlogLimit: self.limits.responseBacklogBytes)
+        let exchange = HTTPServerExchange(self, framing, limits: self.limits.responseOutput)
         self.state.phase = .responding(exchange, isLast: false)
         self.setTimeout(nil)
         switch ServerHandshake.check(head, isHTTP11: request.isHTTP11) {
         case .notAnUpgrade:
             self.handler.received(head, body: body, responder: exchange)
+            exchange.limitBacklog()
         case .rejected(let response):
             exchange.respond(response)
         case .valid where request.hasBody:
@@ -306,6 +308,15 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
             guard case .responding(let current, _) = self.state.phase, current === exchange, self.state.input != .ended else { return }
             self.state.stall = StallDetector()
             self.setTimeout(self.limits.stallTimeout)
+        }
+    }
+
+    /// Closes the connection, because more of a response waits for the client than the limit. Called from any thread.
+    func drop(_ exchange: HTTPServerExchange) {
+        // Asynchronously: otherwise the handler would learn about the end while it writes.
+        self.stream.loop.execute {
+            guard case .responding(let current, _) = self.state.phase, current === exchange else { return }
+            self.drop()
         }
     }
 

@@ -32,15 +32,22 @@ final class HTTPServerExchange: HTTPResponder {
         var isMonitored = false
         var senders = WaitingTasks()
 
+        /// The number of unsent bytes above which ``HTTPServerExchange/write(_:)`` closes the connection. Like the answers on a WebSocket, what
+        /// the handler writes before it returns doesn't count.
+        var backlogLimit = Int.max
+        /// More bytes than the limit wait, and the connection is about to be closed.
+        var isOverLimit = false
+
         var unsent: Int { self.connection?.stream.bufferedBytes ?? 0 }
 
-        var sendStep: SendStep {
+        /// - Parameter mark: The number of unsent bytes above which a task waits.
+        func sendStep(_ mark: Int) -> SendStep {
             switch self.stage {
             case .pending: .fail(TransportError(.unsupported, "The response has no head yet: call begin(_:) before send(_:)."))
             case .ended: .fail(TransportError(.closed, "The response has ended; nothing more can be sent."))
             case .streaming where self.connection == nil || self.hasClientDisconnected:
                 .fail(TransportError(.closed, "The client disconnected before the end of the response."))
-            case .streaming(let framing): self.unsent > SocketStream.highWater ? .wait : .write(framing)
+            case .streaming(let framing): self.unsent > mark ? .wait : .write(framing)
             }
         }
     }
@@ -49,17 +56,19 @@ final class HTTPServerExchange: HTTPResponder {
     private struct Effects: Sendable {
         var connection: HTTPServerConnection?
         var hasEnded = false
+        var isOverLimit = false
         var startsMonitoring = false
         var keepsAlive = false
         var released: [any Sendable] = []
         var senders: [WakeUp] = []
     }
 
-    private let backlogLimit: Int
+    private let limits: OutputLimits
     private let state: Lock<State>
 
-    init(_ connection: HTTPServerConnection, _ request: ResponseFraming.Request, backlogLimit: Int) {
-        self.backlogLimit = backlogLimit
+    /// - Parameter limits: The limits of a streamed response that its client doesn't read.
+    init(_ connection: HTTPServerConnection, _ request: ResponseFraming.Request, limits: OutputLimits) {
+        self.limits = limits
         self.state = Lock(State(connection: connection, request: request))
     }
 
@@ -91,7 +100,11 @@ final class HTTPServerExchange: HTTPResponder {
 
     func write(_ bytes: [UInt8]) {
         self.change { state in
-            guard case .streaming(let framing) = state.stage else { return false }
+            guard case .streaming(let framing) = state.stage, !state.isOverLimit else { return false }
+            guard state.unsent <= state.backlogLimit else {
+                state.isOverLimit = true
+                return true
+            }
             return self.enqueue(bytes, framing, &state)
         }
     }
@@ -101,7 +114,7 @@ final class HTTPServerExchange: HTTPResponder {
             if Task.isCancelled { throw TransportError(.cancelled, "The task that sends this response was cancelled.") }
             var step = SendStep.wait
             self.change { state in
-                step = state.sendStep
+                step = state.sendStep(self.limits.mark)
                 guard case .write(let framing) = step else { return false }
                 return self.enqueue(bytes, framing, &state)
             }
@@ -139,6 +152,14 @@ final class HTTPServerExchange: HTTPResponder {
     }
 
     // MARK: The connection's side
+
+    /// The handler has returned.
+    func limitBacklog() {
+        self.state.withLock { state in
+            if case .ended = state.stage { return }
+            state.backlogLimit = self.limits.backlogBytes + state.unsent
+        }
+    }
 
     /// Notifies the handler that the client has closed its side. The response can still be sent until ``connectionClosed()``.
     func clientDisconnected() {
@@ -186,7 +207,7 @@ final class HTTPServerExchange: HTTPResponder {
     func monitoredProgress() -> Int? {
         self.state.withLock { state in
             let unsent = state.unsent
-            state.isMonitored = unsent > self.backlogLimit || !state.senders.isEmpty
+            state.isMonitored = unsent > self.limits.mark || !state.senders.isEmpty
             return state.isMonitored ? state.enqueued - unsent : nil
         }
     }
@@ -210,9 +231,11 @@ final class HTTPServerExchange: HTTPResponder {
                     released: [state.onDisconnect.take(), state.onWriting.take()], senders: state.senders.takeAll())
             }
             return Effects(
-                connection: state.connection, startsMonitoring: state.unsent > self.backlogLimit && self.startMonitoring(&state))
+                connection: state.connection, isOverLimit: state.isOverLimit,
+                startsMonitoring: state.unsent > self.limits.mark && self.startMonitoring(&state))
         }
         guard let connection = effects.connection else { return }
+        if effects.isOverLimit { return connection.drop(self) }
         connection.stream.flush()
         if effects.hasEnded { connection.responseEnded(self, keepsAlive: effects.keepsAlive) }
         if effects.startsMonitoring { connection.monitorStall(of: self) }
@@ -232,7 +255,7 @@ final class HTTPServerExchange: HTTPResponder {
         let id = WaitingTasks.ID()
         await suspend { wakeUp in
             let (waits, monitored) = self.state.withLock { state -> (Bool, HTTPServerConnection?) in
-                guard case .wait = state.sendStep, !Task.isCancelled else { return (false, nil) }
+                guard case .wait = state.sendStep(self.limits.mark), !Task.isCancelled else { return (false, nil) }
                 state.senders.add(id, wakeUp)
                 return (true, self.startMonitoring(&state) ? state.connection : nil)
             }

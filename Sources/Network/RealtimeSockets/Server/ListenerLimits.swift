@@ -38,14 +38,19 @@ public struct ListenerLimits: Sendable, Hashable {
     /// A client that closes its side of the connection while it waits for a response counts as disconnected. It still receives a response
     /// that ends within this time, but at most within 5 seconds.
     public var keepAliveTimeout = Duration.seconds(60)
-    /// The number of unsent bytes of a streamed response above which ``stallTimeout`` applies. The default is 1 MiB.
+    /// The number of unsent bytes of a streamed response above which its connection is closed because the client reads too slowly. The
+    /// default is 1 MiB.
+    ///
+    /// The limit applies to `HTTPResponder.write(_:)`. A single piece may be larger. A response that is sent as a whole, and what the handler
+    /// writes before it returns, don't count. A server that sends more uses `HTTPResponder.send(_:)`, which waits, or
+    /// `HTTPResponder.onWriting(_:)`, to learn when to write less.
     public var responseBacklogBytes = 1 << 20
     /// The time after which a client that reads nothing is disconnected. The default is 30 seconds.
     ///
-    /// The timeout applies while more than ``responseBacklogBytes`` of a streamed response are unsent, while a task waits in
-    /// `HTTPResponder.send(_:)`, and after the end of a response until all of it has been sent. It applies to a WebSocket from the time when
-    /// more than 256 KiB (or ``messageBacklogBytes``, if that is less) wait until all of them have been sent. Clients that read slowly stay
-    /// connected.
+    /// The timeout applies while more than 256 KiB of a streamed response (or ``responseBacklogBytes``, if that is less) are unsent, while a
+    /// task waits in `HTTPResponder.send(_:)`, and after the end of a response until all of it has been sent. It applies to a WebSocket from
+    /// the time when more than 256 KiB (or ``messageBacklogBytes``, if that is less) wait until all of them have been sent. Clients that read
+    /// slowly stay connected.
     public var stallTimeout = Duration.seconds(30)
     /// The number of unsent bytes above which a WebSocket is closed because its client reads too slowly. The default is 1 MiB.
     ///
@@ -64,6 +69,11 @@ public struct ListenerLimits: Sendable, Hashable {
     public init() {}
 
     var output: OutputLimits { OutputLimits(backlogBytes: max(0, self.messageBacklogBytes), stallTimeout: self.stallTimeout) }
+
+    /// The limits of streamed responses.
+    var responseOutput: OutputLimits {
+        OutputLimits(backlogBytes: max(0, self.responseBacklogBytes), stallTimeout: self.stallTimeout)
+    }
 
     var codecLimits: HTTPLimits {
         HTTPLimits(lineBytes: max(1, self.headBytes / 4), headBytes: self.headBytes, fields: HTTPLimits.server.fields)

@@ -89,6 +89,49 @@ struct ListenerBackPressureTests {
         }
     }
 
+    @Test func `a response over the limit ends, and its server learns about it once`() async throws {
+        let disconnects = Log<Bool>()
+        let limits = ListenerLimits.forTests.with { $0.responseBacklogBytes = 1 << 20 }
+        try await self.withSlowClient(limits: limits) { client, responder in
+            responder.onDisconnect { disconnects.add(true) }
+            // The system's buffers take some of it first.
+            var largest = 0
+            while disconnects.entries.isEmpty, !Task.isCancelled {
+                responder.write(Self.piece)
+                largest = max(largest, responder.unsent)
+                if largest > 1 << 20 { await pauseOfLoop() }
+            }
+            #expect(largest <= 1 << 20 + Self.piece.count + 16)
+            client.stream.resumeReading()
+            // The response is incomplete, which the client can see.
+            let received = await client.recorder.until { $0.ended > 0 }.bytes
+            #expect(!received.suffix(5).elementsEqual("0\r\n\r\n".utf8))
+            #expect(disconnects.entries == [true])
+        }
+    }
+
+    @Test func `a limit below the usual one pauses writing earlier, and tasks wait for it`() async throws {
+        let changes = Log<Bool>()
+        let limits = ListenerLimits.forTests.with { $0.responseBacklogBytes = 32 << 10 }
+        try await self.withSlowClient(limits: limits) { client, responder in
+            responder.onWriting { changes.add($0) }
+            let sent = Log<Int>()
+            let sending = Task {
+                for _ in 0..<200 {
+                    try await responder.send(Self.piece)
+                    sent.add(responder.unsent)
+                }
+                responder.end()
+            }
+            await responder.untilSenderWaits()
+            #expect(await changes.wait(1).first == true)
+            client.stream.resumeReading()
+            #expect(await self.bodyCount(client) == Self.bodyCount(200))
+            try await sending.value
+            #expect(sent.entries.allSatisfy { $0 <= 32 << 10 + Self.piece.count + 16 })
+        }
+    }
+
     @Test func `a client that disconnects ends the wait`() async throws {
         try await self.withSlowClient { client, responder in
             let sending = self.sendOn(responder, Log())
