@@ -29,8 +29,10 @@ import Testing
         #expect(lines.all.isEmpty)
     }
 
-    @Test(arguments: [RelaySession.Kind.socket, .polling])
-    func `connections of any kind are traced`(kind: RelaySession.Kind) async throws {
+    /// Connects a relay client with one kind of connection, sends a line in both directions, and closes.
+    ///
+    /// - Returns: The log, without the negotiation.
+    private func trace(_ kind: RelaySession.Kind) async throws -> [String] {
         let (log, lines) = Self.recorder()
         let clock = ManualClock()
         let network = InMemoryNetwork(time: clock.time)
@@ -42,9 +44,40 @@ import Testing
         let token = client.observe { events.record($0) }
         client.driver.start()
         while !events.all.contains(.connected(kind)) { await Task.yield() }
-        #expect(lines.all.prefix(2) == ["relay: #1 open", "relay: #1 received text of 5 bytes"])
+        server.broadcast("+ news")
+        client.driver.stop()
+        while client.driver.read({ $0.isConnected }) { await Task.yield() }
         client.driver.shutDown()
         network.cut()
         _ = token
+        return lines.all.map { $0.replacingText("http://\(address.host):\(address.port)/relay", with: "") }
+    }
+
+    @Test func `a WebSocket is traced message by message`() async throws {
+        let expected = ["open", "received text of 5 bytes", "received text of 6 bytes", "sent close 1000"]
+        #expect(try await self.trace(.socket).prefix(4) == expected.map { "relay: #1 \($0)" }[...])
+    }
+
+    @Test func `polling is traced message by message and request by request, without secrets`() async throws {
+        let lines = try await self.trace(.polling)
+        #expect(
+            lines
+                == [
+                    "POST /poll", "POST /poll: status 200", "POST /poll: received 6 bytes", "open", "received text of 5 bytes",
+                    "POST /poll", "POST /poll: status 200", "POST /poll: received 7 bytes", "received text of 6 bytes",
+                    "POST /poll", "sent close 1000", "POST /send with 5 bytes", "POST /send: status 200", "POST /send: received 0 bytes",
+                    "POST /poll: status 410", "POST /poll: received 0 bytes", "ended",
+                ].map { "relay: #1 \($0)" })
+    }
+
+    @Test func `a stream is traced message by message and request by request, without secrets`() async throws {
+        let lines = try await self.trace(.stream)
+        #expect(
+            lines
+                == [
+                    "GET /stream", "GET /stream: status 200", "open", "received text of 5 bytes", "received text of 6 bytes",
+                    "sent close 1000", "POST /send with 5 bytes", "POST /send: status 200", "POST /send: received 0 bytes",
+                    "GET /stream: received 13 bytes", "ended",
+                ].map { "relay: #1 \($0)" })
     }
 }

@@ -14,7 +14,7 @@ package struct RelayClient: Sendable {
         let (http, time) = (transports.http, transports.time)
         let cookies = HTTPClient.Cookies()
         let dependencies = SessionDriver<RelaySession>.Dependencies(
-            connect: { Self.connect($0, to: endpoint, over: transports, cookies, id: $1, events: $2) }, time: time, log: log,
+            connect: { Self.connect($0, to: endpoint, over: transports, cookies, log: log, id: $1, events: $2) }, time: time, log: log,
             subsystem: "relay"
         ) { work, id, driver in
             // Work is asynchronous and needs a task. The driver cancels it when its result is no longer needed.
@@ -35,17 +35,20 @@ package struct RelayClient: Sendable {
     /// Creates a connection of any kind.
     package static func connect(
         _ request: RelaySession.Request, to endpoint: Endpoint, over transports: Transports, _ cookies: HTTPClient.Cookies,
-        id: ConnectionID,
-        events: any WebSocketEvents
+        log: LogSink = .none, id: ConnectionID, events: any WebSocketEvents
     ) -> any WebSocketConnection {
         switch request.kind {
         case .socket:
             transports.webSocket.makeConnection(
                 WebSocketRequest(self.url(endpoint.webSocket, "socket", request.token)), id: id, events: events)
         case .polling:
-            HTTPConnection(RelayPollingRules(endpoint, request.token), in: .init(transports, cookies: cookies), id: id, events: events)
+            HTTPConnection(
+                RelayPollingRules(endpoint, request.token), in: .init(transports, cookies: cookies, log: log, subsystem: "relay"), id: id,
+                events: events)
         case .stream:
-            HTTPConnection(RelayStreamRules(endpoint, request.token), in: .init(transports, cookies: cookies), id: id, events: events)
+            HTTPConnection(
+                RelayStreamRules(endpoint, request.token), in: .init(transports, cookies: cookies, log: log, subsystem: "relay"), id: id,
+                events: events)
         }
     }
 

@@ -2,6 +2,7 @@ import RealtimeCore
 import RealtimeCoding
 import RealtimeSystem
 import RealtimeTesting
+import TestSupport
 import Testing
 
 @testable import CommandLineSupport
@@ -23,7 +24,7 @@ import Testing
     /// - Returns: The body that the client receives, the body that is printed, and all printed lines.
     private func negotiate(_ body: String) async throws -> (received: String, printed: String, lines: String) {
         let lines = EventRecorder<Line>()
-        let http = TracingHTTPTransport(http: FixedResponse(body: body), redact: TracingHTTPTransport.redactTokens) { lines.record($0) }
+        let http = HTTPTrace.transport(FixedResponse(body: body), redact: HTTPTrace.redactTokens) { lines.record($0) }
         let endpoint = try Endpoint("http://host/chat/negotiate?negotiateVersion=1")
         let response = try await http.send(HTTPRequest("POST", endpoint))
         let texts = lines.all.map { String(decoding: $0.json.dropLast(), as: UTF8.self) }
@@ -80,7 +81,7 @@ import Testing
     ])
     func `header fields that a server repeats are redacted`(_ body: String) async throws {
         let lines = EventRecorder<Line>()
-        let http = TracingHTTPTransport(http: FixedResponse(body: body), redact: TracingHTTPTransport.redactTokens) { lines.record($0) }
+        let http = HTTPTrace.transport(FixedResponse(body: body), redact: HTTPTrace.redactTokens) { lines.record($0) }
         let headers: HTTPHeaders = ["Authorization": "Bearer MYACCESSTOKEN99", "X-Api-Key": "SECRETKEY77"]
         let response = try await http.send(HTTPRequest("POST", try Endpoint("http://host/chat/negotiate"), headers: headers))
         #expect(String(decoding: response.body, as: UTF8.self) == body)
@@ -93,52 +94,57 @@ import Testing
         #expect(!result.lines.contains("SECRETINQUERY") && result.printed.contains("http://other/hub"))
     }
 
-    // MARK: Streams
+    // MARK: Responses that arrive in parts
 
-    /// A body whose parts a test provides.
-    private final class Parts: HTTPBody {
-        let parts: Lock<[String]>
+    private final class Responders: ListenerHandler {
+        let all = EventRecorder<any HTTPResponder>()
 
-        init(_ parts: [String]) { self.parts = Lock(parts) }
+        func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) { self.all.record(responder) }
+    }
 
-        func next() async throws(TransportError) -> [UInt8]? {
-            self.parts.withLock { $0.isEmpty ? nil : Array($0.removeFirst().utf8) }
+    /// A request, the server's end, and what is printed.
+    private struct Traced {
+        let exchange: any HTTPExchange
+        let responder: any HTTPResponder
+        let lines: EventRecorder<Line>
+
+        /// The bodies of the lines after the request, or the messages of lines of the log.
+        var bodies: [String] {
+            get throws {
+                try self.lines.all.dropFirst().map { line in
+                    let value = try JSONValue(parsing: line.json)
+                    return value["body"]?.string ?? value["message"]?.string ?? ""
+                }
+            }
         }
     }
 
-    private struct Streaming: HTTPTransport {
-        let head: HTTPResponseHead
-        let body: Parts
-
-        func open(_ request: HTTPRequest) async throws(TransportError) -> HTTPStreamedResponse {
-            HTTPStreamedResponse(self.head, body: self.body)
-        }
-    }
-
-    /// Opens a response.
-    ///
-    /// - Returns: The response, and the bodies of the lines.
-    private func open(
-        _ parts: [String], status: Int = 200, headers: HTTPHeaders = [:]
-    ) async throws -> (response: HTTPStreamedResponse, bodies: @Sendable () throws -> [String]) {
+    /// Sends a request, and begins the response.
+    private func begin(status: Int = 200, headers: HTTPHeaders = [:]) async throws -> Traced {
+        let network = InMemoryNetwork(clock: ManualClock())
+        let responders = Responders()
+        let address = try await network.listener().start(responders)
         let lines = EventRecorder<Line>()
-        let streaming = Streaming(head: HTTPResponseHead(status: status, headers: headers), body: Parts(parts))
-        let http = TracingHTTPTransport(http: streaming, redact: TracingHTTPTransport.redactTokens) { lines.record($0) }
-        let response = try await http.open(HTTPRequest("GET", try Endpoint("http://host/chat")))
-        return (response, { try lines.all.dropFirst().map { try JSONValue(parsing: $0.json)["body"]?.string ?? "" } })
+        let http = HTTPTrace.transport(network.http, redact: HTTPTrace.redactTokens) { lines.record($0) }
+        let request = HTTPRequest("GET", Endpoint(scheme: "http", host: address.host, port: address.port, target: "/chat"))
+        let exchange = http.exchange(request, id: ExchangeID(rawValue: 1), events: RecordedExchange())
+        exchange.start()
+        let traced = Traced(exchange: exchange, responder: try #require(responders.all.all.first), lines: lines)
+        traced.responder.begin(HTTPResponseHead(status: status, headers: headers))
+        return traced
     }
 
     @Test func `parts of a stream are printed as they arrive`() async throws {
-        let (response, bodies) = try await self.open(["data: 1\n\n", "data: 2\n\n"], headers: ["Content-Type": "text/event-stream"])
-        #expect(try bodies() == [""])
-        #expect(try await response.body.next() == Array("data: 1\n\n".utf8))
-        #expect(try bodies() == ["", "data: 1\n\n"])
-        _ = try await response.body.next()
-        #expect(try await response.body.next() == nil)
-        #expect(try bodies() == ["", "data: 1\n\n", "data: 2\n\n"])
-        let (plain, plainBodies) = try await self.open(["  ", "a", "b"])
-        for _ in 0..<4 { _ = try await plain.body.next() }
-        #expect(try plainBodies() == ["  a", "b"])
+        let stream = try await self.begin(headers: ["Content-Type": "text/event-stream"])
+        #expect(try stream.bodies == [""])
+        stream.responder.write(Array("data: 1\n\n".utf8))
+        #expect(try stream.bodies == ["", "data: 1\n\n"])
+        stream.responder.write(Array("data: 2\n\n".utf8))
+        stream.responder.end()
+        #expect(try stream.bodies == ["", "data: 1\n\n", "data: 2\n\n"])
+        let text = try await self.begin()
+        for part in ["  ", "a", "b"] { text.responder.write(Array(part.utf8)) }
+        #expect(try text.bodies == ["  a", "b"])
     }
 
     @Test(
@@ -146,20 +152,32 @@ import Testing
             (200, [:]), (200, ["Content-Type": "text/event-stream"]), (200, ["Content-Length": "40"]), (400, [:]),
         ] as [(Int, HTTPHeaders)])
     func `a token in parts of a response is redacted`(_ status: Int, _ headers: HTTPHeaders) async throws {
-        let (response, bodies) = try await self.open(
-            [" ", #" {"accessToken":"open"#, #"sesame"}"#], status: status, headers: headers)
-        while try await response.body.next() != nil {}
+        let traced = try await self.begin(status: status, headers: headers)
+        for part in [" ", #" {"accessToken":"open"#, #"sesame"}"#] { traced.responder.write(Array(part.utf8)) }
+        traced.responder.end()
         // The JSON of an error is left out, because it may quote the request.
-        #expect(try bodies().joined() == (status < 300 ? #"{"accessToken":"<redacted>"}"# : "{…}"))
+        #expect(try traced.bodies.joined() == (status < 300 ? #"{"accessToken":"<redacted>"}"# : "{…}"))
     }
 
     @Test func `only the size of an incomplete response is printed`() async throws {
-        let bodies: @Sendable () throws -> [String]
-        do {
-            let response: HTTPStreamedResponse
-            (response, bodies) = try await self.open([#"{"accessToken":"open"#, #"sesame"}"#])
-            _ = try await response.body.next()
-        }
-        #expect(try bodies() == ["20 bytes, incomplete"])
+        let traced = try await self.begin()
+        traced.responder.write(Array(#"{"accessToken":"open"#.utf8))
+        traced.exchange.cancel()
+        #expect(try traced.bodies == ["20 bytes, incomplete"])
+        // Nothing follows, and the end of a request is printed once.
+        traced.responder.write(Array(#"sesame"}"#.utf8))
+        traced.exchange.cancel()
+        #expect(try traced.bodies.count == 1)
+    }
+
+    @Test func `a request that fails is printed with the reason and without its query`() async throws {
+        let lines = EventRecorder<Line>()
+        let http = HTTPTrace.transport(InMemoryNetwork(clock: ManualClock()).http, redact: HTTPTrace.redactTokens) { lines.record($0) }
+        let events = RecordedExchange()
+        let request = HTTPRequest("GET", try Endpoint("http://nowhere.test/chat"))
+        http.exchange(request, id: ExchangeID(rawValue: 1), events: events).start()
+        let message = try JSONValue(parsing: try #require(lines.all.last).json)["message"]?.string
+        #expect(message == "GET http://nowhere.test/chat failed: \(try #require(events.error).message)")
+        #expect(lines.all.count == 2)
     }
 }

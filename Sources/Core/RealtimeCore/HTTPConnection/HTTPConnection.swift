@@ -18,9 +18,17 @@ package final class HTTPConnection<Rules: HTTPConnectionRules>: WebSocketConnect
         package var time: any TimeSource
         package var cookies: HTTPClient.Cookies
         package var headers: Headers?
+        /// Receives the requests, at the level ``LogSink/Level/trace``.
+        package var log: LogSink
+        /// The part of the library that the log messages name.
+        package var subsystem: String
 
-        package init(_ transports: Transports, cookies: HTTPClient.Cookies, headers: Headers? = nil) {
+        package init(
+            _ transports: Transports, cookies: HTTPClient.Cookies, headers: Headers? = nil, log: LogSink = .none,
+            subsystem: String = ""
+        ) {
             (self.http, self.time, self.cookies, self.headers) = (transports.http, transports.time, cookies, headers)
+            (self.log, self.subsystem) = (log, subsystem)
         }
     }
 
@@ -38,12 +46,14 @@ package final class HTTPConnection<Rules: HTTPConnectionRules>: WebSocketConnect
 
     private let id: ConnectionID
     private let environment: Environment
+    private let http: any HTTPTransport
     private let state: Lock<State>
 
     /// Creates a connection without performing I/O.
     package init(_ rules: Rules, in environment: Environment, id: ConnectionID, events: any WebSocketEvents) {
         self.id = id
         self.environment = environment
+        self.http = environment.http.logged(id, to: environment.log, environment.subsystem)
         let machine = HTTPConnectionMachine(rules, refreshesHeaders: environment.headers != nil)
         self.state = Lock(State(machine: machine, events: events))
     }
@@ -160,7 +170,7 @@ package final class HTTPConnection<Rules: HTTPConnectionRules>: WebSocketConnect
 
     private func start(_ id: ExchangeID, _ request: HTTPRequest) {
         let request = self.environment.cookies.added(to: request, now: self.environment.time.now)
-        let exchange = self.environment.http.exchange(request, id: id, events: self)
+        let exchange = self.http.exchange(request, id: id, events: self)
         let isCurrent = self.state.withLock { state in
             // The connection may have ended while the header fields were awaited.
             guard state.machine.isCurrent(id) else { return false }

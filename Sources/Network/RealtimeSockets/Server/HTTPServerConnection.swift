@@ -246,7 +246,7 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
         switch ServerHandshake.check(head, isHTTP11: request.isHTTP11) {
         case .notAnUpgrade:
             self.handler.received(head, body: body, responder: exchange)
-            exchange.limitBacklog()
+            exchange.handlerReturned()
         case .rejected(let response):
             exchange.respond(response)
         case .valid where request.hasBody:

@@ -32,9 +32,10 @@ final class HTTPServerExchange: HTTPResponder {
         var isMonitored = false
         var senders = WaitingTasks()
 
-        /// The number of unsent bytes above which ``HTTPServerExchange/write(_:)`` closes the connection. Like the answers on a WebSocket, what
-        /// the handler writes before it returns doesn't count.
-        var backlogLimit = Int.max
+        /// The handler hasn't returned. Like the answers on a WebSocket, what it writes until then doesn't count toward the limit.
+        var isHandling = true
+        /// The number of bytes that the handler has written before it returned.
+        var answers = 0
         /// More bytes than the limit wait, and the connection is about to be closed.
         var isOverLimit = false
 
@@ -101,7 +102,9 @@ final class HTTPServerExchange: HTTPResponder {
     func write(_ bytes: [UInt8]) {
         self.change { state in
             guard case .streaming(let framing) = state.stage, !state.isOverLimit else { return false }
-            guard state.unsent <= state.backlogLimit else {
+            if state.isHandling, state.connection?.stream.loop.isOnLoop == true {
+                state.answers += bytes.count
+            } else if state.unsent > self.limits.backlogBytes + state.answers {
                 state.isOverLimit = true
                 return true
             }
@@ -154,12 +157,7 @@ final class HTTPServerExchange: HTTPResponder {
     // MARK: The connection's side
 
     /// The handler has returned.
-    func limitBacklog() {
-        self.state.withLock { state in
-            if case .ended = state.stage { return }
-            state.backlogLimit = self.limits.backlogBytes + state.unsent
-        }
-    }
+    func handlerReturned() { self.state.withLock { $0.isHandling = false } }
 
     /// Notifies the handler that the client has closed its side. The response can still be sent until ``connectionClosed()``.
     func clientDisconnected() {

@@ -91,7 +91,7 @@ struct PusherAPIOptions: Sendable {
         try await self.network.apply(to: &transports)
         var http = transports.http
         if self.isVerbose {
-            http = TracingHTTPTransport(http: http, redact: TracingHTTPTransport.redactSignature) { console.print($0) }
+            http = HTTPTrace.transport(http, redact: HTTPTrace.redactSignature) { console.print($0) }
         }
         return switch self.service {
         case .cluster(let cluster):

@@ -166,7 +166,7 @@ struct SignalRConnection: Sendable {
         try await self.network.apply(to: &transports)
         connections.follow(&transports.webSocket)
         if self.isVerbose {
-            transports.http = TracingHTTPTransport(http: transports.http, redact: TracingHTTPTransport.redactTokens) { printer.enqueue($0) }
+            transports.http = HTTPTrace.transport(transports.http, redact: HTTPTrace.redactTokens) { printer.enqueue($0) }
         }
         var configuration = HubConfiguration(self.endpoint, transports: transports)
         configuration.format = self.format
