@@ -190,6 +190,7 @@ let fuzzers: [Target] = [
     fuzzer("HTTPHead", ["RealtimeSockets", "RealtimeCore"]),
     fuzzer("ChunkedBody", ["RealtimeSockets", "RealtimeCore"]),
     fuzzer("Cookies", ["RealtimeCore"]),
+    fuzzer("ServerSentEvents", ["RealtimeCore"]),
     fuzzer("ProxyHandshake", ["RealtimeSockets", "RealtimeCore"]),
     fuzzer("WebSocketFrames", ["RealtimeSockets", "RealtimeCore"]),
     fuzzer("PusherFrames", ["PusherWire", "RealtimeCore", "RealtimeCoding"]),
