@@ -83,7 +83,7 @@ let network: [Target] = [
 
     tests("RealtimeSocketsTests", in: "Network", ["RealtimeSockets", "CRealtimeSystem", "ProxySupport"] + support),
     tests("RealtimeURLSessionTests", in: "Network", ["RealtimeURLSession", "RealtimeSockets"] + support),
-    tests("TransportConformanceTests", in: "Network", ["RealtimeSockets", "RealtimeURLSession"] + support),
+    tests("TransportConformanceTests", in: "Network", ["RealtimeSockets", "RealtimeURLSession", "RelayProtocol"] + support),
 ]
 
 let pusher: [Target] = [

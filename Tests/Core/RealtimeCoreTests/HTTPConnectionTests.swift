@@ -9,6 +9,7 @@ private struct LineRules: HTTPConnectionRules {
     let base: Endpoint
     let isStream: Bool
     var rest: [UInt8] = []
+    var bodyLimit: Int? { self.isStream ? nil : 64 << 10 }
 
     mutating func receivingRequest() -> HTTPRequest {
         self.rest = []
@@ -93,11 +94,14 @@ private struct LineRules: HTTPConnectionRules {
     private final class Events: WebSocketEvents {
         let all = EventRecorder<String>()
         let errors = EventRecorder<TransportError>()
+        let react = Lock<(@Sendable (String) -> Void)?>(nil)
 
         func opened(_ id: ConnectionID, head: HTTPResponseHead) { self.all.record("opened \(head.status)") }
 
         func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
-            self.all.record("received " + batch.messages.map { String(decoding: $0.bytes, as: UTF8.self) }.joined(separator: " "))
+            let texts = batch.messages.map { String(decoding: $0.bytes, as: UTF8.self) }.joined(separator: " ")
+            self.all.record("received " + texts)
+            self.react.withLock { $0 }?(texts)
         }
 
         func writing(_ id: ConnectionID, paused: Bool) { self.all.record(paused ? "writing paused" : "writing resumed") }
@@ -127,7 +131,8 @@ private struct LineRules: HTTPConnectionRules {
             self.network = InMemoryNetwork(clock: self.clock)
             self.listener = self.network.listener()
             let address = try await self.listener.start(self.server)
-            let base = Endpoint(scheme: "http", host: address.host, port: address.port, target: "/")
+            var base = Endpoint(scheme: "http", host: address.host, port: address.port, target: "/")
+            base.addQuery("token", "secret")
             self.connection = HTTPConnection(
                 LineRules(base: base, isStream: isStream),
                 in: .init(self.network.transports(), cookies: self.cookies, headers: headers), id: ConnectionID(rawValue: 1),
@@ -217,6 +222,81 @@ private struct LineRules: HTTPConnectionRules {
         #expect(fixture.events.all.all.count == 2 && changes.all == [true, false])
     }
 
+    @Test func `a connection that was paused before it opened can be resumed`() async throws {
+        let fixture = try await Fixture(isStream: true)
+        fixture.connection.pauseReading()
+        fixture.connection.open()
+        fixture.receiver.begin(HTTPResponseHead(status: 200))
+        fixture.receiver.write(Self.lines("a"))
+        #expect(fixture.events.all.all.isEmpty)
+        fixture.connection.resumeReading()
+        fixture.connection.flush()
+        #expect(fixture.events.all.all == ["opened 200", "received a"])
+    }
+
+    @Test func `a pause that follows the end of another one immediately isn't lost`() async throws {
+        let fixture = try await Fixture.open(isStream: true)
+        fixture.events.react.withLock { react in
+            react = { [weak fixture] text in
+                guard text == "a", let connection = fixture?.connection else { return }
+                // The exchange is resumed only when the events were processed.
+                connection.pauseReading()
+                connection.resumeReading()
+                connection.flush()
+                connection.pauseReading()
+            }
+        }
+        fixture.receiver.write(Self.lines("a"))
+        fixture.receiver.write(Self.lines("b"))
+        #expect(fixture.events.all.all == ["opened 200", "received a"])
+        fixture.connection.resumeReading()
+        fixture.connection.flush()
+        #expect(fixture.events.all.all == ["opened 200", "received a", "received b"])
+    }
+
+    @Test func `a transport may not repeat a request for messages, since a server sends each message once`() {
+        let endpoint = Endpoint(scheme: "http", host: "example.com", port: 80, target: "/")
+        var machine = HTTPConnectionMachine(LineRules(base: endpoint, isStream: false))
+        guard case .start(_, let request, _) = machine.open(now: Instant(nanoseconds: 0)).first else {
+            Issue.record("there is no request")
+            return
+        }
+        #expect(request.method == "GET" && !request.isRepeatable)
+    }
+
+    @Test func `answers that have a message each are asked for without a pause`() async throws {
+        let fixture = try await Fixture(isStream: false)
+        let count = Lock(0)
+        fixture.server.answer.withLock { answer in
+            answer = { _ in
+                let number = count.withLock { count in
+                    count += 1
+                    return count
+                }
+                return number <= 1000 ? HTTPResponse(status: 200, text: "\(number)\n") : nil
+            }
+        }
+        fixture.connection.open()
+        #expect(fixture.events.all.all.dropFirst() == (1...1000).map { "received \($0)" }[...])
+        #expect(fixture.server.receiving.all.count == 1)
+    }
+
+    @Test func `the body of a response is limited, if the rules keep it`() async throws {
+        let fixture = try await Fixture.open(isStream: false)
+        fixture.receiver.begin(HTTPResponseHead(status: 200))
+        fixture.receiver.write(Self.lines("a"))
+        for _ in 0..<10 { fixture.receiver.write([UInt8](repeating: 0x61, count: 10_000)) }
+        #expect(fixture.events.all.all == ["opened 200", "received a", "closed tooLarge "])
+        #expect(fixture.server.disconnects.all == [true])
+        let message = fixture.events.errors.all.first?.message ?? ""
+        #expect(message.contains("/receive answered with more than 65536 bytes") && !message.contains("secret"))
+        // A stream may be as long as it likes.
+        let stream = try await Fixture.open(isStream: true)
+        for _ in 0..<10 { stream.receiver.write([UInt8](repeating: 0x61, count: 10_000)) }
+        stream.receiver.write(Self.lines(""))
+        #expect(stream.events.all.all.count == 2)
+    }
+
     @Test func `a server that answers polls immediately without messages is asked ever more slowly`() async throws {
         let fixture = try await Fixture(isStream: false)
         fixture.server.answer.withLock { $0 = { _ in HTTPResponse(status: 200, text: "") } }
@@ -292,6 +372,29 @@ private struct LineRules: HTTPConnectionRules {
         #expect(lost.events.all.all == ["opened 200", "closed timedOut "])
     }
 
+    @Test(arguments: [(200, "closed tooLarge "), (500, "closed requestRejected 500")])
+    func `an answer to a message that is too large ends the connection`(status: Int, end: String) async throws {
+        let fixture = try await Fixture.open(isStream: true)
+        fixture.send("a")
+        fixture.server.sending.all[0].begin(HTTPResponseHead(status: status))
+        for _ in 0..<8 { fixture.server.sending.all[0].write([UInt8](repeating: 0x61, count: 10_000)) }
+        #expect(fixture.events.all.all == ["opened 200", end])
+        let error = fixture.events.errors.all.first
+        #expect(error?.message.contains("/send") == true && error?.message.contains("secret") == false)
+        #expect(error?.response?.body.count == (status == 500 ? 64 << 10 : nil))
+        #expect(fixture.server.disconnects.all.count == 2)
+    }
+
+    @Test func `a request that is answered before it was sent completely is answered`() async throws {
+        let fixture = try await Fixture.open(isStream: true)
+        fixture.server.answer.withLock { answer in
+            answer = { $0.method == "POST" ? HTTPResponse(status: 200) : nil }
+        }
+        fixture.send("a")
+        fixture.send("b")
+        #expect(fixture.server.requests.all == ["GET", "POST a", "POST b"] && fixture.events.all.all == ["opened 200"])
+    }
+
     @Test func `writing pauses while a server takes too long, and the output is limited`() async throws {
         let fixture = try await Fixture.open(isStream: true)
         let part = String(repeating: "x", count: 200 << 10)
@@ -323,7 +426,7 @@ private struct LineRules: HTTPConnectionRules {
         #expect(fixture.server.requests.all == ["GET", "POST a", "POST b"])
         fixture.server.sending.all[1].respond(HTTPResponse(status: 200))
         #expect(fixture.server.requests.all.last == "DELETE" && fixture.server.disconnects.all.isEmpty)
-        #expect(fixture.server.heads.all.last?.query == "code=1000")
+        #expect(fixture.server.heads.all.last?.query == "token=secret&code=1000")
         // The stream ends after the answer, since a server may take its end for a lost connection.
         fixture.receiver.write(Self.lines("too late"))
         fixture.server.closing.all[0].respond(HTTPResponse(status: 202))
@@ -405,6 +508,49 @@ private struct LineRules: HTTPConnectionRules {
         fixture.server.sending.all[3].respond(HTTPResponse(status: 401))
         #expect(fixture.server.requests.all.suffix(2) == ["POST b", "POST b"])
         #expect(fixture.events.all.all == ["opened 200", "closed requestRejected 401"])
+    }
+
+    @Test func `a request for messages that is refused twice, or whose fresh header fields fail, ends the connection`() async throws {
+        let twice = try await Fixture.open(isStream: false) { _, completion in completion(.success([:])) }
+        twice.receiver.respond(HTTPResponse(status: 401))
+        #expect(twice.server.requests.all.count == 3 && twice.events.all.all == ["opened 200"])
+        twice.receiver.respond(HTTPResponse(status: 401))
+        #expect(twice.events.all.all == ["opened 200", "closed requestRejected 401"])
+        let failing = try await Fixture.open(isStream: false) { areRefused, completion in
+            completion(areRefused ? .failure(TransportError(.cancelled, "no token")) : .success([:]))
+        }
+        failing.receiver.respond(HTTPResponse(status: 401))
+        #expect(failing.events.all.all == ["opened 200", "closed cancelled "])
+    }
+
+    @Test func `the request that tells the server about the end is repeated once, and nothing else after it`() async throws {
+        let fixture = try await Fixture.open(isStream: false) { _, completion in completion(.success([:])) }
+        fixture.connection.close(.normal, reason: "")
+        fixture.receiver.respond(HTTPResponse(status: 401))
+        #expect(fixture.server.requests.all == ["GET", "GET", "DELETE"])
+        fixture.server.closing.all[0].respond(HTTPResponse(status: 401))
+        #expect(fixture.server.requests.all == ["GET", "GET", "DELETE", "DELETE"] && fixture.events.all.all == ["opened 200"])
+        fixture.server.closing.all[1].respond(HTTPResponse(status: 401))
+        #expect(fixture.events.all.all == ["opened 200", "closed requested"] && fixture.clock.untilNextDeadline == nil)
+    }
+
+    @Test func `header fields that never come don't keep a connection open`() async throws {
+        let fixture = try await Fixture(isStream: true) { _, _ in }
+        fixture.connection.open()
+        fixture.connection.close(.normal, reason: "")
+        #expect(fixture.events.all.all == ["closed requested"] && fixture.clock.untilNextDeadline == nil)
+        let asked = Lock(0)
+        let open = try await Fixture.open(isStream: true) { _, completion in
+            let isFirst = asked.withLock { asked in
+                asked += 1
+                return asked == 1
+            }
+            if isFirst { completion(.success([:])) }
+        }
+        open.send("a")
+        open.connection.close(.normal, reason: "")
+        open.clock.advance(by: .seconds(5))
+        #expect(open.events.all.all == ["opened 200", "closed requested"] && open.clock.untilNextDeadline == nil)
     }
 
     @Test func `header fields that come late or fail end no other connection`() async throws {

@@ -51,13 +51,20 @@ private struct TextRules: HTTPServedConnectionRules {
         let answers = EventRecorder<String>()
         private let onDisconnect = Lock<(@Sendable () -> Void)?>(nil)
         private let onWriting = Lock<(@Sendable (Bool) -> Void)?>(nil)
+        /// Whether the client reads slowly from the first byte on.
+        private let isSlow: Bool
+
+        init(isSlow: Bool = false) { self.isSlow = isSlow }
 
         func respond(_ response: HTTPResponse) {
             let body = String(decoding: response.body, as: UTF8.self)
             self.answers.record(body.isEmpty ? "\(response.head.status)" : "\(response.head.status) \(body)")
         }
         func begin(_ head: HTTPResponseHead) { self.answers.record("begin \(head.status)") }
-        func write(_ bytes: [UInt8]) { self.answers.record(String(decoding: bytes, as: UTF8.self)) }
+        func write(_ bytes: [UInt8]) {
+            self.answers.record(String(decoding: bytes, as: UTF8.self))
+            if self.isSlow { self.writing(paused: true) }
+        }
         func end() { self.answers.record("end") }
         func onDisconnect(_ action: @escaping @Sendable () -> Void) { self.onDisconnect.withLock { $0 = action } }
         func onWriting(_ change: @escaping @Sendable (Bool) -> Void) { self.onWriting.withLock { $0 = change } }
@@ -96,8 +103,8 @@ private struct TextRules: HTTPServedConnectionRules {
 
         deinit { self.connection.abandon() }
 
-        func wait(_ path: String = "/") -> Responder {
-            let responder = Responder()
+        func wait(_ path: String = "/", isSlow: Bool = false) -> Responder {
+            let responder = Responder(isSlow: isSlow)
             self.connection.wait(HTTPRequestHead(method: "GET", target: path), responder)
             return responder
         }
@@ -214,6 +221,16 @@ private struct TextRules: HTTPServedConnectionRules {
         #expect(stream.answers.all.last == "a;" && fixture.log == ["opened 200", "writing paused", "writing resumed"])
     }
 
+    @Test func `a client that reads slowly from the beginning is noticed`() {
+        let fixture = Fixture(TextRules(isStream: true))
+        fixture.send("a")
+        let stream = fixture.wait(isSlow: true)
+        fixture.send("b")
+        #expect(stream.answers.all == ["begin 200", "prelude;", "a;"] && fixture.newest == "writing paused")
+        stream.writing(paused: false)
+        #expect(stream.answers.all.last == "b;")
+    }
+
     // MARK: Output that waits
 
     @Test func `writing pauses while much waits for a client, which resumes it`() {
@@ -313,6 +330,14 @@ private struct TextRules: HTTPServedConnectionRules {
         #expect(fixture.log == ["opened 200"])
         fixture.clock.advance(by: .milliseconds(1))
         #expect(fixture.log.count == 2 && fixture.hasEnded)
+    }
+
+    @Test func `a client that doesn't come back while the connection closes isn't an error`() {
+        let fixture = Fixture(TextRules(orphanTimeout: .seconds(2)))
+        fixture.wait().disconnect()
+        fixture.connection.close(.normal, reason: "")
+        fixture.clock.advance(by: .seconds(2))
+        #expect(fixture.newest == "closed \(CloseReason.requested)" && fixture.hasEnded)
     }
 
     @Test func `a connection that was abandoned answers its requests, and has no events`() {

@@ -50,6 +50,7 @@ final class RawServer: Sendable {
         (self.address, self.port) = (address, address.port)
         let shared = self.shared
         let thread = PosixThread("raw-server") {
+            var kept: [RawPeer] = []
             while true {
                 let peer = RawPeer(accept(descriptor, nil, nil))
                 guard !shared.state.withLock({ $0.isStopping }) else { break }
@@ -58,7 +59,9 @@ final class RawServer: Sendable {
                 } catch {
                     shared.state.withLock { $0.failures.append("\(error)") }
                 }
+                if peer.isKept { kept.append(peer) }
             }
+            kept = []
             SystemSocket.close(descriptor)
             shared.ended.send()
         }
@@ -107,6 +110,8 @@ final class RawPeer {
 
     private var descriptor: Int32
     private var tls: TLSSession?
+    /// Whether the connection stays open after the script, until the server is stopped.
+    var isKept = false
 
     init(_ descriptor: Int32) {
         self.descriptor = descriptor
@@ -170,14 +175,21 @@ final class RawPeer {
         }
     }
 
-    /// Reads the request for a WebSocket and returns the correct response.
-    func acceptHandshake() throws -> [UInt8] {
+    /// Reads the head of a request, and what arrives with its end.
+    @discardableResult
+    func readHead() throws -> [UInt8] {
         var request: [UInt8] = []
-        while request.suffix(4) != Array("\r\n\r\n".utf8)[...] {
+        while !String(decoding: request, as: UTF8.self).contains("\r\n\r\n") {
             let more = try self.receive()
             if more.isEmpty { throw Broken(description: "the request is incomplete") }
             request += more
         }
+        return request
+    }
+
+    /// Reads the request for a WebSocket and returns the correct response.
+    func acceptHandshake() throws -> [UInt8] {
+        let request = try self.readHead()
         var decoder = HTTPRequestDecoder(bodyLimit: 0)
         let head = try request.withUnsafeBytes { bytes -> HTTPRequestHead? in
             var input = bytes

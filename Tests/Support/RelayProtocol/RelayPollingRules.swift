@@ -5,6 +5,7 @@ struct RelayPollingRules: HTTPConnectionRules {
     private let endpoint: Endpoint
     private let token: String
     private var body: [UInt8] = []
+    var bodyLimit: Int? { 1 << 20 }
 
     init(_ endpoint: Endpoint, _ token: String) {
         (self.endpoint, self.token) = (endpoint, token)
@@ -15,10 +16,7 @@ struct RelayPollingRules: HTTPConnectionRules {
         return self.post("poll")
     }
 
-    func received(_ head: HTTPResponseHead) -> HTTPVerdict {
-        if head.status == 200 { return .proceed }
-        return .end(.transport(TransportError(.upgradeRejected, "poll was answered with the status \(head.status).", status: head.status)))
-    }
+    func received(_ head: HTTPResponseHead) -> HTTPVerdict { head.status == 200 ? .proceed : .reject }
 
     mutating func decode(_ bytes: [UInt8], into batch: inout MessageBatch) { self.body += bytes }
 

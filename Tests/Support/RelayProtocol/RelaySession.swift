@@ -27,6 +27,10 @@ package struct RelaySession: ReconnectingSession {
     package struct Request: Hashable, Sendable {
         package var kind: Kind
         package var token: String
+
+        package init(kind: Kind, token: String) {
+            (self.kind, self.token) = (kind, token)
+        }
     }
 
     package enum Event: Hashable, Sendable {

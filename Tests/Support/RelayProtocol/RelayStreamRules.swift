@@ -7,6 +7,7 @@ struct RelayStreamRules: HTTPConnectionRules {
     /// The beginning of a line.
     private var rest: [UInt8] = []
     private var isClosed = false
+    var bodyLimit: Int? { nil }
 
     init(_ endpoint: Endpoint, _ token: String) {
         (self.endpoint, self.token) = (endpoint, token)
@@ -14,15 +15,14 @@ struct RelayStreamRules: HTTPConnectionRules {
 
     func receivingRequest() -> HTTPRequest { HTTPRequest("GET", RelayClient.url(self.endpoint, "stream", self.token)) }
 
-    func received(_ head: HTTPResponseHead) -> HTTPVerdict {
-        if head.status == 200 { return .proceed }
-        return .end(
-            .transport(TransportError(.upgradeRejected, "stream was answered with the status \(head.status).", status: head.status)))
-    }
+    func received(_ head: HTTPResponseHead) -> HTTPVerdict { head.status == 200 ? .proceed : .reject }
 
-    mutating func decode(_ bytes: [UInt8], into batch: inout MessageBatch) {
+    mutating func decode(_ bytes: [UInt8], into batch: inout MessageBatch) throws(TransportError) {
         for byte in bytes {
             guard byte == UInt8(ascii: "\n") else {
+                guard self.rest.count < 1 << 20 else {
+                    throw TransportError(.tooLarge, "\(self.endpoint) sent a line of more than 1 MiB.")
+                }
                 self.rest.append(byte)
                 continue
             }

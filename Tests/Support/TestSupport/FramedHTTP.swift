@@ -69,6 +69,8 @@ package struct FramedHTTPRules: HTTPConnectionRules {
     private let isStream: Bool
     private let token: String
     private var decoder = FramedHTTP.Decoder()
+    /// The decoder keeps one message at a time, and limits its size.
+    package var bodyLimit: Int? { nil }
 
     package init(_ request: WebSocketRequest, isStream: Bool) {
         (self.request, self.isStream) = (request, isStream)

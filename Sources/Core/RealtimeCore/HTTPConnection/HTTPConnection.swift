@@ -98,10 +98,7 @@ package final class HTTPConnection<Rules: HTTPConnectionRules>: WebSocketConnect
 
     package func ended(_ id: ExchangeID, _ error: TransportError?) {
         // Released outside the lock.
-        let exchange = self.state.withLock { state in
-            state.endpoints[id] = nil
-            return state.exchanges.removeValue(forKey: id)
-        }
+        let exchange = self.takeExchange(id)
         self.step { $0.ended(id, error, now: $1) }
         _ = exchange
     }
@@ -141,8 +138,8 @@ package final class HTTPConnection<Rules: HTTPConnectionRules>: WebSocketConnect
     private func perform(_ command: HTTPConnectionMachine<Rules>.Command) {
         switch command {
         case .start(let id, let request, let areRefused): self.start(id, request, areRefused)
-        case .cancel(let id): self.state.withLock { $0.exchanges.removeValue(forKey: id) }?.cancel()
-        case .resumeReading(let id): self.state.withLock { $0.exchanges[id] }?.resumeReading()
+        case .cancel(let id): self.takeExchange(id)?.cancel()
+        case .resumeReading(let id): self.resumeReading(id)
         case .opened(let head): self.events?.opened(self.id, head: head)
         case .received(let batch): self.events?.received(self.id, batch)
         case .writing(let isPaused): self.events?.writing(self.id, paused: isPaused)
@@ -151,6 +148,20 @@ package final class HTTPConnection<Rules: HTTPConnectionRules>: WebSocketConnect
     }
 
     private var events: (any WebSocketEvents)? { self.state.withLock { $0.events } }
+
+    private func takeExchange(_ id: ExchangeID) -> (any HTTPExchange)? {
+        self.state.withLock { state in
+            state.endpoints[id] = nil
+            return state.exchanges.removeValue(forKey: id)
+        }
+    }
+
+    private func resumeReading(_ id: ExchangeID) {
+        guard let exchange = self.state.withLock({ $0.machine.isPaused ? nil : $0.exchanges[id] }) else { return }
+        exchange.resumeReading()
+        // The owner may have paused reading in the meantime.
+        self.state.withLock { if $0.machine.isPaused { exchange.pauseReading() } }
+    }
 
     private func start(_ id: ExchangeID, _ request: HTTPRequest, _ areRefused: Bool) {
         guard let headers = self.environment.headers else { return self.start(id, request) }

@@ -34,6 +34,8 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
         /// Whether the request was repeated with fresh header fields.
         var isRepeated = false
         var head: HTTPResponseHead?
+        /// The number of bytes of the body that have arrived, in the receiving loop.
+        var bodyBytes = 0
         /// The body of a response that ends the connection.
         var rejection: [UInt8]?
     }
@@ -206,6 +208,7 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
         if self.receivingID == id {
             if self.isClosingSent { return [] }
             if self.isRejected { return self.receivedRejection(body) }
+            if let error = self.countBody(body.count) { return self.end(.transport(error)) }
             var batch = MessageBatch()
             do throws(TransportError) {
                 try self.rules.decode(body, into: &batch)
@@ -216,10 +219,33 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
             return self.deliver(batch)
         }
         if case .request(let exchange, let bytes, let before) = self.sending, exchange.id == id {
-            // More isn't an answer that any protocol has. What is kept suffices for a message.
-            self.sending = .request(exchange, bytes: bytes, body: before + body.prefix(Self.answerLimit - before.count))
+            let kept = before + body.prefix(Self.answerLimit - before.count)
+            self.sending = .request(exchange, bytes: bytes, body: kept)
+            // More isn't an answer that any protocol has, and may never end. What is kept suffices for a message.
+            if before.count + body.count > Self.answerLimit { return self.endOversized(exchange, kept) }
         }
         return []
+    }
+
+    /// Counts a part of the body of a response in the receiving loop.
+    ///
+    /// - Returns: An error if the body exceeds the limit of the rules.
+    private mutating func countBody(_ count: Int) -> TransportError? {
+        guard let limit = self.rules.bodyLimit, case .request(var exchange) = self.receiving else { return nil }
+        exchange.bodyBytes += count
+        self.receiving = .request(exchange)
+        guard exchange.bodyBytes > limit else { return nil }
+        return TransportError(
+            .tooLarge, "\(exchange.request.endpoint) answered with more than \(limit) bytes. Let the server send less at once.")
+    }
+
+    private mutating func endOversized(_ exchange: Exchange, _ body: [UInt8]) -> [Command] {
+        if let head = exchange.head, !(200...299).contains(head.status) {
+            return self.endRejected(exchange, HTTPResponse(head, body: body))
+        }
+        let message =
+            "\(exchange.request.endpoint) answered to messages with more than \(Self.answerLimit) bytes. Check the URL and the server."
+        return self.end(.transport(TransportError(.tooLarge, message)))
     }
 
     package mutating func ended(_ id: ExchangeID, _ error: TransportError?, now: Instant) -> [Command] {
@@ -313,10 +339,13 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
     // MARK: Steps
 
     private mutating func receive(now: Instant) -> [Command] {
-        let exchange = self.exchange(self.rules.receivingRequest(), now: now)
+        var request = self.rules.receivingRequest()
+        // A server sends each message once. If it was in a response that got lost, repeating the request would lose it silently.
+        request.isRepeatable = false
+        let exchange = self.exchange(request, now: now)
         self.receiving = .request(exchange)
         self.hasReceived = false
-        self.isExchangePaused = false
+        self.isExchangePaused = self.isPaused
         return [.start(exchange.id, exchange.request, needsFreshHeaders: false)]
     }
 
@@ -355,12 +384,16 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
         }
         let next = ExchangeID(rawValue: self.lastExchange + 1)
         switch (self.receiving, self.sending) {
-        case (.request(let exchange), _) where exchange.id == id && !exchange.isRepeated:
+        case (.request(let exchange), _) where exchange.id == id && !exchange.isRepeated && !self.isClosingSent:
             self.receiving = .request(repeated(exchange, next))
             self.lastExchange += 1
             return [.cancel(id), .start(next, exchange.request, needsFreshHeaders: true)]
         case (_, .request(let exchange, let bytes, _)) where exchange.id == id && !exchange.isRepeated:
             self.sending = .request(repeated(exchange, next), bytes: bytes, body: [])
+            self.lastExchange += 1
+            return [.cancel(id), .start(next, exchange.request, needsFreshHeaders: true)]
+        case (_, .closing(let exchange)) where exchange.id == id && !exchange.isRepeated:
+            self.sending = .closing(repeated(exchange, next))
             self.lastExchange += 1
             return [.cancel(id), .start(next, exchange.request, needsFreshHeaders: true)]
         default: return nil

@@ -4,7 +4,12 @@
 /// response has ended: a stream is one long response, and polling is a sequence of short ones. The sending one has one request at a time,
 /// with all messages that wait.
 package protocol HTTPConnectionRules: Sendable {
-    /// Returns the next request of the receiving loop.
+    /// The maximum size of the body of a response in the receiving loop, in bytes. A larger one ends the connection, with an error.
+    ///
+    /// `nil` for a stream, and if the rules themselves limit what they keep of a body.
+    var bodyLimit: Int? { get }
+
+    /// Returns the next request of the receiving loop. A transport doesn't repeat it, whatever its `isRepeatable` is.
     mutating func receivingRequest() -> HTTPRequest
 
     /// Decides about the head of a response in the receiving loop. The first one that isn't an end opens the connection.

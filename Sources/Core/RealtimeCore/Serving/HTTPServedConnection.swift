@@ -59,9 +59,10 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: WebS
     /// Takes a request that waits for messages.
     package func wait(_ request: HTTPRequestHead, _ responder: any HTTPResponder) {
         let id = self.adopt(responder)
-        self.step { $0.wait(id, request, now: $1) }
-        // Weak, because the responder keeps its closures until the end of the response.
+        // Weak, because the responder keeps its closures until the end of the response. Set before anything is written, which may be too much
+        // already.
         responder.onWriting { [weak self] isPaused in self?.step { $0.writing(id, paused: isPaused, now: $1) } }
+        self.step { $0.wait(id, request, now: $1) }
         responder.onDisconnect { [weak self] in self?.disconnected(id) }
     }
 

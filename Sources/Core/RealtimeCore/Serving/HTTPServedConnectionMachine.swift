@@ -170,6 +170,7 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
         if case .closing(_, _, let deadline) = self.state, deadline <= now { return self.end(.requested) }
         switch self.waiting {
         case .none(let until) where until <= now:
+            if case .closing = self.state { return self.end(.requested) }
             let message = "The client sent no further request within \(self.rules.orphanTimeout)."
             return self.end(.transport(TransportError(.timedOut, message)))
         case .poll(let id, let until?) where until <= now: return self.detach(id, now: now)
