@@ -15,6 +15,14 @@ import Testing
     func `two thousand connections with TLS leak nothing`() async {
         await #expect(processExitsWith: .success) { try await churn(.tls, cycles: 2_000) }
     }
+
+    @Test func `a thousand connections over HTTP leak nothing`() async {
+        await #expect(processExitsWith: .success) { try await churnOverHTTP(inMemory: false, cycles: 1_000) }
+    }
+
+    @Test func `ten thousand connections over HTTP in memory leak nothing`() async {
+        await #expect(processExitsWith: .success) { try await churnOverHTTP(inMemory: true, cycles: 10_000) }
+    }
 }
 
 /// Opens and ends connections one after another, and compares the resources of the process before and after.
@@ -52,5 +60,84 @@ private func churn(_ wire: Wire, cycles: Int) async throws {
     // detected.
     if ProcessUsage.hasSanitizer { return }
     precondition(after.residentKiB <= before.residentKiB + 8 << 10, "memory: \(before) \(after)")
+}
+/// Compares the resources of the process before and after connections over HTTP. A leak of a few thousand bytes for each connection is
+/// detected.
+private func churnOverHTTP(inMemory: Bool, cycles: Int) async throws {
+    for _ in 0..<2 { try await cyclesOverHTTP(scaled(cycles) / 5, inMemory: inMemory) }
+    let before = ProcessUsage.now()
+    try await cyclesOverHTTP(scaled(cycles), inMemory: inMemory)
+    // The event loop closes the last sockets on its thread.
+    try await eventually { ProcessUsage.now().descriptors <= before.descriptors }
+    let after = ProcessUsage.now()
+    precondition(after.threads <= before.threads + 2, "threads: \(before) \(after)")
+    if ProcessUsage.hasSanitizer { return }
+    precondition(after.residentKiB <= before.residentKiB + 4 << 10, "memory: \(before) \(after)")
+}
+
+/// Opens connections over HTTP one after another, as streams and by polling, which end in each possible way, and expects that nothing is
+/// left of them.
+private func cyclesOverHTTP(_ cycles: Int, inMemory: Bool) async throws {
+    // On sockets as well: the server gives up a client that polls no longer after a time.
+    let clock = ManualClock()
+    let network = InMemoryNetwork(clock: clock)
+    let transports =
+        inMemory
+        ? network.transports() : Transports(webSocket: SocketWebSocketTransport(), http: SocketHTTPTransport(), time: clock.time)
+    let listener: any Listener = inMemory ? network.listener() : SocketListener()
+    let server = ScriptedServer(
+        Behavior(received: { connection, message in
+            switch message {
+            case .text("close"): connection.close(.normal, reason: "")
+            case .text("cut"): connection.abandon()
+            default:
+                connection.enqueue(message)
+                connection.flush()
+            }
+        }))
+    let handler = FramedHTTPHandler(server, time: clock.time)
+    let address = try await listener.start(handler)
+    let request = WebSocketRequest(Endpoint(scheme: "ws", host: address.host, port: address.port))
+    var remaining: [Remaining] = []
+    for number in 0..<cycles {
+        let probe = Probe()
+        let connection = FramedHTTPTransport(transports, isStream: number % 2 == 0).makeConnection(
+            request, id: ConnectionID(rawValue: UInt64(number)), events: probe)
+        remaining.append(Remaining(connection: connection, probe: probe))
+        connection.open()
+        _ = try await probe.opened()
+        connection.enqueue(.text("\(number)"))
+        connection.flush()
+        try await probe.expect(.text("\(number)"))
+        switch number / 2 % 4 {
+        case 0:
+            connection.close(.normal, reason: "")
+            let reason = await probe.closed()
+            precondition(reason == .requested, "\(reason)")
+        case 1: connection.abandon()
+        case 2:
+            connection.enqueue(.text("close"))
+            connection.flush()
+            let reason = await probe.closed()
+            precondition(reason == .peer(.normal, ""), "\(reason)")
+        default:
+            connection.enqueue(.text("cut"))
+            connection.flush()
+            guard case .transport = await probe.closed() else { preconditionFailure("the server has cut the connection") }
+        }
+    }
+    // Until the server has noticed that clients were abandoned, it doesn't expect their return.
+    try await eventually {
+        clock.advance(by: .seconds(10))
+        return handler.connectionCount == 0 && remaining.allSatisfy { $0.connection == nil && $0.probe == nil }
+    }
+    precondition(clock.untilNextDeadline == nil, "timers are left")
+    await listener.stop()
+}
+
+/// What would remain of a connection.
+private struct Remaining {
+    weak var connection: (any WebSocketConnection)?
+    weak var probe: Probe?
 }
 #endif
