@@ -176,6 +176,7 @@ package final class FramedHTTPHandler: ListenerHandler {
     private let handler: any ListenerHandler
     private let time: any TimeSource
     private let connections = Lock<[String: Connection]>([:])
+    private let accepted = Lock<Set<String>>([])
 
     package init(_ handler: any ListenerHandler, time: any TimeSource) {
         (self.handler, self.time) = (handler, time)
@@ -189,6 +190,8 @@ package final class FramedHTTPHandler: ListenerHandler {
         switch (request.method, connection) {
         case ("GET", let connection?): connection.wait(request, responder)
         case ("POST", let connection?): connection.receive(request, body: body, responder)
+        // A client whose connection has ended must begin a new one.
+        case ("GET", nil) where self.accepted.withLock({ $0.contains(token) }): responder.respond(HTTPResponse(status: 404))
         case ("GET", nil):
             switch self.handler.upgrade(request) {
             case .accept: self.accept(request, token, responder)
@@ -205,6 +208,7 @@ package final class FramedHTTPHandler: ListenerHandler {
             self?.connections.withLock { $0[token] = nil }
         }
         self.connections.withLock { $0[token] = connection }
+        self.accepted.withLock { _ = $0.insert(token) }
         connection.start(self.handler.accepted(connection, id: connection.id, request: request))
         connection.wait(request, responder)
     }
