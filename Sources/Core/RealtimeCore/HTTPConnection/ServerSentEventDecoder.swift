@@ -55,11 +55,13 @@ package struct ServerSentEventDecoder: Sendable {
             } else {
                 try self.checkSize(self.line.count + line.count)
                 self.line.append(contentsOf: line)
-                let whole = self.line
-                self.line = []
+                var whole: [UInt8] = []
+                swap(&whole, &self.line)
                 try whole.withUnsafeBufferPointer { (bytes) throws(TransportError) in
                     try self.decodeLine(UnsafeRawBufferPointer(bytes), &start, &batch)
                 }
+                whole.removeAll(keepingCapacity: whole.capacity <= Self.keptCapacity)
+                swap(&whole, &self.line)
             }
         }
         self.isAfterReturn = lines.endsWithReturn
