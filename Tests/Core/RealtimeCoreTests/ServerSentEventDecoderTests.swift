@@ -56,7 +56,7 @@ extension String {
         ("data:test\n\ndata: test\n\n", ["test", "test"]),
         // Only one space is removed, and no other blank.
         ("data:\ta\n\ndata:  \n\ndata: \n\ndata:\n\n", ["\ta", " ", "", ""]),
-        // Fields without data, unknown fields, names that are no field, and comments.
+        // Fields without data, unknown fields, names without a meaning, and comments.
         ("event: a\nid: 1\nretry: 5\n\n\n\n", []),
         ("retry: x\nid: \0\nunknown\n: data: no\n:\ndata: a\nDATA: b\n data: c\ndata : d\ndatas: e\ndat: f\ndataa\n\n", ["a"]),
         ("data: a\nevent: late\nid: 7\n:comment\ndata: b\n\n", ["a\nb"]),
@@ -117,7 +117,7 @@ extension String {
         // A line that doesn't end.
         ("data: a\n\ndata: 12345678901", ["a"], true),
         (":2345678901234567", [], true),
-        // Many small comments are no large event.
+        // Many small comments don't add up to a large event.
         (":234567890\n:234567890\n:234567890\ndata: a\n:234567890\n:234567890\n\n", ["a"], false),
     ])
     func `the size of an event and of a line is limited`(_ stream: String, _ events: [String], _ exceeds: Bool) {

@@ -135,7 +135,7 @@ private func cyclesOverHTTP(_ cycles: Int, inMemory: Bool) async throws {
     await listener.stop()
 }
 
-/// What would remain of a connection.
+/// The objects of a connection that would remain.
 private struct Remaining {
     weak var connection: (any WebSocketConnection)?
     weak var probe: Probe?

@@ -282,14 +282,15 @@ import Testing
 
     // MARK: Servers that don't answer
 
-    /// What the server sends before it falls silent.
+    /// The beginnings of an answer, after which a server falls silent.
     private static let beginnings = [
         "", "HTTP/1.1 200", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n", "HTTP/1.1 100 Continue\r\n\r\n",
         "HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nn",
     ]
 
     @Test(arguments: Self.beginnings, [true, false])
-    func `a connection that isn't open ends at once, although its server doesn't answer`(_ beginning: String, closes: Bool) async throws {
+    func `a connection that isn't open ends immediately, although its server doesn't answer`(_ beginning: String, closes: Bool) async throws
+    {
         let (hasRead, hasEnded) = (Signal(), Signal())
         try await Fixture.with(
             .polling,

@@ -236,7 +236,7 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
         self.receiving = .request(exchange)
         guard exchange.bodyBytes > limit else { return nil }
         return TransportError(
-            .tooLarge, "\(exchange.request.endpoint) answered with more than \(limit) bytes. Let the server send less at once.")
+            .tooLarge, "\(exchange.request.endpoint) answered with more than \(limit) bytes. Let the server send less in one response.")
     }
 
     private mutating func endOversized(_ exchange: Exchange, _ body: [UInt8]) -> [Command] {

@@ -171,7 +171,7 @@ private struct LineScanner {
         self.input = input
     }
 
-    /// What follows the last line end.
+    /// The bytes after the last line end.
     var rest: UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: self.input[self.position...]) }
 
     mutating func skipLineFeed() {
