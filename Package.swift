@@ -83,7 +83,9 @@ let network: [Target] = [
 
     tests("RealtimeSocketsTests", in: "Network", ["RealtimeSockets", "CRealtimeSystem", "ProxySupport"] + support),
     tests("RealtimeURLSessionTests", in: "Network", ["RealtimeURLSession", "RealtimeSockets"] + support),
-    tests("TransportConformanceTests", in: "Network", ["RealtimeSockets", "RealtimeURLSession", "RelayProtocol"] + support),
+    tests(
+        "TransportConformanceTests", in: "Network",
+        ["RealtimeSockets", "RealtimeURLSession", "RelayProtocol", "ProxySupport"] + support),
 ]
 
 let pusher: [Target] = [
@@ -108,7 +110,7 @@ let pusher: [Target] = [
         name: "PusherSwiftReadmeTests",
         dependencies: pusherSwift, path: "Tests/Pusher/PusherSwiftReadmeTests", swiftSettings: [.swiftLanguageMode(.v6)] + strict),
     tests("PusherSimulationTests", in: "Pusher", ["PusherChannels", "PusherServer", "PusherWire"] + support),
-    tests("PusherPeerTests", in: "Pusher", ["PusherChannels", "PusherServer", "RealtimeSockets"] + support),
+    tests("PusherPeerTests", in: "Pusher", ["PusherChannels", "PusherServer", "RealtimeSockets", "ProxySupport"] + support),
 ]
 
 let signalR: [Target] = [
@@ -158,7 +160,9 @@ let commandLine: [Target] = [
         ] + support),
     .target(name: "CTestSupport", path: "Tests/Support/CTestSupport"),
     library("TestSupport", in: "Tests/Support", ["CTestSupport", "RealtimeCore", "RealtimeSystem", "RealtimeTesting", "Processes"]),
-    library("ProxySupport", in: "Tests/Support", ["RealtimeSockets", "RealtimeCore", "RealtimeSystem"]),
+    library(
+        "ProxySupport", in: "Tests/Support",
+        ["RealtimeSockets", "RealtimeCore", "RealtimeSystem", "PeerSupport", "Processes", "TestSupport"]),
     library("RelayProtocol", in: "Tests/Support", ["RealtimeCore", "RealtimeSystem"]),
     library("SimulationSupport", in: "Tests/Support", ["TestSupport", "RealtimeCore", "RealtimeSystem"]),
     tests("SimulationSupportTests", in: "Support", support),

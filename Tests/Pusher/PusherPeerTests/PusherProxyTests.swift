@@ -1,5 +1,4 @@
-import Foundation
-import Processes
+import ProxySupport
 import PusherChannels
 import PusherServer
 import RealtimeCore
@@ -8,88 +7,6 @@ import RealtimeSystem
 import TestSupport
 import Testing
 
-/// nginx as it is usually deployed in front of a WebSocket server: it ends TLS, and passes the upgrade on.
-private struct Nginx {
-    /// The path of nginx, or `nil` if it isn't installed. Debian installs it in a folder that isn't in everyone's `PATH`.
-    static let path: String? = {
-        let folders = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":").map(String.init)
-        return (folders + ["/usr/sbin", "/usr/local/sbin"]).map { "\($0)/nginx" }.first {
-            FileManager.default.isExecutableFile(atPath: $0)
-        }
-    }()
-
-    static let skipReason = "install nginx, for example with apt-get install nginx-light"
-
-    private let folder: String
-    let port: Int
-
-    /// Creates a configuration on a free port.
-    ///
-    /// - Parameters:
-    ///   - upstream: The port of the server.
-    ///   - readTimeout: How long the server may send nothing until nginx closes a connection, in seconds.
-    init(upstream: Int, readTimeout: Int) async throws {
-        self.folder = FileManager.default.temporaryDirectory.appendingPathComponent("realtime-nginx-\(UUID().uuidString)").path
-        self.port = try await Self.freePort()
-        try FileManager.default.createDirectory(atPath: self.folder, withIntermediateDirectories: true)
-        let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map { "\($0)_temp_path \(self.folder)/\($0);" }
-        let configuration = """
-            daemon off;
-            master_process off;
-            pid \(self.folder)/nginx.pid;
-            error_log stderr;
-            events { worker_connections 64; }
-            http {
-                access_log off;
-                \(temporary.joined(separator: "\n    "))
-                server {
-                    listen 127.0.0.1:\(self.port) ssl;
-                    ssl_certificate \(Vectors.path("certificates/server.pem"));
-                    ssl_certificate_key \(Vectors.path("certificates/server-key.pem"));
-                    location / {
-                        proxy_pass http://127.0.0.1:\(upstream);
-                        proxy_http_version 1.1;
-                        proxy_set_header Host $host;
-                        proxy_set_header Upgrade $http_upgrade;
-                        proxy_set_header Connection "upgrade";
-                        proxy_read_timeout \(readTimeout)s;
-                    }
-                }
-            }
-            """
-        try configuration.write(toFile: "\(self.folder)/nginx.conf", atomically: true, encoding: .utf8)
-    }
-
-    func remove() { try? FileManager.default.removeItem(atPath: self.folder) }
-
-    /// Starts nginx, and waits until it listens. It runs until the process ends, and with it the input of the shell.
-    func start() async throws -> ChildProcess {
-        let script = #""$0" -p "$1" -c "$1/nginx.conf" & nginx=$!; cat; kill $nginx; wait $nginx"#
-        let process = try ChildProcess(["/bin/sh", "-c", script, try #require(Self.path), self.folder], errors: .discarded)
-        do {
-            try await eventually("nginx listens") { await self.isListening() }
-        } catch {
-            process.end()
-            throw error
-        }
-        return process
-    }
-
-    /// Returns a port that was free a moment ago: nginx can't choose one by itself.
-    private static func freePort() async throws -> Int {
-        let listener = SocketListener()
-        let port = try await listener.start(ListenerRouter([])).port
-        await listener.stop()
-        return port
-    }
-
-    /// Whether nginx responds, if only that it expects TLS.
-    private func isListening() async -> Bool {
-        let request = HTTPRequest("GET", Endpoint(scheme: "http", host: "127.0.0.1", port: self.port))
-        return (try? await SocketHTTPTransport().send(request, bodyLimit: 1 << 16)) != nil
-    }
-}
-
 /// A server of this package behind nginx, and a client that trusts only the authority of the tests.
 private struct ProxiedServer {
     static let app = PusherApp(id: "1", key: "k", secret: "s")
@@ -97,8 +14,15 @@ private struct ProxiedServer {
     let server = PusherServer(app: Self.app, log: .none)
     let nginx: Nginx
 
-    init(readTimeout: Int = 600) async throws {
-        self.nginx = try await Nginx(upstream: try await self.server.start(on: SocketListener()).port, readTimeout: readTimeout)
+    /// Starts both.
+    init(readTimeout: Duration = .seconds(600)) async throws {
+        let port = try await self.server.start(on: SocketListener()).port
+        self.nginx = try await Nginx(to: port) {
+            // As by default.
+            $0.isBuffering = true
+            ($0.isSecure, $0.readTimeout) = (true, readTimeout)
+        }
+        try await self.nginx.start()
     }
 
     private static func trust(_ root: String) -> TLSConfiguration {
@@ -125,8 +49,8 @@ private struct ProxiedServer {
     }
 
     func end() async {
+        await self.nginx.stop()
         await self.server.stop()
-        self.nginx.remove()
     }
 }
 
@@ -135,7 +59,6 @@ private struct ProxiedServer {
 struct PusherProxyTests {
     @Test func `events pass through a proxy with TLS in both directions`() async throws {
         let proxied = try await ProxiedServer()
-        let proxy = try await proxied.nginx.start()
         let client = proxied.client()
         client.connect()
         let orders = try client.subscribe("private-orders")
@@ -163,12 +86,10 @@ struct PusherProxyTests {
         stranger.disconnect()
         client.disconnect()
         await proxied.end()
-        proxy.end()
     }
 
     @Test func `pings keep a connection open that a proxy would close for inactivity`() async throws {
-        let proxied = try await ProxiedServer(readTimeout: 3)
-        let proxy = try await proxied.nginx.start()
+        let proxied = try await ProxiedServer(readTimeout: .seconds(3))
         let client = proxied.client(activityTimeout: .milliseconds(500))
         client.connect()
         let channel = try client.subscribe("prices")
@@ -185,12 +106,10 @@ struct PusherProxyTests {
         #expect(connections <= 20, "The proxy closes connections in spite of the pings.")
         client.disconnect()
         await proxied.end()
-        proxy.end()
     }
 
     @Test func `a connection that a proxy closes for inactivity is re-established, with a gap`() async throws {
-        let proxied = try await ProxiedServer(readTimeout: 1)
-        let proxy = try await proxied.nginx.start()
+        let proxied = try await ProxiedServer(readTimeout: .seconds(1))
         let client = proxied.client()
         let channel = try client.subscribe("private-orders")
         let (gaps, states) = (channel.gaps, client.states)
@@ -205,19 +124,17 @@ struct PusherProxyTests {
         }
         client.disconnect()
         await proxied.end()
-        proxy.end()
     }
 
     @Test func `a client resubscribes after the restart of a proxy, with a gap`() async throws {
         let proxied = try await ProxiedServer()
-        let first = try await proxied.nginx.start()
         let client = proxied.client()
         client.connect()
         let channels = try ["prices", "private-orders"].map { try client.subscribe($0) }
         for channel in channels { try await channel.subscribed() }
         let (events, gaps) = (channels.map { $0.events("tick") }, channels.map(\.gaps))
-        first.end()
-        let second = try await proxied.nginx.start()
+        await proxied.nginx.stop()
+        try await proxied.nginx.start()
         for (channel, gaps) in zip(channels, gaps) {
             let gap = try #require(await gaps.first { _ in true })
             #expect(gap.channel == channel.name && gap.duration > .zero)
@@ -228,6 +145,5 @@ struct PusherProxyTests {
         #expect(proxied.server.socketIDs == [client.socketID])
         client.disconnect()
         await proxied.end()
-        second.end()
     }
 }

@@ -42,8 +42,8 @@ package final class Peer: Sendable {
     /// meanwhile, and answer in their place.
     private static let namesWithoutPort = ["aspnet", "sockudo"]
 
-    /// Returns a port outside of the range from which the system chooses.
-    private static func port() -> Int {
+    /// Returns another port outside of the range from which the system chooses, for a server that can't choose a free one by itself.
+    package static func nextPort() -> Int {
         self.lastPort.withLock { port in
             port += 1
             return port
@@ -76,7 +76,7 @@ package final class Peer: Sendable {
         self.name = name
         guard let command else { throw Failure(description: Self.skipReason) }
         var options = options
-        if Self.namesWithoutPort.contains(name), !options.contains("--port") { options += ["--port", "\(Self.port())"] }
+        if Self.namesWithoutPort.contains(name), !options.contains("--port") { options += ["--port", "\(Self.nextPort())"] }
         let process = try ChildProcess([command, name] + options, errors: .discarded)
         self.process = process
         // A separate thread, because reading blocks.

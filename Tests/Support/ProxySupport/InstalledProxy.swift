@@ -1,0 +1,102 @@
+import Foundation
+import PeerSupport
+import Processes
+import RealtimeCore
+import RealtimeSockets
+import RealtimeSystem
+import TestSupport
+
+/// A proxy that is installed on this machine, in a process and on a port of its own. It ends when it is released.
+final class InstalledProxy: Sendable {
+    /// Returns the path of a program, or `nil` if it isn't installed. Debian installs servers in a folder that isn't in everyone's `PATH`.
+    static func path(of program: String) -> String? {
+        let folders = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":").map(String.init)
+        return (folders + ["/usr/sbin", "/usr/local/sbin"]).map { "\($0)/\(program)" }.first {
+            FileManager.default.isExecutableFile(atPath: $0)
+        }
+    }
+
+    /// Passes signals on, and ends the proxy with its input, which is also closed when this process ends.
+    private static let script = """
+        "$@" >/dev/null 2>&1 & proxy=$!
+        while read -r signal; do kill -"$signal" $proxy; done
+        kill -TERM $proxy; wait $proxy
+        """
+
+    struct Missing: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    let folder: String
+    let port: Int
+    private let command: [String]
+    private let process = Lock<ChildProcess?>(nil)
+
+    /// Creates a proxy without starting it.
+    ///
+    /// - Parameters:
+    ///   - path: The path of the program, or `nil` if it isn't installed.
+    ///   - advice: How to install it.
+    ///   - arguments: The arguments, for the path of the configuration.
+    init(
+        _ path: String?, _ advice: String, _ arguments: (_ folder: String, _ configuration: String) -> [String]
+    ) async throws {
+        guard let path else { throw Missing(description: advice) }
+        self.folder = FileManager.default.temporaryDirectory.appendingPathComponent("realtime-proxy-\(UUID().uuidString)").path
+        self.port = try await FreePort.next()
+        self.command = [path] + arguments(self.folder, "\(self.folder)/configuration")
+        try FileManager.default.createDirectory(atPath: self.folder, withIntermediateDirectories: true)
+    }
+
+    deinit { try? FileManager.default.removeItem(atPath: self.folder) }
+
+    /// Writes a file into the folder of the proxy.
+    func write(_ text: String, to name: String = "configuration") throws {
+        try text.write(toFile: "\(self.folder)/\(name)", atomically: true, encoding: .utf8)
+    }
+
+    /// Starts the proxy, and waits until it listens.
+    func start() async throws {
+        let process = try ChildProcess(["/bin/sh", "-c", Self.script, "sh"] + self.command, errors: .discarded)
+        self.process.withLock { $0 = process }
+        try await eventually("\(self.command[0]) listens on port \(self.port)") { await self.isListening() }
+    }
+
+    func signal(_ name: String) { self.process.withLock { $0 }?.write(name) }
+
+    /// Ends the proxy with all of its connections, and waits until its port is free.
+    func stop() async {
+        // Waiting for a process blocks the thread.
+        let process = self.process.withLock { $0.take() }
+        guard let process else { return }
+        let hasEnded = Signal()
+        Thread.detachNewThread {
+            process.end()
+            hasEnded.send()
+        }
+        await hasEnded.wait()
+    }
+
+    /// Whether the proxy responds, if only that it expects TLS or the address of a server.
+    private func isListening() async -> Bool {
+        let request = HTTPRequest("GET", Endpoint(scheme: "http", host: "127.0.0.1", port: self.port, target: "/is-listening"))
+        return (try? await SocketHTTPTransport(keepAlive: .off).send(request, bodyLimit: 1 << 16)) != nil
+    }
+}
+
+/// Ports for servers that can't choose a free one by themselves, or that are started again on the same one.
+package enum FreePort {
+    /// Returns a port that is free, and outside of the range from which the system chooses.
+    package static func next() async throws -> Int {
+        while true {
+            let listener = SocketListener(port: Peer.nextPort())
+            do throws(TransportError) {
+                let port = try await listener.start(ListenerRouter([])).port
+                await listener.stop()
+                return port
+            } catch {
+                guard error.code == .addressInUse else { throw error }
+            }
+        }
+    }
+}

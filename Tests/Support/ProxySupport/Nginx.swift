@@ -1,0 +1,114 @@
+import TestSupport
+
+/// nginx as it is usually deployed in front of a server: it ends TLS, and passes WebSockets and requests on.
+package struct Nginx: Sendable {
+    package static let path = InstalledProxy.path(of: "nginx")
+    package static let skipReason = "install nginx, for example with apt-get install nginx-light"
+
+    package struct Options: Sendable {
+        /// Whether clients use TLS.
+        package var isSecure = false
+        /// The version of HTTP toward the server. With 1.0, which is the default of nginx before version 1.29.7, a response in pieces ends with
+        /// its connection.
+        package var httpVersion = "1.1"
+        /// Whether nginx keeps responses in its buffers. That is its default.
+        package var isBuffering = false
+        /// How long the server may send nothing until nginx ends a request or a WebSocket.
+        package var readTimeout = Duration.seconds(600)
+        /// The number of idle connections to the server, or 0 for a connection for each request.
+        package var serverConnections = 0
+        /// How long the connection of a client may be idle.
+        package var keepAliveTimeout = Duration.seconds(600)
+        /// The number of requests for which the connection of a client is used.
+        package var keepAliveRequests = 1000
+        /// Header fields of all responses.
+        package var headers: [String: String] = [:]
+    }
+
+    private let proxy: InstalledProxy
+    private let server: Int
+    private let options: Options
+
+    /// Creates a proxy without starting it.
+    ///
+    /// - Parameters:
+    ///   - server: The port of the server.
+    ///   - change: Changes the options.
+    package init(to server: Int, _ change: (inout Options) -> Void = { _ in }) async throws {
+        self.server = server
+        self.proxy = try await InstalledProxy(Self.path, Self.skipReason) { ["-e", "stderr", "-p", $0, "-c", $1] }
+        var options = Options()
+        change(&options)
+        self.options = options
+        try self.configure(options)
+    }
+
+    package var port: Int { self.proxy.port }
+
+    /// Starts nginx, and waits until it listens.
+    package func start() async throws { try await self.proxy.start() }
+
+    /// Ends nginx with all connections, and waits until its port is free.
+    package func stop() async { await self.proxy.stop() }
+
+    /// Makes a running nginx use other options for new connections. Requests in progress aren't affected.
+    ///
+    /// - Parameter change: Changes the options with which nginx was created.
+    package func reload(_ change: (inout Options) -> Void) throws {
+        var options = self.options
+        change(&options)
+        try self.configure(options)
+        self.proxy.signal("HUP")
+    }
+
+    private func configure(_ options: Options) throws {
+        let folder = self.proxy.folder
+        let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map { "\($0)_temp_path \(folder)/\($0);" }
+        let tls = """
+            ssl_certificate \(Vectors.path("certificates/server.pem"));
+                    ssl_certificate_key \(Vectors.path("certificates/server-key.pem"));
+            """
+        let headers = options.headers.sorted { $0.key < $1.key }.map { "add_header \($0.key) \"\($0.value)\" always;" }
+        try self.proxy.write(
+            """
+            daemon off;
+            worker_processes 1;
+            pid \(folder)/nginx.pid;
+            error_log stderr;
+            events { worker_connections 512; }
+            http {
+                access_log off;
+                \(temporary.joined(separator: "\n    "))
+                map $http_upgrade $connection_upgrade {
+                    default upgrade;
+                    "" "";
+                }
+                upstream server {
+                    server 127.0.0.1:\(self.server);
+                    \(options.serverConnections > 0 ? "keepalive \(options.serverConnections);" : "")
+                }
+                server {
+                    listen 127.0.0.1:\(self.port)\(options.isSecure ? " ssl" : "");
+                    \(options.isSecure ? tls : "")
+                    keepalive_timeout \(options.keepAliveTimeout.milliseconds)ms;
+                    keepalive_requests \(options.keepAliveRequests);
+                    \(headers.joined(separator: "\n        "))
+                    location = /is-listening { return 204; }
+                    location / {
+                        proxy_pass http://server;
+                        proxy_http_version \(options.httpVersion);
+                        proxy_set_header Host $host;
+                        proxy_set_header Upgrade $http_upgrade;
+                        proxy_set_header Connection $connection_upgrade;
+                        proxy_buffering \(options.isBuffering ? "on" : "off");
+                        proxy_read_timeout \(options.readTimeout.milliseconds)ms;
+                    }
+                }
+            }
+            """)
+    }
+}
+
+extension Duration {
+    fileprivate var milliseconds: Int64 { self.components.seconds * 1000 + self.components.attoseconds / 1_000_000_000_000_000 }
+}
