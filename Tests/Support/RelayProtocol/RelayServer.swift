@@ -11,6 +11,8 @@ package final class RelayServer: ListenerHandler {
     private let offered: [RelaySession.Kind]
     /// Whether the server accepts the WebSockets that it offers.
     private let acceptsSockets: Bool
+    /// Header fields of streams, for example for an intermediary.
+    private let streamHeaders: HTTPHeaders
     private let driver: SessionDriver<RelayServerMachine>
     /// The connections over HTTP requests, by token.
     private let overHTTP = Lock<[String: Connection]>([:])
@@ -19,10 +21,12 @@ package final class RelayServer: ListenerHandler {
     private let lastToken = Lock(0)
 
     package init(
-        offering offered: [RelaySession.Kind] = [.socket, .polling], acceptsSockets: Bool = true, time: any TimeSource
+        offering offered: [RelaySession.Kind] = [.socket, .polling], acceptsSockets: Bool = true, streamHeaders: HTTPHeaders = [:],
+        time: any TimeSource
     ) {
         self.offered = offered
         self.acceptsSockets = acceptsSockets
+        self.streamHeaders = streamHeaders
         self.time = time
         self.driver = SessionDriver(RelayServerMachine(), in: .init(time: time, log: .none, subsystem: "relay-server"))
     }
@@ -93,7 +97,8 @@ package final class RelayServer: ListenerHandler {
     private func connection(_ token: String) -> Connection? { self.overHTTP.withLock { $0[token] } }
 
     private func begin(_ token: String, isStream: Bool) -> Connection {
-        let connection = Connection(RelayServedRules(isStream: isStream), time: self.time) { [weak self] id in
+        let rules = RelayServedRules(isStream: isStream, streamHeaders: self.streamHeaders)
+        let connection = Connection(rules, time: self.time) { [weak self] id in
             self?.overHTTP.withLock { if $0[token]?.id == id { $0[token] = nil } }
         }
         self.overHTTP.withLock { $0[token] = connection }
@@ -111,12 +116,13 @@ package final class RelayServer: ListenerHandler {
 /// The server's rules of a connection over HTTP.
 private struct RelayServedRules: HTTPServedConnectionRules {
     let isStream: Bool
+    let streamHeaders: HTTPHeaders
     var orphanTimeout: Duration { self.isStream ? .zero : .seconds(120) }
     var pollTimeout: Duration? { nil }
     var streamLimit: Int? { nil }
 
     func waiting(_ request: HTTPRequestHead) -> HTTPWaitingAnswer {
-        self.isStream ? .stream(HTTPResponseHead(status: 200), first: []) : .poll
+        self.isStream ? .stream(HTTPResponseHead(status: 200, headers: self.streamHeaders), first: []) : .poll
     }
 
     func waitingTwice(_ request: HTTPRequestHead) -> HTTPSecondRequest { .replaces }

@@ -60,7 +60,9 @@ package struct RelaySession: ReconnectingSession {
     /// The callers of uploads that the server hasn't confirmed, and the connection that the end of each was sent on.
     private var uploads: [WaiterID: ConnectionID?] = [:]
 
-    package init(seed: UInt64 = 1) { self.connection = ConnectionStateMachine(generator: SplitMix64(seed: seed)) }
+    package init(policy: ConnectionPolicy = ConnectionPolicy(), seed: UInt64 = 1) {
+        self.connection = ConnectionStateMachine(policy: policy, generator: SplitMix64(seed: seed))
+    }
 
     package func cancellation(of waiter: WaiterID) -> Failure { .cancelled }
     package func timedOut(_ waiter: WaiterID, after limit: WaitLimit) -> Failure { .timedOut(limit) }
