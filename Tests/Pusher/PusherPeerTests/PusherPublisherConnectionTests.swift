@@ -1,0 +1,80 @@
+import PeerSupport
+import ProxySupport
+import PusherChannels
+import RealtimeCore
+import RealtimeSockets
+import TestSupport
+import Testing
+
+/// The connections of a publisher to the server sockudo, which are counted.
+@Suite(.usesSockets, .enabled(if: Peer.starts("sockudo"), Comment(rawValue: Peer.skipReason)), .timeLimit(.minutes(10)))
+struct PusherPublisherConnectionTests {
+    private static func publisher(_ relay: TestRelay, unrepeatableIdleTime: Duration = .seconds(600)) -> PusherPublisher {
+        var limits = KeepAliveLimits()
+        (limits.idleTime, limits.unrepeatableIdleTime) = (.seconds(600), unrepeatableIdleTime)
+        return PusherPublisher(
+            appID: "app1", key: "key1", secret: "secret1", endpoint: Endpoint(scheme: "http", host: "127.0.0.1", port: relay.port),
+            http: SocketHTTPTransport(keepAlive: limits))
+    }
+
+    /// Publishes events and sends queries, in turns.
+    private static func send(_ count: Int, _ publisher: PusherPublisher) async throws {
+        for number in 0..<count {
+            if number % 2 == 0 {
+                try await publisher.publish("tick", to: "prices", data: ["number": number])
+            } else {
+                #expect(try await publisher.channels().isEmpty)
+            }
+        }
+    }
+
+    /// sockudo 5.2 announces with each response of its HTTP API that it closes the connection.
+    @Test func `each request of a publisher to sockudo has a connection of its own`() async throws {
+        let sockudo = try Peer("sockudo")
+        let relay = try TestRelay(to: try await sockudo.ready()["port"]?.int ?? 0)
+        try await Self.send(20, Self.publisher(relay))
+        #expect(relay.connectionCount == 20)
+        try await sockudo.stopped()
+        await relay.stop()
+    }
+
+    @Test(.enabled(if: Nginx.path != nil, Comment(rawValue: Nginx.skipReason)))
+    func `a publisher sends its requests through nginx to sockudo on one connection`() async throws {
+        let sockudo = try Peer("sockudo")
+        let nginx = try await Nginx(to: try await sockudo.ready()["port"]?.int ?? 0)
+        try await nginx.start()
+        let relay = try TestRelay(to: nginx.port)
+        try await Self.send(40, Self.publisher(relay))
+        #expect(relay.connectionCount == 1)
+        // Now, each event has a connection of its own, which is used for the query after it.
+        try await Self.send(10, Self.publisher(relay, unrepeatableIdleTime: .zero))
+        #expect(relay.connectionCount == 1 + 5)
+        await nginx.stop()
+        try await sockudo.stopped()
+        await relay.stop()
+    }
+
+    @Test(.enabled(if: Nginx.path != nil, Comment(rawValue: Nginx.skipReason)))
+    func `a publisher connects again after nginx has closed the connection, or sockudo was restarted`() async throws {
+        let port = try await FreePort.next()
+        let nginx = try await Nginx(to: port) { $0.keepAliveTimeout = .milliseconds(50) }
+        try await nginx.start()
+        let relay = try TestRelay(to: nginx.port)
+        let publisher = Self.publisher(relay)
+        for _ in 0..<3 {
+            let sockudo = try Peer("sockudo", ["--port", "\(port)"])
+            _ = try await sockudo.ready()
+            for _ in 0..<5 {
+                try await publisher.publish("tick", to: "prices", data: 1)
+                try await eventually("nginx has closed the connection") { relay.openCount == 0 }
+            }
+            try await sockudo.stopped()
+            let error = await #expect(throws: PusherError.self) { try await publisher.publish("tick", to: "prices", data: 1) }
+            #expect(error?.status == 502)
+            try await eventually("nginx has closed the connection") { relay.openCount == 0 }
+        }
+        #expect(relay.connectionCount == 3 * 6)
+        await nginx.stop()
+        await relay.stop()
+    }
+}
