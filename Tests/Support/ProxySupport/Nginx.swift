@@ -17,12 +17,16 @@ package struct Nginx: Sendable {
         package var readTimeout = Duration.seconds(600)
         /// The number of idle connections to the server, or 0 for a connection for each request.
         package var serverConnections = 0
+        /// How long a connection to the server may be idle. The default is that of nginx.
+        package var serverIdleTime = Duration.seconds(60)
         /// How long the connection of a client may be idle.
         package var keepAliveTimeout = Duration.seconds(600)
         /// The number of requests for which the connection of a client is used.
         package var keepAliveRequests = 1000
         /// Header fields of all responses.
         package var headers: [String: String] = [:]
+
+        package init() {}
     }
 
     private let proxy: InstalledProxy
@@ -68,6 +72,7 @@ package struct Nginx: Sendable {
             ssl_certificate \(Vectors.path("certificates/server.pem"));
                     ssl_certificate_key \(Vectors.path("certificates/server-key.pem"));
             """
+        let keepAlive = "keepalive \(options.serverConnections); keepalive_timeout \(options.serverIdleTime.milliseconds)ms;"
         let headers = options.headers.sorted { $0.key < $1.key }.map { "add_header \($0.key) \"\($0.value)\" always;" }
         try self.proxy.write(
             """
@@ -85,7 +90,7 @@ package struct Nginx: Sendable {
                 }
                 upstream server {
                     server 127.0.0.1:\(self.server);
-                    \(options.serverConnections > 0 ? "keepalive \(options.serverConnections);" : "")
+                    \(options.serverConnections > 0 ? keepAlive : "")
                 }
                 server {
                     listen 127.0.0.1:\(self.port)\(options.isSecure ? " ssl" : "");

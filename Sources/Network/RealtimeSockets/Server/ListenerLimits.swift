@@ -33,11 +33,15 @@ public struct ListenerLimits: Sendable, Hashable {
     ///
     /// When it elapses, the listener responds with status 503.
     public var upgradeTimeout = Duration.seconds(10)
-    /// The time that an idle connection is kept open for the next request. The default is 60 seconds.
+    /// The time that an idle connection is kept open for the next request. The default is 75 seconds.
+    ///
+    /// It should be longer than the time for which a proxy or a load balancer in front of the listener keeps idle connections, often 60
+    /// seconds. Otherwise, the listener may close a connection at the moment when the proxy sends a request, which the proxy then rejects,
+    /// usually with status 502.
     ///
     /// A client that closes its side of the connection while it waits for a response counts as disconnected. It still receives a response
     /// that ends within this time, but at most within 5 seconds.
-    public var keepAliveTimeout = Duration.seconds(60)
+    public var keepAliveTimeout = Duration.seconds(75)
     /// The number of unsent bytes of a streamed response above which its connection is closed because the client reads too slowly. The
     /// default is 1 MiB.
     ///

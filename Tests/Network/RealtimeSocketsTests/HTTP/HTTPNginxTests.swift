@@ -11,9 +11,10 @@ import Testing
 struct HTTPNginxTests {
     /// Runs `body` with a listener and a running nginx in front of it.
     private static func with(
-        _ handler: TestHandler, _ change: (inout Nginx.Options) -> Void, _ body: (TestRelay, Nginx) async throws -> Void
+        _ handler: TestHandler, limits: ListenerLimits = .forTests, _ change: (inout Nginx.Options) -> Void,
+        _ body: (TestRelay, Nginx) async throws -> Void
     ) async throws {
-        try await withListener(handler) { address in
+        try await withListener(handler, limits: limits) { address in
             let relay = try TestRelay(to: address.port)
             let nginx = try await Nginx(to: relay.port, change)
             try await nginx.start()
@@ -65,6 +66,8 @@ struct HTTPNginxTests {
     }
 
     /// Sends requests, one after the other in each of several tasks, with pauses that are about as long as nginx keeps connections.
+    ///
+    /// - Returns: The targets of the requests that succeeded, and the errors of the others.
     private static func send(_ method: String, _ nginx: Nginx) async -> (successes: Set<String>, errors: [TransportError]) {
         let transport = SocketHTTPTransport(keepAlive: .forTests)
         return await withTaskGroup(of: (Set<String>, [TransportError]).self) { group in
@@ -75,7 +78,11 @@ struct HTTPNginxTests {
                         let target = "/\(task)/\(number)"
                         do throws(TransportError) {
                             let response = try await transport.send(Self.request(method, nginx, target))
-                            #expect(response.head.status == 200 && response.text.contains(target))
+                            guard response.head.status == 200 else {
+                                errors.append(TransportError(.requestRejected, "\(target) was rejected", response: response))
+                                continue
+                            }
+                            #expect(response.text.contains(target))
                             successes.insert(target)
                         } catch {
                             errors.append(error)
@@ -134,6 +141,36 @@ struct HTTPNginxTests {
             }
             #expect(handler.requests.withLock { $0.count } == 100)
             #expect((1...4).contains(relay.connectionCount), "\(relay.connectionCount)")
+        }
+    }
+
+    @Test(arguments: ["GET", "POST"])
+    func `requests succeed whenever nginx closes a connection to the server`(_ method: String) async throws {
+        // By default, it is nginx that closes idle connections.
+        #expect(ListenerLimits().keepAliveTimeout > Nginx.Options().serverIdleTime)
+        try await Self.with(TestHandler()) {
+            ($0.serverConnections, $0.serverIdleTime) = (4, .milliseconds(3))
+        } _: { _, nginx in
+            let result = await Self.send(method, nginx)
+            #expect(result.errors.isEmpty && result.successes.count == 4 * scaled(300), "\(result.errors)")
+        }
+    }
+
+    /// nginx may send a request at the moment when the server closes the connection, and then repeats only some kinds of requests. A server
+    /// that keeps connections for longer than nginx does avoids this, as in the test before.
+    @Test func `requests succeed, or are rejected and arrive at most once, whenever the server closes a connection`() async throws {
+        let handler = TestHandler()
+        try await Self.with(handler, limits: .forTests.with { $0.keepAliveTimeout = .milliseconds(3) }) {
+            $0.serverConnections = 4
+        } _: { _, nginx in
+            let reads = await Self.send("GET", nginx)
+            #expect(reads.errors.isEmpty && reads.successes.count == 4 * scaled(300), "\(reads.errors)")
+            handler.requests.withLock { $0 = [] }
+            let writes = await Self.send("POST", nginx)
+            #expect(writes.errors.allSatisfy { $0.status == 502 }, "\(writes.errors)")
+            let targets = handler.requests.withLock { $0.map(\.head.target) }
+            #expect(Set(targets).count == targets.count)
+            #expect(Set(targets).isSuperset(of: writes.successes))
         }
     }
 }
