@@ -55,6 +55,13 @@ func serverTLS(_ server: PusherServer) async throws {
     // end
 }
 
+func unbufferedResponse(_ responder: any HTTPResponder) {
+    // snippet:transports-unbuffered
+    responder.begin(HTTPResponseHead(status: 200, headers: ["X-Accel-Buffering": "no", "Cache-Control": "no-cache"]))
+    responder.write(Array("hello\n".utf8))
+    // end
+}
+
 /// The loop of an application, for the next snippet.
 struct MyEventLoop: Sendable {}
 
