@@ -168,7 +168,7 @@ struct NginxRelayTests {
         } _: { relay, nginx in
             let client = RecordedRelayClient(port: nginx.port, isSecure: isSecure)
             let error = try await client.failure("the poll is answered") { $0.status == 504 }
-            #expect(error.code == .upgradeRejected)
+            #expect(error.code == .requestRejected)
             #expect(error.message.contains("\(isSecure ? "https" : "http")://localhost:\(nginx.port)/relay/poll"), "\(error)")
             #expect(error.message.contains("504 Gateway Time-out"), "\(error)")
             // The token in the query is a secret.

@@ -278,7 +278,8 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
     private mutating func endRejected(_ exchange: Exchange) -> [Command] {
         let response = HTTPResponse(exchange.head ?? HTTPResponseHead(status: 0), body: exchange.rejection ?? [])
         let message = "\(exchange.request.endpoint) answered with status \(response.statusSummary)"
-        return self.end(.transport(TransportError(.upgradeRejected, message, response: response)))
+        let isOpening = if case .opening = self.state { true } else { false }
+        return self.end(.transport(TransportError(isOpening ? .upgradeRejected : .requestRejected, message, response: response)))
     }
 
     private mutating func receivingEnded(_ exchange: Exchange, _ error: TransportError?, now: Instant) -> [Command] {
