@@ -29,6 +29,10 @@ enum BenchName: String, CaseIterable, Sendable {
     case coding
     /// Sending HTTP requests, each on a new connection or all on one that is kept.
     case http
+    /// Publishing events over the HTTP API.
+    case publish
+    /// Receiving events from a stream over HTTP and by polling.
+    case httpReceive = "http-receive"
     /// Memory and wake-ups of idle connections.
     case idle
     /// Receiving the calls of a SignalR server, and the items of its streams.
@@ -100,6 +104,8 @@ struct BenchCommand: Command {
             case .send: try await SendBench(fixture)()
             case .coding: try await CodingBench(fixture)()
             case .http: try await HTTPBench(fixture)()
+            case .publish: try await PublishBench(fixture)()
+            case .httpReceive: try await HTTPReceiveBench(fixture)()
             case .idle: try await self.runIdle(fixture)
             case .signalRReceive: try await HubReceiveBench(fixture)()
             case .signalRDecode: try await HubDecodingBench(fixture)()

@@ -7,6 +7,17 @@ struct Candidate {
     var run: () async throws(ToolFailure) -> Double
 }
 
+/// The time that has passed per message in each run of some candidates, in nanoseconds, beside the processor time that they return. Used by one
+/// task at a time.
+final class WallTimes {
+    private var values: [String: [Double]] = [:]
+
+    func add(_ value: Double, _ name: String) { self.values[name, default: []].append(value) }
+
+    /// Returns the rounds of all candidates.
+    var rounds: Rounds { Rounds(values: self.values.mapValues { Array($0.dropFirst()) }) }
+}
+
 /// The results of interleaved runs. They are compared round by round, because a disturbance affects one round.
 struct Rounds {
     private(set) var values: [String: [Double]] = [:]

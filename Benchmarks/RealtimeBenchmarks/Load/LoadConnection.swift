@@ -5,7 +5,7 @@ import RealtimeSockets
 import RealtimeSystem
 
 /// A connection of the load generator: a server's WebSocket with the minimum of the Pusher protocol that a client needs, or, at the path of a
-/// hub, of SignalR.
+/// hub, of SignalR. Other requests are answered as ``LoadHTTP`` describes.
 final class LoadConnection: StreamEvents {
     private struct Burst: Sendable {
         /// Complete frames, sent repeatedly.
@@ -28,7 +28,10 @@ final class LoadConnection: StreamEvents {
     }
 
     private struct State: Sendable {
-        var requests = HTTPRequestDecoder(bodyLimit: 0)
+        var requests = HTTPRequestDecoder(bodyLimit: 64 << 10)
+        /// The request whose body is being received.
+        var request: HTTPRequestDecoder.Request?
+        /// Whether the connection is a WebSocket.
         var isOpen = false
         var frames = FrameDecoder(role: .server, messageLimit: 1 << 20)
         var batch = MessageBatch()
@@ -53,7 +56,7 @@ final class LoadConnection: StreamEvents {
     func received(_ stream: SocketStream, _ bytes: UnsafeRawBufferPointer) {
         let isValid = self.state.withLock { state in
             if state.isOpen { return self.receive(bytes, &state, stream) }
-            return self.receiveHandshake(bytes, &state, stream)
+            return self.receiveRequests(bytes, &state, stream)
         }
         if !isValid { return self.ended(stream, nil) }
         self.continueWriting(stream)
@@ -86,27 +89,51 @@ final class LoadConnection: StreamEvents {
         }
     }
 
-    private func receiveHandshake(_ bytes: UnsafeRawBufferPointer, _ state: inout State, _ stream: SocketStream) -> Bool {
+    private func receiveRequests(_ bytes: UnsafeRawBufferPointer, _ state: inout State, _ stream: SocketStream) -> Bool {
         var input = bytes
-        var output: [UInt8] = []
-        var isHub = false
         do throws(TransportError) {
-            guard case .head(let request) = try state.requests.next(&input) else { return true }
-            guard case .valid(let offer) = ServerHandshake.check(request.head) else { return false }
-            isHub = request.head.path == BareInvocations.target
-            try HTTPEncoder.append(try ServerHandshake.accept(offer, subprotocol: nil), to: &output)
+            while true {
+                switch try state.requests.next(&input) {
+                case .head(let request):
+                    switch ServerHandshake.check(request.head) {
+                    case .notAnUpgrade: state.request = request
+                    case .valid(let offer):
+                        try self.accept(offer, request.head, &state, stream)
+                        return true
+                    case .rejected: return false
+                    }
+                case .body: break
+                case .end: if let request = state.request.take() { self.answer(request, stream) }
+                case .needsMore: return true
+                }
+            }
         } catch {
             return false
         }
+    }
+
+    private func answer(_ request: HTTPRequestDecoder.Request, _ stream: SocketStream) {
+        let isStream = request.head.target == LoadHTTP.stream
+        if isStream { self.load.add(self.number, self, stream) }
+        stream.enqueue { output in
+            output += isStream ? LoadHTTP.streamHead : LoadHTTP.answer(to: request.head.target, keepsAlive: request.keepsAlive)
+        }
+        if !request.keepsAlive { stream.finishWriting() }
+    }
+
+    private func accept(
+        _ offer: ServerHandshake.Offer, _ head: HTTPRequestHead, _ state: inout State, _ stream: SocketStream
+    ) throws(TransportError) {
+        var output: [UInt8] = []
+        try HTTPEncoder.append(try ServerHandshake.accept(offer, subprotocol: nil), to: &output)
         state.isOpen = true
-        if isHub {
+        if head.path == BareInvocations.target {
             state.hub = LoadHub()
         } else {
             FrameEncoder.append(.text, LoadMessage.greeting(self.number), mask: nil, to: &output)
         }
         stream.enqueue { $0 += output }
         self.load.add(self.number, self, stream)
-        return true
     }
 
     private func receive(_ bytes: UnsafeRawBufferPointer, _ state: inout State, _ stream: SocketStream) -> Bool {
@@ -136,6 +163,8 @@ final class LoadConnection: StreamEvents {
                 FrameEncoder.append(.text, Array(#"{"event":"pusher:pong","data":"{}"}"#.utf8), mask: nil, to: &output)
             case LoadMessage.last:
                 output += self.load.replyFrame
+            case LoadMessage.some:
+                for _ in 0..<LoadHTTP.messagesPerPoll { output += self.load.replyFrame }
             default: break
             }
         }

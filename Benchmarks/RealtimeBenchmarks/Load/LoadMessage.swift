@@ -12,6 +12,8 @@ enum LoadMessage {
     static let more = "client-more"
     /// A client event that the load generator replies to with an event.
     static let last = "client-last"
+    /// A client event that the load generator replies to with as many events as to a poll.
+    static let some = "client-some"
     static let privateChannel = "private-load"
 
     /// Returns the name of the channel with an index.
@@ -25,7 +27,8 @@ enum LoadMessage {
         return frame
     }
 
-    private static func text(channel: String) -> [UInt8] {
+    /// Returns an event on a channel.
+    static func text(channel: String) -> [UInt8] {
         let bare = self.text(channel: channel, venue: "").count
         precondition(bare < self.size, "the name of the channel is too long")
         return self.text(channel: channel, venue: String(repeating: "X", count: self.size - bare))

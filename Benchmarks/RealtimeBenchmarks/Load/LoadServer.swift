@@ -10,6 +10,8 @@ enum LoadContent: Hashable, Sendable {
     case encrypted(channels: Int, size: Int)
     /// Members of a presence channel with a number of members leave and join again. The second number says how many of them, round-robin.
     case members(Int, changing: Int)
+    /// Events of a stream over HTTP.
+    case stream
 
     /// Parses the words of a command.
     init?(_ words: some Sequence<Substring>) {
@@ -19,6 +21,7 @@ enum LoadContent: Hashable, Sendable {
         case ("events", 1): self = .events(channels: numbers[0])
         case ("encrypted", 2): self = .encrypted(channels: numbers[0], size: numbers[1])
         case ("members", 2): self = .members(numbers[0], changing: numbers[1])
+        case ("stream", 0): self = .stream
         default: return nil
         }
     }
@@ -28,6 +31,7 @@ enum LoadContent: Hashable, Sendable {
         case .events(let channels): "events \(channels)"
         case .encrypted(let channels, let size): "encrypted \(channels) \(size)"
         case .members(let count, let changing): "members \(count) \(changing)"
+        case .stream: "stream"
         }
     }
 }
@@ -55,6 +59,7 @@ final class LoadServer: Sendable {
             case .members(let count, let changing):
                 let channel = LoadMessage.presenceChannel(members: count)
                 units = (0..<changing).map { LoadMessage.memberFrames(channel: channel, $0) }
+            case .stream: units = [LoadHTTP.streamEvent]
             }
             self.bytes = LoadServer.repeated(Array(units.joined()))
             self.unit = units[0].count

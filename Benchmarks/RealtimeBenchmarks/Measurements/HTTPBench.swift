@@ -1,17 +1,15 @@
 import CommandLineSupport
+import Processes
 import RealtimeCore
 import RealtimeSockets
 
-/// Measures small requests, one after the other, to a listener of this process: with and without a connection that is kept.
+/// Measures POST requests of 200 bytes to the load generator, one after the other: on a connection that is kept and on a new connection each,
+/// beside Node's `http` module.
 struct HTTPBench {
-    private final class Handler: ListenerHandler {
-        func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
-            responder.respond(HTTPResponse(status: 200, text: "ok"))
-        }
-    }
-
-    static let kept = "HTTP request, kept connection"
-    static let new = "HTTP request, new connection"
+    static let kept = "POST, kept connection"
+    static let new = "POST, new connection"
+    static let keptTLS = "POST, kept connection, TLS"
+    static let newTLS = "POST, new connection, TLS"
 
     let fixture: BenchFixture
     let requests: Int
@@ -22,36 +20,85 @@ struct HTTPBench {
     }
 
     func callAsFunction() async throws(ToolFailure) {
-        let listener = SocketListener()
-        let port: Int
-        do throws(TransportError) {
-            port = try await listener.start(Handler()).port
-        } catch {
-            throw ToolFailure("The listener failed to start: \(error)")
+        let times = WallTimes()
+        var candidates = [
+            self.candidate(Self.new, .off, times), self.candidate(Self.kept, KeepAliveLimits(), times),
+        ]
+        let node = NodePeer.findHTTP()
+        if let node { candidates.append(node.posts(port: self.fixture.port, requests: self.requests, times)) }
+        let rounds = try await Rounds.run(candidates, rounds: 9)
+        self.print(Self.kept, beside: Self.new, rounds, times.rounds, time: 0.35, processor: 0.5)
+        if node != nil {
+            self.fixture.printRatio(Self.kept, to: NodePeer.posts, rounds, times.rounds, atMost: 0.6)
+        } else {
+            self.fixture.printSkipped(NodePeer.posts, "needs node")
         }
-        let candidates = [(Self.new, KeepAliveLimits.off), (Self.kept, KeepAliveLimits())].map { name, limits in
-            Candidate(name: name) { () throws(ToolFailure) in try await self.run(SocketHTTPTransport(keepAlive: limits), port) }
+        try await self.measureTLS()
+    }
+
+    private func measureTLS() async throws(ToolFailure) {
+        guard let certificate = BenchCertificate.make() else {
+            return self.fixture.printSkipped(Self.keptTLS, "needs the openssl command to create a certificate")
         }
-        let rounds = try await Rounds.run(candidates, rounds: 5)
-        await listener.stop()
-        for candidate in candidates {
-            guard let value = rounds.median(candidate.name) else { continue }
-            let result = BenchResult(candidate.name, value / 1000, "us CPU")
-            let isNew = candidate.name == Self.new
-            self.fixture.print(isNew ? result : result.compared(rounds.ratio(Self.kept, to: Self.new), with: Self.new, atMost: 1))
+        defer { certificate.remove() }
+        let secure = try BenchFixture(self.fixture.console, messages: nil, connections: nil, tls: certificate.arguments)
+        defer { secure.load.end() }
+        let times = WallTimes()
+        var tls = TLSConfiguration()
+        tls.verification = .dangerouslyAcceptAnyCertificate
+        let candidates = [
+            // Fewer, because a handshake takes much longer than a request.
+            self.candidate(Self.newTLS, .off, times, tls, port: secure.port, requests: self.requests / 10),
+            self.candidate(Self.keptTLS, KeepAliveLimits(), times, tls, port: secure.port),
+        ]
+        let rounds = try await Rounds.run(candidates, rounds: 9)
+        self.print(Self.keptTLS, beside: Self.newTLS, rounds, times.rounds, time: 0.1, processor: 0.1)
+    }
+
+    private func print(
+        _ name: String, beside other: String, _ rounds: Rounds, _ times: Rounds, time: Double, processor: Double
+    ) {
+        for (rounds, unit, maximum) in [(rounds, "us CPU", processor), (times, "us", time)] {
+            guard let value = rounds.median(name), let baseline = rounds.median(other) else { continue }
+            self.fixture.print(BenchResult(other, baseline / 1000, unit))
+            self.fixture.print(
+                BenchResult(name, value / 1000, unit).compared(rounds.ratio(name, to: other), with: other, atMost: maximum))
         }
     }
 
-    private func run(_ transport: SocketHTTPTransport, _ port: Int) async throws(ToolFailure) -> Double {
-        let request = HTTPRequest("GET", Endpoint(scheme: "http", host: "127.0.0.1", port: port))
-        let start = processTime()
-        for _ in 0..<self.requests {
-            do throws(TransportError) {
-                _ = try await transport.send(request)
-            } catch {
-                throw ToolFailure("A request failed: \(error)")
+    private func candidate(
+        _ name: String, _ limits: KeepAliveLimits, _ times: WallTimes, _ tls: TLSConfiguration? = nil, port: Int? = nil,
+        requests: Int? = nil
+    ) -> Candidate {
+        let endpoint = Endpoint(
+            scheme: tls == nil ? "http" : "https", host: "127.0.0.1", port: port ?? self.fixture.port, target: LoadHTTP.post)
+        let request = HTTPRequest(
+            "POST", endpoint, headers: ["Content-Type": "application/json"], body: Array(repeating: UInt8(ascii: "x"), count: 200))
+        let count = max(1, requests ?? self.requests)
+        return Candidate(name: name) { () throws(ToolFailure) in
+            let transport = SocketHTTPTransport(tls: tls ?? TLSConfiguration(), keepAlive: limits)
+            let (start, begin) = (processTime(), wallTime())
+            for _ in 0..<count {
+                do throws(TransportError) {
+                    _ = try await transport.send(request)
+                } catch {
+                    throw ToolFailure("A request failed: \(error)")
+                }
             }
+            times.add((wallTime() - begin) / Double(count), name)
+            return (processTime() - start) / Double(count)
         }
-        return (processTime() - start) / Double(self.requests)
+    }
+}
+
+extension BenchFixture {
+    /// Prints the processor time of a candidate and of a peer, and the time that passes.
+    func printRatio(_ name: String, to peer: String, _ rounds: Rounds, _ times: Rounds, atMost maximum: Double) {
+        guard let value = rounds.median(name), let other = rounds.median(peer), let time = times.median(peer) else { return }
+        self.print(BenchResult(peer, other / 1000, "us CPU"))
+        self.print(BenchResult(name, value / 1000, "us CPU").compared(rounds.ratio(name, to: peer), with: peer, atMost: maximum))
+        self.print(BenchResult(peer, 1e9 / time, "a second"))
+        guard let own = times.median(name) else { return }
+        self.print(BenchResult(name, 1e9 / own, "a second").compared(times.ratio(peer, to: name), with: peer))
     }
 }

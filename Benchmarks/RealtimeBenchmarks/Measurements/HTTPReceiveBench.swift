@@ -1,0 +1,202 @@
+import CommandLineSupport
+import RealtimeCore
+import RealtimeSockets
+import RealtimeSystem
+
+/// Measures receiving events over HTTP: from a stream and by polling, beside the same events over a WebSocket. All of them end at an object
+/// that counts the messages.
+struct HTTPReceiveBench {
+    static let socket = "receive, WebSocket"
+    static let stream = "receive, stream over HTTP"
+    static let socketAsked = "receive 10 at a time, WebSocket"
+    static let polling = "receive 10 at a time, polling"
+
+    let fixture: BenchFixture
+    let messages: Int
+    let polls: Int
+
+    init(_ fixture: BenchFixture) {
+        self.fixture = fixture
+        self.messages = fixture.messages ?? 200_000
+        self.polls = max(1, min((fixture.messages ?? 20_000) / LoadHTTP.messagesPerPoll, 10_000))
+    }
+
+    func callAsFunction() async throws(ToolFailure) {
+        let candidates = [
+            Candidate(name: Self.socket) { () throws(ToolFailure) in
+                try await self.run(self.messages, .events(channels: 1)) { self.webSocket($0) }
+            },
+            Candidate(name: Self.stream) { () throws(ToolFailure) in
+                try await self.run(self.messages, .stream) { self.overHTTP(LineRules(self.endpoint(LoadHTTP.stream)), $0) }
+            },
+            Candidate(name: Self.socketAsked) { () throws(ToolFailure) in
+                try await self.run(self.polls * LoadHTTP.messagesPerPoll, nil, asks: true) { self.webSocket($0) }
+            },
+            Candidate(name: Self.polling) { () throws(ToolFailure) in
+                try await self.run(self.polls * LoadHTTP.messagesPerPoll, nil) {
+                    self.overHTTP(LineRules(self.endpoint(LoadHTTP.poll)), $0)
+                }
+            },
+        ]
+        let rounds = try await Rounds.run(candidates, rounds: 9)
+        for (name, other, maximum) in [(Self.stream, Self.socket, 1.25), (Self.polling, Self.socketAsked, 1.5)] {
+            guard let value = rounds.median(name), let baseline = rounds.median(other) else { continue }
+            self.fixture.print(BenchResult(other, baseline, "ns CPU"))
+            self.fixture.print(
+                BenchResult(name, value, "ns CPU").compared(rounds.ratio(name, to: other), with: other, atMost: maximum))
+        }
+        if let value = rounds.median(Self.polling) {
+            self.fixture.print(
+                BenchResult(Self.polling, value, "ns CPU").compared(rounds.ratio(Self.polling, to: Self.socket), with: Self.socket))
+        }
+    }
+
+    private func endpoint(_ target: String) -> Endpoint {
+        Endpoint(scheme: "http", host: "127.0.0.1", port: self.fixture.port, target: target)
+    }
+
+    private func webSocket(_ events: any WebSocketEvents) -> any WebSocketConnection {
+        SocketWebSocketTransport().makeConnection(
+            WebSocketRequest(self.endpoint(BareEvents.target).webSocket), id: ConnectionID(rawValue: 1), events: events)
+    }
+
+    private func overHTTP(_ rules: LineRules, _ events: any WebSocketEvents) -> any WebSocketConnection {
+        let transports = Transports(webSocket: SocketWebSocketTransport(), http: SocketHTTPTransport(), time: EventLoop.shared)
+        return HTTPConnection(
+            rules, in: .init(transports, cookies: HTTPClient.Cookies()), id: ConnectionID(rawValue: 1), events: events)
+    }
+
+    /// Receives messages, and returns the processor time per message in nanoseconds.
+    ///
+    /// - Parameters:
+    ///   - messages: The number of messages.
+    ///   - content: What the load generator sends in a burst; `nil` if it sends ``LoadHTTP/messagesPerPoll`` messages each time it is asked.
+    ///   - asks: Whether to ask for them. Polling asks by itself.
+    ///   - connect: Creates the connection.
+    private func run(
+        _ messages: Int, _ content: LoadContent?, asks: Bool = false,
+        _ connect: (any WebSocketEvents) -> any WebSocketConnection
+    ) async throws(ToolFailure) -> Double {
+        let counter = MessageCounter(expectedCount: messages, asks: asks)
+        let connection = connect(counter)
+        counter.connection.withLock { $0 = connection }
+        connection.open()
+        await counter.opened.value()
+        let start = processTime()
+        if let content { self.fixture.burst(messages, content) }
+        if asks { counter.ask() }
+        let end = await counter.finished.value()
+        connection.abandon()
+        counter.connection.withLock { $0 = nil }
+        guard !end.isNaN else { throw .connectionLost }
+        return (end - start) / Double(messages)
+    }
+}
+
+/// Counts the messages of a connection.
+private final class MessageCounter: WebSocketEvents {
+    let connection = Lock<(any WebSocketConnection)?>(nil)
+    let opened = Waiter<Void>()
+    /// Receives the process's time when the last message was counted, or NaN when the connection is lost.
+    let finished = Waiter<Double>()
+    private let expectedCount: Int
+    private let asks: Bool
+    private let count = Lock(0)
+
+    init(expectedCount: Int, asks: Bool) {
+        (self.expectedCount, self.asks) = (expectedCount, asks)
+    }
+
+    func opened(_ id: ConnectionID, head: HTTPResponseHead) {
+        // A WebSocket is ready when the greeting has arrived.
+        if head.status == 200 { self.opened.fulfill(())?.resume() }
+    }
+
+    func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
+        // The first message of a WebSocket is the greeting.
+        if batch.entries.count == 1, let range = batch.entries.first?.range, range.count != LoadMessage.size {
+            return self.opened.fulfill(())?.resume() ?? ()
+        }
+        let received = batch.entries.count
+        let (before, after) = self.count.withLock { count in
+            defer { count += received }
+            return (count, count + received)
+        }
+        if before < self.expectedCount, after >= self.expectedCount { self.finished.fulfill(processTime())?.resume() }
+        if self.asks, after < self.expectedCount, after / LoadHTTP.messagesPerPoll > before / LoadHTTP.messagesPerPoll { self.ask() }
+    }
+
+    /// Asks for messages over a WebSocket.
+    func ask() {
+        guard let connection = self.connection.withLock({ $0 }) else { return }
+        connection.enqueue(.text(#"{"event":"\#(LoadMessage.some)","channel":"\#(LoadMessage.privateChannel)","data":"{}"}"#))
+        connection.flush()
+    }
+
+    func closed(_ id: ConnectionID, _ reason: CloseReason) {
+        self.opened.fulfill(())?.resume()
+        self.finished.fulfill(.nan)?.resume()
+    }
+}
+
+/// The rules of a stream of Server-Sent Events with a line of data each, and of polling with a message on each line.
+private struct LineRules: HTTPConnectionRules {
+    private static let lineFeed = UInt8(ascii: "\n")
+    private static let field = "data: ".utf8.count
+
+    private let endpoint: Endpoint
+    private let isStream: Bool
+    /// The beginning of a line.
+    private var rest: [UInt8] = []
+
+    init(_ endpoint: Endpoint) {
+        (self.endpoint, self.isStream) = (endpoint, endpoint.target == LoadHTTP.stream)
+    }
+
+    func receivingRequest() -> HTTPRequest { HTTPRequest(self.isStream ? "GET" : "POST", self.endpoint) }
+
+    func received(_ head: HTTPResponseHead) -> HTTPVerdict { head.status == 200 ? .proceed : .reject }
+
+    mutating func decode(_ bytes: [UInt8], into batch: inout MessageBatch) throws(TransportError) {
+        bytes.withUnsafeBytes { bytes in
+            var start = 0
+            while let end = Self.endOfLine(bytes, start) {
+                let line = UnsafeRawBufferPointer(rebasing: bytes[start..<end])
+                if self.rest.isEmpty {
+                    self.append(line, &batch)
+                } else {
+                    self.rest += line
+                    self.rest.withUnsafeBytes { self.append($0, &batch) }
+                    self.rest.removeAll(keepingCapacity: true)
+                }
+                start = end + 1
+            }
+            self.rest += bytes[start...]
+        }
+    }
+
+    private func append(_ line: UnsafeRawBufferPointer, _ batch: inout MessageBatch) {
+        let message = self.isStream ? UnsafeRawBufferPointer(rebasing: line.dropFirst(Self.field)) : line
+        guard !message.isEmpty, UTF8Validator.isValid(message) else { return }
+        batch.append(.text, message)
+    }
+
+    private static func endOfLine(_ bytes: UnsafeRawBufferPointer, _ start: Int) -> Int? {
+        guard start < bytes.count, let first = bytes.baseAddress,
+            let end = memchr(first + start, Int32(Self.lineFeed), bytes.count - start)
+        else { return nil }
+        return UnsafeRawPointer(end) - first
+    }
+
+    func bodyEnded(into batch: inout MessageBatch) -> HTTPVerdict {
+        self.isStream ? .end(.transport(TransportError(.closed, "The stream has ended."))) : .proceed
+    }
+
+    func sendingRequest(_ messages: ArraySlice<WebSocketMessage>) -> (request: HTTPRequest, count: Int) {
+        (HTTPRequest("POST", self.endpoint), messages.count)
+    }
+
+    func sent(_ response: HTTPResponse) -> HTTPVerdict { .proceed }
+
+    func closingRequest(_ code: CloseCode, reason: String) -> HTTPRequest? { nil }
+}
