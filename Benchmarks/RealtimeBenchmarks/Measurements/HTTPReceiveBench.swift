@@ -157,32 +157,35 @@ private struct LineRules: HTTPConnectionRules {
 
     func received(_ head: HTTPResponseHead) -> HTTPVerdict { head.status == 200 ? .proceed : .reject }
 
-    mutating func decode(_ bytes: [UInt8], into batch: inout MessageBatch) throws(TransportError) {
-        bytes.withUnsafeBytes { bytes in
-            var start = 0
-            while let end = Self.endOfLine(bytes, start) {
-                let line = UnsafeRawBufferPointer(rebasing: bytes[start..<end])
-                if self.rest.isEmpty {
-                    self.append(line, &batch)
-                } else {
-                    self.rest += line
-                    self.rest.withUnsafeBytes { self.append($0, &batch) }
-                    self.rest.removeAll(keepingCapacity: true)
-                }
-                start = end + 1
+    mutating func decode(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) throws(TransportError) {
+        let prefix = self.isStream ? Self.field : 0
+        var start = 0
+        while let end = Self.endOfLine(bytes, start) {
+            let line = UnsafeRawBufferPointer(rebasing: bytes[start..<end])
+            if self.rest.isEmpty {
+                Self.append(line, after: prefix, &batch)
+            } else {
+                self.rest += line
+                self.rest.withUnsafeBytes { Self.append($0, after: prefix, &batch) }
+                self.rest.removeAll(keepingCapacity: true)
             }
-            self.rest += bytes[start...]
+            start = end + 1
         }
+        self.rest += bytes[start...]
     }
 
-    private func append(_ line: UnsafeRawBufferPointer, _ batch: inout MessageBatch) {
-        let message = self.isStream ? UnsafeRawBufferPointer(rebasing: line.dropFirst(Self.field)) : line
-        guard !message.isEmpty, UTF8Validator.isValid(message) else { return }
-        batch.append(.text, message)
+    @inline(__always)
+    private static func append(_ line: UnsafeRawBufferPointer, after prefix: Int, _ batch: inout MessageBatch) {
+        guard line.count > prefix else { return }
+        let message = UnsafeRawBufferPointer(rebasing: line[prefix...])
+        if UTF8Validator.isValid(message) { batch.append(.text, message) }
     }
 
     private static func endOfLine(_ bytes: UnsafeRawBufferPointer, _ start: Int) -> Int? {
-        guard start < bytes.count, let first = bytes.baseAddress,
+        guard start < bytes.count, let first = bytes.baseAddress else { return nil }
+        // The line after an event is empty.
+        if bytes[start] == Self.lineFeed { return start }
+        guard
             let end = memchr(first + start, Int32(Self.lineFeed), bytes.count - start)
         else { return nil }
         return UnsafeRawPointer(end) - first

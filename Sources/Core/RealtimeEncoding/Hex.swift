@@ -1,4 +1,5 @@
 /// Hexadecimal text: two digits for each byte.
+@usableFromInline
 package enum Hex {
     /// Encodes bytes as lowercase digits.
     package static func encode(_ bytes: [UInt8]) -> String {
@@ -27,6 +28,7 @@ package enum Hex {
     }
 
     /// The value of a hexadecimal digit in ASCII, or `nil` for any other character.
+    @inlinable
     package static func value(_ digit: UInt8) -> UInt8? {
         switch digit {
         case 0x30...0x39: digit - 0x30

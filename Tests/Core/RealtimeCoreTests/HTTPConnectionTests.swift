@@ -25,7 +25,7 @@ private struct LineRules: HTTPConnectionRules {
         }
     }
 
-    mutating func decode(_ bytes: [UInt8], into batch: inout MessageBatch) throws(TransportError) {
+    mutating func decode(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) throws(TransportError) {
         for byte in bytes {
             if byte != UInt8(ascii: "\n") {
                 self.rest.append(byte)
@@ -127,7 +127,7 @@ private struct LineRules: HTTPConnectionRules {
         let connection: any WebSocketConnection
         let cookies = HTTPClient.Cookies()
 
-        init(isStream: Bool, headers: HTTPConnection<LineRules>.Environment.Headers? = nil) async throws {
+        init(isStream: Bool, headers: HTTPConnection.Environment.Headers? = nil) async throws {
             self.network = InMemoryNetwork(clock: self.clock)
             self.listener = self.network.listener()
             let address = try await self.listener.start(self.server)
@@ -140,7 +140,7 @@ private struct LineRules: HTTPConnectionRules {
         }
 
         /// A connection that is open.
-        static func open(isStream: Bool, headers: HTTPConnection<LineRules>.Environment.Headers? = nil) async throws -> Fixture {
+        static func open(isStream: Bool, headers: HTTPConnection.Environment.Headers? = nil) async throws -> Fixture {
             let fixture = try await Fixture(isStream: isStream, headers: headers)
             fixture.connection.open()
             fixture.receiver.begin(HTTPResponseHead(status: 200))

@@ -18,7 +18,7 @@ struct RelayPollingRules: HTTPConnectionRules {
 
     func received(_ head: HTTPResponseHead) -> HTTPVerdict { head.status == 200 ? .proceed : .reject }
 
-    mutating func decode(_ bytes: [UInt8], into batch: inout MessageBatch) { self.body += bytes }
+    mutating func decode(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) { self.body += bytes }
 
     func bodyEnded(into batch: inout MessageBatch) -> HTTPVerdict {
         let lines = String(decoding: self.body, as: UTF8.self).split(separator: "\n")

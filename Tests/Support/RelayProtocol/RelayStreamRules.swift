@@ -17,7 +17,7 @@ struct RelayStreamRules: HTTPConnectionRules {
 
     func received(_ head: HTTPResponseHead) -> HTTPVerdict { head.status == 200 ? .proceed : .reject }
 
-    mutating func decode(_ bytes: [UInt8], into batch: inout MessageBatch) throws(TransportError) {
+    mutating func decode(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) throws(TransportError) {
         for byte in bytes {
             guard byte == UInt8(ascii: "\n") else {
                 guard self.rest.count < 1 << 20 else {

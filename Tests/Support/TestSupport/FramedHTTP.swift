@@ -36,7 +36,7 @@ package enum FramedHTTP {
         /// The reason of a frame that ends the connection.
         private(set) var end: CloseReason?
 
-        mutating func decode(_ bytes: [UInt8], into batch: inout MessageBatch) throws(TransportError) {
+        mutating func decode(_ bytes: some Sequence<UInt8>, into batch: inout MessageBatch) throws(TransportError) {
             self.rest += bytes
             var start = 0
             while self.rest.count - start >= 5, self.end == nil {
@@ -89,7 +89,7 @@ package struct FramedHTTPRules: HTTPConnectionRules {
 
     package func received(_ head: HTTPResponseHead) -> HTTPVerdict { head.status == 200 ? .proceed : .reject }
 
-    package mutating func decode(_ bytes: [UInt8], into batch: inout MessageBatch) throws(TransportError) {
+    package mutating func decode(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) throws(TransportError) {
         try self.decoder.decode(bytes, into: &batch)
     }
 

@@ -2,7 +2,7 @@ import RealtimeSystem
 
 /// A client's connection over HTTP requests, which a driver uses as any other connection. It performs the commands of an
 /// ``HTTPConnectionMachine``.
-package final class HTTPConnection<Rules: HTTPConnectionRules>: WebSocketConnection, HTTPExchangeEvents, TimerClient {
+package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents, TimerClient {
     /// Where the requests go, and what they have in common.
     package struct Environment: Sendable {
         /// Returns header fields that replace those of a request, for example with an access token.
@@ -33,13 +33,13 @@ package final class HTTPConnection<Rules: HTTPConnectionRules>: WebSocketConnect
     }
 
     private struct State: Sendable {
-        var machine: HTTPConnectionMachine<Rules>
+        var machine: HTTPConnectionMachine
         /// Until the end of the connection.
         var events: (any WebSocketEvents)?
         var exchanges: [ExchangeID: any HTTPExchange] = [:]
         var endpoints: [ExchangeID: Endpoint] = [:]
         /// Commands that wait for the thread that performs earlier ones.
-        var commands = FIFO<HTTPConnectionMachine<Rules>.Command>()
+        var commands = FIFO<HTTPConnectionMachine.Command>()
         var isPerforming = false
         var scheduled: Instant?
     }
@@ -50,7 +50,7 @@ package final class HTTPConnection<Rules: HTTPConnectionRules>: WebSocketConnect
     private let state: Lock<State>
 
     /// Creates a connection without performing I/O.
-    package init(_ rules: Rules, in environment: Environment, id: ConnectionID, events: any WebSocketEvents) {
+    package init(_ rules: some HTTPConnectionRules, in environment: Environment, id: ConnectionID, events: any WebSocketEvents) {
         self.id = id
         self.environment = environment
         self.http = environment.http.logged(id, to: environment.log, environment.subsystem)
@@ -94,7 +94,9 @@ package final class HTTPConnection<Rules: HTTPConnectionRules>: WebSocketConnect
         self.step { $0.received(head, of: id, now: $1) }
     }
 
-    package func received(_ body: [UInt8], of id: ExchangeID) { self.step { $0.received(body, of: id, now: $1) } }
+    package func received(_ body: UnsafeRawBufferPointer, of id: ExchangeID) {
+        self.step { $0.received(body, of: id, in: Self.takeSpareBatch(), now: $1) }
+    }
 
     package func ended(_ id: ExchangeID, _ error: TransportError?) {
         // Released outside the lock.
@@ -110,44 +112,71 @@ package final class HTTPConnection<Rules: HTTPConnectionRules>: WebSocketConnect
 
     // MARK: Commands
 
+    /// A command, and the receiver of events when it was taken.
+    private typealias Step = (command: HTTPConnectionMachine.Command, events: (any WebSocketEvents)?)
+
     /// Changes the machine, and performs its commands after those of earlier changes, without a lock.
-    private func step(_ body: (inout HTTPConnectionMachine<Rules>, _ now: Instant) -> [HTTPConnectionMachine<Rules>.Command]) {
+    private func step(_ body: (inout HTTPConnectionMachine, _ now: Instant) -> [HTTPConnectionMachine.Command]) {
         let now = self.environment.time.now
-        let performs = self.state.withLock { state in
+        var next = self.state.withLock { state -> Step? in
             for command in body(&state.machine, now) { state.commands.append(command) }
-            if state.scheduled != state.machine.nextDeadline {
-                state.scheduled = state.machine.nextDeadline
-                self.environment.time.schedule(self, at: state.scheduled)
+            let deadline = state.machine.nextDeadline
+            if state.scheduled != deadline {
+                state.scheduled = deadline
+                self.environment.time.schedule(self, at: deadline)
             }
-            guard !state.isPerforming, !state.commands.isEmpty else { return false }
-            state.isPerforming = true
-            return true
+            guard !state.isPerforming else { return nil }
+            return Self.next(&state)
         }
-        guard performs else { return }
-        while let command = self.nextCommand() { self.perform(command) }
-    }
-
-    private func nextCommand() -> HTTPConnectionMachine<Rules>.Command? {
-        self.state.withLock { state in
-            let command = state.commands.popFirst()
-            if command == nil { state.isPerforming = false }
-            return command
+        while let step = next {
+            self.perform(step)
+            next = self.state.withLock { Self.next(&$0) }
         }
     }
 
-    private func perform(_ command: HTTPConnectionMachine<Rules>.Command) {
-        switch command {
+    /// Takes the next command. The caller performs it.
+    private static func next(_ state: inout State) -> Step? {
+        guard let command = state.commands.popFirst() else {
+            state.isPerforming = false
+            return nil
+        }
+        state.isPerforming = true
+        if case .closed = command { return (command, state.events.take()) }
+        return (command, state.events)
+    }
+
+    private func perform(_ step: consuming Step) {
+        let events = step.events
+        switch step.command {
         case .start(let id, let request, let areRefused): self.start(id, request, areRefused)
         case .cancel(let id): self.takeExchange(id)?.cancel()
         case .resumeReading(let id): self.resumeReading(id)
-        case .opened(let head): self.events?.opened(self.id, head: head)
-        case .received(let batch): self.events?.received(self.id, batch)
-        case .writing(let isPaused): self.events?.writing(self.id, paused: isPaused)
-        case .closed(let reason): self.state.withLock { $0.events.take() }?.closed(self.id, reason)
+        case .opened(let head): events?.opened(self.id, head: head)
+        case .received(var batch):
+            events?.received(self.id, batch)
+            Self.putBack(&batch)
+        case .writing(let isPaused): events?.writing(self.id, paused: isPaused)
+        case .closed(let reason): events?.closed(self.id, reason)
         }
     }
 
-    private var events: (any WebSocketEvents)? { self.state.withLock { $0.events } }
+    // MARK: Memory
+
+    /// The memory of a batch that was delivered. All connections use it in turn: reading a burst into new memory takes several times as long.
+    private static let spareBatch = Lock(MessageBatch())
+
+    private static func takeSpareBatch() -> MessageBatch {
+        var batch = MessageBatch()
+        self.spareBatch.withLock { swap(&$0, &batch) }
+        return batch
+    }
+
+    private static func putBack(_ batch: inout MessageBatch) {
+        batch.removeAll()
+        self.spareBatch.withLock { spare in
+            if spare.bytes.capacity < batch.bytes.capacity { swap(&spare, &batch) }
+        }
+    }
 
     private func takeExchange(_ id: ExchangeID) -> (any HTTPExchange)? {
         self.state.withLock { state in

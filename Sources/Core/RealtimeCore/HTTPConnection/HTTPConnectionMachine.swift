@@ -8,7 +8,7 @@
 ///   abandon, in any state ───────────────────────────────────▶ ended ◀─────┘
 /// ```
 /// The owner keeps the machine under a lock, and performs the commands that a call returns outside that lock and in their order.
-package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
+package struct HTTPConnectionMachine: Sendable {
     package enum Command: Sendable {
         /// Send a request, with fresh header fields if a server has refused the previous ones.
         case start(ExchangeID, HTTPRequest, needsFreshHeaders: Bool)
@@ -56,15 +56,15 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
     }
 
     /// The time limit of ``close(_:reason:now:)``.
-    package static var closeTimeout: Duration { .seconds(5) }
+    package static let closeTimeout = Duration.seconds(5)
     /// The maximum size of a response in the sending loop.
-    private static var answerLimit: Int { 64 << 10 }
+    private static let answerLimit = 64 << 10
     /// A response that ended within this time, without a message, was answered immediately.
-    private static var quickAnswer: Duration { .seconds(1) }
+    private static let quickAnswer = Duration.seconds(1)
     /// The longest pause before the request that follows such a response. The first one is 100 ms, and they double.
-    private static var longestPause: Duration { .seconds(5) }
+    private static let longestPause = Duration.seconds(5)
 
-    package private(set) var rules: Rules
+    private var rules: any HTTPConnectionRules
     private let refreshesHeaders: Bool
     private var state = State.idle
     private var receiving = Receiving.none
@@ -86,7 +86,7 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
     ///   - rules: The rules of the protocol.
     ///   - refreshesHeaders: Whether a request is repeated once with fresh header fields after a response with the status 401.
     ///   - backlogBytes: The number of bytes that may wait to be sent.
-    package init(_ rules: Rules, refreshesHeaders: Bool = false, backlogBytes: Int = OutputGauge.clientLimit) {
+    package init(_ rules: some HTTPConnectionRules, refreshesHeaders: Bool = false, backlogBytes: Int = OutputGauge.clientLimit) {
         self.rules = rules
         self.refreshesHeaders = refreshesHeaders
         self.gauge = OutputGauge(limit: backlogBytes)
@@ -96,7 +96,7 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
     package var nextDeadline: Instant? {
         let wait: Instant? = if case .waiting(let until) = self.receiving, !self.isPaused, !self.isClosingSent { until } else { nil }
         let close: Instant? = if case .closing(_, _, let deadline) = self.state { deadline } else { nil }
-        return [wait, close].compactMap(\.self).min()
+        return Instant.earliest(wait, close)
     }
 
     /// Whether a request is in progress: an owner that has prepared it later starts it only then.
@@ -204,12 +204,14 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
         return []
     }
 
-    package mutating func received(_ body: [UInt8], of id: ExchangeID, now: Instant) -> [Command] {
+    /// - Parameter batch: An empty batch for the messages in the body.
+    package mutating func received(
+        _ body: UnsafeRawBufferPointer, of id: ExchangeID, in batch: consuming MessageBatch, now: Instant
+    ) -> [Command] {
         if self.receivingID == id {
             if self.isClosingSent { return [] }
             if self.isRejected { return self.receivedRejection(body) }
             if let error = self.countBody(body.count) { return self.end(.transport(error)) }
-            var batch = MessageBatch()
             do throws(TransportError) {
                 try self.rules.decode(body, into: &batch)
             } catch {
@@ -268,7 +270,7 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
         if case .request(let exchange) = self.receiving { exchange.rejection != nil } else { false }
     }
 
-    private mutating func receivedRejection(_ body: [UInt8]) -> [Command] {
+    private mutating func receivedRejection(_ body: UnsafeRawBufferPointer) -> [Command] {
         guard case .request(var exchange) = self.receiving, let before = exchange.rejection else { return [] }
         exchange.rejection = before + body.prefix(Self.answerLimit - before.count)
         self.receiving = .request(exchange)
@@ -401,7 +403,7 @@ package struct HTTPConnectionMachine<Rules: HTTPConnectionRules>: Sendable {
         }
     }
 
-    private func deliver(_ batch: MessageBatch) -> [Command] { batch.entries.isEmpty ? [] : [.received(batch)] }
+    private func deliver(_ batch: consuming MessageBatch) -> [Command] { batch.entries.isEmpty ? [] : [.received(batch)] }
 
     private mutating func end(_ reason: CloseReason) -> [Command] {
         if case .ended = self.state { return [] }

@@ -17,9 +17,11 @@ package protocol HTTPConnectionRules: Sendable {
 
     /// Decodes a part of the body of a response in the receiving loop.
     ///
-    /// - Parameter batch: The messages that are complete are appended to it.
+    /// - Parameters:
+    ///   - bytes: The part, which is valid during the call only.
+    ///   - batch: The messages that are complete are appended to it.
     /// - Throws: An error that ends the connection.
-    mutating func decode(_ bytes: [UInt8], into batch: inout MessageBatch) throws(TransportError)
+    mutating func decode(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) throws(TransportError)
 
     /// Handles the end of the body of a response in the receiving loop.
     ///

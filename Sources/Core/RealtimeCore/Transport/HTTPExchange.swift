@@ -47,6 +47,16 @@ public protocol HTTPExchangeEvents: AnyObject, Sendable {
     func ended(_ id: ExchangeID, _ error: TransportError?)
 }
 
+/// A receiver of the events of exchanges that copies the parts of a body that it keeps. A transport calls either method for a part.
+package protocol HTTPExchangeBytesEvents: HTTPExchangeEvents {
+    /// A part of the body has arrived. It isn't empty, and is valid during the call only.
+    func received(_ body: UnsafeRawBufferPointer, of id: ExchangeID)
+}
+
+extension HTTPExchangeBytesEvents {
+    package func received(_ body: [UInt8], of id: ExchangeID) { body.withUnsafeBytes { self.received($0, of: id) } }
+}
+
 /// A transport that reports the response to a request as it arrives, without a task.
 ///
 /// The package's own transports are of this type. A transport of an application may be one, and has the implementation of

@@ -121,6 +121,21 @@ public struct MessageBatch: Sendable {
         self.entries.append(Entry(kind, start..<self.bytes.count))
     }
 
+    /// Appends a message whose payload is in memory.
+    package mutating func append(_ kind: WebSocketMessage.Kind, _ bytes: UnsafeRawBufferPointer) {
+        let start = self.bytes.count
+        if let source = bytes.baseAddress, !bytes.isEmpty {
+            self.bytes.append(addingCapacity: bytes.count) { span in
+                span.withUnsafeMutableBufferPointer { buffer, initialized in
+                    guard let target = UnsafeMutableRawPointer(buffer.baseAddress) else { return }
+                    target.copyMemory(from: source, byteCount: bytes.count)
+                    initialized = bytes.count
+                }
+            }
+        }
+        self.entries.append(Entry(kind, start..<(start &+ bytes.count)))
+    }
+
     /// Removes all messages. Keeps the allocated memory for the next read, unless a large message made it larger than 1 MiB.
     public mutating func removeAll() {
         self.entries.removeAll(keepingCapacity: true)

@@ -207,9 +207,14 @@ final class HTTPClientExchange: HTTPExchange, TimerClient {
     }
 
     func received(_ bytes: UnsafeRawBufferPointer) {
+        // A task continues when everything has been delivered that it may wait for.
+        DelayedWakeUps.delaying { self.deliver(bytes) }
+    }
+
+    private func deliver(_ bytes: UnsafeRawBufferPointer) {
         var head: HTTPResponseHead?
-        var body: [UInt8] = []
-        let end = self.decode(bytes, &head, &body)
+        var body = ReceivedBody(self.loop)
+        let result = self.decode(bytes, &head, &body)
         let events = self.state.withLock { state -> (any HTTPExchangeEvents)? in
             if head != nil { state.hasHead = true }
             self.restartIdleTimeout(&state)
@@ -217,36 +222,23 @@ final class HTTPClientExchange: HTTPExchange, TimerClient {
         }
         guard let events else { return }
         if let head { events.received(head, of: self.id) }
-        // The owner may have cancelled the exchange when it received the head.
-        if !body.isEmpty, self.state.withLock({ $0.events != nil }) { events.received(body, of: self.id) }
-        switch end {
+        if !body.isEmpty {
+            // The owner may have cancelled the exchange when it received the head.
+            guard head == nil || self.state.withLock({ $0.events != nil }) else { return }
+            body.deliver(to: events, of: self.id)
+        }
+        switch result {
         case .success(.complete(let isLast)): self.complete(isLast: isLast)
         case .success(.incomplete): break
         case .failure(let error): self.end(error)
         }
     }
 
-    private enum Progress {
-        case incomplete
-        /// - Parameter isLast: Whether nothing follows the response.
-        case complete(isLast: Bool)
-    }
-
     private func decode(
-        _ bytes: UnsafeRawBufferPointer, _ head: inout HTTPResponseHead?, _ body: inout [UInt8]
-    ) -> Result<Progress, TransportError> {
-        var input = bytes
+        _ bytes: UnsafeRawBufferPointer, _ head: inout HTTPResponseHead?, _ body: inout ReceivedBody
+    ) -> Result<HTTPResponseDecoder.Progress, TransportError> {
         do throws(TransportError) {
-            while true {
-                switch try self.decoder.value.next(&input) {
-                case .head(let received): head = received
-                case .body(let bytes): body.append(contentsOf: bytes)
-                case .end: return .success(.complete(isLast: input.isEmpty))
-                case .needsMore: return .success(.incomplete)
-                case .switchedProtocol:
-                    throw TransportError(.protocolViolation, "The server switched to a protocol that was not requested.")
-                }
-            }
+            return .success(try self.decoder.value.decode(bytes, &head, &body))
         } catch {
             return .failure(self.located(error))
         }

@@ -79,6 +79,37 @@ package struct HTTPResponseDecoder: Sendable {
         }
     }
 
+    /// What a read has completed.
+    package enum Progress {
+        case incomplete
+        /// - Parameter isLast: Whether nothing follows the response.
+        case complete(isLast: Bool)
+    }
+
+    /// Decodes all of the input.
+    ///
+    /// - Parameters:
+    ///   - bytes: The bytes that were received.
+    ///   - head: Set to the head, if it is complete.
+    ///   - body: The pieces of the body are appended to it.
+    /// - Throws: As ``next(_:)``, and if the server has switched to another protocol. What was decoded before is in `head` and `body`.
+    mutating func decode(
+        _ bytes: UnsafeRawBufferPointer, _ head: inout HTTPResponseHead?, _ body: inout ReceivedBody
+    ) throws(TransportError) -> Progress {
+        var input = bytes
+        while true {
+            if case .body = self.stage { self.body.takeCompleteChunks(&input, &body) }
+            switch try self.next(&input) {
+            case .head(let received): head = received
+            case .body(let piece): body.append(piece, before: input.count)
+            case .end: return .complete(isLast: input.isEmpty)
+            case .needsMore: return .incomplete
+            case .switchedProtocol:
+                throw TransportError(.protocolViolation, "The server switched to a protocol that was not requested.")
+            }
+        }
+    }
+
     private mutating func begin(_ head: HTTPHeadParser.Head) throws(TransportError) -> Event? {
         guard case .response(let status, let reason, let minorVersion) = head.start else { return nil }
         let response = HTTPResponseHead(status: status, reason: reason, headers: head.headers)
