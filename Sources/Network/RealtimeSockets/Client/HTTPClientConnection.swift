@@ -1,4 +1,5 @@
 internal import RealtimeCore
+internal import RealtimeSystem
 
 /// A connection of a transport. It is lent to one exchange at a time, and idle between two of them.
 ///
@@ -7,9 +8,9 @@ internal import RealtimeCore
 ///     └── error, cancelled ──▶ closed ◀── any event ──┘
 /// ```
 ///
-/// The stream retains the connection until it has ended. Its methods are called on the loop's thread, except for `init`, `connect` and
-/// `close`.
-final class HTTPClientConnection: StreamEvents, Equatable {
+/// The stream retains the connection until it has ended. Its methods are called on the loop's thread, except for `init`, `connect`, `close`
+/// and `setDeadline`.
+final class HTTPClientConnection: StreamEvents, TimerClient, Equatable {
     private struct LoopState {
         var exchange: HTTPClientExchange?
         weak var pool: ConnectionPool?
@@ -20,6 +21,8 @@ final class HTTPClientConnection: StreamEvents, Equatable {
     let stream: SocketStream
     // `nonisolated(unsafe)`: see `LoopBound`.
     nonisolated(unsafe) private var onLoop: LoopBound<LoopState>
+    /// For the deadlines of the exchanges. A pending timer of an earlier exchange usually suffices for the next one.
+    private let timer = Lock(CoalescedTimer())
 
     /// Creates the connection of an exchange.
     init(_ key: ConnectionKey, loop: EventLoop, for exchange: HTTPClientExchange) {
@@ -34,25 +37,46 @@ final class HTTPClientConnection: StreamEvents, Equatable {
         self.stream.connect(to: self.key.host, port: self.key.port, options, events: self)
     }
 
-    func close() { self.stream.close() }
+    func close() {
+        if self.timer.withLock({ $0.cancel() }) { self.stream.loop.schedule(self, at: nil) }
+        self.stream.close()
+    }
 
     /// Lends an idle connection to an exchange.
     ///
-    /// - Returns: `false` if the connection can't be used. It is closed then.
+    /// - Returns: `false` if the connection can't be used. The caller closes it.
     func lend(to exchange: HTTPClientExchange) -> Bool {
         // The loop may not have noticed yet that the server has closed the connection.
-        guard !self.onLoop.value.hasEnded, self.stream.isQuiet else {
-            self.close()
-            return false
-        }
+        guard !self.onLoop.value.hasEnded, self.stream.isQuiet else { return false }
         self.onLoop.value.exchange = exchange
         return true
+    }
+
+    /// Moves or clears the deadline at which ``HTTPClientExchange/deadlinePassed()`` is called.
+    func setDeadline(_ deadline: Instant?) {
+        self.timer.withLock { timer in
+            if let instant = timer.setDeadline(deadline) { self.stream.loop.schedule(self, at: instant) }
+        }
+    }
+
+    func timerFired() {
+        let isDue = self.timer.withLock { timer in
+            switch timer.fired(now: self.stream.loop.now) {
+            case .idle: return false
+            case .early(let instant):
+                self.stream.loop.schedule(self, at: instant)
+                return false
+            case .due: return true
+            }
+        }
+        if isDue { self.onLoop.value.exchange?.deadlinePassed() }
     }
 
     /// Ends the use by an exchange whose response has ended.
     func giveBack(to pool: ConnectionPool) {
         self.onLoop.value.exchange = nil
         self.onLoop.value.pool = pool
+        self.setDeadline(nil)
         // The exchange may have paused reading. An idle connection must notice that the server closes it.
         self.stream.resumeReading()
         guard self.stream.hasSentAll else { return self.close() }

@@ -10,7 +10,7 @@ internal import RealtimeCore
 ///
 /// If the server closes a connection that was idle before it sends any byte of the response, a request that may be repeated is sent once
 /// more on a new connection.
-final class HTTPClientExchange: HTTPExchange, TimerClient {
+final class HTTPClientExchange: HTTPExchange {
     private enum Phase: Sendable {
         case new
         /// There is no connection before the request was checked, and while an idle connection is taken.
@@ -29,12 +29,11 @@ final class HTTPClientExchange: HTTPExchange, TimerClient {
         var isReused = false
         var hasHead = false
         var isPaused = false
-        var timer = CoalescedTimer()
         /// The number of bytes of the request that were unsent when the timer last fired.
         var unsent = 0
 
-        var stream: SocketStream? {
-            if case .running(let connection) = self.phase { connection?.stream } else { nil }
+        var connection: HTTPClientConnection? {
+            if case .running(let connection) = self.phase { connection } else { nil }
         }
     }
 
@@ -103,19 +102,38 @@ final class HTTPClientExchange: HTTPExchange, TimerClient {
     private var pool: ConnectionPool? { self.state.withLock { $0.pool } }
 
     /// Sends the request on a connection that was idle.
-    ///
-    /// On the loop's thread, and not within an event: until then, whatever the connection receives follows the last response.
     private func use(_ idle: HTTPClientConnection, _ head: [UInt8]) throws(TransportError) {
-        let isRunning = self.loop.execute {
-            guard idle.lend(to: self) else { return self.connect(mayReuse: true) }
-            guard self.begin(idle, isReused: true) else { return idle.close() }
+        guard self.begin(idle, isReused: true) else { return idle.close() }
+        if let isLent = self.takeNow(idle) { return self.use(idle, head, isLent: isLent) }
+        guard self.loop.execute({ self.use(idle, head, isLent: self.take(idle)) }) else { throw self.loop.unavailable }
+    }
+
+    private func use(_ idle: HTTPClientConnection, _ head: [UInt8], isLent: Bool) {
+        if isLent {
             self.enqueue(head, idle.stream)
-            self.opened(idle.stream)
+            return self.send(idle.stream)
         }
-        guard isRunning else {
-            idle.close()
-            throw self.loop.unavailable
+        idle.close()
+        let isRunning = self.state.withLock { state in
+            guard case .running = state.phase else { return false }
+            state.phase = .running(nil)
+            state.isReused = false
+            return true
         }
+        if isRunning { self.connect(mayReuse: true) }
+    }
+
+    /// Takes a connection that was idle, unless the loop has to do so later: whatever the connection has received until then follows the last
+    /// response.
+    private func takeNow(_ idle: HTTPClientConnection) -> Bool? {
+        guard self.loop.isOnLoop else { return self.loop.whileAsleep { self.take(idle) } }
+        // Within an event, TLS may have read more than it has delivered.
+        return self.request.endpoint.isSecure ? nil : self.take(idle)
+    }
+
+    private func take(_ idle: HTTPClientConnection) -> Bool {
+        self.decoder.bind()
+        return idle.lend(to: self)
     }
 
     private func enqueue(_ head: [UInt8], _ stream: SocketStream) {
@@ -138,8 +156,8 @@ final class HTTPClientExchange: HTTPExchange, TimerClient {
     func pauseReading() {
         self.state.withLock { state in
             state.isPaused = true
-            _ = state.timer.setDeadline(nil)
-            state.stream?.pauseReading()
+            state.connection?.setDeadline(nil)
+            state.connection?.stream.pauseReading()
         }
     }
 
@@ -149,7 +167,7 @@ final class HTTPClientExchange: HTTPExchange, TimerClient {
             state.isPaused = false
             if state.isOpen { self.restartIdleTimeout(&state) }
             // Under the lock: afterwards the connection may belong to another exchange.
-            state.stream?.resumeReading()
+            state.connection?.stream.resumeReading()
         }
     }
 
@@ -181,10 +199,6 @@ final class HTTPClientExchange: HTTPExchange, TimerClient {
     /// Ends the exchange, and returns the connection if there is one.
     private func takeAll() -> (HTTPClientConnection?, (any HTTPExchangeEvents)?) {
         self.state.withLock { state in
-            if state.timer.isSet {
-                _ = state.timer.setDeadline(nil)
-                self.loop.schedule(self, at: nil)
-            }
             defer { state.phase = .ended }
             guard case .running(let connection) = state.phase else { return (nil, state.events.take()) }
             return (connection, state.events.take())
@@ -195,6 +209,10 @@ final class HTTPClientExchange: HTTPExchange, TimerClient {
 
     func opened(_ stream: SocketStream) {
         self.decoder.bind()
+        self.send(stream)
+    }
+
+    private func send(_ stream: SocketStream) {
         self.state.withLock { state in
             state.isOpen = true
             if state.isPaused { stream.pauseReading() }
@@ -274,7 +292,6 @@ final class HTTPClientExchange: HTTPExchange, TimerClient {
             guard case .running(let connection?) = state.phase else { return nil }
             state.phase = .running(nil)
             (state.isOpen, state.isReused) = (false, false)
-            _ = state.timer.setDeadline(nil)
             return connection
         }
         closed?.close()
@@ -286,24 +303,18 @@ final class HTTPClientExchange: HTTPExchange, TimerClient {
     /// The idle timeout does not apply while reading is paused: then the server waits for this side.
     private func restartIdleTimeout(_ state: inout State) {
         guard state.events != nil, !state.isPaused else { return }
-        if let instant = state.timer.setDeadline(self.loop.now + self.idleTimeout) { self.loop.schedule(self, at: instant) }
+        state.connection?.setDeadline(self.loop.now + self.idleTimeout)
     }
 
-    func timerFired() {
+    /// The idle timeout has expired.
+    func deadlinePassed() {
         let hasTimedOut = self.state.withLock { state -> Bool in
-            switch state.timer.fired(now: self.loop.now) {
-            case .idle: return false
-            case .early(let instant):
-                self.loop.schedule(self, at: instant)
-                return false
-            case .due:
-                // A server that is still receiving the request makes progress too.
-                let unsent = state.stream?.bufferedBytes ?? 0
-                guard unsent < state.unsent else { return true }
-                state.unsent = unsent
-                self.restartIdleTimeout(&state)
-                return false
-            }
+            // A server that is still receiving the request makes progress too.
+            let unsent = state.connection?.stream.bufferedBytes ?? 0
+            guard unsent < state.unsent else { return true }
+            state.unsent = unsent
+            self.restartIdleTimeout(&state)
+            return false
         }
         guard hasTimedOut else { return }
         let (hasHead, timeout) = (self.state.withLock { $0.hasHead }, self.request.idleTimeout)

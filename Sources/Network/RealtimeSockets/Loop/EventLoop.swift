@@ -169,6 +169,22 @@ package final class EventLoop: TimeSource {
         }
     }
 
+    /// Runs a closure in place of the loop's thread if that waits for events. It handles no event before the closure returns.
+    ///
+    /// The closure may use what belongs to the loop's thread. It must return soon, must not call the loop, and must not take a lock that is
+    /// held while the loop is called.
+    ///
+    /// - Returns: `nil` if the thread doesn't wait. The closure isn't called then.
+    func whileAsleep<Value>(_ body: () -> Value) -> Value? {
+        self.shared.withLock { shared in
+            guard shared.isAsleep else { return nil }
+            let loop = realtime_loop_of_thread()
+            realtime_set_loop_of_thread(Unmanaged.passUnretained(self).toOpaque())
+            defer { realtime_set_loop_of_thread(loop) }
+            return body()
+        }
+    }
+
     /// Calls `service()` of an object once, on the loop's thread.
     ///
     /// - Returns: `false` if the loop's thread has ended. The object is not serviced then.
