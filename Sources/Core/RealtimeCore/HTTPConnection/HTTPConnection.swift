@@ -36,8 +36,7 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
         var machine: HTTPConnectionMachine
         /// Until the end of the connection.
         var events: (any WebSocketEvents)?
-        var exchanges: [ExchangeID: any HTTPExchange] = [:]
-        var endpoints: [ExchangeID: Endpoint] = [:]
+        var exchanges = SmallDictionary<ExchangeID, (exchange: any HTTPExchange, endpoint: Endpoint)>()
         /// Commands that wait for the thread that performs earlier ones.
         var commands = FIFO<HTTPConnectionMachine.Command>()
         var isPerforming = false
@@ -69,7 +68,7 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
     package func pauseReading() {
         self.state.withLock { state in
             state.machine.pauseReading()
-            if let id = state.machine.receivingID { state.exchanges[id]?.pauseReading() }
+            if let id = state.machine.receivingID { state.exchanges[id]?.exchange.pauseReading() }
         }
     }
 
@@ -88,7 +87,7 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
 
     package func received(_ head: HTTPResponseHead, of id: ExchangeID) {
         let now = self.environment.time.now
-        if let endpoint = self.state.withLock({ $0.endpoints[id] }) {
+        if let endpoint = self.state.withLock({ $0.exchanges[id]?.endpoint }) {
             self.environment.cookies.store(head.headers, from: endpoint, now: now)
         }
         self.step { $0.received(head, of: id, now: $1) }
@@ -119,14 +118,20 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
     private func step(_ body: (inout HTTPConnectionMachine, _ now: Instant) -> [HTTPConnectionMachine.Command]) {
         let now = self.environment.time.now
         var next = self.state.withLock { state -> Step? in
-            for command in body(&state.machine, now) { state.commands.append(command) }
+            var commands = body(&state.machine, now)
             let deadline = state.machine.nextDeadline
             if state.scheduled != deadline {
                 state.scheduled = deadline
                 self.environment.time.schedule(self, at: deadline)
             }
-            guard !state.isPerforming else { return nil }
-            return Self.next(&state)
+            if commands.isEmpty { return nil }
+            guard state.isPerforming || commands.count > 1 else {
+                // The usual case doesn't need the queue.
+                state.isPerforming = true
+                return Self.step(commands.removeLast(), &state)
+            }
+            for command in commands { state.commands.append(command) }
+            return state.isPerforming ? nil : Self.next(&state)
         }
         while let step = next {
             self.perform(step)
@@ -141,8 +146,11 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
             return nil
         }
         state.isPerforming = true
-        if case .closed = command { return (command, state.events.take()) }
-        return (command, state.events)
+        return Self.step(command, &state)
+    }
+
+    private static func step(_ command: HTTPConnectionMachine.Command, _ state: inout State) -> Step {
+        if case .closed = command { (command, state.events.take()) } else { (command, state.events) }
     }
 
     private func perform(_ step: consuming Step) {
@@ -179,14 +187,11 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
     }
 
     private func takeExchange(_ id: ExchangeID) -> (any HTTPExchange)? {
-        self.state.withLock { state in
-            state.endpoints[id] = nil
-            return state.exchanges.removeValue(forKey: id)
-        }
+        self.state.withLock { $0.exchanges.removeValue(forKey: id)?.exchange }
     }
 
     private func resumeReading(_ id: ExchangeID) {
-        guard let exchange = self.state.withLock({ $0.machine.isPaused ? nil : $0.exchanges[id] }) else { return }
+        guard let exchange = self.state.withLock({ $0.machine.isPaused ? nil : $0.exchanges[id]?.exchange }) else { return }
         exchange.resumeReading()
         // The owner may have paused reading in the meantime.
         self.state.withLock { if $0.machine.isPaused { exchange.pauseReading() } }
@@ -214,8 +219,7 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
         let isCurrent = self.state.withLock { state in
             // The connection may have ended while the header fields were awaited.
             guard state.machine.isCurrent(id) else { return false }
-            state.exchanges[id] = exchange
-            state.endpoints[id] = request.endpoint
+            state.exchanges[id] = (exchange, request.endpoint)
             if state.machine.isPaused, state.machine.receivingID == id { exchange.pauseReading() }
             return true
         }

@@ -6,6 +6,10 @@ public struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral, S
         public var name: String
         /// The value, without surrounding whitespace.
         public var value: String
+
+        package init(name: String, value: String) {
+            (self.name, self.value) = (name, value)
+        }
     }
 
     /// The fields in order.
@@ -13,6 +17,10 @@ public struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral, S
 
     /// Creates an empty list of fields.
     public init() {}
+
+    package init(_ fields: [Field]) {
+        self.fields = fields
+    }
 
     /// Creates a list of fields. A name may occur several times.
     public init(dictionaryLiteral elements: (String, String)...) {

@@ -53,6 +53,10 @@ package enum HTTPBodyFraming: Sendable, Hashable {
     private static func contentLength(_ headers: HTTPHeaders) throws(TransportError) -> Int? {
         var found: Int?
         for value in headers.values("Content-Length") {
+            if found == nil, let length = Self.plainNumber(value) {
+                found = length
+                continue
+            }
             for part in value.utf8.split(separator: UInt8(ascii: ","), omittingEmptySubsequences: false) {
                 let digits = HTTPCharacters.trimmed(Array(part)[...])
                 guard !digits.isEmpty, digits.allSatisfy(HTTPCharacters.isDigit), let length = Int(String(decoding: digits, as: UTF8.self))
@@ -64,5 +68,16 @@ package enum HTTPBodyFraming: Sendable, Hashable {
             }
         }
         return found
+    }
+
+    /// Parses a number of a few digits.
+    private static func plainNumber(_ text: String) -> Int? {
+        guard (1...18).contains(text.utf8.count) else { return nil }
+        var number = 0
+        for byte in text.utf8 {
+            guard HTTPCharacters.isDigit(byte) else { return nil }
+            number = number * 10 + Int(byte - 0x30)
+        }
+        return number
     }
 }

@@ -9,15 +9,9 @@ package enum HTTPEncoder {
     ///
     /// - Throws: `TransportError` if the head contains invalid characters.
     package static func append(_ head: HTTPRequestHead, to output: inout [UInt8]) throws(TransportError) {
-        guard HTTPCharacters.isToken(head.method.utf8) else {
-            throw TransportError(.unsupported, "Invalid HTTP method. Use a method such as GET or POST.")
-        }
-        guard HTTPCharacters.isTarget(head.target.utf8) else {
-            throw TransportError(
-                .invalidURL, "Invalid request target: it is empty or contains invalid characters. Percent-encode the path and query.")
-        }
+        try Self.check(head.method, head.target)
         try Self.check(head.headers)
-        output.append(contentsOf: "\(head.method) \(head.target) HTTP/1.1\r\n".utf8)
+        Self.appendRequestLine(head.method, head.target, to: &output)
         Self.append(head.headers, to: &output)
     }
 
@@ -51,15 +45,38 @@ package enum HTTPEncoder {
             throw TransportError(
                 .unsupported, "Transfer-Encoding is not supported in requests. Remove the field; the body has a Content-Length.")
         }
-        var headers = HTTPHeaders()
-        headers.add("Host", request.endpoint.authority)
-        for field in request.headers where !Self.isTransportField(field.name) { headers.add(field.name, field.value) }
+        let (target, host) = (request.endpoint.requestTarget, request.endpoint.authority)
+        try Self.check(request.method, target)
+        guard HTTPCharacters.isFieldValue(host.utf8) else { throw Self.invalidValue("Host") }
+        for field in request.headers where !Self.isTransportField(field.name) { try Self.check(field) }
+        Self.appendRequestLine(request.method, target, to: &output)
+        Self.append("Host", host, to: &output)
+        for field in request.headers where !Self.isTransportField(field.name) { Self.append(field.name, field.value, to: &output) }
         if !request.body.isEmpty || !["GET", "HEAD", "OPTIONS", "DELETE", "TRACE"].contains(request.method) {
-            headers.add("Content-Length", "\(request.body.count)")
+            Self.append("Content-Length", "\(request.body.count)", to: &output)
         }
         // Without the field, a connection of HTTP/1.1 is kept open.
-        if !keepsAlive { headers.add("Connection", "close") }
-        try Self.append(HTTPRequestHead(method: request.method, target: request.endpoint.requestTarget, headers: headers), to: &output)
+        if !keepsAlive { Self.append("Connection", "close", to: &output) }
+        output.append(contentsOf: "\r\n".utf8)
+    }
+
+    private static func check(_ method: String, _ target: String) throws(TransportError) {
+        guard HTTPCharacters.isToken(method.utf8) else {
+            throw TransportError(.unsupported, "Invalid HTTP method. Use a method such as GET or POST.")
+        }
+        guard HTTPCharacters.isTarget(target.utf8) else {
+            throw TransportError(
+                .invalidURL, "Invalid request target: it is empty or contains invalid characters. Percent-encode the path and query.")
+        }
+    }
+
+    private static func appendRequestLine(_ method: String, _ target: String, to output: inout [UInt8]) {
+        // Usual requests are shorter.
+        output.reserveCapacity(output.count + 256)
+        output.append(contentsOf: method.utf8)
+        output.append(UInt8(ascii: " "))
+        output.append(contentsOf: target.utf8)
+        output.append(contentsOf: " HTTP/1.1\r\n".utf8)
     }
 
     /// Appends a chunk, or nothing if `bytes` is empty, because an empty chunk would end the body.
@@ -77,27 +94,37 @@ package enum HTTPEncoder {
     }
 
     private static func isTransportField(_ name: String) -> Bool {
-        ["host", "content-length", "connection"].contains(name.lowercased())
+        switch name.utf8.count {
+        case "host".utf8.count, "content-length".utf8.count, "connection".utf8.count:
+            ["host", "content-length", "connection"].contains(name.lowercased())
+        default: false
+        }
     }
 
     private static func check(_ headers: HTTPHeaders) throws(TransportError) {
-        for field in headers {
-            guard HTTPCharacters.isToken(field.name.utf8) else {
-                throw TransportError(.unsupported, "Invalid header field name: it is empty or contains invalid characters.")
-            }
-            guard HTTPCharacters.isFieldValue(field.value.utf8) else {
-                throw TransportError(.unsupported, "Invalid value of the header field \(field.name): it contains a control character.")
-            }
+        for field in headers { try Self.check(field) }
+    }
+
+    private static func check(_ field: HTTPHeaders.Field) throws(TransportError) {
+        guard HTTPCharacters.isToken(field.name.utf8) else {
+            throw TransportError(.unsupported, "Invalid header field name: it is empty or contains invalid characters.")
         }
+        guard HTTPCharacters.isFieldValue(field.value.utf8) else { throw Self.invalidValue(field.name) }
+    }
+
+    private static func invalidValue(_ name: String) -> TransportError {
+        TransportError(.unsupported, "Invalid value of the header field \(name): it contains a control character.")
     }
 
     private static func append(_ headers: HTTPHeaders, to output: inout [UInt8]) {
-        for field in headers {
-            output.append(contentsOf: field.name.utf8)
-            output.append(contentsOf: ": ".utf8)
-            output.append(contentsOf: field.value.utf8)
-            output.append(contentsOf: "\r\n".utf8)
-        }
+        for field in headers { Self.append(field.name, field.value, to: &output) }
+        output.append(contentsOf: "\r\n".utf8)
+    }
+
+    private static func append(_ name: String, _ value: String, to output: inout [UInt8]) {
+        output.append(contentsOf: name.utf8)
+        output.append(contentsOf: ": ".utf8)
+        output.append(contentsOf: value.utf8)
         output.append(contentsOf: "\r\n".utf8)
     }
 

@@ -21,7 +21,7 @@ package struct HTTPHeadParser: Sendable {
     private let limits: HTTPLimits
     private var lines = HTTPLineReader()
     private var start: StartLine?
-    private var fields: [(name: String, value: String)] = []
+    private var fields: [HTTPHeaders.Field] = []
     private var bytes = 0
     private var emptyLines = 0
 
@@ -73,10 +73,8 @@ package struct HTTPHeadParser: Sendable {
     }
 
     private mutating func finish(_ start: StartLine) -> Head {
-        var headers = HTTPHeaders()
-        for field in self.fields { headers.add(field.name, field.value) }
-        self = HTTPHeadParser(self.kind, limits: self.limits)
-        return Head(start: start, headers: headers)
+        defer { self = HTTPHeadParser(self.kind, limits: self.limits) }
+        return Head(start: start, headers: HTTPHeaders(self.fields))
     }
 
     private mutating func field(_ line: [UInt8]) throws(TransportError) {
@@ -84,7 +82,9 @@ package struct HTTPHeadParser: Sendable {
         guard self.fields.count < self.limits.fields else {
             throw TransportError(.tooLarge, "The peer sent more than \(self.limits.fields) header fields.", status: 431)
         }
-        self.fields.append(try Self.readField(line))
+        let field = try Self.readField(line)
+        if self.fields.isEmpty { self.fields.reserveCapacity(8) }
+        self.fields.append(HTTPHeaders.Field(name: field.name, value: field.value))
     }
 
     /// Handles a line that continues the field before it (RFC 9112 section 5.2). It is an error in a request; in a response, it is

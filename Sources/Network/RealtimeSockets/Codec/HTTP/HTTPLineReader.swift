@@ -1,4 +1,5 @@
 import RealtimeCore
+import RealtimeSystem
 
 /// Splits input into lines, and buffers a line that is not complete.
 ///
@@ -24,6 +25,7 @@ struct HTTPLineReader: Sendable {
     mutating func next(
         _ input: inout UnsafeRawBufferPointer, limit: Int, tooLong: @autoclosure () -> TransportError
     ) throws(TransportError) -> [UInt8]? {
+        if let line = self.completeLine(&input, limit) { return line }
         var count = self.partial.count
         var isAfterCR = self.partial.last == 0x0D
         for (offset, byte) in input.enumerated() {
@@ -46,5 +48,16 @@ struct HTTPLineReader: Sendable {
         self.partial.append(contentsOf: input)
         input = UnsafeRawBufferPointer(rebasing: input.suffix(0))
         return nil
+    }
+
+    /// Reads a line that is valid and completely in the input, which is the usual case, without looking at each byte.
+    ///
+    /// - Returns: `nil` if there is no such line. Nothing is consumed then.
+    private func completeLine(_ input: inout UnsafeRawBufferPointer, _ limit: Int) -> [UInt8]? {
+        guard self.partial.isEmpty, let start = input.baseAddress, let lineFeed = memchr(start, 0x0A, input.count) else { return nil }
+        let count = UnsafeRawPointer(lineFeed) - start - 1
+        guard count >= 0, count <= limit, memchr(start, 0x0D, count + 1) == start + count else { return nil }
+        defer { input = UnsafeRawBufferPointer(rebasing: input[(count + 2)...]) }
+        return Array(input[..<count])
     }
 }
