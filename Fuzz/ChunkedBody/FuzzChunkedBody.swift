@@ -8,7 +8,10 @@ struct DecodedBody: Equatable {
     var error: TransportError?
 }
 
-func decode(_ pieces: [UnsafeRawBufferPointer], _ framing: HTTPBodyFraming, _ requestLimit: Int?) -> DecodedBody {
+/// - Parameter takesChunks: Whether complete chunks are taken together, as in a client.
+func decode(
+    _ pieces: [UnsafeRawBufferPointer], _ framing: HTTPBodyFraming, _ requestLimit: Int?, takesChunks: Bool = false
+) -> DecodedBody {
     let limits = HTTPLimits(lineBytes: 64, headBytes: 128, fields: 4, chunkLineBytes: 32)
     var decoder = HTTPBodyDecoder(framing, limits: limits, requestLimit: requestLimit)
     var result = DecodedBody()
@@ -17,6 +20,7 @@ func decode(_ pieces: [UnsafeRawBufferPointer], _ framing: HTTPBodyFraming, _ re
         for piece in pieces + [UnsafeRawBufferPointer(start: nil, count: 0)] {
             var input = piece
             reading: while true {
+                if takesChunks { decoder.takeCompleteChunks(&input) { result.body += $0 } }
                 switch try decoder.next(&input) {
                 case .needsMore:
                     precondition(input.isEmpty)
@@ -54,6 +58,7 @@ public func fuzz(_ start: UnsafePointer<UInt8>, _ count: Int) -> CInt {
         let whole = decode([bytes], framing, requestLimit)
         if let requestLimit { precondition(whole.body.count <= requestLimit) }
         precondition(decode(halves, framing, requestLimit) == whole)
+        for pieces in [[bytes], halves, single] { precondition(decode(pieces, framing, requestLimit, takesChunks: true) == whole) }
         precondition(decode(single, framing, requestLimit) == whole)
     }
     return 0

@@ -68,6 +68,23 @@ struct EventLoopTests {
         loop.shutdown()
     }
 
+    @Test func `a closure runs in place of a loop that waits, and not while the loop is busy`() async throws {
+        let loop = try EventLoop()
+        let blocked = BlockedLoop(loop)
+        #expect(loop.whileAsleep { true } == nil)
+        blocked.release()
+        let order = Lock<[String]>([])
+        try await eventually {
+            loop.whileAsleep { order.withLock { $0.append(loop.isOnLoop ? "in place of the loop" : "elsewhere") } } != nil
+        }
+        loop.execute { order.withLock { $0.append("job") } }
+        await loop.turn()
+        #expect(order.withLock { $0 } == ["in place of the loop", "job"])
+        #expect(!loop.isOnLoop)
+        loop.shutdown()
+        #expect(loop.whileAsleep { true } == nil)
+    }
+
     @Test func `a job that keeps adding jobs does not delay timers`() async throws {
         let loop = try EventLoop()
         let stop = Lock(false)

@@ -231,7 +231,7 @@ final class HTTPClientExchange: HTTPExchange {
 
     private func deliver(_ bytes: UnsafeRawBufferPointer) {
         var head: HTTPResponseHead?
-        var body = ReceivedBody(self.loop)
+        var body = ReceivedBody(limit: bytes.count, self.loop)
         let result = self.decode(bytes, &head, &body)
         let events = self.state.withLock { state -> (any HTTPExchangeEvents)? in
             if head != nil { state.hasHead = true }
@@ -256,7 +256,7 @@ final class HTTPClientExchange: HTTPExchange {
         _ bytes: UnsafeRawBufferPointer, _ head: inout HTTPResponseHead?, _ body: inout ReceivedBody
     ) -> Result<HTTPResponseDecoder.Progress, TransportError> {
         do throws(TransportError) {
-            return .success(try self.decoder.value.decode(bytes, &head, &body))
+            return .success(try self.decoder.value.decode(bytes, &head) { body.append($0) })
         } catch {
             return .failure(self.located(error))
         }

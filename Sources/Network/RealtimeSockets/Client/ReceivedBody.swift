@@ -5,34 +5,36 @@ struct ReceivedBody: ~Copyable {
     /// The piece, if there is only one.
     private var piece = UnsafeRawBufferPointer(start: nil, count: 0)
     private var joined: [UInt8] = []
-    private let memory: EventLoop
+    private let limit: Int
+    private let loop: EventLoop
 
-    init(_ loop: EventLoop) {
-        self.memory = loop
+    /// - Parameters:
+    ///   - limit: The number of bytes of the read.
+    ///   - loop: The loop whose thread reads.
+    init(limit: Int, _ loop: EventLoop) {
+        (self.limit, self.loop) = (limit, loop)
     }
 
     var isEmpty: Bool { self.piece.isEmpty && self.joined.isEmpty }
 
     /// Appends a piece.
     ///
-    /// - Parameters:
-    ///   - next: The piece, which is not empty. It must be valid as long as the body.
-    ///   - remaining: The number of bytes of the read that follow it.
+    /// - Parameter next: The piece, which is not empty. It must be valid as long as the body.
     @inline(__always)
-    mutating func append(_ next: UnsafeRawBufferPointer, before remaining: Int) {
+    mutating func append(_ next: UnsafeRawBufferPointer) {
         if self.joined.isEmpty {
             guard !self.piece.isEmpty else {
                 self.piece = next
                 return
             }
-            self.join(next.count + remaining)
+            self.join()
         }
         self.joined.append(next, mask: nil)
     }
 
-    private mutating func join(_ remaining: Int) {
-        self.joined = SharedBody.of(self.memory).take()
-        self.joined.reserveCapacity(self.piece.count + remaining)
+    private mutating func join() {
+        self.joined = SharedBody.of(self.loop).take()
+        self.joined.reserveCapacity(self.limit)
         self.joined.append(self.piece, mask: nil)
     }
 
@@ -41,7 +43,7 @@ struct ReceivedBody: ~Copyable {
         let isSingle = self.joined.isEmpty
         if let events = events as? any HTTPExchangeBytesEvents {
             if isSingle { events.received(self.piece, of: id) } else { self.joined.withUnsafeBytes { events.received($0, of: id) } }
-            if !isSingle { SharedBody.of(self.memory).putBack(self.joined) }
+            if !isSingle { SharedBody.of(self.loop).putBack(self.joined) }
         } else {
             // The receiver may keep the array.
             events.received(isSingle ? Array(self.piece) : self.joined, of: id)

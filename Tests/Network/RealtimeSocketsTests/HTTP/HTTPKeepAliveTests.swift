@@ -279,6 +279,20 @@ struct HTTPKeepAliveTests {
     }
 
     @Test(arguments: HTTPClientServerTests.schemes)
+    func `the idle timeout applies to each request of a connection`(_ scheme: String) async throws {
+        try await ScriptedServer.run(tls: scheme == "https" ? .test : nil) { stream, recorder in
+            for number in 1...2 where await Self.hasRequest(number, recorder) { stream.send(Self.ok.utf8) }
+        } _: { server in
+            let transport = Self.transport()
+            for _ in 0..<2 { _ = try await transport.send(.get(server.endpoint)) }
+            var silent = HTTPRequest("POST", server.endpoint)
+            silent.idleTimeout = .milliseconds(30)
+            #expect(await transport.failure(silent)?.code == .timedOut)
+            #expect(server.connections.entries.count == 1)
+        }
+    }
+
+    @Test(arguments: HTTPClientServerTests.schemes)
     func `bytes on an idle connection are not the response to the next request`(_ scheme: String) async throws {
         let next = Log<Int>()
         try await ScriptedServer.run(tls: scheme == "https" ? .test : nil) { stream, _ in

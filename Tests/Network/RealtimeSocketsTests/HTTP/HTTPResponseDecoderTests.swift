@@ -76,6 +76,25 @@ import Testing
         for pieces in everySplit(valid.bytes) { #expect(decodeResponse(pieces, method: valid.method, ends: valid.ends) == whole) }
     }
 
+    @Test(arguments: valid) func `whole reads are decoded with the same result`(_ valid: Valid) {
+        var expected = decodeResponse([valid.bytes], method: valid.method, ends: valid.ends)
+        expected.leftover = []
+        for pieces in everySplit(valid.bytes) { #expect(decodeReads(pieces, method: valid.method, ends: valid.ends) == expected) }
+    }
+
+    @Test func `many chunks are decoded independently of how the input is split`() {
+        let texts = (1...40).map { String(repeating: "x", count: $0 * 7 % 37 + 1) }
+        let chunks = texts.map { "\(String($0.utf8.count, radix: 16, uppercase: true))\r\n\($0)\r\n" }
+        // A chunk with an extension and one with leading zeros are decoded in another way than those around them.
+        let body = chunks[..<20].joined() + "3;a=b\r\nabc\r\n" + "000000000003\r\ndef\r\n" + chunks[20...].joined() + "0\r\n\r\n"
+        let bytes = Array((Self.chunked + body).utf8)
+        for pieces in everySplit(bytes) {
+            let response = decodeReads(pieces)
+            #expect(String(decoding: response.body, as: UTF8.self) == texts[..<20].joined() + "abcdef" + texts[20...].joined())
+            #expect(response.isComplete)
+        }
+    }
+
     @Test func `fields keep their order and spelling, and repeated fields are kept`() {
         let head = decodeResponse("HTTP/1.1 200 Fine  words\r\nSet-Cookie: a=1\r\nx-B:\t two words \t\r\nSET-COOKIE: b=2\r\nEmpty:\r\n\r\n")
             .head
@@ -184,7 +203,10 @@ import Testing
         #expect(whole.error?.code == invalid.code)
         #expect(whole.error?.status == nil)
         #expect(!whole.mayReuse)
-        for pieces in everySplit(invalid.bytes) { #expect(decodeResponse(pieces, ends: invalid.ends) == whole) }
+        for pieces in everySplit(invalid.bytes) {
+            #expect(decodeResponse(pieces, ends: invalid.ends) == whole)
+            #expect(decodeReads(pieces, ends: invalid.ends) == whole)
+        }
     }
 
     @Test func `a chunk size can have leading zeros`() {
@@ -195,7 +217,10 @@ import Testing
         let limits = HTTPLimits(lineBytes: 40, headBytes: 100, fields: 3, chunkLineBytes: 8, informational: 1)
         func code(_ text: String) -> TransportError.Code? {
             let whole = decodeResponse(text, limits: limits)
-            for pieces in everySplit(Array(text.utf8)) { #expect(decodeResponse(pieces, limits: limits) == whole) }
+            for pieces in everySplit(Array(text.utf8)) {
+                #expect(decodeResponse(pieces, limits: limits) == whole)
+                #expect(decodeReads(pieces, limits: limits) == whole)
+            }
             return whole.error?.code
         }
         let start = "HTTP/1.1 200 OK\r\n"

@@ -52,6 +52,30 @@ func decodeResponse(
     return response
 }
 
+/// Decodes a response as the client does: each piece at once.
+///
+/// - Returns: The result, whose `leftover` is empty.
+func decodeReads(_ pieces: [[UInt8]], method: String = "GET", ends: Bool = false, limits: HTTPLimits = .client) -> DecodedResponse {
+    var decoder = HTTPResponseDecoder(method: method, limits: limits)
+    var response = DecodedResponse()
+    do throws(TransportError) {
+        for piece in pieces where !response.isComplete {
+            let progress = piece.withUnsafeBytes { bytes in
+                Result { () throws(TransportError) in try decoder.decode(bytes, &response.head) { response.body += $0 } }
+            }
+            if case .complete = try progress.get() { response.isComplete = true }
+        }
+        if ends {
+            try decoder.endOfStream()
+            response.isComplete = true
+        }
+    } catch {
+        response.error = error
+    }
+    response.mayReuse = decoder.mayReuseConnection
+    return response
+}
+
 func decodeResponse(_ text: String, method: String = "GET", ends: Bool = false, limits: HTTPLimits = .client) -> DecodedResponse {
     decodeResponse([Array(text.utf8)], method: method, ends: ends, limits: limits)
 }

@@ -100,10 +100,12 @@ package struct HTTPBodyDecoder: Sendable {
     ///
     /// - Parameters:
     ///   - input: The bytes that were received and not yet consumed.
-    ///   - body: The contents of the chunks are appended to it.
+    ///   - body: Receives the contents of each chunk.
     @inline(__always)
-    mutating func takeCompleteChunks(_ input: inout UnsafeRawBufferPointer, _ body: inout ReceivedBody) {
-        guard self.requestBytes == nil, self.lines.isEmpty, var start = input.baseAddress else { return }
+    package mutating func takeCompleteChunks(_ input: inout UnsafeRawBufferPointer, _ body: (UnsafeRawBufferPointer) -> Void) {
+        guard self.requestBytes == nil, self.lines.isEmpty, self.limits.chunkLineBytes >= Self.plainDigits,
+            var start = input.baseAddress
+        else { return }
         let end = start + input.count
         switch self.state {
         case .chunkSize: break
@@ -122,8 +124,8 @@ package struct HTTPBodyDecoder: Sendable {
             }
             // A size of 0 ends the body.
             guard size > 0, end - next >= size + 4, Self.isLineEnd(next), Self.isLineEnd(next + 2 + size) else { break }
+            body(UnsafeRawBufferPointer(start: next + 2, count: size))
             start = next + size + 4
-            body.append(UnsafeRawBufferPointer(start: next + 2, count: size), before: end - start)
         }
         input = UnsafeRawBufferPointer(start: start, count: end - start)
     }

@@ -56,7 +56,9 @@ struct HTTPLineReader: Sendable {
     private func completeLine(_ input: inout UnsafeRawBufferPointer, _ limit: Int) -> [UInt8]? {
         guard self.partial.isEmpty, let start = input.baseAddress, let lineFeed = memchr(start, 0x0A, input.count) else { return nil }
         let count = UnsafeRawPointer(lineFeed) - start - 1
-        guard count >= 0, count <= limit, memchr(start, 0x0D, count + 1) == start + count else { return nil }
+        guard count >= 0, count <= limit, let carriageReturn = memchr(start, 0x0D, count + 1),
+            UnsafeRawPointer(carriageReturn) == start + count
+        else { return nil }
         defer { input = UnsafeRawBufferPointer(rebasing: input[(count + 2)...]) }
         return Array(input[..<count])
     }

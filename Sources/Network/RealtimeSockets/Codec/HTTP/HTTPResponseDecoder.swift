@@ -91,17 +91,18 @@ package struct HTTPResponseDecoder: Sendable {
     /// - Parameters:
     ///   - bytes: The bytes that were received.
     ///   - head: Set to the head, if it is complete.
-    ///   - body: The pieces of the body are appended to it.
-    /// - Throws: As ``next(_:)``, and if the server has switched to another protocol. What was decoded before is in `head` and `body`.
-    mutating func decode(
-        _ bytes: UnsafeRawBufferPointer, _ head: inout HTTPResponseHead?, _ body: inout ReceivedBody
+    ///   - body: Receives the pieces of the body: parts of the input, valid as long as the input.
+    /// - Throws: As ``next(_:)``, and if the server has switched to another protocol.
+    @inline(__always)
+    package mutating func decode(
+        _ bytes: UnsafeRawBufferPointer, _ head: inout HTTPResponseHead?, _ body: (UnsafeRawBufferPointer) -> Void
     ) throws(TransportError) -> Progress {
         var input = bytes
         while true {
-            if case .body = self.stage { self.body.takeCompleteChunks(&input, &body) }
+            if case .body = self.stage { self.body.takeCompleteChunks(&input, body) }
             switch try self.next(&input) {
             case .head(let received): head = received
-            case .body(let piece): body.append(piece, before: input.count)
+            case .body(let piece): body(piece)
             case .end: return .complete(isLast: input.isEmpty)
             case .needsMore: return .incomplete
             case .switchedProtocol:
