@@ -18,7 +18,7 @@ struct HTTPReceiveBench {
     init(_ fixture: BenchFixture) {
         self.fixture = fixture
         self.messages = fixture.messages ?? 200_000
-        self.polls = max(1, min((fixture.messages ?? 20_000) / LoadHTTP.messagesPerPoll, 10_000))
+        self.polls = max(1, min((fixture.messages ?? 50_000) / LoadHTTP.messagesPerPoll, 10_000))
     }
 
     func callAsFunction() async throws(ToolFailure) {

@@ -36,7 +36,7 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
         var machine: HTTPConnectionMachine
         /// Until the end of the connection.
         var events: (any WebSocketEvents)?
-        var exchanges = SmallDictionary<ExchangeID, (exchange: any HTTPExchange, endpoint: Endpoint)>()
+        var exchanges = SmallDictionary<ExchangeID, any HTTPExchange>()
         /// Commands that wait for the thread that performs earlier ones.
         var commands = FIFO<HTTPConnectionMachine.Command>()
         var isPerforming = false
@@ -68,7 +68,7 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
     package func pauseReading() {
         self.state.withLock { state in
             state.machine.pauseReading()
-            if let id = state.machine.receivingID { state.exchanges[id]?.exchange.pauseReading() }
+            if let id = state.machine.receivingID { state.exchanges[id]?.pauseReading() }
         }
     }
 
@@ -86,9 +86,8 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
     // MARK: Exchanges
 
     package func received(_ head: HTTPResponseHead, of id: ExchangeID) {
-        let now = self.environment.time.now
-        if let endpoint = self.state.withLock({ $0.exchanges[id]?.endpoint }) {
-            self.environment.cookies.store(head.headers, from: endpoint, now: now)
+        if head.headers["Set-Cookie"] != nil, let endpoint = self.state.withLock({ $0.machine.endpoint(of: id) }) {
+            self.environment.cookies.store(head.headers, from: endpoint, now: self.environment.time.now)
         }
         self.step { $0.received(head, of: id, now: $1) }
     }
@@ -187,11 +186,11 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
     }
 
     private func takeExchange(_ id: ExchangeID) -> (any HTTPExchange)? {
-        self.state.withLock { $0.exchanges.removeValue(forKey: id)?.exchange }
+        self.state.withLock { $0.exchanges.removeValue(forKey: id) }
     }
 
     private func resumeReading(_ id: ExchangeID) {
-        guard let exchange = self.state.withLock({ $0.machine.isPaused ? nil : $0.exchanges[id]?.exchange }) else { return }
+        guard let exchange = self.state.withLock({ $0.machine.isPaused ? nil : $0.exchanges[id] }) else { return }
         exchange.resumeReading()
         // The owner may have paused reading in the meantime.
         self.state.withLock { if $0.machine.isPaused { exchange.pauseReading() } }
@@ -219,7 +218,7 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
         let isCurrent = self.state.withLock { state in
             // The connection may have ended while the header fields were awaited.
             guard state.machine.isCurrent(id) else { return false }
-            state.exchanges[id] = (exchange, request.endpoint)
+            state.exchanges[id] = exchange
             if state.machine.isPaused, state.machine.receivingID == id { exchange.pauseReading() }
             return true
         }

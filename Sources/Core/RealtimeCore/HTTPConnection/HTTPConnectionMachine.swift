@@ -102,6 +102,16 @@ package struct HTTPConnectionMachine: Sendable {
     /// Whether a request is in progress: an owner that has prepared it later starts it only then.
     package func isCurrent(_ id: ExchangeID) -> Bool { self.receivingID == id || self.sendingID == id }
 
+    /// The endpoint of a request in progress.
+    package func endpoint(of id: ExchangeID) -> Endpoint? {
+        if case .request(let exchange) = self.receiving, exchange.id == id { return exchange.request.endpoint }
+        switch self.sending {
+        case .request(let exchange, _, _) where exchange.id == id: return exchange.request.endpoint
+        case .closing(let exchange) where exchange.id == id: return exchange.request.endpoint
+        case .none, .request, .closing: return nil
+        }
+    }
+
     /// The request whose response is paused with ``pauseReading()``.
     package var receivingID: ExchangeID? {
         if case .request(let exchange) = self.receiving { exchange.id } else { nil }

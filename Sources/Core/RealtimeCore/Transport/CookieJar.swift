@@ -105,6 +105,7 @@ package struct CookieJar: Sendable {
 
     /// Returns the header fields of a request with the cookies for its endpoint. Cookies among the fields replace those with the same name.
     package func headers(_ headers: HTTPHeaders, for endpoint: Endpoint) -> HTTPHeaders {
+        guard !self.cookies.isEmpty else { return headers }
         let own = headers.values("Cookie")
         let names = Set(own.flatMap { $0.split(separator: ";") }.map { Self.pair($0).name })
         let sent = self.cookies.filter { $0.isSent(to: endpoint) && !names.contains($0.name) }

@@ -130,6 +130,7 @@ extension Endpoint {
     /// The path and query as they are sent: without a fragment, and with a slash at the beginning, which an endpoint that was created from
     /// parts may lack. `*`, which only the method `OPTIONS` allows, is unchanged.
     package var requestTarget: String {
+        if self.target.utf8.first == UInt8(ascii: "/"), !self.target.utf8.contains(UInt8(ascii: "#")) { return self.target }
         let target = self.target.utf8.prefix { $0 != UInt8(ascii: "#") }
         let text = String(Substring(target))
         return target.first == UInt8(ascii: "/") || text == "*" ? text : "/" + text

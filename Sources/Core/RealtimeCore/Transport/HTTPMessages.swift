@@ -38,7 +38,9 @@ public struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral, S
 
     /// Returns the values of all fields with a name, in order.
     public func values(_ name: String) -> [String] {
-        self.fields.filter { Self.isEqual($0.name, name) }.map(\.value)
+        var values: [String] = []
+        for field in self.fields where Self.isEqual(field.name, name) { values.append(field.value) }
+        return values
     }
 
     /// Appends a field. Existing fields with the same name are kept.

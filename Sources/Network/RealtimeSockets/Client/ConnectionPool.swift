@@ -1,6 +1,16 @@
 internal import RealtimeCore
 internal import RealtimeSystem
 
+/// The weak reference to a pool that its connections and exchanges share: to create one for each takes longer than to use it.
+final class ConnectionPoolReference: Sendable {
+    // `nonisolated(unsafe)`: it is never set again, and any thread may load a weak reference.
+    nonisolated(unsafe) private(set) weak var pool: ConnectionPool?
+
+    init(_ pool: ConnectionPool) {
+        self.pool = pool
+    }
+}
+
 /// The idle connections of a transport. The transport owns it; connections and exchanges refer to it weakly.
 final class ConnectionPool: TimerClient {
     private struct State: Sendable {

@@ -13,7 +13,7 @@ internal import RealtimeSystem
 final class HTTPClientConnection: StreamEvents, TimerClient, Equatable {
     private struct LoopState {
         var exchange: HTTPClientExchange?
-        weak var pool: ConnectionPool?
+        var pool: ConnectionPoolReference?
         var hasEnded = false
     }
 
@@ -73,20 +73,22 @@ final class HTTPClientConnection: StreamEvents, TimerClient, Equatable {
     }
 
     /// Ends the use by an exchange whose response has ended.
-    func giveBack(to pool: ConnectionPool) {
+    ///
+    /// - Parameter reference: The pool. Without it, the connection is closed.
+    func giveBack(to reference: ConnectionPoolReference) {
         self.onLoop.value.exchange = nil
-        self.onLoop.value.pool = pool
+        self.onLoop.value.pool = reference
         self.setDeadline(nil)
         // The exchange may have paused reading. An idle connection must notice that the server closes it.
         self.stream.resumeReading()
-        guard self.stream.hasSentAll else { return self.close() }
+        guard self.stream.hasSentAll, let pool = reference.pool else { return self.close() }
         pool.giveBack(self)
     }
 
     /// Nothing may arrive while no request is in progress: it would look like the response to the next one.
     private func discard() {
         self.close()
-        self.onLoop.value.pool?.remove(self)
+        self.onLoop.value.pool?.pool?.remove(self)
     }
 
     // MARK: Events of the stream, on the loop's thread

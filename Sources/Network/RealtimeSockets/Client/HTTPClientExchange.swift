@@ -22,8 +22,6 @@ final class HTTPClientExchange: HTTPExchange {
         var phase = Phase.new
         /// Until the end of the exchange.
         var events: (any HTTPExchangeEvents)?
-        /// `nil` if keep-alive is off or the transport was released.
-        weak var pool: ConnectionPool?
         var isOpen = false
         /// The connection was idle before.
         var isReused = false
@@ -39,7 +37,8 @@ final class HTTPClientExchange: HTTPExchange {
 
     private let request: HTTPRequest
     private let connector: SocketConnector
-    private let keepsAlive: Bool
+    /// `nil` if keep-alive is off.
+    private let pool: ConnectionPoolReference?
     private let id: ExchangeID
     private let idleTimeout: Int64
     private let state: Lock<State>
@@ -49,15 +48,16 @@ final class HTTPClientExchange: HTTPExchange {
     private var loop: EventLoop { self.connector.loop }
 
     init(
-        _ request: HTTPRequest, over connector: SocketConnector, _ pool: ConnectionPool?, _ id: ExchangeID, _ events: any HTTPExchangeEvents
+        _ request: HTTPRequest, over connector: SocketConnector, _ pool: ConnectionPoolReference?, _ id: ExchangeID,
+        _ events: any HTTPExchangeEvents
     ) {
         self.request = request
         self.connector = connector
-        self.keepsAlive = pool != nil
+        self.pool = pool
         self.id = id
         self.idleTimeout = request.idleTimeout.nanoseconds
         self.decoder = LoopBound(HTTPResponseDecoder(method: request.method))
-        self.state = Lock(State(events: events, pool: pool))
+        self.state = Lock(State(events: events))
     }
 
     // MARK: The owner's side
@@ -90,16 +90,15 @@ final class HTTPClientExchange: HTTPExchange {
                 .unsupported, "The method CONNECT is not supported. To connect through a proxy, set the proxy of the transport.")
         }
         var head: [UInt8] = []
-        try HTTPEncoder.append(self.request, keepsAlive: self.keepsAlive, to: &head)
-        let options = try self.connector.options(for: endpoint, timeout: self.request.connectTimeout)
-        let key = ConnectionKey(endpoint, proxy: options.proxy)
-        if mayReuse, let idle = self.pool?.lend(key, isRepeatable: self.request.isRepeatable) { return try self.use(idle, head) }
+        try HTTPEncoder.append(self.request, keepsAlive: self.pool != nil, to: &head)
+        let proxy = try self.connector.proxy(for: endpoint)
+        let key = ConnectionKey(endpoint, proxy: proxy)
+        if mayReuse, let idle = self.pool?.pool?.lend(key, isRepeatable: self.request.isRepeatable) { return try self.use(idle, head) }
+        let options = try self.connector.options(for: endpoint, through: proxy, timeout: self.request.connectTimeout)
         let connection = HTTPClientConnection(key, loop: self.loop, for: self)
         self.enqueue(head, connection.stream)
         if self.begin(connection, isReused: false) { connection.connect(options) }
     }
-
-    private var pool: ConnectionPool? { self.state.withLock { $0.pool } }
 
     /// Sends the request on a connection that was idle.
     private func use(_ idle: HTTPClientConnection, _ head: [UInt8]) throws(TransportError) {

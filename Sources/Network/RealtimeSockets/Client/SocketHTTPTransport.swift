@@ -11,6 +11,7 @@ public struct SocketHTTPTransport: HTTPExchangeTransport {
     private let connector: SocketConnector
     /// `nil` if keep-alive is off.
     let pool: ConnectionPool?
+    private let poolReference: ConnectionPoolReference?
 
     /// Creates a transport.
     ///
@@ -33,6 +34,7 @@ public struct SocketHTTPTransport: HTTPExchangeTransport {
     ) {
         self.connector = SocketConnector(loop: loop, resolver: resolver, proxy: proxy, tls: tls)
         self.pool = keepAlive.isOff ? nil : ConnectionPool(keepAlive, loop)
+        self.poolReference = self.pool.map { ConnectionPoolReference($0) }
     }
 
     /// Creates an exchange.
@@ -52,6 +54,6 @@ public struct SocketHTTPTransport: HTTPExchangeTransport {
     ///   - id: The ID of the exchange in calls to `events`.
     ///   - events: The object that receives the events, on the thread of the transports.
     public func makeExchange(_ request: HTTPRequest, id: ExchangeID, events: any HTTPExchangeEvents) -> any HTTPExchange {
-        HTTPClientExchange(request, over: self.connector, self.pool, id, events)
+        HTTPClientExchange(request, over: self.connector, self.poolReference, id, events)
     }
 }

@@ -20,8 +20,19 @@ final class SocketConnector: Sendable {
     ///
     /// - Throws: An error if the endpoint's host or its proxy is invalid, or if it requires TLS and the TLS context cannot be created.
     func options(for endpoint: Endpoint, timeout: Duration) throws(TransportError) -> ConnectOptions {
+        try self.options(for: endpoint, through: try self.proxy(for: endpoint), timeout: timeout)
+    }
+
+    /// Returns the proxy to connect through, or `nil` to connect directly.
+    ///
+    /// - Throws: An error if the endpoint's host or its proxy is invalid.
+    func proxy(for endpoint: Endpoint) throws(TransportError) -> ProxyServer? {
         if let error = endpoint.validationError { throw error }
-        let proxy = try self.proxies.proxy(for: endpoint)
+        return try self.proxies.proxy(for: endpoint)
+    }
+
+    /// Returns the options to connect to an endpoint through the proxy for it.
+    func options(for endpoint: Endpoint, through proxy: ProxyServer?, timeout: Duration) throws(TransportError) -> ConnectOptions {
         guard endpoint.isSecure else { return ConnectOptions(timeout: timeout, resolver: self.resolver, proxy: proxy) }
         let context = try self.sharedContext()
         let (host, peer) = (endpoint.host, ConnectAttempt.target(endpoint.host, endpoint.port))
