@@ -81,7 +81,8 @@ final class HTTPClientConnection: StreamEvents, TimerClient, Equatable {
         self.setDeadline(nil)
         // The exchange may have paused reading. An idle connection must notice that the server closes it.
         self.stream.resumeReading()
-        guard self.stream.hasSentAll, let pool = reference.pool else { return self.close() }
+        // A thread that has sent the request may not have returned from the write yet. The next exchange checks that it has.
+        guard self.stream.isSendingLast, let pool = reference.pool else { return self.close() }
         pool.giveBack(self)
     }
 

@@ -103,15 +103,12 @@ final class HTTPClientExchange: HTTPExchange {
     /// Sends the request on a connection that was idle.
     private func use(_ idle: HTTPClientConnection, _ head: [UInt8]) throws(TransportError) {
         guard self.begin(idle, isReused: true) else { return idle.close() }
-        if let isLent = self.takeNow(idle) { return self.use(idle, head, isLent: isLent) }
-        guard self.loop.execute({ self.use(idle, head, isLent: self.take(idle)) }) else { throw self.loop.unavailable }
+        if let isTaken = self.takeNow(idle, head) { return self.use(idle, isTaken: isTaken) }
+        guard self.loop.execute({ self.use(idle, isTaken: self.take(idle, head)) }) else { throw self.loop.unavailable }
     }
 
-    private func use(_ idle: HTTPClientConnection, _ head: [UInt8], isLent: Bool) {
-        if isLent {
-            self.enqueue(head, idle.stream)
-            return self.send(idle.stream)
-        }
+    private func use(_ idle: HTTPClientConnection, isTaken: Bool) {
+        if isTaken { return self.send(idle.stream) }
         idle.close()
         let isRunning = self.state.withLock { state in
             guard case .running = state.phase else { return false }
@@ -124,15 +121,18 @@ final class HTTPClientExchange: HTTPExchange {
 
     /// Takes a connection that was idle, unless the loop has to do so later: whatever the connection has received until then follows the last
     /// response.
-    private func takeNow(_ idle: HTTPClientConnection) -> Bool? {
-        guard self.loop.isOnLoop else { return self.loop.whileAsleep { self.take(idle) } }
+    private func takeNow(_ idle: HTTPClientConnection, _ head: [UInt8]) -> Bool? {
+        guard self.loop.isOnLoop else { return self.loop.whileAsleep { self.take(idle, head) } }
         // Within an event, TLS may have read more than it has delivered.
-        return self.request.endpoint.isSecure ? nil : self.take(idle)
+        return self.request.endpoint.isSecure ? nil : self.take(idle, head)
     }
 
-    private func take(_ idle: HTTPClientConnection) -> Bool {
+    private func take(_ idle: HTTPClientConnection, _ head: [UInt8]) -> Bool {
         self.decoder.bind()
-        return idle.lend(to: self)
+        guard idle.lend(to: self) else { return false }
+        // At the same time: if a response arrived before the request is sent, the connection must not count as idle.
+        self.enqueue(head, idle.stream)
+        return true
     }
 
     private func enqueue(_ head: [UInt8], _ stream: SocketStream) {
@@ -213,6 +213,8 @@ final class HTTPClientExchange: HTTPExchange {
 
     private func send(_ stream: SocketStream) {
         self.state.withLock { state in
+            // The loop may have ended the exchange already, or connected anew.
+            guard state.connection?.stream === stream else { return }
             state.isOpen = true
             if state.isPaused { stream.pauseReading() }
             // A small request is sent immediately. If that counted as progress, a silent server would have twice the idle timeout.

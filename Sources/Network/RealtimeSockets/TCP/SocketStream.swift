@@ -166,8 +166,8 @@ package final class SocketStream: Sendable, PollHandler, LoopServiced {
 
     var isReadingPaused: Bool { self.state.withLock { $0.isInputPaused } }
 
-    /// Whether the stream is open in both directions and nothing waits to be sent.
-    var hasSentAll: Bool { self.state.withLock { $0.hasSentAll } }
+    /// Whether the stream is open in both directions, and nothing waits to be sent except for what another thread is writing.
+    var isSendingLast: Bool { self.state.withLock { $0.isSendingLast } }
 
     /// Whether the stream is open in both directions, and nothing waits to be sent or read. Called on the loop's thread.
     ///

@@ -53,6 +53,12 @@ struct StreamState: Sendable {
         return true
     }
 
+    /// Whether the stream is open in both directions, and nothing waits to be sent except for what another thread is writing.
+    var isSendingLast: Bool {
+        guard self.stage == .open, self.input != .ended, case .open(.writing) = self.output else { return self.hasSentAll }
+        return self.appended.isEmpty
+    }
+
     /// Whether the loop has read everything that it knows of.
     var hasReadAll: Bool { self.input == .waiting(for: .read) && !self.keepsInput }
 

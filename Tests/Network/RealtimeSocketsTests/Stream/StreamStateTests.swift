@@ -480,6 +480,21 @@ struct StreamStateTests {
         #expect(Self.name(state.nextAction()) == "write 20")
     }
 
+    @Test func `what another thread is writing counts as sent only for the end of the use by an exchange`() {
+        var state = Self.open()
+        #expect(state.hasSentAll && state.isSendingLast)
+        #expect(Self.send(&state, 10) == "write 10")
+        #expect(!state.hasSentAll && state.isSendingLast)
+        #expect(Self.send(&state, 5) == "none")
+        #expect(!state.isSendingLast)
+        #expect(Self.name(state.wrote(.done(10))) == "write 5")
+        #expect(state.isSendingLast)
+        #expect(Self.name(state.wrote(.done(2))) == "request service")
+        #expect(!state.hasSentAll && !state.isSendingLast)
+        _ = state.close()
+        #expect(!state.isSendingLast)
+    }
+
     @Test func `closing discards buffered bytes`() {
         var state = Self.open()
         #expect(Self.send(&state, 10) == "write 10")
