@@ -20,7 +20,10 @@ struct PublishBench {
         let times = WallTimes()
         var candidates = [Candidate(name: Self.publisher) { () throws(ToolFailure) in try await self.publish(times) }]
         let peer = NodePeer.findPusher()
-        if let peer { candidates.append(peer.publications(port: self.fixture.port, events: self.events, times)) }
+        if let peer {
+            candidates.append(
+                peer.publications(FanOutServer.app, FanOutServer.channel, port: self.fixture.port, events: self.events, times))
+        }
         let rounds = try await Rounds.run(candidates, rounds: 9)
         guard let value = rounds.median(Self.publisher), let time = times.rounds.median(Self.publisher) else { return }
         if peer != nil {

@@ -107,11 +107,11 @@ struct NodePeer {
 
         """
 
-    private static func publish(_ app: PusherApp) -> String {
+    private static func publish(_ app: PusherApp, _ channel: String) -> String {
         """
         const client = new Package({ appId: '\(app.id)', key: '\(app.key)', secret: '\(app.secret)', host: '127.0.0.1', port, useTLS: false, agent });
         repeat(async () => {
-          const response = await client.trigger('\(FanOutServer.channel)', '\(LoadMessage.event)', '\(LoadMessage.data)'); await response.text() });
+          const response = await client.trigger('\(channel)', '\(LoadMessage.event)', '\(LoadMessage.data)'); await response.text() });
 
         """
     }
@@ -121,9 +121,9 @@ struct NodePeer {
         self.candidate(Self.posts, "http", Self.post, port, requests, times)
     }
 
-    /// Returns a candidate that publishes events.
-    func publications(port: Int, events: Int, _ times: WallTimes) -> Candidate {
-        self.candidate(Self.publishing, "pusher", Self.publish(FanOutServer.app), port, events, times)
+    /// Returns a candidate that publishes events of an app on a channel.
+    func publications(_ app: PusherApp, _ channel: String, port: Int, events: Int, _ times: WallTimes) -> Candidate {
+        self.candidate(Self.publishing, "pusher", Self.publish(app, channel), port, events, times)
     }
 
     private func candidate(

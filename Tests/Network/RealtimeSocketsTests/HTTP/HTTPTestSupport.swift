@@ -52,7 +52,7 @@ func decodeResponse(
     return response
 }
 
-/// Decodes a response as the client does: each piece at once.
+/// Decodes a response as the client does: the whole of each piece with one call.
 ///
 /// - Returns: The result, whose `leftover` is empty.
 func decodeReads(_ pieces: [[UInt8]], method: String = "GET", ends: Bool = false, limits: HTTPLimits = .client) -> DecodedResponse {

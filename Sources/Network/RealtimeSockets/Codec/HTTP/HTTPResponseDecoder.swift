@@ -79,7 +79,7 @@ package struct HTTPResponseDecoder: Sendable {
         }
     }
 
-    /// What a read has completed.
+    /// The result of decoding a read.
     package enum Progress {
         case incomplete
         /// - Parameter isLast: Whether nothing follows the response.
