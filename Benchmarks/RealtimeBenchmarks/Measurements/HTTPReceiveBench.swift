@@ -27,14 +27,14 @@ struct HTTPReceiveBench {
                 try await self.run(self.messages, .events(channels: 1)) { self.webSocket($0) }
             },
             Candidate(name: Self.stream) { () throws(ToolFailure) in
-                try await self.run(self.messages, .stream) { self.overHTTP(LineRules(self.endpoint(LoadHTTP.stream)), $0) }
+                try await self.run(self.messages, .stream) { self.overHTTP(ReceivingRules(self.endpoint(LoadHTTP.stream)), $0) }
             },
             Candidate(name: Self.socketAsked) { () throws(ToolFailure) in
                 try await self.run(self.polls * LoadHTTP.messagesPerPoll, nil, asks: true) { self.webSocket($0) }
             },
             Candidate(name: Self.polling) { () throws(ToolFailure) in
                 try await self.run(self.polls * LoadHTTP.messagesPerPoll, nil) {
-                    self.overHTTP(LineRules(self.endpoint(LoadHTTP.poll)), $0)
+                    self.overHTTP(ReceivingRules(self.endpoint(LoadHTTP.poll)), $0)
                 }
             },
         ]
@@ -60,7 +60,7 @@ struct HTTPReceiveBench {
             WebSocketRequest(self.endpoint(BareEvents.target).webSocket), id: ConnectionID(rawValue: 1), events: events)
     }
 
-    private func overHTTP(_ rules: LineRules, _ events: any WebSocketEvents) -> any WebSocketConnection {
+    private func overHTTP(_ rules: ReceivingRules, _ events: any WebSocketEvents) -> any WebSocketConnection {
         let transports = Transports(webSocket: SocketWebSocketTransport(), http: SocketHTTPTransport(), time: EventLoop.shared)
         return HTTPConnection(
             rules, in: .init(transports, cookies: HTTPClient.Cookies()), id: ConnectionID(rawValue: 1), events: events)
@@ -139,14 +139,15 @@ private final class MessageCounter: WebSocketEvents {
     }
 }
 
-/// The rules of a stream of Server-Sent Events with a line of data each, and of polling with a message on each line.
-private struct LineRules: HTTPConnectionRules {
+/// The rules of a stream of Server-Sent Events, and of polling with a message on each line.
+private struct ReceivingRules: HTTPConnectionRules {
     private static let lineFeed = UInt8(ascii: "\n")
-    private static let field = "data: ".utf8.count
 
+    let bodyLimit: Int? = nil
     private let endpoint: Endpoint
     private let isStream: Bool
-    /// The beginning of a line.
+    private var events = ServerSentEventDecoder(limit: 1 << 20)
+    /// The beginning of a line of a poll.
     private var rest: [UInt8] = []
 
     init(_ endpoint: Endpoint) {
@@ -158,15 +159,15 @@ private struct LineRules: HTTPConnectionRules {
     func received(_ head: HTTPResponseHead) -> HTTPVerdict { head.status == 200 ? .proceed : .reject }
 
     mutating func decode(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) throws(TransportError) {
-        let prefix = self.isStream ? Self.field : 0
+        if self.isStream { return try self.events.decode(bytes, into: &batch) }
         var start = 0
         while let end = Self.endOfLine(bytes, start) {
             let line = UnsafeRawBufferPointer(rebasing: bytes[start..<end])
             if self.rest.isEmpty {
-                Self.append(line, after: prefix, &batch)
+                Self.append(line, &batch)
             } else {
                 self.rest += line
-                self.rest.withUnsafeBytes { Self.append($0, after: prefix, &batch) }
+                self.rest.withUnsafeBytes { Self.append($0, &batch) }
                 self.rest.removeAll(keepingCapacity: true)
             }
             start = end + 1
@@ -174,18 +175,12 @@ private struct LineRules: HTTPConnectionRules {
         self.rest += bytes[start...]
     }
 
-    @inline(__always)
-    private static func append(_ line: UnsafeRawBufferPointer, after prefix: Int, _ batch: inout MessageBatch) {
-        guard line.count > prefix else { return }
-        let message = UnsafeRawBufferPointer(rebasing: line[prefix...])
+    private static func append(_ message: UnsafeRawBufferPointer, _ batch: inout MessageBatch) {
         if UTF8Validator.isValid(message) { batch.append(.text, message) }
     }
 
     private static func endOfLine(_ bytes: UnsafeRawBufferPointer, _ start: Int) -> Int? {
-        guard start < bytes.count, let first = bytes.baseAddress else { return nil }
-        // The line after an event is empty.
-        if bytes[start] == Self.lineFeed { return start }
-        guard
+        guard start < bytes.count, let first = bytes.baseAddress,
             let end = memchr(first + start, Int32(Self.lineFeed), bytes.count - start)
         else { return nil }
         return UnsafeRawPointer(end) - first
