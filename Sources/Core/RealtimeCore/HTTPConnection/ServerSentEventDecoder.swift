@@ -134,7 +134,7 @@ package struct ServerSentEventDecoder: Sendable {
     private static func append(_ line: UnsafeRawBufferPointer, afterLineFeed: Bool, to bytes: inout [UInt8]) {
         if afterLineFeed { bytes.append(0x0A) }
         if Self.isASCII(line) {
-            bytes.append(contentsOf: line)
+            bytes.append(copying: line)
         } else {
             bytes.append(contentsOf: String(decoding: line, as: UTF8.self).utf8)
         }
@@ -163,8 +163,9 @@ private struct LineScanner {
     /// Whether the last line ends with a carriage return at the end of the input.
     private(set) var endsWithReturn = false
     private var position = 0
-    /// The next one of each kind. Each is searched once, so that a stream of lines with the other one isn't searched again for each line.
+    /// The next line feed. It is searched once, so that a stream of lines that end with carriage returns isn't searched again for each line.
     private var lineFeed = -1
+    /// The first carriage return before it; the position of the line feed if there is none.
     private var carriageReturn = -1
 
     init(_ input: UnsafeRawBufferPointer) {
@@ -180,23 +181,25 @@ private struct LineScanner {
 
     /// Returns the next line without its end, or `nil` if it isn't complete.
     mutating func next() -> UnsafeRawBufferPointer? {
-        if self.lineFeed < self.position { self.lineFeed = self.find(0x0A) }
-        if self.carriageReturn < self.position { self.carriageReturn = self.find(0x0D) }
-        let end = min(self.lineFeed, self.carriageReturn)
+        if self.lineFeed < self.position { self.lineFeed = self.find(0x0A, before: self.input.count) }
+        if self.carriageReturn < self.position { self.carriageReturn = self.find(0x0D, before: self.lineFeed) }
+        let end = self.carriageReturn
         guard end < self.input.count else { return nil }
         let line = UnsafeRawBufferPointer(rebasing: self.input[self.position..<end])
         self.position = end + 1
-        if end == self.carriageReturn {
+        if end < self.lineFeed {
             self.endsWithReturn = self.position == self.input.count
             self.skipLineFeed()
         }
         return line
     }
 
-    /// The position of a byte; that of the end if there is none.
-    private func find(_ byte: UInt8) -> Int {
-        guard let start = self.input.baseAddress, self.position < self.input.count else { return self.input.count }
-        let found = memchr(start + self.position, CInt(byte), self.input.count - self.position)
-        return found.map { UnsafeRawPointer($0) - start } ?? self.input.count
+    /// The position of a byte before another position; that position if there is none.
+    private func find(_ byte: UInt8, before end: Int) -> Int {
+        guard let start = self.input.baseAddress, self.position < end else { return end }
+        // The line after an event is empty.
+        if self.input[self.position] == byte { return self.position }
+        let found = memchr(start + self.position, CInt(byte), end - self.position)
+        return found.map { UnsafeRawPointer($0) - start } ?? end
     }
 }

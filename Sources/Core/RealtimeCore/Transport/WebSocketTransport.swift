@@ -124,15 +124,7 @@ public struct MessageBatch: Sendable {
     /// Appends a message whose payload is in memory.
     package mutating func append(_ kind: WebSocketMessage.Kind, _ bytes: UnsafeRawBufferPointer) {
         let start = self.bytes.count
-        if let source = bytes.baseAddress, !bytes.isEmpty {
-            self.bytes.append(addingCapacity: bytes.count) { span in
-                span.withUnsafeMutableBufferPointer { buffer, initialized in
-                    guard let target = UnsafeMutableRawPointer(buffer.baseAddress) else { return }
-                    target.copyMemory(from: source, byteCount: bytes.count)
-                    initialized = bytes.count
-                }
-            }
-        }
+        self.bytes.append(copying: bytes)
         self.entries.append(Entry(kind, start..<(start &+ bytes.count)))
     }
 
@@ -145,6 +137,20 @@ public struct MessageBatch: Sendable {
     /// Copies of the messages, for code where performance doesn't matter.
     public var messages: [WebSocketMessage] {
         self.entries.map { WebSocketMessage($0.kind, Array(self.bytes[$0.range])) }
+    }
+}
+
+extension [UInt8] {
+    /// Appends bytes faster than `append(contentsOf:)`, which is generic.
+    mutating func append(copying bytes: UnsafeRawBufferPointer) {
+        guard let source = bytes.baseAddress, !bytes.isEmpty else { return }
+        self.append(addingCapacity: bytes.count) { span in
+            span.withUnsafeMutableBufferPointer { buffer, initialized in
+                guard let target = UnsafeMutableRawPointer(buffer.baseAddress) else { return }
+                target.copyMemory(from: source, byteCount: bytes.count)
+                initialized = bytes.count
+            }
+        }
     }
 }
 
