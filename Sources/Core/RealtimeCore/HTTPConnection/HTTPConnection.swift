@@ -132,10 +132,14 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
             for command in commands { state.commands.append(command) }
             return state.isPerforming ? nil : Self.next(&state)
         }
+        var delivered = MessageBatch()
         while let step = next {
             self.perform(step)
+            if case .received(let batch) = step.command { delivered = batch }
             next = self.state.withLock { Self.next(&$0) }
         }
+        // Here, nothing else refers to the memory of the last batch.
+        if !delivered.entries.isEmpty { Self.putBack(&delivered) }
     }
 
     /// Takes the next command. The caller performs it.
@@ -152,16 +156,14 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
         if case .closed = command { (command, state.events.take()) } else { (command, state.events) }
     }
 
-    private func perform(_ step: consuming Step) {
+    private func perform(_ step: Step) {
         let events = step.events
         switch step.command {
         case .start(let id, let request, let areRefused): self.start(id, request, areRefused)
         case .cancel(let id): self.takeExchange(id)?.cancel()
         case .resumeReading(let id): self.resumeReading(id)
         case .opened(let head): events?.opened(self.id, head: head)
-        case .received(var batch):
-            events?.received(self.id, batch)
-            Self.putBack(&batch)
+        case .received(let batch): events?.received(self.id, batch)
         case .writing(let isPaused): events?.writing(self.id, paused: isPaused)
         case .closed(let reason): events?.closed(self.id, reason)
         }

@@ -49,7 +49,12 @@ package struct ServerSentEventDecoder: Sendable {
             if let start, self.hasData { self.data.append(contentsOf: batch.bytes[start...]) }
             if let start { batch.bytes.removeSubrange(start...) }
         }
-        while let line = lines.next() {
+        while true {
+            if !self.hasData, self.line.isEmpty {
+                lines.takeEvents(limit: self.limit, into: &batch)
+                start = batch.bytes.count
+            }
+            guard let line = lines.next() else { break }
             if self.line.isEmpty {
                 try self.decodeLine(line, &start, &batch)
             } else {
@@ -133,18 +138,11 @@ package struct ServerSentEventDecoder: Sendable {
     /// Appends a line of text. A line end isn't part of a sequence of UTF-8, so lines can be decoded one by one.
     private static func append(_ line: UnsafeRawBufferPointer, afterLineFeed: Bool, to bytes: inout [UInt8]) {
         if afterLineFeed { bytes.append(0x0A) }
-        if Self.isASCII(line) {
+        if line.isASCII {
             bytes.append(copying: line)
         } else {
             bytes.append(contentsOf: String(decoding: line, as: UTF8.self).utf8)
         }
-    }
-
-    /// Without an early exit, this is compiled to vector instructions.
-    private static func isASCII(_ bytes: UnsafeRawBufferPointer) -> Bool {
-        var all: UInt8 = 0
-        for byte in bytes { all |= byte }
-        return all < 0x80
     }
 
     /// - Parameter line: The size of a line of the event in progress, as far as it has arrived.
@@ -179,6 +177,52 @@ private struct LineScanner {
         if self.position < self.input.count, self.input[self.position] == 0x0A { self.position += 1 }
     }
 
+    /// Appends the usual events that follow to a batch, with one check of its memory for all of them.
+    mutating func takeEvents(limit: Int, into batch: inout MessageBatch) {
+        guard let first = self.nextEvent(limit: limit) else { return }
+        let (start, capacity) = (batch.bytes.count, first.count + self.input.count - self.position)
+        batch.bytes.append(addingCapacity: capacity) { span in
+            span.withUnsafeMutableBufferPointer { buffer, initialized in
+                guard let target = UnsafeMutableRawPointer(buffer.baseAddress) else { return }
+                var next = Optional(first)
+                while let data = next {
+                    if let source = data.baseAddress { (target + initialized).copyMemory(from: source, byteCount: data.count) }
+                    let end = initialized + data.count
+                    batch.entries.append(MessageBatch.Entry(.text, start + initialized..<start + end))
+                    initialized = end
+                    next = self.nextEvent(limit: limit)
+                }
+            }
+        }
+    }
+
+    /// Returns the data of an event that is complete, in ASCII, and consists of one line with data, which is the usual one. The line ends are
+    /// line feeds, alone or after carriage returns.
+    ///
+    /// - Returns: `nil` if another event, a part of an event, or none follows. Nothing is consumed then.
+    private mutating func nextEvent(limit: Int) -> UnsafeRawBufferPointer? {
+        let bytes = UnsafeRawBufferPointer(rebasing: self.input[self.position...])
+        guard let base = bytes.baseAddress, bytes.count >= 8, base.loadUnaligned(as: UInt32.self) == Self.data,
+            bytes[4] == UInt8(ascii: ":"), let lineFeed = memchr(base + 5, 0x0A, bytes.count - 5)
+        else { return nil }
+        let start = bytes[5] == UInt8(ascii: " ") ? 6 : 5
+        var (end, next) = (UnsafeRawPointer(lineFeed) - base, UnsafeRawPointer(lineFeed) - base + 1)
+        if end > start, bytes[end - 1] == 0x0D {
+            end -= 1
+            guard next < bytes.count, bytes[next] == 0x0D else { return nil }
+            next += 1
+        }
+        guard next < bytes.count, bytes[next] == 0x0A, end >= start, end - start <= limit else { return nil }
+        let data = UnsafeRawBufferPointer(rebasing: bytes[start..<end])
+        guard data.isASCIIWithoutReturn else { return nil }
+        self.position += next + 1
+        self.endsWithReturn = false
+        return data
+    }
+
+    /// The letters `data` as they are in memory.
+    private static let data = UInt32(littleEndian: 0x6174_6164)
+
     /// Returns the next line without its end, or `nil` if it isn't complete.
     mutating func next() -> UnsafeRawBufferPointer? {
         if self.lineFeed < self.position { self.lineFeed = self.find(0x0A, before: self.input.count) }
@@ -201,5 +245,24 @@ private struct LineScanner {
         if self.input[self.position] == byte { return self.position }
         let found = memchr(start + self.position, CInt(byte), end - self.position)
         return found.map { UnsafeRawPointer($0) - start } ?? end
+    }
+}
+
+// Without an early exit, both are compiled to vector instructions.
+extension UnsafeRawBufferPointer {
+    fileprivate var isASCII: Bool {
+        var all: UInt8 = 0
+        for byte in self { all |= byte }
+        return all < 0x80
+    }
+
+    /// Whether all bytes are ASCII, and none is a carriage return.
+    fileprivate var isASCIIWithoutReturn: Bool {
+        var (all, least): (UInt8, UInt8) = (0, 0xFF)
+        for byte in self {
+            all |= byte
+            least = Swift.min(least, byte ^ 0x0D)
+        }
+        return all < 0x80 && least > 0
     }
 }

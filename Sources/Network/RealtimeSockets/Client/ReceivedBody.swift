@@ -38,21 +38,28 @@ struct ReceivedBody: ~Copyable {
         self.joined.append(self.piece, mask: nil)
     }
 
-    /// Delivers the body to the receiver of an exchange, unless it is empty.
-    consuming func deliver(to events: any HTTPExchangeEvents, of id: ExchangeID) {
-        let isSingle = self.joined.isEmpty
-        if let events = events as? any HTTPExchangeBytesEvents {
-            if isSingle { events.received(self.piece, of: id) } else { self.joined.withUnsafeBytes { events.received($0, of: id) } }
-            if !isSingle { SharedBody.of(self.loop).putBack(self.joined) }
-        } else {
+    /// Delivers the body to the receiver of an exchange, and removes it.
+    mutating func deliver(to events: any HTTPExchangeEvents, of id: ExchangeID) {
+        // Taken, so that nothing else refers to the memory when it is put back.
+        var joined: [UInt8] = []
+        swap(&joined, &self.joined)
+        let bytesEvents = events as? any HTTPExchangeBytesEvents
+        guard !joined.isEmpty else {
             // The receiver may keep the array.
-            events.received(isSingle ? Array(self.piece) : self.joined, of: id)
+            if let bytesEvents { bytesEvents.received(self.piece, of: id) } else { events.received(Array(self.piece), of: id) }
+            return
         }
+        guard let bytesEvents else { return events.received(joined, of: id) }
+        joined.withUnsafeBytes { bytesEvents.received($0, of: id) }
+        SharedBody.of(self.loop).putBack(&joined)
     }
 }
 
 /// The memory for the bodies that the exchanges of one loop receive. An idle exchange has none.
 private final class SharedBody: Sendable {
+    /// More than a read brings isn't kept.
+    private static let keptCapacity = 1 << 20
+
     // `nonisolated(unsafe)`: see `LoopBound`.
     nonisolated(unsafe) private var bytes: LoopBound<[UInt8]>
 
@@ -68,8 +75,8 @@ private final class SharedBody: Sendable {
         return bytes
     }
 
-    func putBack(_ bytes: consuming [UInt8]) {
-        bytes.removeAll(keepingCapacity: true)
-        self.bytes.value = bytes
+    func putBack(_ bytes: inout [UInt8]) {
+        bytes.removeAll(keepingCapacity: bytes.capacity <= Self.keptCapacity)
+        swap(&bytes, &self.bytes.value)
     }
 }
