@@ -146,6 +146,7 @@ extension String {
         ("events in one part", .max, { String(repeating: "data: 0123456789\r\n\r\n", count: $0) }),
         ("line feeds only", .max, { String(repeating: "data: 0123456789\n\n", count: $0) }),
         ("carriage returns only", .max, { String(repeating: "data: 0123456789\r\r", count: $0) }),
+        ("carriage returns before line feeds", .max, { String(repeating: "data: 0123456789\r\r", count: $0) + "data:\n\n" }),
         ("an event of many lines", 1000, { String(repeating: "data: 0123456789\n", count: $0) + "\n" }),
         ("an event of one line", 100, { "data: " + String(repeating: "0123456789", count: $0) + "\n\n" }),
         ("byte by byte", 1, { String(repeating: "data: 0123456789\n", count: $0) + "\n" }),

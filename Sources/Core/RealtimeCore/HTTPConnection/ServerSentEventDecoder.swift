@@ -203,18 +203,19 @@ private struct LineScanner {
     private mutating func nextEvent(limit: Int) -> UnsafeRawBufferPointer? {
         let bytes = UnsafeRawBufferPointer(rebasing: self.input[self.position...])
         guard let base = bytes.baseAddress, bytes.count >= 8, base.loadUnaligned(as: UInt32.self) == Self.data,
-            bytes[4] == UInt8(ascii: ":"), let lineFeed = memchr(base + 5, 0x0A, bytes.count - 5)
+            bytes[4] == UInt8(ascii: ":")
         else { return nil }
+        self.findLineEnd()
         let start = bytes[5] == UInt8(ascii: " ") ? 6 : 5
-        var (end, next) = (UnsafeRawPointer(lineFeed) - base, UnsafeRawPointer(lineFeed) - base + 1)
-        if end > start, bytes[end - 1] == 0x0D {
-            end -= 1
-            guard next < bytes.count, bytes[next] == 0x0D else { return nil }
+        let end = self.carriageReturn - self.position
+        var next = self.lineFeed - self.position + 1
+        if self.carriageReturn < self.lineFeed {
+            guard self.carriageReturn == self.lineFeed - 1, next < bytes.count, bytes[next] == 0x0D else { return nil }
             next += 1
         }
         guard next < bytes.count, bytes[next] == 0x0A, end >= start, end - start <= limit else { return nil }
         let data = UnsafeRawBufferPointer(rebasing: bytes[start..<end])
-        guard data.isASCIIWithoutReturn else { return nil }
+        guard data.isASCII else { return nil }
         self.position += next + 1
         self.endsWithReturn = false
         return data
@@ -225,8 +226,7 @@ private struct LineScanner {
 
     /// Returns the next line without its end, or `nil` if it isn't complete.
     mutating func next() -> UnsafeRawBufferPointer? {
-        if self.lineFeed < self.position { self.lineFeed = self.find(0x0A, before: self.input.count) }
-        if self.carriageReturn < self.position { self.carriageReturn = self.find(0x0D, before: self.lineFeed) }
+        self.findLineEnd()
         let end = self.carriageReturn
         guard end < self.input.count else { return nil }
         let line = UnsafeRawBufferPointer(rebasing: self.input[self.position..<end])
@@ -236,6 +236,11 @@ private struct LineScanner {
             self.skipLineFeed()
         }
         return line
+    }
+
+    private mutating func findLineEnd() {
+        if self.lineFeed < self.position { self.lineFeed = self.find(0x0A, before: self.input.count) }
+        if self.carriageReturn < self.position { self.carriageReturn = self.find(0x0D, before: self.lineFeed) }
     }
 
     /// The position of a byte before another position; that position if there is none.
@@ -248,21 +253,11 @@ private struct LineScanner {
     }
 }
 
-// Without an early exit, both are compiled to vector instructions.
 extension UnsafeRawBufferPointer {
+    /// Without an early exit, this is compiled to vector instructions.
     fileprivate var isASCII: Bool {
         var all: UInt8 = 0
         for byte in self { all |= byte }
         return all < 0x80
-    }
-
-    /// Whether all bytes are ASCII, and none is a carriage return.
-    fileprivate var isASCIIWithoutReturn: Bool {
-        var (all, least): (UInt8, UInt8) = (0, 0xFF)
-        for byte in self {
-            all |= byte
-            least = Swift.min(least, byte ^ 0x0D)
-        }
-        return all < 0x80 && least > 0
     }
 }

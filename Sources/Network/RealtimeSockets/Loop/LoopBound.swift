@@ -4,6 +4,7 @@ internal import CRealtimeSystem
 ///
 /// Its owner declares it as `nonisolated(unsafe) private var`. That is safe because one thread at a time can reach the state: until
 /// ``bind()`` the thread that creates the owner, and from then on the loop's thread. The queue of the loop's jobs synchronizes the two.
+/// A thread that runs in place of the loop's, with ``EventLoop/whileAsleep(_:)``, holds the lock that the loop's thread needs to continue.
 /// Debug builds assert this on every access. In release builds, the type stores only the state.
 struct LoopBound<State>: ~Copyable {
     private var state: State
