@@ -8,6 +8,7 @@ import Testing
 private struct LineRules: HTTPConnectionRules {
     let base: Endpoint
     let isStream: Bool
+    var pausedPolling: HTTPPausedPolling?
     var rest: [UInt8] = []
     var bodyLimit: Int? { self.isStream ? nil : 64 << 10 }
 
@@ -127,21 +128,25 @@ private struct LineRules: HTTPConnectionRules {
         let connection: any WebSocketConnection
         let cookies = HTTPClient.Cookies()
 
-        init(isStream: Bool, headers: HTTPConnection.Environment.Headers? = nil) async throws {
+        init(
+            isStream: Bool, headers: HTTPConnection.Environment.Headers? = nil, pausedPolling: HTTPPausedPolling? = nil
+        ) async throws {
             self.network = InMemoryNetwork(clock: self.clock)
             self.listener = self.network.listener()
             let address = try await self.listener.start(self.server)
             var base = Endpoint(scheme: "http", host: address.host, port: address.port, target: "/")
             base.addQuery("token", "secret")
             self.connection = HTTPConnection(
-                LineRules(base: base, isStream: isStream),
+                LineRules(base: base, isStream: isStream, pausedPolling: pausedPolling),
                 in: .init(self.network.transports(), cookies: self.cookies, headers: headers), id: ConnectionID(rawValue: 1),
                 events: self.events)
         }
 
         /// A connection that is open.
-        static func open(isStream: Bool, headers: HTTPConnection.Environment.Headers? = nil) async throws -> Fixture {
-            let fixture = try await Fixture(isStream: isStream, headers: headers)
+        static func open(
+            isStream: Bool, headers: HTTPConnection.Environment.Headers? = nil, pausedPolling: HTTPPausedPolling? = nil
+        ) async throws -> Fixture {
+            let fixture = try await Fixture(isStream: isStream, headers: headers, pausedPolling: pausedPolling)
             fixture.connection.open()
             fixture.receiver.begin(HTTPResponseHead(status: 200))
             if !isStream { fixture.receiver.end() }
@@ -207,6 +212,57 @@ private struct LineRules: HTTPConnectionRules {
         fixture.connection.flush()
         fixture.receiver.end()
         #expect(fixture.server.requests.all.count == 4)
+    }
+
+    @Test func `a server that would forget the client is asked during a pause, up to a limit`() async throws {
+        let fixture = try await Fixture.open(isStream: false, pausedPolling: HTTPPausedPolling(interval: .seconds(5), byteLimit: 5))
+        fixture.connection.pauseReading()
+        fixture.receiver.respond(HTTPResponse(status: 200, text: "a\n"))
+        fixture.clock.advance(by: .milliseconds(4_999))
+        #expect(fixture.events.all.all == ["opened 200"] && fixture.server.requests.all.count == 2)
+        fixture.clock.advance(by: .milliseconds(1))
+        #expect(fixture.events.all.all == ["opened 200", "received a"] && fixture.server.requests.all.count == 3)
+        // The request waits for an answer: there is nothing to do.
+        fixture.connection.pauseReading()
+        fixture.clock.advance(by: .seconds(4))
+        for (index, text) in ["b", "c"].enumerated() {
+            fixture.receiver.respond(HTTPResponse(status: 200, text: text + "\n"))
+            fixture.clock.advance(by: .seconds(5))
+            #expect(fixture.events.all.all.suffix(1) == ["received \(text)"] && fixture.server.requests.all.count == 4 + index)
+        }
+        fixture.receiver.respond(HTTPResponse(status: 200, text: "d\n"))
+        fixture.clock.advance(by: .seconds(100))
+        #expect(fixture.events.all.all.suffix(1) == ["received c"] && fixture.server.requests.all.count == 5)
+        fixture.connection.resumeReading()
+        fixture.connection.flush()
+        #expect(fixture.events.all.all.suffix(1) == ["received d"] && fixture.server.requests.all.count == 6)
+        fixture.receiver.respond(HTTPResponse(status: 200, text: "e\n"))
+        #expect(fixture.events.all.all.suffix(1) == ["received e"] && fixture.server.requests.all.count == 7)
+    }
+
+    @Test func `a pause needs no time before a connection is opened, and after its end`() {
+        let endpoint = Endpoint(scheme: "http", host: "example.com", port: 80, target: "/")
+        let polling = HTTPPausedPolling(interval: .seconds(5), byteLimit: 5)
+        var machine = HTTPConnectionMachine(LineRules(base: endpoint, isStream: false, pausedPolling: polling))
+        let start = Instant(nanoseconds: 0)
+        machine.pauseReading(now: start)
+        #expect(machine.nextDeadline == nil)
+        _ = machine.open(now: start)
+        #expect(machine.nextDeadline == start.advanced(by: .seconds(5)))
+        _ = machine.abandon()
+        #expect(machine.nextDeadline == nil)
+    }
+
+    @Test func `during a pause, the answer to a request that waited for it is read once per interval`() async throws {
+        let fixture = try await Fixture.open(isStream: false, pausedPolling: HTTPPausedPolling(interval: .seconds(5), byteLimit: 100))
+        fixture.connection.pauseReading()
+        fixture.clock.advance(by: .seconds(60))
+        fixture.receiver.respond(HTTPResponse(status: 200, text: "a\n"))
+        #expect(fixture.events.all.all == ["opened 200", "received a"] && fixture.server.requests.all.count == 3)
+        fixture.receiver.respond(HTTPResponse(status: 200, text: "b\n"))
+        #expect(fixture.events.all.all.count == 2 && fixture.server.requests.all.count == 3)
+        fixture.clock.advance(by: .seconds(5))
+        #expect(fixture.events.all.all.suffix(1) == ["received b"] && fixture.server.requests.all.count == 4)
     }
 
     @Test func `a stream isn't read while reading is paused, which the server notices`() async throws {

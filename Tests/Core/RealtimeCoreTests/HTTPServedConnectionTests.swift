@@ -11,6 +11,7 @@ private struct TextRules: HTTPServedConnectionRules {
     var pollTimeout: Duration? = .seconds(90)
     var streamLimit: Int?
     var second = HTTPSecondRequest.replaces
+    var replacedStatus = 200
 
     func waiting(_ request: HTTPRequestHead) -> HTTPWaitingAnswer {
         if request.path == "/first" { return .respond(HTTPResponse(status: 200, text: "welcome")) }
@@ -43,6 +44,12 @@ private struct TextRules: HTTPServedConnectionRules {
     }
 
     func rejection(_ error: TransportError?) -> HTTPResponse { HTTPResponse(status: error == nil ? 404 : 400) }
+
+    func replaced() -> HTTPResponse { HTTPResponse(status: self.replacedStatus) }
+
+    func ended(_ reason: CloseReason?) -> HTTPResponse {
+        if case .peer = reason { HTTPResponse(status: 204) } else { self.rejection(nil) }
+    }
 }
 
 @Suite struct HTTPServedConnectionTests {
@@ -114,6 +121,15 @@ private struct TextRules: HTTPServedConnectionRules {
             let responder = Responder()
             self.connection.receive(HTTPRequestHead(method: "POST", target: "/"), body: Array(body.utf8), responder)
             return responder
+        }
+
+        func reserve(_ body: String) -> (id: ExchangeID, responder: Responder) {
+            let responder = Responder()
+            return (self.connection.reserve(responder, bodyCount: body.utf8.count), responder)
+        }
+
+        func admit(_ place: (id: ExchangeID, responder: Responder), _ body: String) {
+            self.connection.receive(place.id, HTTPRequestHead(method: "POST", target: "/"), body: Array(body.utf8))
         }
 
         func send(_ texts: String...) {
@@ -189,6 +205,23 @@ private struct TextRules: HTTPServedConnectionRules {
         let (ended, other) = (ending.wait(), ending.wait())
         #expect(ended.answers.all == ["404"] && other.answers.all == ["400"])
         #expect(ending.newest == "closed protocolViolation" && ending.hasEnded)
+    }
+
+    @Test func `the rules decide how a replaced poll is answered`() {
+        let fixture = Fixture(TextRules(replacedStatus: 204))
+        let (first, second) = (fixture.wait(), fixture.wait())
+        #expect(first.answers.all == ["204"] && second.answers.all.isEmpty)
+        fixture.send("a")
+        #expect(second.answers.all == ["200 a;"])
+    }
+
+    @Test func `the owner answers a poll, and the next one receives what waits`() {
+        let fixture = Fixture()
+        fixture.connection.answerPoll(HTTPResponse(status: 500))
+        let poll = fixture.wait()
+        fixture.connection.answerPoll(HTTPResponse(status: 500))
+        fixture.send("a")
+        #expect(poll.answers.all == ["500"] && fixture.wait().answers.all == ["200 a;"])
     }
 
     // MARK: Streams
@@ -290,7 +323,37 @@ private struct TextRules: HTTPServedConnectionRules {
         let fixture = Fixture()
         let poll = fixture.wait()
         #expect(fixture.receive("a;end").answers.all == ["202"])
-        #expect(fixture.newest?.contains("over") == true && poll.answers.all == ["404"] && fixture.hasEnded)
+        #expect(fixture.newest?.contains("over") == true && poll.answers.all == ["204"] && fixture.hasEnded)
+    }
+
+    @Test func `bodies keep the order in which their requests arrived, while the server decides about each`() {
+        let fixture = Fixture()
+        let (first, second, third) = (fixture.reserve("a"), fixture.reserve("b"), fixture.reserve("c"))
+        let unreserved = fixture.receive("d")
+        fixture.admit(third, "c")
+        fixture.connection.refuse(second.id, HTTPResponse(status: 401))
+        #expect(second.responder.answers.all == ["401"] && fixture.log == ["opened 200"])
+        fixture.admit(first, "a")
+        #expect(fixture.log == ["opened 200", "received a", "received c", "received d"])
+        for responder in [first.responder, third.responder, unreserved] { #expect(responder.answers.all == ["200"]) }
+        #expect(fixture.receive("e").answers.all == ["200"] && fixture.newest == "received e")
+    }
+
+    @Test func `a request without a decision is answered at the end, and its late decision has no effect`() {
+        let fixture = Fixture()
+        let (first, second) = (fixture.reserve("a"), fixture.reserve("b"))
+        fixture.connection.abandon()
+        fixture.admit(first, "a")
+        fixture.connection.refuse(second.id, HTTPResponse(status: 401))
+        #expect(first.responder.answers.all == ["404"] && second.responder.answers.all == ["404"])
+        #expect(fixture.reserve("c").responder.answers.all == ["404"] && fixture.log == ["opened 200"])
+    }
+
+    @Test func `a client that sends without end while the server decides is given up`() {
+        let fixture = Fixture()
+        let places = (0..<1_030).map { _ in fixture.reserve("") }
+        #expect(fixture.newest == "closed tooLarge" && fixture.hasEnded)
+        #expect(places.allSatisfy { $0.responder.answers.all == ["404"] || $0.responder.answers.all == ["400"] })
     }
 
     @Test func `answers keep their order when a handler sends while messages are delivered`() {

@@ -204,7 +204,9 @@ private final class RelayHTTPSimulation: @unchecked Sendable {
         rules.abandonsOnlyAfterFaults = false
         self.client = SimulatedClient(
             RelaySession(seed: simulation.seed), on: network, rules: rules,
-            connect: { RelayClient.connect($0, to: endpoint, over: transports, cookies, id: $1, events: $2) },
+            connect: { request, id, events, _ in
+                RelayClient.connect(request, to: endpoint, over: transports, cookies, id: id, events: events)
+            },
             perform: { work, id, driver in
                 simulation.work {
                     switch work {

@@ -94,9 +94,10 @@ struct TinyproxyRelayTests {
             default: break
             }
         } _: { relay, proxy in
-            if reason == "server" { await relay.stop() }
+            // Nothing listens on port 1, which the system never assigns.
+            let port = reason == "server" ? 1 : relay.port
             let configuration = ProxyConfiguration.http(host: "127.0.0.1", port: proxy.port)
-            let client = RecordedRelayClient(port: relay.port, isSecure: false, proxy: configuration)
+            let client = RecordedRelayClient(port: port, isSecure: false, proxy: configuration)
             let error = try await client.failure("the attempt fails") { _ in true }
             #expect(error.code == .proxyRejected, "\(error)")
             #expect(error.status == ["port": 403, "host": 403, "credentials": 407, "server": 500][reason], "\(error)")

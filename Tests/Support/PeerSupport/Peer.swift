@@ -9,13 +9,18 @@ import RealtimeCore
 /// `REALTIME_PEERS` is the command that starts a peer: `$REALTIME_PEERS NAME --option value …`. `$REALTIME_PEERS list` prints the names that it
 /// knows, each at the beginning of a line. A server prints one line of JSON with
 /// `ready`, `port` and `url`. A client responds to each line of JSON with a line that contains `done`, and prints lines with `event` as
-/// events occur. Both exit when their standard input is closed. `REALTIME_PYTHON_PEERS` is the same for clients in Python.
+/// events occur. Both exit when their standard input is closed. `REALTIME_PYTHON_PEERS` is the same for clients in Python, and
+/// `REALTIME_BROWSER_PEERS` for a client in a browser, unless `REALTIME_PEERS` starts it.
 package final class Peer: Sendable {
     package static let command = variable("REALTIME_PEERS")
     package static let pythonCommand = variable("REALTIME_PYTHON_PEERS")
+    /// The command that starts `signalr-browser`.
+    package static let browserCommand = variable("REALTIME_BROWSER_PEERS") ?? (starts("signalr-browser") ? command : nil)
 
     /// The reason for skipping tests with peers.
     package static let skipReason = "set REALTIME_PEERS to a command that starts these third-party peers"
+    package static let browserSkipReason =
+        "install Chromium and the npm packages with dev/peers/peers setup, and set REALTIME_BROWSER_PEERS to dev/peers/peers"
     package static let pythonSkipReason = "run dev/peers/python-peers setup, and set REALTIME_PYTHON_PEERS to dev/peers/python-peers"
 
     /// Whether the command starts all of these peers.

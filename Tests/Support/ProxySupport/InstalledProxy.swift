@@ -17,10 +17,14 @@ final class InstalledProxy: Sendable {
     }
 
     /// Passes signals on, and ends the proxy with its input, which is also closed when this process ends.
+    ///
+    /// SIGTERM is repeated until the proxy has ended: tinyproxy doesn't notice one that arrives just before it waits for a connection.
     private static let script = """
         "$@" >/dev/null 2>&1 & proxy=$!
         while read -r signal; do kill -"$signal" $proxy; done
-        kill -TERM $proxy; wait $proxy
+        kill -TERM $proxy
+        while sleep 0.2; do kill -TERM $proxy; done 2>/dev/null & again=$!
+        wait $proxy; kill $again
         """
 
     struct Missing: Error, CustomStringConvertible {

@@ -11,6 +11,8 @@ package struct Nginx: Sendable {
         /// The version of HTTP toward the server. With 1.0, which is the default of nginx before version 1.29.7, a response in pieces ends with
         /// its connection.
         package var httpVersion = "1.1"
+        /// Whether nginx passes on upgrades to a WebSocket. By default, it doesn't: it sends the request without the fields of the upgrade.
+        package var passesUpgrades = true
         /// Whether nginx keeps responses in its buffers. That is its default.
         package var isBuffering = false
         /// How long the server may send nothing until nginx ends a request or a WebSocket.
@@ -103,8 +105,8 @@ package struct Nginx: Sendable {
                         proxy_pass http://server;
                         proxy_http_version \(options.httpVersion);
                         proxy_set_header Host $host;
-                        proxy_set_header Upgrade $http_upgrade;
-                        proxy_set_header Connection $connection_upgrade;
+                        \(options.passesUpgrades ? "proxy_set_header Upgrade $http_upgrade;" : "")
+                        proxy_set_header Connection \(options.passesUpgrades ? "$connection_upgrade" : #""""#);
                         proxy_buffering \(options.isBuffering ? "on" : "off");
                         proxy_read_timeout \(options.readTimeout.milliseconds)ms;
                     }

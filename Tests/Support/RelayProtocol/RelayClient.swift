@@ -14,7 +14,9 @@ package struct RelayClient: Sendable {
         let (http, time) = (transports.http, transports.time)
         let cookies = HTTPClient.Cookies()
         let dependencies = SessionDriver<RelaySession>.Dependencies(
-            connect: { Self.connect($0, to: endpoint, over: transports, cookies, log: log, id: $1, events: $2) }, time: time, log: log,
+            connect: { request, id, events, _ in
+                Self.connect(request, to: endpoint, over: transports, cookies, log: log, id: id, events: events)
+            }, time: time, log: log,
             subsystem: "relay"
         ) { work, id, driver in
             // Work is asynchronous and needs a task. The driver cancels it when its result is no longer needed.

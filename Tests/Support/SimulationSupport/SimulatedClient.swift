@@ -75,8 +75,10 @@ package final class SimulatedClient<Machine: SessionMachine>: @unchecked Sendabl
         self.driverOrNil = SessionDriver(
             InspectedMachine(machine: machine, inspector: self.inspector),
             in: .init(
-                connect: { [connections] in connections.connect($0, id: $1, events: $2, over: connect) }, time: simulation, log: log,
-                subsystem: "simulation", perform: perform))
+                connect: { [connections] request, id, events, driver in
+                    connections.connect(id, events: events) { connect(request, id, $0, driver) }
+                },
+                time: simulation, log: log, subsystem: "simulation", perform: perform))
         let (inspector, connections) = (self.inspector, self.connections)
         inspector.connection = { connections.all[$0] }
         inspector.exchangeFaults = { network.totals.exchangeFaults }
@@ -256,7 +258,9 @@ extension SimulatedClient {
         webSocket: @escaping @Sendable (Machine.Request) -> WebSocketRequest, perform: @escaping Perform = { _, _, _ in nil }
     ) {
         self.init(
-            machine, on: network, rules: rules, connect: { network.connect(webSocket($0), id: $1, events: $2) }, perform: perform)
+            machine, on: network, rules: rules,
+            connect: { request, id, events, _ in network.connect(webSocket(request), id: id, events: events) },
+            perform: perform)
     }
 }
 
@@ -278,12 +282,11 @@ private final class Connections: @unchecked Sendable {
     var all: [ConnectionID: any SimulatedConnection] = [:]
     var inspector: (ConnectionID) -> Void = { _ in }
 
-    func connect<Request>(
-        _ request: Request, id: ConnectionID, events: any WebSocketEvents,
-        over connect: (Request, ConnectionID, any WebSocketEvents) -> any WebSocketConnection
+    func connect(
+        _ id: ConnectionID, events: any WebSocketEvents, over connect: (any WebSocketEvents) -> any WebSocketConnection
     ) -> any WebSocketConnection {
         let observed = ObservedConnection(id, on: self.network!, events)
-        let connection = connect(request, id, observed)
+        let connection = connect(observed)
         let result: any SimulatedConnection
         if let connection = connection as? VirtualConnection {
             // It has the counts, and what arrives late is part of them.

@@ -272,6 +272,8 @@ final class VirtualResponder: HTTPResponder, @unchecked Sendable {
     /// The bytes that were written and the client hasn't read.
     private var bytesOnTheWay = 0
     private var isWritingPaused = false
+    /// How many times writing was paused or resumed.
+    private var writingChanges = 0
     private var disconnectAction: (@Sendable () -> Void)?
     private var writingChange: (@Sendable (_ paused: Bool) -> Void)?
     /// The tasks that wait until the client has read what was written.
@@ -365,12 +367,22 @@ final class VirtualResponder: HTTPResponder, @unchecked Sendable {
         let isPaused = self.bytesOnTheWay > (self.isWritingPaused ? window / 2 : window)
         guard isPaused != self.isWritingPaused else { return }
         self.isWritingPaused = isPaused
+        self.writingChanges += 1
+        if isPaused { self.disconnectIfStalled() }
         if !isPaused { self.wakeSenders() }
         self.simulation.schedule(in: 0...0) { [self] in
             guard let change = self.writingChange else { return }
             self.simulation.step(.arrival, "server: the response to \(self.exchange.name()) \(isPaused ? "pauses" : "resumes")") {
                 change(isPaused)
             }
+        }
+    }
+
+    /// A listener disconnects a client that reads nothing for its stall time.
+    private func disconnectIfStalled() {
+        let changes = self.writingChanges
+        self.simulation.schedule(in: 30_000...30_000) { [self] in
+            if self.writingChanges == changes, self.phase != .complete { self.disconnect() }
         }
     }
 

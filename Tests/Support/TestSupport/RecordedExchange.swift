@@ -12,6 +12,7 @@ package final class RecordedExchange: HTTPExchangeEvents {
 
     private let recorded = EventRecorder<Event>()
     private let failures = EventRecorder<TransportError>()
+    private let heads = EventRecorder<HTTPResponseHead>()
     private let react: @Sendable (Event) -> Void
 
     /// - Parameter react: Called after each event.
@@ -24,6 +25,9 @@ package final class RecordedExchange: HTTPExchangeEvents {
     /// The error that ended the exchange, if it did.
     package var error: TransportError? { self.failures.all.first }
 
+    /// The head of the response, if it has arrived.
+    package var head: HTTPResponseHead? { self.heads.all.first }
+
     /// The body as far as it has arrived.
     package var body: String {
         self.events.reduce(into: "") { body, event in if case .body(let text) = event { body += text } }
@@ -33,7 +37,10 @@ package final class RecordedExchange: HTTPExchangeEvents {
         if case .ended = self.events.last { true } else { false }
     }
 
-    package func received(_ head: HTTPResponseHead, of id: ExchangeID) { self.record(.head(head.status)) }
+    package func received(_ head: HTTPResponseHead, of id: ExchangeID) {
+        self.heads.record(head)
+        self.record(.head(head.status))
+    }
 
     package func received(_ body: [UInt8], of id: ExchangeID) { self.record(.body(String(decoding: body, as: UTF8.self))) }
 

@@ -15,6 +15,11 @@ package struct ConnectionPolicy: Sendable, Hashable {
     /// The maximum number of immediate reconnects in a row. Further reconnects back off, so that a server that accepts connections and
     /// closes them right away isn't flooded with attempts.
     package var maximumImmediateReconnects = 3
+    /// The time limit of each attempt to resume an established connection.
+    package var resumeTimeout: Duration = .seconds(5)
+    /// The delay after the first attempt to resume that failed. Each further delay is twice as long, up to ``maximumResumePause``.
+    package var resumePause: Duration = .milliseconds(100)
+    package var maximumResumePause: Duration = .seconds(2)
     package var backoff = Backoff()
 
     package init() {}
@@ -32,9 +37,15 @@ package enum ReconnectDecision: Hashable, Sendable {
     /// Continue the attempt with another connection, for example over another transport. Nothing counts as a failure. An established
     /// connection has no attempt to continue, and is re-established immediately.
     case reopen
+    /// Continue an established connection on another socket: nothing is lost unless that fails within this time since the loss of the socket.
+    /// The first attempt starts now, and further ones after short delays. Ask only if ``ConnectionStateMachine/canResume(now:)`` is true;
+    /// otherwise, the connection is re-established immediately.
+    case resume(within: Duration)
     /// The decision isn't made yet, for example because it is the application's. The connection waits for
     /// ``ConnectionStateMachine/decided(_:_:now:)``.
     case ask
+
+    var isResume: Bool { if case .resume = self { true } else { false } }
 }
 
 /// The next step after the loss of a connection or the failure of an attempt.
@@ -61,17 +72,27 @@ package enum NextAttempt: Hashable, Sendable {
 ///       └───────── afterBackoff, after ─────────┘     │     └───────────────────── ask ────────────────────┘
 ///                                                     └── never ──▶ closed
 ///
+///   connected ──resume──▶ resuming: opening ──opened──▶ synchronizing ──resumed──▶ connected     (with a new number for each attempt)
+///                                   │  ▲                      │
+///                  closed, timeout  │  │ timeout, check       │ closed, timeout
+///                                   ▼  │                      ▼
+///                                  pausing ◀── resume ── the protocol decides ──▶ otherwise as after the loss of `connected`
+///
 ///   stop:   idle, backingOff, deciding, opening ──▶ closed   (without a close frame; an attempt is abandoned)
 ///           handshaking, connected              ──▶ closing  (reported as ended immediately; the socket sends a close frame)
+///           resuming                            ──▶ closed, or closing if a socket is open
 ///           closing, closed                     ──▶ unchanged
 ///   closing ──closed, timeout──▶ closed                      (not reported: the end was reported at `stop`)
 ///   closing ──start──▶ opening                               (the old connection leaves: it closes beside the new one)
 ///   closed  ──start──▶ opening                               (with a new number; failure counts are reset)
 ///   deciding ──start, check──▶ opening                       (without the decision)
 ///   restart: backingOff, deciding                   ──▶ opening   (failure counts are reset)
-///            opening, handshaking, connected        ──▶ opening   (with a new number; the old connection is closed or abandoned)
+///            opening, handshaking, connected, resuming ──▶ opening (with a new number; the old connection is closed or abandoned)
 ///            idle, closing, closed                  ──▶ unchanged
 /// ```
+/// While a connection is resumed, a start has no effect, and a check only ends a pause. The time limit for all attempts begins with the loss of
+/// the socket: attempts end with it, and a pause isn't begun if no attempt could follow.
+///
 /// A timeout is an end like any other: ``timeout(now:)`` reports it, and ``closed(_:_:_:now:)`` follows with the decision of the protocol.
 /// Transitions that aren't shown have no effect.
 ///
@@ -85,11 +106,33 @@ package struct ConnectionStateMachine: Sendable {
         case opening(ConnectionID, deadline: Instant)
         case handshaking(ConnectionID, deadline: Instant)
         case connected(ConnectionID, Heartbeat, since: Instant)
+        /// The socket of an established connection was lost, and the connection is continued on another one.
+        case resuming(Resumption)
         case backingOff(until: Instant)
         /// The connection was lost for this reason, and the protocol hasn't decided yet.
         case deciding(ConnectionID, CloseReason, deadline: Instant?)
         case closing(ConnectionID, deadline: Instant)
         case closed(CloseReason)
+    }
+
+    /// The attempts to resume a connection.
+    @usableFromInline
+    package struct Resumption: Sendable {
+        package enum Step: Sendable {
+            case opening, synchronizing
+            /// The next attempt starts at this time.
+            case pausing(until: Instant)
+        }
+
+        package var step: Step
+        /// The number of the attempt, or of the last one during a pause.
+        @usableFromInline package var id: ConnectionID
+        /// The end of the attempt.
+        var deadline: Instant
+        /// The end of all attempts.
+        let limit: Instant
+        /// The number of attempts, which makes the pauses longer.
+        var attempts: Int
     }
 
     @usableFromInline package private(set) var state: State = .idle
@@ -103,6 +146,8 @@ package struct ConnectionStateMachine: Sendable {
     /// The number of failures in a row that were followed by a delay.
     package private(set) var failures = 0
     private var immediateReconnects = 0
+    /// The number of times in a row that a connection was resumed and wasn't stable.
+    private var resumptions = 0
     /// The connection that was stopped before the last start, and closes beside the next one. Its end was reported at `stop`.
     private var leaving: (id: ConnectionID, deadline: Instant)?
 
@@ -124,6 +169,7 @@ package struct ConnectionStateMachine: Sendable {
         case .deciding(_, _, let deadline): deadline
         case .backingOff(let until): until
         case .connected(_, let heartbeat, _): heartbeat.nextDeadline
+        case .resuming(let resumption): resumption.nextDeadline
         case .idle, .closed: nil
         }
     }
@@ -133,10 +179,23 @@ package struct ConnectionStateMachine: Sendable {
         if case .connected(let id, _, _) = self.state { id } else { nil }
     }
 
+    /// The connection that is established, or the last attempt to resume it. Its number changes with each attempt.
+    @inlinable package var established: ConnectionID? {
+        switch self.state {
+        case .connected(let id, _, _): id
+        case .resuming(let resumption): resumption.id
+        case .idle, .opening, .handshaking, .backingOff, .deciding, .closing, .closed: nil
+        }
+    }
+
+    /// Whether an established connection is being resumed.
+    package var isResuming: Bool { if case .resuming = self.state { true } else { false } }
+
     /// The connection or attempt whose events are handled, if any.
     @inlinable package var current: ConnectionID? {
         switch self.state {
         case .opening(let id, _), .handshaking(let id, _), .connected(let id, _, _), .closing(let id, _): id
+        case .resuming(let resumption): if case .pausing = resumption.step { nil } else { resumption.id }
         case .idle, .backingOff, .deciding, .closed: nil
         }
     }
@@ -162,7 +221,7 @@ package struct ConnectionStateMachine: Sendable {
             let earlier = self.leaving
             self.leaving = (id, deadline)
             return .open(self.open(now: now), abandoning: earlier?.id)
-        case .opening, .handshaking, .connected:
+        case .opening, .handshaking, .connected, .resuming:
             return .none
         }
     }
@@ -206,12 +265,28 @@ package struct ConnectionStateMachine: Sendable {
         case .handshaking(let id, _), .connected(let id, _, _):
             self.resetFailures()
             return .replace(id, by: self.open(now: now), sendsClose: true)
+        case .resuming(let resumption):
+            self.resetFailures()
+            switch resumption.step {
+            case .opening: return .replace(resumption.id, by: self.open(now: now), sendsClose: false)
+            case .synchronizing: return .replace(resumption.id, by: self.open(now: now), sendsClose: true)
+            case .pausing: return .open(self.open(now: now))
+            }
         }
     }
 
-    package enum OpenedAction: Equatable, Sendable { case none, beginHandshake }
+    package enum OpenedAction: Equatable, Sendable {
+        case none, beginHandshake
+        /// Tell the peer where to continue, and call ``resumed(_:_:now:)`` when the peer has done the same.
+        case synchronize
+    }
 
     package mutating func opened(_ id: ConnectionID, now: Instant) -> OpenedAction {
+        if case .resuming(var resumption) = self.state, case .opening = resumption.step, resumption.id == id {
+            resumption.step = .synchronizing
+            self.state = .resuming(resumption)
+            return .synchronize
+        }
         guard case .opening(id, let deadline) = self.state else { return .none }
         let limit = self.policy.handshakeTimeout.map { now.advanced(by: max(.nanoseconds(1), $0)) }
         self.state = .handshaking(id, deadline: min(deadline, limit ?? deadline))
@@ -226,6 +301,25 @@ package struct ConnectionStateMachine: Sendable {
         return .announceConnected
     }
 
+    /// Whether an attempt to resume the established connection can follow its end, or that of the last attempt, now: whether the time limit, if
+    /// it has begun, leaves time for it.
+    package func canResume(now: Instant) -> Bool {
+        switch self.state {
+        case .connected: true
+        case .resuming(let resumption): now.advanced(by: self.pause(after: resumption.attempts)) < resumption.limit
+        case .idle, .opening, .handshaking, .backingOff, .deciding, .closing, .closed: false
+        }
+    }
+
+    /// The connection continues on another socket.
+    ///
+    /// - Returns: False if it isn't being resumed on this one.
+    package mutating func resumed(_ id: ConnectionID, _ heartbeat: HeartbeatPolicy, now: Instant) -> Bool {
+        guard case .resuming(let resumption) = self.state, case .synchronizing = resumption.step, resumption.id == id else { return false }
+        self.state = .connected(id, Heartbeat(heartbeat, now: now), since: now)
+        return true
+    }
+
     /// Records that messages were received.
     ///
     /// - Returns: False if the messages are to be ignored because they belong to another attempt or to a connection that is closing.
@@ -237,6 +331,9 @@ package struct ConnectionStateMachine: Sendable {
             return true
         case .handshaking(id, _):
             return true
+        case .resuming(let resumption):
+            if case .synchronizing = resumption.step { return resumption.id == id }
+            return false
         default:
             return false
         }
@@ -256,10 +353,10 @@ package struct ConnectionStateMachine: Sendable {
         self.state = .connected(id, heartbeat, since: since)
     }
 
-    package enum CheckAction: Equatable, Sendable { case none, open(ConnectionID), sendProbe(ConnectionID) }
+    package enum CheckAction: Equatable, Sendable { case none, open(ConnectionID), resume(ConnectionID), sendProbe(ConnectionID) }
 
     /// Checks the connection now, because the network has changed or the process was suspended: starts a pending retry, also one whose
-    /// decision is pending, or probes the peer.
+    /// decision is pending, or a pending attempt to resume, or probes the peer.
     ///
     /// An attempt in progress isn't affected: it has a time limit of its own.
     ///
@@ -274,6 +371,9 @@ package struct ConnectionStateMachine: Sendable {
             let action = heartbeat.probe(timeout: timeout, now: now)
             self.state = .connected(id, heartbeat, since: since)
             return action == .sendProbe ? .sendProbe(id) : .none
+        case .resuming(let resumption):
+            guard case .pausing = resumption.step else { return .none }
+            return .resume(self.resume(resumption, now: now))
         case .idle, .opening, .handshaking, .closing, .closed:
             return .none
         }
@@ -307,6 +407,8 @@ package struct ConnectionStateMachine: Sendable {
         case lost(then: NextAttempt)
         /// The attempt continues with this connection.
         case reopen(ConnectionID)
+        /// The established connection continues, with this attempt or, if there is none, after a pause.
+        case resume(ConnectionID?)
     }
 
     package mutating func closed(_ id: ConnectionID, _ reason: CloseReason, _ decision: ReconnectDecision, now: Instant) -> ClosedAction {
@@ -314,8 +416,15 @@ package struct ConnectionStateMachine: Sendable {
         case .opening(id, _), .handshaking(id, _):
             if decision == .reopen { return .reopen(self.open(now: now)) }
             return .lost(then: self.follow(decision, on: reason, of: id, now: now))
-        case .connected(id, _, _):
-            self.resetFailuresIfStable(now: now)
+        case .connected(id, _, let since):
+            if since.advanced(by: self.policy.stableAfter) <= now { self.resetFailures() }
+            if case .resume(let limit) = decision { return .resume(self.beginResuming(id, within: limit, now: now)) }
+            return .lost(then: self.follow(decision, on: reason, of: id, now: now))
+        case .resuming(let resumption) where resumption.id == id && self.current == id:
+            if case .resume = decision, self.canResume(now: now) {
+                self.pause(resumption, now: now)
+                return .resume(nil)
+            }
             return .lost(then: self.follow(decision, on: reason, of: id, now: now))
         case .closing(id, _):
             self.state = .closed(.requested)
@@ -346,10 +455,11 @@ package struct ConnectionStateMachine: Sendable {
             self.state = .closed(reason)
             return .never
         case .immediately where self.immediateReconnects < self.policy.maximumImmediateReconnects,
-            .reopen where self.immediateReconnects < self.policy.maximumImmediateReconnects:
+            .reopen where self.immediateReconnects < self.policy.maximumImmediateReconnects,
+            .resume where self.immediateReconnects < self.policy.maximumImmediateReconnects:
             self.immediateReconnects += 1
             return .reconnect(self.open(now: now))
-        case .immediately, .reopen:
+        case .immediately, .reopen, .resume:
             return .later(until: self.backOff(now: now))
         case .afterBackoff(let minimum):
             return .later(until: self.backOff(atLeast: minimum, now: now))
@@ -365,8 +475,52 @@ package struct ConnectionStateMachine: Sendable {
         }
     }
 
+    // MARK: Resuming
+
+    /// Begins to resume a connection: now, unless it was resumed too often within a short time. A server that lets connections resume and
+    /// loses them right away isn't flooded with attempts.
+    ///
+    /// - Returns: The number of the attempt, or `nil` if a pause precedes it.
+    private mutating func beginResuming(_ id: ConnectionID, within limit: Duration, now: Instant) -> ConnectionID? {
+        let end = now.advanced(by: max(.nanoseconds(1), limit))
+        self.resumptions += 1
+        let attempts = max(0, self.resumptions - self.policy.maximumImmediateReconnects)
+        let resumption = Resumption(step: .opening, id: id, deadline: end, limit: end, attempts: attempts)
+        guard attempts > 0, now.advanced(by: self.pause(after: attempts)) < end else { return self.resume(resumption, now: now) }
+        self.pause(resumption, now: now)
+        return nil
+    }
+
+    /// Begins an attempt to resume.
+    private mutating func resume(_ resumption: Resumption, now: Instant) -> ConnectionID {
+        var resumption = resumption
+        resumption.attempts += 1
+        (resumption.step, resumption.id) = (.opening, self.counter.next())
+        let deadline = min(now.advanced(by: self.policy.resumeTimeout), resumption.limit)
+        // Later than now, because a deadline that has passed already would fire without end.
+        resumption.deadline = max(now.advanced(by: .nanoseconds(1)), deadline)
+        self.state = .resuming(resumption)
+        return resumption.id
+    }
+
+    private mutating func pause(_ resumption: Resumption, now: Instant) {
+        var resumption = resumption
+        resumption.step = .pausing(until: now.advanced(by: self.pause(after: resumption.attempts)))
+        self.state = .resuming(resumption)
+    }
+
+    /// Returns the delay before the next attempt to resume.
+    private func pause(after attempts: Int) -> Duration {
+        let doublings = min(max(0, attempts - 1), 16)
+        return max(.nanoseconds(1), min(self.policy.resumePause * (1 << doublings), self.policy.maximumResumePause))
+    }
+
+    // MARK: Timeouts
+
     package enum TimeoutAction: Equatable, Sendable {
         case none, open(ConnectionID)
+        /// Continue the established connection with this attempt.
+        case resume(ConnectionID)
         /// Send a message that keeps the connection alive.
         case sendPing(ConnectionID)
         /// Send a message that the peer answers. The connection counts as dead if it doesn't.
@@ -391,6 +545,10 @@ package struct ConnectionStateMachine: Sendable {
             return .abandonClosing(id)
         case .deciding(let id, _, let deadline?) where deadline <= now:
             return .decide(id)
+        case .resuming(let resumption):
+            guard resumption.nextDeadline <= now else { return .none }
+            if case .pausing = resumption.step { return .resume(self.resume(resumption, now: now)) }
+            return .end(resumption.id, .openTimeout)
         case .connected(let id, var heartbeat, let since):
             let action = heartbeat.timeout(now: now)
             self.state = .connected(id, heartbeat, since: since)
@@ -418,6 +576,15 @@ package struct ConnectionStateMachine: Sendable {
         case .handshaking(let id, _), .connected(let id, _, _):
             self.state = .closing(id, deadline: now.advanced(by: self.policy.closeTimeout))
             return .finishAndClose(id)
+        case .resuming(let resumption):
+            self.state = .closed(.requested)
+            switch resumption.step {
+            case .pausing: return .finish
+            case .opening: return .finishAndAbandon(resumption.id)
+            case .synchronizing:
+                self.state = .closing(resumption.id, deadline: now.advanced(by: self.policy.closeTimeout))
+                return .finishAndClose(resumption.id)
+            }
         case .closing, .closed:
             return .none
         }
@@ -439,13 +606,13 @@ package struct ConnectionStateMachine: Sendable {
         return until
     }
 
-    private mutating func resetFailuresIfStable(now: Instant) {
-        guard case .connected(_, _, let since) = self.state, since.advanced(by: self.policy.stableAfter) <= now else { return }
-        self.resetFailures()
-    }
-
     private mutating func resetFailures() {
         self.failures = 0
         self.immediateReconnects = 0
+        self.resumptions = 0
     }
+}
+
+extension ConnectionStateMachine.Resumption {
+    var nextDeadline: Instant { if case .pausing(let until) = self.step { until } else { self.deadline } }
 }

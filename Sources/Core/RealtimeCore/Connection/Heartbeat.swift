@@ -29,6 +29,8 @@ package struct Heartbeat: Sendable {
     private let probeAfter, deadAfter, pingAfter: Int64
     private var lastReceived, lastSent: Instant
     private var isProbed = false
+    /// When the connection counts as dead, unless the peer answers a probe that was asked for.
+    private var answerDeadline: Instant?
     private var isReadingPaused = false
 
     package init(_ policy: HeartbeatPolicy, now: Instant) {
@@ -42,7 +44,10 @@ package struct Heartbeat: Sendable {
     private var probeDeadline: Instant? {
         self.isProbed || self.isReadingPaused || self.probeAfter == .max ? nil : self.lastReceived + self.probeAfter
     }
-    private var deadDeadline: Instant? { self.isReadingPaused || self.deadAfter == .max ? nil : self.lastReceived + self.deadAfter }
+    private var deadDeadline: Instant? {
+        if self.isReadingPaused { return nil }
+        return .earliest(self.deadAfter == .max ? nil : self.lastReceived + self.deadAfter, self.answerDeadline)
+    }
     private var pingDeadline: Instant? { self.pingAfter == .max ? nil : self.lastSent + self.pingAfter }
 
     package var nextDeadline: Instant? { .earliest(.earliest(self.probeDeadline, self.deadDeadline), self.pingDeadline) }
@@ -50,6 +55,7 @@ package struct Heartbeat: Sendable {
     package mutating func received(now: Instant) {
         self.lastReceived = now
         self.isProbed = false
+        self.answerDeadline = nil
     }
 
     package mutating func sent(now: Instant) { self.lastSent = now }
@@ -65,7 +71,7 @@ package struct Heartbeat: Sendable {
     /// - Parameter timeout: The time after which the connection counts as dead if the peer doesn't respond.
     package mutating func probe(timeout: Duration, now: Instant) -> Action {
         guard !self.isProbed, !self.isReadingPaused else { return .none }
-        if self.deadAfter != .max { self.lastReceived = min(self.lastReceived, now + (timeout.nanoseconds - self.deadAfter)) }
+        self.answerDeadline = now.advanced(by: timeout)
         self.isProbed = true
         self.lastSent = now
         return .sendProbe

@@ -69,7 +69,7 @@ package final class FaultInjector: ConnectionInterceptor {
 }
 
 /// A connection with injected faults, around another connection. It passes everything on that its faults don't affect.
-package final class FaultyConnection: WebSocketConnection, TimerClient {
+package final class FaultyConnection: ConnectionDecorator, TimerClient {
     private struct State: Sendable {
         var faults: ConnectionFaults
         var isSilenced = false

@@ -41,6 +41,20 @@ package struct TracingTransport: WebSocketTransport {
     }
 }
 
+/// A connection that changes or reports what another connection does.
+package protocol ConnectionDecorator: WebSocketConnection {
+    var connection: any WebSocketConnection { get }
+}
+
+extension WebSocketConnection {
+    /// The connection without its decorators.
+    package var undecorated: any WebSocketConnection {
+        var connection: any WebSocketConnection = self
+        while let decorator = connection as? any ConnectionDecorator { connection = decorator.connection }
+        return connection
+    }
+}
+
 /// Describes a message by its kind and size, for protocols whose messages may contain secrets anywhere.
 @Sendable package func messageSize(_ kind: WebSocketMessage.Kind, _ payload: ArraySlice<UInt8>) -> String {
     "\(kind) of \(payload.count) bytes"
@@ -121,41 +135,41 @@ private final class TracingHandler: ListenerHandler {
 }
 
 /// Reports what is sent on a connection.
-private final class TracedConnection: WebSocketConnection {
-    private let connection: any WebSocketConnection
+package final class TracedConnection: ConnectionDecorator {
+    package let connection: any WebSocketConnection
     private let id: ConnectionID
     private let trace: ConnectionTrace
     /// The messages that were enqueued since the last flush. Messages are enqueued under a lock, and reported without one.
     private let unreported = Lock<[WebSocketMessage]>([])
 
-    init(_ connection: any WebSocketConnection, _ id: ConnectionID, _ trace: @escaping ConnectionTrace) {
+    package init(_ connection: any WebSocketConnection, _ id: ConnectionID, _ trace: @escaping ConnectionTrace) {
         self.connection = connection
         self.id = id
         self.trace = trace
     }
 
-    func open() { self.connection.open() }
+    package func open() { self.connection.open() }
 
-    func enqueue(_ message: WebSocketMessage) {
+    package func enqueue(_ message: WebSocketMessage) {
         self.unreported.withLock { $0.append(message) }
         self.connection.enqueue(message)
     }
 
-    func flush() {
+    package func flush() {
         self.reportMessages()
         self.connection.flush()
     }
 
-    func pauseReading() { self.connection.pauseReading() }
-    func resumeReading() { self.connection.resumeReading() }
+    package func pauseReading() { self.connection.pauseReading() }
+    package func resumeReading() { self.connection.resumeReading() }
 
-    func close(_ code: CloseCode, reason: String) {
+    package func close(_ code: CloseCode, reason: String) {
         self.reportMessages()
         self.trace(self.id, .sentClose(code))
         self.connection.close(code, reason: reason)
     }
 
-    func abandon() {
+    package func abandon() {
         self.trace(self.id, .abandoned)
         self.connection.abandon()
     }
@@ -170,34 +184,34 @@ private final class TracedConnection: WebSocketConnection {
 }
 
 /// Reports what is received on a connection.
-private final class TracedEvents: WebSocketEvents {
+package final class TracedEvents: WebSocketEvents {
     private let events: any WebSocketEvents
     private let trace: ConnectionTrace
 
-    init(_ events: any WebSocketEvents, _ trace: @escaping ConnectionTrace) {
+    package init(_ events: any WebSocketEvents, _ trace: @escaping ConnectionTrace) {
         self.events = events
         self.trace = trace
     }
 
-    func opened(_ id: ConnectionID, head: HTTPResponseHead) {
+    package func opened(_ id: ConnectionID, head: HTTPResponseHead) {
         self.trace(id, .opened)
         self.events.opened(id, head: head)
     }
 
-    func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
+    package func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
         for entry in batch.entries { self.trace(id, .received(entry.kind, batch.bytes[entry.range])) }
         self.events.received(id, batch)
     }
 
-    func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, from start: Int) -> Int {
+    package func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, from start: Int) -> Int {
         // All of them when the first one is taken, because a message is reported before its answers.
         if start == 0 { for entry in batch.entries { self.trace(id, .received(entry.kind, batch.bytes[entry.range])) } }
         return self.events.received(id, batch, from: start)
     }
 
-    func writing(_ id: ConnectionID, paused: Bool) { self.events.writing(id, paused: paused) }
+    package func writing(_ id: ConnectionID, paused: Bool) { self.events.writing(id, paused: paused) }
 
-    func closed(_ id: ConnectionID, _ reason: CloseReason) {
+    package func closed(_ id: ConnectionID, _ reason: CloseReason) {
         // Omits the text of the peer, which may repeat a secret. The session logs it without.
         if case .peer(let code, _) = reason { self.trace(id, .receivedClose(code)) } else { self.trace(id, .ended) }
         self.events.closed(id, reason)

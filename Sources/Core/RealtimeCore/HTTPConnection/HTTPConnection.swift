@@ -18,16 +18,19 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
         package var time: any TimeSource
         package var cookies: HTTPClient.Cookies
         package var headers: Headers?
+        /// Whether ``headers`` is asked once more when a server has refused the fields of a request, which is then repeated.
+        package var refreshesHeaders: Bool
         /// Receives the requests, at the level ``LogSink/Level/trace``.
         package var log: LogSink
         /// The part of the library that the log messages name.
         package var subsystem: String
 
         package init(
-            _ transports: Transports, cookies: HTTPClient.Cookies, headers: Headers? = nil, log: LogSink = .none,
-            subsystem: String = ""
+            _ transports: Transports, cookies: HTTPClient.Cookies, headers: Headers? = nil, refreshesHeaders: Bool = true,
+            log: LogSink = .none, subsystem: String = ""
         ) {
-            (self.http, self.time, self.cookies, self.headers) = (transports.http, transports.time, cookies, headers)
+            (self.http, self.time, self.cookies) = (transports.http, transports.time, cookies)
+            (self.headers, self.refreshesHeaders) = (headers, refreshesHeaders)
             (self.log, self.subsystem) = (log, subsystem)
         }
     }
@@ -53,7 +56,7 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
         self.id = id
         self.environment = environment
         self.http = environment.http.logged(id, to: environment.log, environment.subsystem)
-        let machine = HTTPConnectionMachine(rules, refreshesHeaders: environment.headers != nil)
+        let machine = HTTPConnectionMachine(rules, refreshesHeaders: environment.headers != nil && environment.refreshesHeaders)
         self.state = Lock(State(machine: machine, events: events))
     }
 
@@ -66,9 +69,11 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
     package func flush() { self.step { $0.flush(now: $1) } }
 
     package func pauseReading() {
+        let now = self.environment.time.now
         self.state.withLock { state in
-            state.machine.pauseReading()
-            if let id = state.machine.receivingID { state.exchanges[id]?.pauseReading() }
+            state.machine.pauseReading(now: now)
+            if state.machine.isReadingPaused, let id = state.machine.receivingID { state.exchanges[id]?.pauseReading() }
+            self.setTimer(&state)
         }
     }
 
@@ -118,11 +123,7 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
         let now = self.environment.time.now
         var next = self.state.withLock { state -> Step? in
             var commands = body(&state.machine, now)
-            let deadline = state.machine.nextDeadline
-            if state.scheduled != deadline {
-                state.scheduled = deadline
-                self.environment.time.schedule(self, at: deadline)
-            }
+            self.setTimer(&state)
             if commands.isEmpty { return nil }
             guard state.isPerforming || commands.count > 1 else {
                 // The usual case doesn't need the queue.
@@ -140,6 +141,13 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
         }
         // Here, nothing else refers to the memory of the last batch.
         if !delivered.entries.isEmpty { Self.putBack(&delivered) }
+    }
+
+    private func setTimer(_ state: inout State) {
+        let deadline = state.machine.nextDeadline
+        guard state.scheduled != deadline else { return }
+        state.scheduled = deadline
+        self.environment.time.schedule(self, at: deadline)
     }
 
     /// Takes the next command. The caller performs it.
@@ -192,10 +200,10 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
     }
 
     private func resumeReading(_ id: ExchangeID) {
-        guard let exchange = self.state.withLock({ $0.machine.isPaused ? nil : $0.exchanges[id] }) else { return }
+        guard let exchange = self.state.withLock({ $0.machine.isReadingPaused ? nil : $0.exchanges[id] }) else { return }
         exchange.resumeReading()
         // The owner may have paused reading in the meantime.
-        self.state.withLock { if $0.machine.isPaused { exchange.pauseReading() } }
+        self.state.withLock { if $0.machine.isReadingPaused { exchange.pauseReading() } }
     }
 
     private func start(_ id: ExchangeID, _ request: HTTPRequest, _ areRefused: Bool) {
@@ -221,7 +229,7 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
             // The connection may have ended while the header fields were awaited.
             guard state.machine.isCurrent(id) else { return false }
             state.exchanges[id] = exchange
-            if state.machine.isPaused, state.machine.receivingID == id { exchange.pauseReading() }
+            if state.machine.isReadingPaused, state.machine.receivingID == id { exchange.pauseReading() }
             return true
         }
         if isCurrent { exchange.start() }

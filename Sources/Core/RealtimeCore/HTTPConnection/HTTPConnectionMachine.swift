@@ -33,6 +33,8 @@ package struct HTTPConnectionMachine: Sendable {
         var started: Instant
         /// Whether the request was repeated with fresh header fields.
         var isRepeated = false
+        /// Whether a ping is among the messages of the request.
+        var hasPing = false
         var head: HTTPResponseHead?
         /// The number of bytes of the body that have arrived, in the receiving loop.
         var bodyBytes = 0
@@ -73,8 +75,17 @@ package struct HTTPConnectionMachine: Sendable {
     private var gauge: OutputGauge
     private var isOverLimit = false
     private var lastExchange: UInt64 = 0
-    /// Whether the owner has paused reading.
-    package private(set) var isPaused = false
+    /// The pause of reading by the owner.
+    private struct Pause: Sendable {
+        /// When the response that waits is read nevertheless.
+        var end: Instant?
+        /// Whether that response is being read.
+        var isReading = false
+        /// The number of bytes that were delivered during the pause.
+        var bytes = 0
+    }
+
+    private var pause: Pause?
     /// Whether the exchange in progress was paused.
     private var isExchangePaused = false
     /// Whether the response in progress has brought a message.
@@ -94,9 +105,11 @@ package struct HTTPConnectionMachine: Sendable {
 
     /// When to call ``timeout(now:)``.
     package var nextDeadline: Instant? {
-        let wait: Instant? = if case .waiting(let until) = self.receiving, !self.isPaused, !self.isClosingSent { until } else { nil }
+        let wait: Instant? = if case .waiting(let until) = self.receiving, self.pause == nil, !self.isClosingSent { until } else { nil }
+        // Before the connection opens, and after its end, there is nothing to read.
+        let pause: Instant? = if case .none = self.receiving { nil } else if self.isClosingSent { nil } else { self.pause?.end }
         let close: Instant? = if case .closing(_, _, let deadline) = self.state { deadline } else { nil }
-        return Instant.earliest(wait, close)
+        return .earliest(.earliest(wait, pause), close)
     }
 
     /// Whether a request is in progress: an owner that has prepared it later starts it only then.
@@ -112,7 +125,10 @@ package struct HTTPConnectionMachine: Sendable {
         }
     }
 
-    /// The request whose response is paused with ``pauseReading()``.
+    /// Whether responses aren't read.
+    package var isReadingPaused: Bool { self.pause.map { !$0.isReading } ?? false }
+
+    /// The request whose response is paused with ``pauseReading(now:)``.
     package var receivingID: ExchangeID? {
         if case .request(let exchange) = self.receiving { exchange.id } else { nil }
     }
@@ -144,7 +160,7 @@ package struct HTTPConnectionMachine: Sendable {
     package mutating func flush(now: Instant) -> [Command] {
         var commands: [Command] = []
         if self.isOverLimit { return self.end(.transport(self.gauge.error)) }
-        if !self.isPaused {
+        if self.pause == nil {
             if self.isExchangePaused, let id = self.receivingID { commands.append(.resumeReading(id)) }
             self.isExchangePaused = false
             if case .waiting(until: nil) = self.receiving, !self.isClosingSent { commands += self.receive(now: now) }
@@ -154,14 +170,15 @@ package struct HTTPConnectionMachine: Sendable {
         return commands
     }
 
-    /// Pauses reading. The owner pauses the exchange ``receivingID`` as well.
-    package mutating func pauseReading() {
-        self.isPaused = true
+    /// Pauses reading. If ``isReadingPaused`` is true then, the owner pauses the exchange ``receivingID`` as well.
+    package mutating func pauseReading(now: Instant) {
+        guard self.pause == nil else { return }
+        self.pause = Pause(end: self.rules.pausedPolling.map { now.advanced(by: $0.interval) })
         self.isExchangePaused = self.receivingID != nil
     }
 
     /// Resumes reading with the next ``flush(now:)``.
-    package mutating func resumeReading() { self.isPaused = false }
+    package mutating func resumeReading() { self.pause = nil }
 
     /// Sends what waits, and then the request that ends the connection.
     package mutating func close(_ code: CloseCode, reason: String, now: Instant) -> [Command] {
@@ -182,8 +199,26 @@ package struct HTTPConnectionMachine: Sendable {
 
     package mutating func timeout(now: Instant) -> [Command] {
         if case .closing(_, _, let deadline) = self.state, deadline <= now { return self.end(.requested) }
-        if case .waiting(let until?) = self.receiving, until <= now, !self.isPaused, !self.isClosingSent { return self.receive(now: now) }
+        if self.isClosingSent { return [] }
+        if let end = self.pause?.end { return end <= now ? self.readDuringPause(now: now) : [] }
+        if case .waiting(let until?) = self.receiving, until <= now, self.pause == nil { return self.receive(now: now) }
         return []
+    }
+
+    private mutating func readDuringPause(now: Instant) -> [Command] {
+        guard let polling = self.rules.pausedPolling, let pause = self.pause, pause.bytes <= polling.byteLimit else {
+            self.pause?.end = nil
+            return []
+        }
+        self.pause?.end = now.advanced(by: polling.interval)
+        switch self.receiving {
+        case .none: return []
+        case .waiting: return self.receive(now: now)
+        case .request(let exchange):
+            self.pause?.isReading = true
+            defer { self.isExchangePaused = false }
+            return self.isExchangePaused ? [.resumeReading(exchange.id)] : []
+        }
     }
 
     // MARK: Exchanges
@@ -228,6 +263,7 @@ package struct HTTPConnectionMachine: Sendable {
                 return self.deliver(batch) + self.end(.transport(error))
             }
             self.hasReceived = self.hasReceived || !batch.entries.isEmpty
+            self.pause?.bytes += body.count
             return self.deliver(batch)
         }
         if case .request(let exchange, let bytes, let before) = self.sending, exchange.id == id {
@@ -319,7 +355,9 @@ package struct HTTPConnectionMachine: Sendable {
         self.quickAnswers = isQuick ? self.quickAnswers + 1 : 0
         // The first answer of a poll, which opens a connection, may be empty. A server that goes on answering immediately isn't hammered.
         let delay = self.quickAnswers < 2 ? .zero : min(.milliseconds(100) * (1 << min(self.quickAnswers - 2, 6)), Self.longestPause)
-        if self.isPaused || delay > .zero {
+        let isBetweenRequests = self.pause.map { !$0.isReading } ?? false
+        self.pause?.isReading = false
+        if isBetweenRequests || delay > .zero {
             self.receiving = .waiting(until: delay > .zero ? now.advanced(by: delay) : nil)
             return commands
         }
@@ -338,7 +376,14 @@ package struct HTTPConnectionMachine: Sendable {
         case .reject: return self.endRejected(exchange, response)
         }
         self.gauge.remove(bytes)
-        var commands = self.send(now: now)
+        var commands: [Command] = []
+        // The peer has answered, which is what a ping asks for.
+        if exchange.hasPing {
+            var batch = MessageBatch()
+            batch.append(.pong, [])
+            commands += self.deliver(batch)
+        }
+        commands += self.send(now: now)
         if case .open = self.state, self.gauge.bytes == 0, self.gauge.takeChange() == false { commands.append(.writing(paused: false)) }
         return commands
     }
@@ -358,7 +403,7 @@ package struct HTTPConnectionMachine: Sendable {
         let exchange = self.exchange(request, now: now)
         self.receiving = .request(exchange)
         self.hasReceived = false
-        self.isExchangePaused = self.isPaused
+        self.isExchangePaused = self.pause != nil
         return [.start(exchange.id, exchange.request, needsFreshHeaders: false)]
     }
 
@@ -378,9 +423,10 @@ package struct HTTPConnectionMachine: Sendable {
         }
         let (request, count) = self.rules.sendingRequest(self.output)
         let bytes = self.output.prefix(count).reduce(0) { $0 + $1.bytes.count }
+        var exchange = self.exchange(request, now: now)
+        exchange.hasPing = self.output.prefix(count).contains { $0.kind == .ping }
         self.output.removeFirst(count)
         if self.output.isEmpty { self.output = [] }
-        let exchange = self.exchange(request, now: now)
         self.sending = .request(exchange, bytes: bytes, body: [])
         return [.start(exchange.id, request, needsFreshHeaders: false)]
     }
@@ -393,7 +439,7 @@ package struct HTTPConnectionMachine: Sendable {
     /// Repeats a request once with fresh header fields.
     private mutating func repeatRequest(_ id: ExchangeID, now: Instant) -> [Command]? {
         func repeated(_ exchange: Exchange, _ next: ExchangeID) -> Exchange {
-            Exchange(id: next, request: exchange.request, started: now, isRepeated: true)
+            Exchange(id: next, request: exchange.request, started: now, isRepeated: true, hasPing: exchange.hasPing)
         }
         let next = ExchangeID(rawValue: self.lastExchange + 1)
         switch (self.receiving, self.sending) {

@@ -9,6 +9,9 @@ package protocol HTTPConnectionRules: Sendable {
     /// `nil` for a stream, and if the rules themselves limit what they keep of a body.
     var bodyLimit: Int? { get }
 
+    /// How requests go on while reading is paused; `nil` if they don't.
+    var pausedPolling: HTTPPausedPolling? { get }
+
     /// Returns the next request of the receiving loop. A transport doesn't repeat it, whatever its `isRepeatable` is.
     mutating func receivingRequest() -> HTTPRequest
 
@@ -32,6 +35,8 @@ package protocol HTTPConnectionRules: Sendable {
 
     /// Returns the next request of the sending loop.
     ///
+    /// A ping needs a request as well: its answer is reported as a pong.
+    ///
     /// - Parameter messages: The messages that wait, oldest first; at least one.
     /// - Returns: The request, and the number of messages in it, at least one.
     mutating func sendingRequest(_ messages: ArraySlice<WebSocketMessage>) -> (request: HTTPRequest, count: Int)
@@ -41,6 +46,23 @@ package protocol HTTPConnectionRules: Sendable {
 
     /// Returns the request that tells the server about the end of the connection, after everything was sent; `nil` for none.
     mutating func closingRequest(_ code: CloseCode, reason: String) -> HTTPRequest?
+}
+
+extension HTTPConnectionRules {
+    package var pausedPolling: HTTPPausedPolling? { nil }
+}
+
+/// The requests of a receiving loop whose owner has paused reading, for a protocol whose server forgets a client that doesn't ask.
+///
+/// After each interval, the response that waits is read and delivered, and the next request is sent.
+package struct HTTPPausedPolling: Sendable {
+    package var interval: Duration
+    /// The number of bytes that are delivered during a pause. Then the requests end, and the server may forget the client.
+    package var byteLimit: Int
+
+    package init(interval: Duration, byteLimit: Int) {
+        (self.interval, self.byteLimit) = (interval, byteLimit)
+    }
 }
 
 /// Whether a connection over HTTP continues after a response.

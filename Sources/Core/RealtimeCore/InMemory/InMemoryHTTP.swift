@@ -14,7 +14,7 @@ struct InMemoryHTTPTransport: HTTPExchangeTransport {
 ///   new ──start──▶ open ──end of the response, error──▶ ended
 ///    └───────────────┴──────────── cancel ──────────────▲
 /// ```
-final class InMemoryExchange: HTTPExchange, HTTPResponder, InMemoryConnection, TimerClient {
+final class InMemoryExchange: HTTPExchange, DroppableResponder, InMemoryConnection, TimerClient {
     private enum Phase: Sendable {
         case new(any HTTPExchangeEvents)
         case open(any HTTPExchangeEvents)
@@ -245,6 +245,12 @@ final class InMemoryExchange: HTTPExchange, HTTPResponder, InMemoryConnection, T
             state.response = .complete
             state.pieces.append(.end)
         }
+    }
+
+    func drop() {
+        guard self.state.withLock({ $0.response != .complete }) else { return }
+        let error = TransportError(.reset, "The server ended the connection of \(self.request.endpoint) before the end of the response.")
+        self.network.submit { self.fail(error) }
     }
 
     func onDisconnect(_ action: @escaping @Sendable () -> Void) {

@@ -10,6 +10,8 @@ public struct Counters: Sendable, Hashable {
     public var bytesSent = 0
     /// The number of connections established after the first one.
     public var reconnects = 0
+    /// The number of times that a connection was continued on another socket, without a loss.
+    public var resumes = 0
     /// The number of events dropped because a consumer's buffer was full.
     public var eventsDropped = 0
     /// The number of events that sequences of decoded values skipped because they couldn't be decoded.

@@ -72,6 +72,27 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: WebS
         self.step { machine, _ in machine.receive(id, request, body) }
     }
 
+    /// Keeps the place of a request that brings messages, while its sender isn't admitted yet: messages of later requests wait for it. The
+    /// owner calls ``receive(_:_:body:)`` or ``refuse(_:_:)`` for the ID.
+    ///
+    /// - Parameters:
+    ///   - responder: The responder of the request.
+    ///   - bodyCount: The size of its body.
+    /// - Returns: The ID of the request.
+    package func reserve(_ responder: any HTTPResponder, bodyCount: Int) -> ExchangeID {
+        let id = self.adopt(responder)
+        self.step { machine, _ in machine.reserve(id, bodyCount: bodyCount) }
+        return id
+    }
+
+    /// Takes a request in the place that was reserved for it.
+    package func receive(_ id: ExchangeID, _ request: HTTPRequestHead, body: [UInt8]) {
+        self.step { machine, _ in machine.receive(id, request, body) }
+    }
+
+    /// Answers a request that has a reserved place, without its messages.
+    package func refuse(_ id: ExchangeID, _ response: HTTPResponse) { self.step { machine, _ in machine.refuse(id, response) } }
+
     private func adopt(_ responder: any HTTPResponder) -> ExchangeID {
         self.state.withLock { state in
             state.lastID += 1
@@ -89,6 +110,9 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: WebS
     }
 
     // MARK: The owner
+
+    /// Answers the poll that waits, if there is one, in place of its messages.
+    package func answerPoll(_ response: HTTPResponse) { self.step { $0.answerPoll(response, now: $1) } }
 
     /// Does nothing: the connection is open.
     package func open() {}

@@ -31,11 +31,19 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
         case stream(ExchangeID, bytes: Int, isPaused: Bool)
     }
 
-    /// A request that brought messages while reading was paused. It is answered when they are read.
-    private struct Held: Sendable {
+    /// A request that brings messages.
+    private struct Request: Sendable {
         var id: ExchangeID
         var head: HTTPRequestHead
         var body: [UInt8]
+    }
+
+    /// The place of a request that isn't read yet, because reading is paused, because it isn't admitted yet, or because an earlier one
+    /// waits. It is answered when its messages are read.
+    private struct Place: Sendable {
+        let id: ExchangeID
+        /// The size of the body, and of what keeps a request in memory: one without a body takes memory as well.
+        let byteCount: Int
     }
 
     /// The time limit of ``close(_:reason:now:)``.
@@ -52,8 +60,11 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
     /// Whether the owner was asked to pause writing.
     private var isWritingPaused = false
     private var isReadingPaused = false
-    private var held = FIFO<Held>()
+    private var held = FIFO<Place>()
     private var heldBytes = 0
+    /// The requests in `held` that aren't admitted yet, and those that only wait for their turn.
+    private var reserved: Set<ExchangeID> = []
+    private var admitted: [ExchangeID: Request] = [:]
 
     /// - Parameters:
     ///   - rules: The rules of the protocol.
@@ -87,7 +98,7 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
         var commands: [Command] = []
         if let earlier = self.waitingID {
             switch self.rules.waitingTwice(request) {
-            case .replaces: commands = self.detach(earlier, now: now)
+            case .replaces: commands = self.detach(earlier, now: now) { $0.replaced() }
             case .isRefused(let response): return [.respond(id, response)]
             case .ends(let response, let error): return [.respond(id, response)] + self.end(.transport(error))
             }
@@ -105,19 +116,59 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
         return commands + self.send(now: now)
     }
 
-    /// Takes a request that brings messages.
+    /// Keeps the place of a request that brings messages, until ``receive(_:_:_:)`` or ``refuse(_:_:)``. The messages of later requests
+    /// wait for it, so that a decision about each request, which takes time, doesn't change their order.
+    ///
+    /// - Parameters:
+    ///   - id: The ID of the request.
+    ///   - bodyCount: The size of its body.
+    package mutating func reserve(_ id: ExchangeID, bodyCount: Int) -> [Command] {
+        if case .ended = self.state { return [.respond(id, self.rules.rejection(nil))] }
+        let commands = self.hold(id, bodyCount)
+        if commands.isEmpty { self.reserved.insert(id) }
+        return commands
+    }
+
+    /// Takes a request that brings messages, in the place that was reserved for it, or as the last one.
     package mutating func receive(_ id: ExchangeID, _ head: HTTPRequestHead, _ body: [UInt8]) -> [Command] {
         if case .ended = self.state { return [.respond(id, self.rules.rejection(nil))] }
-        guard self.isReadingPaused || !self.held.isEmpty else { return self.read(Held(id: id, head: head, body: body)) }
+        let request = Request(id: id, head: head, body: body)
+        if self.reserved.remove(id) == nil {
+            guard self.isReadingPaused || !self.held.isEmpty else { return self.read(request) }
+            let commands = self.hold(id, body.count)
+            guard commands.isEmpty else { return commands }
+        }
+        self.admitted[id] = request
+        return self.readHeld()
+    }
+
+    /// Answers a request that has a reserved place, without its messages.
+    package mutating func refuse(_ id: ExchangeID, _ response: HTTPResponse) -> [Command] {
+        guard self.reserved.remove(id) != nil else { return [.respond(id, response)] }
+        if let place = self.held.removeFirst(where: { $0.id == id }) { self.heldBytes -= place.byteCount }
+        return [.respond(id, response)] + self.readHeld()
+    }
+
+    /// - Returns: The end of the connection, if too much is held.
+    private mutating func hold(_ id: ExchangeID, _ bodyCount: Int) -> [Command] {
         guard self.heldBytes <= Self.heldLimit else {
             let error = TransportError(
                 .tooLarge, "The client sent more than \(Self.heldLimit) bytes in requests without waiting for their answers.")
             return [.respond(id, self.rules.rejection(error))] + self.end(.transport(error))
         }
-        // A request without a body takes memory as well.
-        self.heldBytes += body.count + 1024
-        self.held.append(Held(id: id, head: head, body: body))
+        let place = Place(id: id, byteCount: bodyCount + 1024)
+        self.heldBytes += place.byteCount
+        self.held.append(place)
         return []
+    }
+
+    private mutating func readHeld() -> [Command] {
+        var commands: [Command] = []
+        while !self.isReadingPaused, let id = self.held.first?.id, let request = self.admitted.removeValue(forKey: id) {
+            if let place = self.held.popFirst() { self.heldBytes -= place.byteCount }
+            commands += self.read(request)
+        }
+        return commands
     }
 
     /// The client has given up a request, or has ended the stream.
@@ -135,6 +186,12 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
 
     // MARK: The owner
 
+    /// Answers the poll that waits, if there is one, in place of its messages.
+    package mutating func answerPoll(_ response: HTTPResponse, now: Instant) -> [Command] {
+        guard case .poll(let id, _) = self.waiting else { return [] }
+        return self.detach(id, now: now) { _ in response }
+    }
+
     package mutating func enqueue(_ message: WebSocketMessage) {
         guard case .open = self.state else { return }
         guard self.gauge.accept(message.bytes.count) else { return self.isOverLimit = true }
@@ -143,12 +200,7 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
 
     package mutating func flush(now: Instant) -> [Command] {
         if self.isOverLimit { return self.end(.transport(self.gauge.error)) }
-        var commands: [Command] = []
-        while !self.isReadingPaused, let request = self.held.popFirst() {
-            self.heldBytes -= request.body.count + 1024
-            commands += self.read(request)
-        }
-        return commands + self.send(now: now)
+        return self.readHeld() + self.send(now: now)
     }
 
     package mutating func pauseReading() { self.isReadingPaused = true }
@@ -173,7 +225,7 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
             if case .closing = self.state { return self.end(.requested) }
             let message = "The client sent no further request within \(self.rules.orphanTimeout)."
             return self.end(.transport(TransportError(.timedOut, message)))
-        case .poll(let id, let until?) where until <= now: return self.detach(id, now: now)
+        case .poll(let id, let until?) where until <= now: return self.detach(id, now: now) { $0.answer([]) }
         case .none, .poll, .stream: return []
         }
     }
@@ -187,11 +239,13 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
         }
     }
 
-    /// Answers the request that waits for messages, without a message.
-    private mutating func detach(_ id: ExchangeID, now: Instant) -> [Command] {
+    /// Ends the request that waits for messages, without a message.
+    ///
+    /// - Parameter answer: The answer to a poll.
+    private mutating func detach(_ id: ExchangeID, now: Instant, _ answer: (inout Rules) -> HTTPResponse) -> [Command] {
         let isPoll = if case .poll = self.waiting { true } else { false }
         self.waiting = .none(until: now.advanced(by: self.rules.orphanTimeout))
-        return [isPoll ? .respond(id, self.rules.answer([])) : .end(id)]
+        return [isPoll ? .respond(id, answer(&self.rules)) : .end(id)]
     }
 
     /// The request that waited for messages has ended without an answer.
@@ -202,7 +256,7 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
         return self.end(.transport(TransportError(.closed, "The client closed the connection.")))
     }
 
-    private mutating func read(_ request: Held) -> [Command] {
+    private mutating func read(_ request: Request) -> [Command] {
         if case .ended = self.state { return [.respond(request.id, self.rules.rejection(nil))] }
         var batch = MessageBatch()
         do throws(TransportError) {
@@ -234,7 +288,9 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
             case .stream(let id, let bytes, let isPaused):
                 commands.append(.write(id, body))
                 self.waiting = .stream(id, bytes: bytes + body.count, isPaused: isPaused)
-                if let limit = self.rules.streamLimit, bytes + body.count >= limit { commands += self.detach(id, now: now) }
+                if let limit = self.rules.streamLimit, bytes + body.count >= limit {
+                    commands += self.detach(id, now: now) { $0.answer([]) }
+                }
             }
         }
         if case .closing(let code, let reason, _) = self.state, self.output.isEmpty, let id = self.waitingID {
@@ -284,10 +340,11 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
         var commands: [Command] = []
         switch self.waiting {
         case .none: break
-        case .poll(let id, _): commands.append(.respond(id, self.rules.rejection(nil)))
+        case .poll(let id, _): commands.append(.respond(id, self.rules.ended(reason)))
         case .stream(let id, _, _): commands.append(.end(id))
         }
-        while let request = self.held.popFirst() { commands.append(.respond(request.id, self.rules.rejection(nil))) }
+        while let place = self.held.popFirst() { commands.append(.respond(place.id, self.rules.rejection(nil))) }
+        (self.reserved, self.admitted) = ([], [:])
         self.output = []
         if let reason { commands.append(.closed(reason)) }
         return commands

@@ -29,8 +29,16 @@ package protocol HTTPServedConnectionRules: Sendable {
 
     /// Returns the answer to a poll.
     ///
-    /// - Parameter body: The encoded messages; empty if the time limit of the poll is up, or if another request replaces it.
+    /// - Parameter body: The encoded messages; empty if the time limit of the poll is up.
     mutating func answer(_ body: [UInt8]) -> HTTPResponse
+
+    /// Returns the answer to a poll that another request replaces. By default, an answer without messages.
+    mutating func replaced() -> HTTPResponse
+
+    /// Returns the answer to a poll whose connection ends otherwise than with ``ending(_:reason:)``. By default, a rejection.
+    ///
+    /// - Parameter reason: `nil` if the owner has abandoned the connection.
+    mutating func ended(_ reason: CloseReason?) -> HTTPResponse
 
     /// Returns the answer that ends a connection: to a poll as a whole, or the last part of a stream as its body.
     mutating func ending(_ code: CloseCode, reason: String) -> HTTPResponse
@@ -51,6 +59,11 @@ package protocol HTTPServedConnectionRules: Sendable {
     mutating func rejection(_ error: TransportError?) -> HTTPResponse
 }
 
+extension HTTPServedConnectionRules {
+    package mutating func replaced() -> HTTPResponse { self.answer([]) }
+    package mutating func ended(_ reason: CloseReason?) -> HTTPResponse { self.rejection(nil) }
+}
+
 /// How a server answers a request that waits for messages.
 package enum HTTPWaitingAnswer: Sendable {
     /// The request is answered as soon as there are messages.
@@ -63,7 +76,8 @@ package enum HTTPWaitingAnswer: Sendable {
 
 /// The answer to a request that waits for messages while another one does.
 package enum HTTPSecondRequest: Sendable {
-    /// The earlier poll has an empty answer, or the earlier stream ends, and the new request takes its place.
+    /// The earlier poll has the answer of ``HTTPServedConnectionRules/replaced()``, or the earlier stream ends, and the new request takes its
+    /// place.
     case replaces
     /// The new request has this answer, and the earlier one goes on waiting.
     case isRefused(HTTPResponse)

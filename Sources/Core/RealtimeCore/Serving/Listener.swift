@@ -141,6 +141,12 @@ extension HTTPResponder {
     public func send(_ bytes: [UInt8]) async throws(TransportError) { self.write(bytes) }
 }
 
+/// A responder that can end the client's connection in place of a response, for tests of clients.
+package protocol DroppableResponder: HTTPResponder {
+    /// Ends the connection, unless the response is complete.
+    func drop()
+}
+
 /// The events of a connection that is being closed.
 final class IgnoredEvents: WebSocketEvents {
     func opened(_ id: ConnectionID, head: HTTPResponseHead) {}

@@ -32,6 +32,14 @@ package protocol ReconnectingSession: SessionMachine {
     /// Begins to establish a connection: opens it now, which is the default, or emits work, such as a negotiation, and opens it when the
     /// result is known. The time limit of the attempt applies to the work as well. If the work fails, call `closed` or `end`.
     mutating func begin(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>)
+    /// The socket of the established connection was lost, or an attempt to resume the connection failed, and another one follows, now or after
+    /// a pause. Nothing ends, and nothing is reported. Called only after a decision `resume`; does nothing by default.
+    mutating func resuming(_ ending: Ending, now: Instant, _ effects: inout Effects<Self>)
+    /// Begins an attempt to resume the established connection: opens it, which is the default.
+    mutating func beginResuming(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>)
+    /// Returns why the connection is lost that can't be resumed: the reason why its socket was lost is usually of more interest than why the
+    /// last attempt failed. Returns the latter by default.
+    func loss(afterFailedResume ending: Ending) -> Ending
     /// A connection was lost or an attempt failed, or the session was stopped. Ends everything that depended on the connection.
     ///
     /// - Parameters:
@@ -94,8 +102,13 @@ extension ReconnectingSession {
         guard id == self.connection.current else { return }
         // The end of a connection that was stopped is the peer's response. A protocol that counts attempts must not count it as a failed one.
         let decision = self.connection.isClosing ? .never : self.decision(on: ending, now: now)
+        var ending = ending
+        if self.connection.isResuming, !decision.isResume { ending = self.loss(afterFailedResume: ending) }
         switch self.connection.closed(id, ending.reason.withoutCause, decision, now: now) {
         case .none: break
+        case .resume(let attempt):
+            self.resuming(ending, now: now, &effects)
+            if let attempt { self.beginResuming(attempt, now: now, &effects) }
         case .lost(let next): self.handleLoss(ending, then: next, now: now, &effects)
         case .reopen(let new): self.begin(new, now: now, &effects)
         }
@@ -119,6 +132,14 @@ extension ReconnectingSession {
         effects.commands.append(.open(id, self.request))
     }
 
+    package mutating func resuming(_ ending: Ending, now: Instant, _ effects: inout Effects<Self>) {}
+
+    package mutating func beginResuming(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        effects.commands.append(.open(id, self.request))
+    }
+
+    package func loss(afterFailedResume ending: Ending) -> Ending { ending }
+
     package func probe(now: Instant) -> WebSocketMessage { self.ping(now: now) }
 
     package mutating func resolved(_ reason: CloseReason, then next: NextAttempt, now: Instant, _ effects: inout Effects<Self>) {}
@@ -140,6 +161,7 @@ extension ReconnectingSession {
         switch self.connection.timeout(now: now) {
         case .none: break
         case .open(let id): self.open(id, now: now, &effects)
+        case .resume(let id): self.beginResuming(id, now: now, &effects)
         case .sendPing(let id): self.send(self.ping(now: now), on: id, now: now, &effects)
         case .sendProbe(let id): self.send(self.probe(now: now), on: id, now: now, &effects)
         case .abandonClosing(let id): effects.commands.append(.abandon(id))
@@ -155,6 +177,7 @@ extension ReconnectingSession {
         switch self.connection.check(timeout: timeout, now: now) {
         case .none: break
         case .open(let id): self.open(id, now: now, &effects)
+        case .resume(let id): self.beginResuming(id, now: now, &effects)
         case .sendProbe(let id): self.send(self.probe(now: now), on: id, now: now, &effects)
         }
     }

@@ -11,7 +11,10 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
     /// The environment of a driver. Several drivers may share it.
     package final class Dependencies: Sendable {
         /// Creates a connection without performing I/O. Called under the driver's lock.
-        package typealias Connect = @Sendable (Machine.Request, ConnectionID, any WebSocketEvents) -> any WebSocketConnection
+        ///
+        /// The connection reports to the receiver of events. It may ask the driver for what its later requests need, but not in this call.
+        package typealias Connect =
+            @Sendable (Machine.Request, ConnectionID, any WebSocketEvents, SessionDriver) -> any WebSocketConnection
 
         /// Starts work, on any thread, and returns a closure that cancels it.
         ///
@@ -44,8 +47,8 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         ) {
             if log.minimumLevel <= .trace {
                 let trace = ConnectionLog(log: log, subsystem: subsystem)
-                self.connect = { request, id, events in
-                    trace.connect(id, events, describe(request)) { connect(request, id, $0) }
+                self.connect = { request, id, events, driver in
+                    trace.connect(id, events, describe(request)) { connect(request, id, $0, driver) }
                 }
             } else {
                 // Connections that aren't traced do no work for it.
@@ -556,7 +559,7 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         for command in commands {
             switch command {
             case .open(let id, let request):
-                let connection = self.dependencies.connect(request, id, self)
+                let connection = self.dependencies.connect(request, id, self, self)
                 state.connections[id] = connection
                 actions.add(.open(connection))
             case .send(let id, let message):
@@ -653,7 +656,8 @@ extension SessionDriver.Dependencies where Machine.Request == WebSocketRequest {
         describe: @escaping Describe = { _ in messageSize }, subsystem: String, perform: @escaping Perform = { _, _, _ in nil }
     ) {
         self.init(
-            connect: { transport.makeConnection($0, id: $1, events: $2) }, time: time, log: log, describe: describe,
+            connect: { request, id, events, _ in transport.makeConnection(request, id: id, events: events) }, time: time, log: log,
+            describe: describe,
             subsystem: subsystem, perform: perform)
     }
 }
@@ -666,7 +670,9 @@ extension SessionDriver.Dependencies where Machine.Request == Never {
         self.init(connect: Self.connect, time: time, log: log, subsystem: subsystem, perform: perform)
     }
 
-    private static func connect(_ request: Never, _ id: ConnectionID, _ events: any WebSocketEvents) -> any WebSocketConnection {}
+    private static func connect(
+        _ request: Never, _ id: ConnectionID, _ events: any WebSocketEvents, _ driver: SessionDriver<Machine>
+    ) -> any WebSocketConnection {}
 }
 
 /// The connections of a driver and the messages sent on them. It isn't generic, so that it is compiled only once.

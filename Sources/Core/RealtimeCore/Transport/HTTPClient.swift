@@ -16,13 +16,22 @@ package struct HTTPClient: HTTPTransport {
             self.jar.withLock { $0.store(headers, from: endpoint, now: now) }
         }
 
+        /// Removes the cookies whose lifetime has passed.
+        package func removeExpired(now: Instant) { self.jar.withLock { $0.removeExpired(now: now) } }
+
+        /// Returns header fields with the cookies for an endpoint. Cookies among the fields replace those with the same name.
+        package func headers(_ headers: HTTPHeaders, for endpoint: Endpoint) -> HTTPHeaders {
+            self.jar.withLock { $0.headers(headers, for: endpoint) }
+        }
+
+        /// The values of all cookies, which must not appear in errors and logs.
+        package var secrets: [String] { self.jar.withLock { $0.secrets } }
+
         /// Returns a request with the cookies for its endpoint.
         package func added(to request: HTTPRequest, now: Instant) -> HTTPRequest {
             var request = request
-            request.headers = self.jar.withLock { jar in
-                jar.removeExpired(now: now)
-                return jar.headers(request.headers, for: request.endpoint)
-            }
+            self.removeExpired(now: now)
+            request.headers = self.headers(request.headers, for: request.endpoint)
             return request
         }
     }

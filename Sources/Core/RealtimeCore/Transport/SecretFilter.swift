@@ -43,13 +43,15 @@ extension CloseReason {
     ///
     /// - Parameters:
     ///   - endpoint: The endpoint of the connection, of which only the origin appears.
+    ///   - transport: The name of the transport, if the protocol has several.
     ///   - wasConnected: Whether the connection had been established.
-    package func lossMessage(at endpoint: Endpoint, wasConnected: Bool) -> String {
+    package func lossMessage(at endpoint: Endpoint, over transport: String? = nil, wasConnected: Bool) -> String {
         let reason = Excerpt.sentence(self.description)
-        if wasConnected { return "Connection to \(endpoint.origin) lost: \(reason)" }
+        let kind = transport.map { " over \($0)" } ?? ""
+        if wasConnected { return "Connection to \(endpoint.origin)\(kind) lost: \(reason)" }
         // Most errors of an attempt name the host and the port themselves.
         let isNamed = if case .transport(let error) = self { error.message.containsText(endpoint.authority) } else { false }
-        return "Failed to connect\(isNamed ? "" : " to \(endpoint.origin)"): \(reason)"
+        return "Failed to connect\(isNamed ? "" : " to \(endpoint.origin)")\(kind): \(reason)"
     }
 
     /// The failure of the transport, if that is the reason.

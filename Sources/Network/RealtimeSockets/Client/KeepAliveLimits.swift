@@ -15,9 +15,12 @@ public struct KeepAliveLimits: Sendable, Hashable {
     /// To keep another one, the transport closes the connection that has been idle for the longest time. Connections with a request in
     /// progress don't count, and their number isn't limited.
     public var connections = 64
-    /// The maximum number of idle connections to the same scheme, host and port through the same proxy. The default is 8; 0 turns keep-alive
+    /// The maximum number of idle connections to the same scheme, host and port through the same proxy. The default is 32; 0 turns keep-alive
     /// off.
-    public var connectionsPerOrigin = 8
+    ///
+    /// It should be at least the number of requests that run at the same time: their connections may become idle at the same time, before
+    /// the next requests are sent.
+    public var connectionsPerOrigin = 32
     /// The time for which an idle connection is kept. The default is 30 seconds.
     ///
     /// It should be shorter than the time for which the servers keep theirs.

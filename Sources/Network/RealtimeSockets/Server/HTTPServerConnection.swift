@@ -363,6 +363,10 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
     func stop() {
         switch self.state.phase {
         case .handshaking: self.drop()
+        // Without a request in progress, a reset can't discard a response.
+        case .reading(.firstHead), .reading(.keepAlive):
+            let isIdle = self.state.decoder.isIdle && self.state.pipelined.isEmpty && self.stream.bufferedBytes == 0
+            if isIdle { self.drop() } else { self.finish() }
         case .reading, .draining: self.finish()
         case .responding where self.state.input == .ended: self.drop()
         case .responding(let exchange, _):

@@ -2,7 +2,7 @@ internal import RealtimeSystem
 internal import RealtimeCore
 
 /// The response to one request, written to the stream from any thread.
-final class HTTPServerExchange: HTTPResponder {
+final class HTTPServerExchange: DroppableResponder {
     private enum Stage: Sendable {
         case pending
         case streaming(ResponseFraming.Body)
@@ -137,6 +137,8 @@ final class HTTPServerExchange: HTTPResponder {
             return true
         }
     }
+
+    func drop() { self.state.withLock { $0.connection }?.drop(self) }
 
     func onDisconnect(_ action: @escaping @Sendable () -> Void) {
         let hasDisconnected = self.state.withLock { state -> Bool in

@@ -53,10 +53,13 @@ struct StreamState: Sendable {
         return true
     }
 
-    /// Whether the stream is open in both directions, and nothing waits to be sent except for what another thread is writing.
+    /// The size of output that a socket usually takes in one write.
+    private static let singleWrite = 16 << 10
+
+    /// Whether the stream is open in both directions, and nothing waits to be sent except for the last bytes, which another thread is writing.
     var isSendingLast: Bool {
         guard self.stage == .open, self.input != .ended, case .open(.writing) = self.output else { return self.hasSentAll }
-        return self.appended.isEmpty
+        return self.appended.isEmpty && self.bufferedBytes <= Self.singleWrite
     }
 
     /// Whether the loop has read everything that it knows of.
@@ -87,11 +90,16 @@ struct StreamState: Sendable {
 
     // MARK: Sending
 
-    /// - Returns: `false` if more bytes than the limit wait already. Nothing is appended then.
+    /// Appends bytes, unless more than the limit wait already.
+    ///
+    /// As long as the owner hasn't been notified that output waits, four times as many may wait: when other programs use the processors, a
+    /// sender can exceed the limit before the loop has notified it.
+    ///
+    /// - Returns: `false` if more bytes wait. Nothing is appended then.
     @discardableResult
     mutating func append(limit: Int = .max, _ fill: (inout [UInt8]) -> Void) -> Bool {
         guard self.acceptsOutput else { return true }
-        guard self.bufferedBytes <= limit else { return false }
+        guard self.bufferedBytes <= limit || !self.isBacklogReported && self.bufferedBytes / 4 <= limit else { return false }
         fill(&self.appended)
         if self.bufferedBytes > self.mark { self.backlog = .high }
         return true

@@ -144,7 +144,7 @@ struct HTTPClientFailureTests {
     }
 
     @Test func `a server that does not read the request triggers the idle timeout`() async throws {
-        try await ScriptedServer.run({ stream, _ in stream.pauseReading() }) { server in
+        try await ScriptedServer.run(stopsReading: true, { _, _ in }) { server in
             var request = HTTPRequest("POST", server.endpoint, body: [UInt8](repeating: 0, count: 32 << 20))
             request.idleTimeout = .milliseconds(50)
             #expect(await SocketHTTPTransport().failure(request)?.code == .timedOut)

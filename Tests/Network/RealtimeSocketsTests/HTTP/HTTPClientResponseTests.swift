@@ -223,8 +223,7 @@ struct HTTPClientResponseTests {
     }
 
     @Test func `a response that arrives before the request is sent is delivered`() async throws {
-        try await ScriptedServer.run { stream, _ in
-            stream.pauseReading()
+        try await ScriptedServer.run(stopsReading: true) { stream, _ in
             stream.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 5\r\nConnection: close\r\n\r\nlarge".utf8)
         } _: { server in
             let request = HTTPRequest("POST", server.endpoint, body: [UInt8](repeating: 1, count: 32 << 20))

@@ -11,8 +11,10 @@ struct ScriptedServer: Sendable {
     /// One recorder per connection.
     let connections: Log<EventRecorder>
 
+    /// - Parameter stopsReading: Whether the server reads no more after its first bytes. The script runs later: until then, the server would
+    ///   read a large request, and thereby the client would send it.
     static func run(
-        host: String = "127.0.0.1", tls: TLSServerConfiguration? = nil, _ script: @escaping Script,
+        host: String = "127.0.0.1", tls: TLSServerConfiguration? = nil, stopsReading: Bool = false, _ script: @escaping Script,
         _ body: (ScriptedServer) async throws -> Void
     ) async throws {
         let loop = try EventLoop("test")
@@ -24,7 +26,7 @@ struct ScriptedServer: Sendable {
             options.security = { (descriptor) throws(TransportError) in try TLSSession(server: context, descriptor: descriptor) }
         }
         let listener = try TCPListener(options, loops: [loop]) { stream in
-            let recorder = EventRecorder()
+            let recorder = EventRecorder(onReceived: { stream, _ in if stopsReading { stream.pauseReading() } })
             connections.add(recorder)
             Task {
                 await recorder.until { $0.ended > 0 || $0.bytes.contains(sequence: Array("\r\n\r\n".utf8)) }

@@ -208,8 +208,7 @@ struct HTTPKeepAliveTests {
     }
 
     @Test func `a response that ends before the request does not keep its connection`() async throws {
-        try await ScriptedServer.run { stream, _ in
-            stream.pauseReading()
+        try await ScriptedServer.run(stopsReading: true) { stream, _ in
             stream.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 5\r\n\r\nlarge".utf8)
         } _: { server in
             let transport = Self.transport()

@@ -53,6 +53,25 @@ struct StreamStateTests {
         }
     }
 
+    // MARK: The limit of output
+
+    @Test func `more output than the limit may wait until the owner knows that some waits`() {
+        func append(_ count: Int, _ state: inout StreamState, limit: Int) -> Bool {
+            state.append(limit: limit) { $0 += [UInt8](repeating: 1, count: count) }
+        }
+        var state = Self.open()
+        let limit = state.mark
+        #expect(append(2 * limit, &state, limit: limit) && append(2 * limit + 4, &state, limit: limit))
+        #expect(!append(1, &state, limit: limit))
+        // The socket takes a part, and the loop notifies the owner.
+        _ = state.flush(turnLimit: 100, now: Instant(nanoseconds: 0))
+        #expect(append(1, &state, limit: 2 * limit))
+        _ = state.wrote(.done(1))
+        #expect(Self.name(state.nextAction()) == "notify backlogged")
+        #expect(!append(1, &state, limit: 2 * limit))
+        #expect(append(1, &state, limit: 5 * limit))
+    }
+
     // MARK: Tables of transitions
 
     /// One call and what it returns, as text.
@@ -493,6 +512,10 @@ struct StreamStateTests {
         #expect(!state.hasSentAll && !state.isSendingLast)
         _ = state.close()
         #expect(!state.isSendingLast)
+        // The server has answered before it has read a large body.
+        var large = Self.open()
+        #expect(Self.send(&large, 20 << 10) == "write 20480")
+        #expect(!large.isSendingLast)
     }
 
     @Test func `closing discards buffered bytes`() {
