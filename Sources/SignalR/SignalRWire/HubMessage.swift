@@ -28,6 +28,9 @@ package enum HubMessage: Hashable, Sendable {
         case .ping, .close, .ack, .sequence: false
         }
     }
+
+    /// The numbers of the types whose messages are counted; see ``isSequenced``.
+    package static let sequencedTypes = 1...5
 }
 
 /// A call of a method.

@@ -93,13 +93,6 @@ package enum HubNegotiation {
     }
 }
 
-/// A transport by which a client and a server exchange hub messages.
-package enum HubTransport: String, Hashable, Sendable, CaseIterable {
-    case webSockets = "WebSockets"
-    case serverSentEvents = "ServerSentEvents"
-    case longPolling = "LongPolling"
-}
-
 /// A transport that a server offers.
 package struct HubTransportOffer: Hashable, Sendable {
     /// The name as the server sent it. The transport may be unknown.
