@@ -75,7 +75,7 @@ final class ConnectionLifecycle: Sendable {
         case .authenticationRefreshFailed(let error):
             let failure = SignalRError.refreshFailure(error, serverTimeout: self.serverTimeout)
             for handler in handlers.refreshFailed { await handler(failure) }
-        case .state, .connectingIn, .error: break
+        case .state, .transport, .connectingIn, .resumed, .error: break
         }
     }
 

@@ -76,7 +76,7 @@ public struct HttpRequest: Sendable {
 public struct HttpResponse: Sendable {
     /// The status, such as 200.
     public let statusCode: Int
-    /// The header fields. Cookies are sent to the server again when the WebSocket is opened, as load balancers require.
+    /// The header fields. Cookies are sent to the server again with the requests of the transport, as load balancers require.
     public let headers: HTTPHeaders
 
     /// Creates a response, in an implementation of ``HttpClient``.
@@ -98,13 +98,18 @@ struct HttpClientTransport: HTTPTransport {
         guard let method = HttpMethod(rawValue: request.method) else {
             throw TransportError(.unsupported, "An HttpClient can't send a request with the method \(request.method).")
         }
+        if request.headers["Accept"] == "text/event-stream" {
+            let message =
+                "An HttpClient returns whole responses, and can't stream Server-Sent Events. Allow another transport, or don't set it."
+            throw TransportError(.unsupported, message)
+        }
         var headers: [String: String] = [:]
         for field in request.headers { headers[field.name] = field.value }
         // The description of an endpoint is without its query.
         let query = request.endpoint.query.map { "?\($0)" } ?? ""
         let converted = HttpRequest(
             method: method, url: "\(request.endpoint)\(query)", content: request.body.isEmpty ? nil : .data(Data(request.body)),
-            headers: headers, timeout: request.connectTimeout / .seconds(1))
+            headers: headers, timeout: request.idleTimeout / .seconds(1))
         do {
             let (body, response) = try await self.client.send(request: converted)
             return HTTPStreamedResponse(

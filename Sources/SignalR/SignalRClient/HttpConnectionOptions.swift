@@ -11,7 +11,9 @@ public struct HttpConnectionOptions: Sendable {
     /// Returns an access token, or `nil` for a request without one. Called in a task, once for each attempt to connect, once more if the
     /// server rejects the token with the status 401, and once for each refresh of the authentication, which needs a new token.
     public var accessTokenFactory: (@Sendable () async throws -> String?)?
-    /// The client for HTTP requests; `nil` for the package's own client. WebSockets don't use it.
+    /// The client for HTTP requests: the negotiation, long polling, and what is sent over Server-Sent Events; `nil` for the package's own client.
+    ///
+    /// WebSockets don't use it. It can't stream responses, so Server-Sent Events fail to open with it, and another transport is used.
     public var httpClient: (any HttpClient)?
     /// The transports that may be used; `nil` for all.
     public var transport: HttpTransportType?
@@ -29,14 +31,8 @@ public struct HttpConnectionOptions: Sendable {
 
     /// Returns the configuration of the client.
     func configuration(_ url: String, _ transports: Transports) throws(SignalRError) -> HubConfiguration {
-        let transport = self.transport ?? .all
-        guard transport.contains(.webSockets) else {
-            let message =
-                transport.intersection(.all).isEmpty
-                ? "The option transport allows no transport. Use .webSockets."
-                : "This client has only the transport WebSockets, which the option transport doesn't allow. Use .webSockets."
-            throw .unsupportedTransport(message)
-        }
+        let transport = (self.transport ?? .all).intersection(.all)
+        if transport.isEmpty { throw .unsupportedTransport("The option transport allows no transport. Allow at least one.") }
         if self.skipNegotiation, self.transport != .webSockets {
             throw .invalidOperation("The negotiation can only be skipped if the transport is exactly .webSockets.")
         }
@@ -46,6 +42,7 @@ public struct HttpConnectionOptions: Sendable {
         } catch {
             throw .invalidUrl(error.message)
         }
+        configuration.allowedTransports = transport.kinds
         configuration.skipsNegotiation = self.skipNegotiation
         configuration.accessToken = self.accessTokenFactory
         configuration.accessTokenSource = .closure("accessTokenFactory")
@@ -70,15 +67,23 @@ public struct HttpTransportType: OptionSet, Sendable {
     public static let none: HttpTransportType = []
     /// WebSockets.
     public static let webSockets = HttpTransportType(rawValue: 1)
-    /// Server-Sent Events. Not available in this version.
+    /// Server-Sent Events, which carry text only. They aren't used with MessagePack.
     public static let serverSentEvents = HttpTransportType(rawValue: 2)
-    /// Long polling. Not available in this version.
+    /// Long polling.
     public static let longPolling = HttpTransportType(rawValue: 4)
 
     static let all: HttpTransportType = [.webSockets, .serverSentEvents, .longPolling]
+
+    var kinds: HubTransportKinds {
+        var kinds: HubTransportKinds = []
+        if self.contains(.webSockets) { kinds.insert(.webSockets) }
+        if self.contains(.serverSentEvents) { kinds.insert(.serverSentEvents) }
+        if self.contains(.longPolling) { kinds.insert(.longPolling) }
+        return kinds
+    }
 }
 
-/// The options of stateful reconnect. Not available in this version.
+/// The options of stateful reconnect; see ``HubConnectionBuilder/withStatefulReconnect(options:)``.
 public struct StatefulReconnectOptions: Sendable {
     /// The maximum size of the messages that wait for an acknowledgment, in bytes; `nil` for the default.
     public var bufferSize: Int?

@@ -23,6 +23,7 @@ public class HubConnectionBuilder {
     private var retryPolicy: (any RetryPolicy)?
     private var refreshesAuthentication = false
     private var refreshBeforeExpiration = Duration.seconds(300)
+    private var statefulReconnect: HubStatefulReconnect?
     private var transports = Transports.standard
     private var logLevel: LogLevel?
     private var logHandler: (any LogHandler)?
@@ -133,6 +134,20 @@ public class HubConnectionBuilder {
         return self
     }
 
+    /// Continues the connection after the loss of its WebSocket, without a lost or repeated message, if the server allows it.
+    ///
+    /// - Parameter bufferSize: The size of the messages that wait for an acknowledgment, in bytes, at which calls wait; `nil` for 100,000.
+    public func withStatefulReconnect(bufferSize: Int? = nil) -> HubConnectionBuilder {
+        self.statefulReconnect = HubStatefulReconnect()
+        if let bufferSize { self.statefulReconnect?.bufferBytes = bufferSize }
+        return self
+    }
+
+    /// Continues the connection after the loss of its WebSocket, without a lost or repeated message, if the server allows it.
+    public func withStatefulReconnect(options: StatefulReconnectOptions) -> HubConnectionBuilder {
+        self.withStatefulReconnect(bufferSize: options.bufferSize)
+    }
+
     /// Refreshes the authentication of the connection before it expires, if the server reports a lifetime.
     ///
     /// Requires a negotiation, and a server with authentication refresh, such as .NET 11. A failed refresh isn't repeated; see
@@ -189,6 +204,7 @@ public class HubConnectionBuilder {
         configuration.serverTimeout = self.serverTimeout
         configuration.refreshesAuthentication = self.refreshesAuthentication
         configuration.refreshBeforeExpiration = self.refreshBeforeExpiration
+        configuration.statefulReconnect = self.statefulReconnect
         configuration.retry = self.retry
         if let retryPolicy {
             let serverTimeout = self.serverTimeout

@@ -12,3 +12,4 @@
 @_exported public import struct RealtimeCore.LogSink
 @_exported public import struct RealtimeCore.TransportError
 @_exported public import struct RealtimeCore.WebSocketMessage
+@_exported public import struct SignalRWire.HubTransportKinds

@@ -13,6 +13,8 @@ extension SignalRServerEvent: Redacting {
         case .rejected: "rejected"
         case .connected: "connected"
         case .refreshed: "refreshed"
+        case .interrupted: "interrupted"
+        case .resumed: "resumed"
         case .disconnected: "disconnected"
         case .received: "received"
         case .invoked: "invoked"
@@ -23,11 +25,12 @@ extension SignalRServerEvent: Redacting {
 
     package var visibleFields: [(name: String, value: Any?)] {
         switch self {
-        case .negotiated(let hub, let connectionID): [("hub", hub), ("connectionID", connectionID)]
+        case .negotiated(let hub, let connectionID), .resumed(let hub, let connectionID):
+            [("hub", hub), ("connectionID", connectionID)]
         case .rejected(let hub, let status): [("hub", hub), ("status", status)]
         case .connected(let hub, let connectionID, let userID), .refreshed(let hub, let connectionID, let userID):
             [("hub", hub), ("connectionID", connectionID), ("userID", userID)]
-        case .disconnected(let hub, let connectionID, let reason):
+        case .interrupted(let hub, let connectionID, let reason), .disconnected(let hub, let connectionID, let reason):
             [("hub", hub), ("connectionID", connectionID), ("reason", reason)]
         case .received(let connectionID, let message):
             [("connectionID", connectionID), ("message", Redacted.data(message.bytes.count))]
@@ -45,7 +48,8 @@ extension SignalRServerFaults: Redacting {
             ("delay", self.delay), ("dropRate", self.dropRate), ("isSilent", self.isSilent),
             ("unauthorizedRequests", self.unauthorizedRequests),
             ("expiredTokens", self.expiredTokens.isEmpty ? nil : Redacted.secret), ("negotiationStatus", self.negotiationStatus),
-            ("negotiationError", self.negotiationError),
+            ("negotiationError", self.negotiationError), ("refusedTransports", self.refusedTransports),
+            ("refusedTransportStatus", self.refusedTransportStatus), ("lostAnswers", self.lostAnswers),
         ]
     }
 }

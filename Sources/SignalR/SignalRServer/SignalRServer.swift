@@ -13,8 +13,8 @@ import SignalRWire
 /// }
 /// let address = try await server.start(on: network.listener())
 /// ```
-/// Clients connect with WebSockets, with or without a negotiation. Requests for other transports are rejected, and stateful reconnect isn't
-/// offered.
+/// Clients connect with WebSockets, with or without a negotiation, and after a negotiation with Server-Sent Events or long polling.
+/// With ``SignalRServerConfiguration/allowsStatefulReconnects``, connections outlive their WebSockets.
 ///
 /// Keep a reference to the server for as long as it is needed. Releasing it closes its connections and stops its listener; to wait until
 /// all connections have ended, call ``stop()``.
@@ -25,16 +25,18 @@ public final class SignalRServer: Sendable {
     private let registry: HubRegistry
     var driver: SessionDriver<SignalRServerMachine> { self.server.connections.driver }
 
+    /// - Parameter trace: Receives what connections over Server-Sent Events and long polling do. A `TracingListener` reports what WebSockets
+    ///   do.
     package convenience init(
         configuration: SignalRServerConfiguration, hooks: SignalRServerHooks, time: any TimeSource, log: LogSink = .standard,
-        seed: UInt64? = nil
+        seed: UInt64? = nil, trace: ConnectionTrace? = nil
     ) {
-        self.init(configuration, hooks, time, log, seed: seed, startTask: HubCall.unstructured)
+        self.init(configuration, hooks, time, log, seed: seed, trace: trace, startTask: HubCall.unstructured)
     }
 
     init(
         _ configuration: SignalRServerConfiguration, _ hooks: SignalRServerHooks, _ time: any TimeSource, _ log: LogSink, seed: UInt64?,
-        startTask: @escaping HubCall.TaskStarter
+        trace: ConnectionTrace? = nil, startTask: @escaping HubCall.TaskStarter
     ) {
         let registry = HubRegistry()
         let dependencies = SessionDriver<SignalRServerMachine>.Dependencies(
@@ -48,7 +50,7 @@ public final class SignalRServer: Sendable {
         let connections = ServedConnections(SignalRServerMachine(configuration, seed: seed), in: dependencies, seed: seed)
         self.configuration = configuration
         self.registry = registry
-        self.handler = SignalRServerHandler(hooks: hooks, configuration: configuration, connections: connections, time: time)
+        self.handler = SignalRServerHandler(hooks: hooks, configuration: configuration, connections: connections, time: time, trace: trace)
         self.server = EmbeddedServer(connections, handler: self.handler)
     }
 
@@ -120,7 +122,10 @@ public final class SignalRServer: Sendable {
     ///
     /// Returns when all connections have ended. If the server is being started or stopped, the method waits until it has stopped; if it isn't
     /// started, the method returns immediately.
-    public func stop() async { await self.server.stop() }
+    public func stop() async {
+        await self.server.stop()
+        self.driver.step { machine, now, effects in machine.endConnectionsOverHTTP(now: now, &effects) }
+    }
 
     /// The handler of the server's clients, for a listener that several handlers share.
     ///
@@ -154,18 +159,33 @@ public final class SignalRServer: Sendable {
     ///   - allowReconnect: Whether the client may reconnect automatically.
     public func close(_ connectionID: String, error: String? = nil, allowReconnect: Bool = false) {
         self.driver.step { machine, now, effects in
-            guard let id = machine.connection(named: connectionID) else { return }
+            guard let id = machine.establishedConnection(named: connectionID) else { return }
             machine.close(id, error: error, allowReconnect: allowReconnect, now: now, &effects)
         }
     }
 
     /// Drops a connection without a close message and without a close frame. Does nothing if no connection has the ID.
+    ///
+    /// With stateful reconnect, the client can resume the connection. Over Server-Sent Events, the stream ends. Over long polling, the poll
+    /// that waits and further requests have the status 404.
     public func drop(_ connectionID: String) { self.server.connections.drop(connectionID) }
 
     /// Makes a connection silent, or ends its silence. Does nothing if no connection has the ID.
     ///
     /// The server sends nothing on a silent connection and ignores what it receives, and keeps the connection open.
     public func silence(_ connectionID: String, _ isSilent: Bool = true) { self.server.connections.silence(connectionID, isSilent) }
+
+    /// Answers the poll that waits on a connection over long polling, without messages. Does nothing if no poll waits, or if no connection
+    /// has the ID.
+    ///
+    /// - Parameters:
+    ///   - connectionID: The ID of the connection.
+    ///   - status: The status of the answer. With 200, the client polls again, as after ``SignalRServerConfiguration/pollTimeout``; 204 tells
+    ///     it that the connection has ended.
+    public func endPoll(_ connectionID: String, status: Int = 200) {
+        let connection = self.driver.connection { $0.connection(named: connectionID) }?.undecorated
+        (connection as? HTTPServedConnection<HubHTTPRules>)?.answerPoll(HTTPResponse(status: status))
+    }
 
     /// Sends a text message to a client unchanged, whether or not it is valid, and regardless of ``faults``. Does nothing if no connection
     /// has the ID.

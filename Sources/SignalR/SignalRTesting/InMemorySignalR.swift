@@ -12,8 +12,8 @@ public import SignalRServer
 /// try await client.start()
 /// let sum: Int = try await client.invoke("Add", 1, 2)
 /// ```
-/// Clients and the server are connected by an in-memory network, without sockets. Methods of hubs, handlers and hooks run in tasks; wait for
-/// their effects with `eventually(_:within:fileID:line:_:)`.
+/// Clients and the server are connected by an in-memory network, without sockets, over WebSockets, Server-Sent Events or long polling. Methods
+/// of hubs, handlers and hooks run in tasks; wait for their effects with `eventually(_:within:fileID:line:_:)`.
 ///
 /// Every instance is independent of all others, so that tests can run in parallel. Keep a reference to it until the end of the test:
 /// the server closes its connections when it is released.

@@ -19,14 +19,8 @@ import Testing
         arguments: [
             (nil, .webSockets, false, SignalRError.invalidUrl("There is no URL. Call withUrl(url:) before build().")),
             (
-                "http://localhost/hub", .longPolling, false,
-                .unsupportedTransport(
-                    "This client has only the transport WebSockets, which the option transport doesn't allow. "
-                        + "Use .webSockets.")
-            ),
-            (
                 "http://localhost/hub", HttpTransportType.none, false,
-                .unsupportedTransport("The option transport allows no transport. Use .webSockets.")
+                .unsupportedTransport("The option transport allows no transport. Allow at least one.")
             ),
             (
                 "http://localhost/hub", nil, true,
@@ -115,7 +109,7 @@ import Testing
     @Test func `the negotiation can be skipped`() async throws {
         let signalR = try await InMemorySignalR()
         signalR.server.hub("/chat").on("Add") { (caller, a: Int, b: Int) in a + b }
-        let connection = HubConnection(signalR.client("/chat") { $0.skipsNegotiation = true })
+        let connection = HubConnection(signalR.client("/chat") { ($0.allowedTransports, $0.skipsNegotiation) = (.webSockets, true) })
         try await connection.start()
         #expect(connection.connectionId == nil)
         let sum: Int = try await connection.invoke(method: "Add", arguments: 1, 2)

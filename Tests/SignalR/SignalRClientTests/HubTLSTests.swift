@@ -29,12 +29,7 @@ struct HubTLSTests {
 
     private static func start() async throws -> Running {
         var configuration = SignalRServerConfiguration()
-        // Other tests use the processor: a message may take longer than the default limits, and the client would connect once more.
-        configuration.connectTimeout = Self.longTime
-        configuration.handshakeTimeout = Self.longTime
-        configuration.authenticationTimeout = Self.longTime
-        configuration.clientTimeout = Self.longTime
-        configuration.clientResultTimeout = Self.longTime
+        configuration.allowLongTimes()
         var limits = ListenerLimits()
         limits.headTimeout = Self.longTime
         limits.bodyTimeout = Self.longTime
@@ -89,6 +84,7 @@ struct HubTLSTests {
     private static func connection(_ url: String, _ transports: Transports, _ hubProtocol: HubProtocolType = .json) -> HubConnection {
         var options = HttpConnectionOptions()
         options.accessTokenFactory = { "secret-token" }
+        options.transport = .webSockets
         return HubConnectionBuilder()
             .withUrl(url: url, options: options)
             .withTransports(transports)
@@ -136,7 +132,9 @@ struct HubTLSTests {
         let running = try await Self.start()
         let roots = root.map { TLSConfiguration.TrustRoots.only([Self.pem($0)]) } ?? .system
         let transports = Self.transports(webSocket: roots, http: trustsForHTTP ? Self.trusted : roots)
-        let client = HubClient(try Self.configuration(running.url("https"), transports))
+        var configuration = try Self.configuration(running.url("https"), transports)
+        configuration.allowedTransports = .webSockets
+        let client = HubClient(configuration)
         let error = await #expect(throws: HubError.self) { try await client.start() }
         #expect(error?.code == .connectionLost && error?.transportError?.code == .certificateRejected)
         #expect(error?.message.contains(running.rejection) == true, "\(error?.message ?? "no error")")
@@ -153,6 +151,7 @@ struct HubTLSTests {
         let running = try await Self.start()
         let transports = Self.transports(webSocket: Self.trusted, http: .only([Self.pem("other-root")]))
         var configuration = try Self.configuration(running.url("wss"), transports)
+        configuration.allowedTransports = .webSockets
         configuration.skipsNegotiation = true
         let client = HubClient(configuration)
         try await client.start()
@@ -198,14 +197,5 @@ struct HubTLSTests {
         #expect(await connection.state() == .Stopped)
         #expect(running.requests.all == (trustsForHTTP ? [true] : []))
         await running.server.stop()
-    }
-}
-
-extension HubConfiguration {
-    /// Sets the limits of a connection so that none is reached while other tests use the processor.
-    fileprivate mutating func allowLongTimes() {
-        self.connectTimeout = .seconds(600)
-        self.handshakeTimeout = .seconds(600)
-        self.serverTimeout = .seconds(600)
     }
 }

@@ -376,7 +376,7 @@ private struct Unencodable: Encodable {
         let address = try await network.listener().start(server)
         var options = HubConfiguration(
             Endpoint(scheme: "http", host: address.host, port: address.port), transports: network.transports())
-        (options.log, options.skipsNegotiation) = (.none, true)
+        (options.log, options.allowedTransports, options.skipsNegotiation) = (.none, .webSockets, true)
         var client: HubClient? = HubClient(options)
         try await client?.start()
         let stream = try #require(try client?.stream("count", of: Int.self))

@@ -32,7 +32,7 @@ import Testing
             let reading: Task<HubError?, Never>
             do {
                 var options = HubConfiguration(endpoint, transports: network.transports())
-                (options.log, options.skipsNegotiation, options.retry) = (.none, true, .standard)
+                (options.log, options.allowedTransports, options.skipsNegotiation, options.retry) = (.none, .webSockets, true, .standard)
                 let strong = HubClient(options)
                 (client, driver) = (strong, strong.driver)
                 try await strong.start()

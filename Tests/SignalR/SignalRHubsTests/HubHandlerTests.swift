@@ -435,7 +435,7 @@ import Testing
         let address = try await network.listener().start(server)
         var options = HubConfiguration(
             Endpoint(scheme: "http", host: address.host, port: address.port), transports: network.transports())
-        (options.log, options.skipsNegotiation) = (.none, true)
+        (options.log, options.allowedTransports, options.skipsNegotiation) = (.none, .webSockets, true)
         let gate = Waiter<Void>()
         let calls = EventRecorder<Int>()
         let driver: SessionDriver<HubSession>

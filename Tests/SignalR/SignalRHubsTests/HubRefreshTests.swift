@@ -178,7 +178,9 @@ import Testing
                 #"{"connectionId":"i","tokenLifetimeSeconds":60,"availableTransports":[{"transport":"WebSockets","transferFormats":["Text"]}]}"#
             )
         }
-        let hub = try await Self.connected(script, isAutomatic: true) { $0.skipsNegotiation = !negotiates }
+        let hub = try await Self.connected(script, isAutomatic: true) {
+            ($0.allowedTransports, $0.skipsNegotiation) = (.webSockets, !negotiates)
+        }
         let error = await hubError { try await hub.client.refreshAuthentication() }
         #expect(error?.code == .authenticationRefreshFailed && error?.message.contains("version 1") == true)
         #expect(hub.nextTimer == nil && hub.refreshes.isEmpty && hub.events.isEmpty)

@@ -211,6 +211,7 @@ extension HubFixture {
     @Test func `output that waits on a connection that closes doesn't delay what is sent on the next one`() throws {
         let endpoint = Endpoint(scheme: "http", host: "memory", port: 80, target: "/chat")
         var options = HubConfiguration(endpoint, transports: InMemoryNetwork(clock: ManualClock()).transports())
+        options.allowedTransports = .webSockets
         options.skipsNegotiation = true
         var session = HubSession(options, seed: 1)
         var effects = Effects<HubSession>()

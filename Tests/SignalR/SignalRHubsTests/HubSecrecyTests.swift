@@ -63,6 +63,15 @@ private struct Failed: Error, CustomStringConvertible, Codable {
         #expect(try await hub.server.received(3).last?["error"] == "The file ended.")
     }
 
+    @Test func `the text of a configuration has the settings of its transports`() throws {
+        var configuration = try HubConfiguration(url: "https://example.org/chat")
+        #expect(configuration.description.contains("pollTimeout: 100.0 seconds, statefulReconnect: nil"))
+        configuration.pollTimeout = .seconds(7)
+        configuration.statefulReconnect = HubStatefulReconnect(bufferBytes: 42)
+        #expect(configuration.description.contains("pollTimeout: 7.0 seconds, statefulReconnect: "))
+        #expect(configuration.description.contains("bufferBytes: 42"))
+    }
+
     @Test func `no arguments, results or items are logged`() async throws {
         let hub = try await HubFixture.connected()
         hub.client.on("take") { (_: String) in }

@@ -258,8 +258,11 @@ import Testing
         ("{}", 200, "connectionId"),
         (#"{"connectionId":7}"#, 200, "connectionId"),
         (#"{"connectionId":"1","negotiateVersion":1,"availableTransports":[]}"#, 200, "connectionToken"),
-        (#"{"connectionId":"1","availableTransports":[]}"#, 200, "needs WebSockets"),
-        (#"{"connectionId":"1","availableTransports":[{"transport":"LongPolling","transferFormats":["Text"]}]}"#, 200, "LongPolling"),
+        (#"{"connectionId":"1","availableTransports":[]}"#, 200, "offers no transport"),
+        (
+            #"{"connectionId":"1","availableTransports":[{"transport":"WebTransport","transferFormats":["Text"]}]}"#, 200,
+            "WebTransport (Text)"
+        ),
         (#"{"connectionId":"1","availableTransports":[{"transport":"WebSockets","transferFormats":["Binary"]}]}"#, 200, "Text"),
         (
             #"{"connectionId":"1","useStatefulReconnect":true,"availableTransports":[{"transport":"WebSockets","transferFormats":["Text"]}]}"#,

@@ -23,10 +23,10 @@ private struct Person: Codable, Equatable, Sendable {
 struct ASPNETCallTests {
     // MARK: Values
 
-    @Test(arguments: HubFormat.allCases)
-    func `values of every kind arrive unchanged`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allCases)
+    func `values of every kind arrive unchanged`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
-        let hub = try await server.connected("/test", format)
+        let hub = try await server.connected("/test", pair)
         func expectEcho<Value: Codable & Equatable & Sendable>(
             _ method: String, _ value: Value, location: SourceLocation = #_sourceLocation
         ) async throws {
@@ -54,10 +54,10 @@ struct ASPNETCallTests {
         hub.stop()
     }
 
-    @Test(arguments: HubFormat.allCases)
-    func `dates keep their ten-millionths of a second`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allCases)
+    func `dates keep their ten-millionths of a second`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
-        let hub = try await server.connected("/test", format)
+        let hub = try await server.connected("/test", pair)
         for seconds in [0, 1_700_000_000, 1_700_000_000.5, -86_400, 253_402_300_799] {
             let date = Date(timeIntervalSince1970: seconds)
             #expect(try await hub.invoke("EchoDate", date, as: Date.self) == date)
@@ -65,17 +65,17 @@ struct ASPNETCallTests {
         let precise = Date(timeIntervalSince1970: 1_700_000_000.123_456_7)
         let result = try await hub.invoke("EchoDate", precise, as: Date.self)
         #expect(abs(result.timeIntervalSince(precise)) < 1e-6)
-        if format == .json {
+        if pair.format == .json {
             let offset = try await hub.invoke("EchoOffset", "2026-01-31T12:00:00+02:00", as: Date.self)
             #expect(offset == Date(timeIntervalSince1970: 1_769_853_600))
         }
         hub.stop()
     }
 
-    @Test(arguments: HubFormat.allCases)
-    func `values of any type are decoded by their form`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allCases)
+    func `values of any type are decoded by their form`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
-        let hub = try await server.connected("/test", format)
+        let hub = try await server.connected("/test", pair)
         #expect(try await hub.invoke("EchoAny", "text", as: String.self) == "text")
         #expect(try await hub.invoke("EchoAny", 3, as: Double.self) == 3)
         #expect(try await hub.invoke("EchoAny", [1, 2, 3], as: [Int].self) == [1, 2, 3])
@@ -86,15 +86,15 @@ struct ASPNETCallTests {
 
     // MARK: Invocations
 
-    @Test(arguments: HubFormat.allCases)
-    func `methods without a result and with another name can be called`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allCases)
+    func `methods without a result and with another name can be called`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
-        let hub = try await server.connected("/test", format)
+        let hub = try await server.connected("/test", pair)
         // The result of a method without one is absent or null.
         try await hub.invoke("InvokeWithoutReturn", "x")
         #expect(try await hub.invoke("named-method", as: String.self) == "named")
         #expect(try await hub.invoke("ConnId", as: String.self) == hub.connectionID)
-        #expect(try await hub.invoke("Transport", as: String.self) == "WebSockets")
+        #expect(try await hub.invoke("Transport", as: String.self) == pair.transport.rawValue)
         let answers = EventRecorder<String>()
         hub.on("EchoBack") { (a: String, b: Int) in answers.record("\(a) \(b)") }
         try await hub.send("Echo", "a", 1)
@@ -102,10 +102,10 @@ struct ASPNETCallTests {
         hub.stop()
     }
 
-    @Test(arguments: HubFormat.allCases)
-    func `errors of the server are errors of their calls, and the connection remains`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allCases)
+    func `errors of the server are errors of their calls, and the connection remains`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
-        let hub = try await server.connected("/test", format)
+        let hub = try await server.connected("/test", pair)
         let boom = await hubError { try await hub.invoke("Boom", "on purpose", as: Int.self) }
         #expect(boom?.code == .invocationFailed && boom?.serverMessage?.contains("on purpose") == true)
         let crash = await hubError { try await hub.invoke("Crash", "internal", as: Int.self) }
@@ -126,10 +126,10 @@ struct ASPNETCallTests {
         hub.stop()
     }
 
-    @Test(arguments: HubFormat.allCases)
-    func `many calls at the same time receive their own results`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allCases)
+    func `many calls at the same time receive their own results`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
-        let hub = try await server.connected("/test", format)
+        let hub = try await server.connected("/test", pair)
         try await withThrowingTaskGroup(of: Bool.self) { group in
             for number in 0..<500 {
                 group.addTask { try await hub.invoke("EchoLong", number, as: Int.self) == number }
@@ -139,10 +139,10 @@ struct ASPNETCallTests {
         hub.stop()
     }
 
-    @Test(arguments: HubFormat.allCases)
-    func `a cancelled call returns immediately, and so does one with a time limit`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allCases)
+    func `a cancelled call returns immediately, and so does one with a time limit`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
-        let hub = try await server.connected("/test", format)
+        let hub = try await server.connected("/test", pair)
         let call = Task { await hubError { try await hub.invoke("Slow", 3_600_000, as: String.self) } }
         call.cancel()
         #expect(await call.value?.code == .cancelled)
@@ -154,10 +154,10 @@ struct ASPNETCallTests {
 
     // MARK: Streams from the server
 
-    @Test(arguments: HubFormat.allCases)
-    func `streams from the server deliver their items, their end and their errors`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allCases)
+    func `streams from the server deliver their items, their end and their errors`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
-        let hub = try await server.connected("/test", format)
+        let hub = try await server.connected("/test", pair)
         let (texts, noError) = try await hub.stream("Stream", of: String.self).all()
         #expect(texts == ["a", "b", "c"] && noError == nil)
         #expect(try await hub.stream("Counter", 10_000, 0, of: Int.self).all().elements == Array(0..<10_000))
@@ -167,10 +167,10 @@ struct ASPNETCallTests {
         hub.stop()
     }
 
-    @Test(arguments: HubFormat.allCases)
-    func `the server ends streams that the client doesn't read any more`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allCases)
+    func `the server ends streams that the client doesn't read any more`(pair: HubPair) async throws {
         let server = try await ASPNETServer()
-        let hub = try await server.connected("/test", format)
+        let hub = try await server.connected("/test", pair)
         for try await item in try hub.stream("Counter", 1_000_000, 1, of: Int.self) where item == 3 { break }
         let task = Task {
             for try await _ in try hub.stream("Counter", 1_000_000, 1, of: Int.self) {}
@@ -185,10 +185,10 @@ struct ASPNETCallTests {
 
     // MARK: Streams to the server
 
-    @Test(arguments: HubFormat.allCases)
-    func `streams to the server arrive completely, also several of them beside arguments`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allCases)
+    func `streams to the server arrive completely, also several of them beside arguments`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
-        let hub = try await server.connected("/test", format)
+        let hub = try await server.connected("/test", pair)
         func numbers(_ range: Range<Int>) -> HubUpload {
             HubUpload(
                 AsyncStream { feed in
@@ -211,10 +211,10 @@ struct ASPNETCallTests {
 
     /// Fewer items than the server buffers for a stream: ASP.NET Core 10 closes the connection with a `ChannelClosedException` if a method
     /// returns while an item waits for space in the buffer.
-    @Test(arguments: HubFormat.allCases)
-    func `a stream to the server ends when the method returns before it`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allCases)
+    func `a stream to the server ends when the method returns before it`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
-        let hub = try await server.connected("/test", format)
+        let hub = try await server.connected("/test", pair)
         for _ in 0..<20 {
             let terminations = EventRecorder<Bool>()
             // Only the call refers to the sequence, which ends when it is released if the call ends while an item is sent.
@@ -232,10 +232,10 @@ struct ASPNETCallTests {
         hub.stop()
     }
 
-    @Test(arguments: HubFormat.allCases)
-    func `an error of a stream to the server arrives there`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allCases)
+    func `an error of a stream to the server arrives there`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
-        let hub = try await server.connected("/test", format)
+        let hub = try await server.connected("/test", pair)
         let items = AsyncThrowingStream<Int, any Error> { feed in
             feed.yield(1)
             feed.yield(2)
@@ -248,10 +248,10 @@ struct ASPNETCallTests {
 
     // MARK: Calls by the server
 
-    @Test(arguments: HubFormat.allCases)
-    func `handlers are called in order, and their results are returned`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allCases)
+    func `handlers are called in order, and their results are returned`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
-        let hub = try await server.connected("/test", format)
+        let hub = try await server.connected("/test", pair)
         let burst = EventRecorder<Int>()
         hub.on("tick") { (number: Int, _: String) in burst.record(number) }
         try await hub.send("Burst", "tick", 5_000, "text")
@@ -273,10 +273,10 @@ struct ASPNETCallTests {
         hub.stop()
     }
 
-    @Test(arguments: HubFormat.allCases)
-    func `a handler that throws, is missing or has other parameters is an error at the server`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allCases)
+    func `a handler that throws, is missing or has other parameters is an error at the server`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
-        let hub = try await server.connected("/test", format)
+        let hub = try await server.connected("/test", pair)
         hub.on("throw") { () async throws -> Int in throw HubError(.handlerFailed, "Out of stock.") }
         hub.on("foreign") { () async throws -> Int in throw CancellationError() }
         hub.on("other") { (a: Int) in a }
@@ -288,16 +288,16 @@ struct ASPNETCallTests {
         hub.stop()
     }
 
-    @Test(arguments: HubFormat.allCases)
-    func `clients of a group, of a user and of both formats receive messages`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allCases)
+    func `clients of a group, of a user and of both formats receive messages`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
         let clients = try await [
-            server.connected("/test", format), server.connected("/test", .json), server.connected("/test", .messagePack),
+            server.connected("/test", pair), server.connected("/test", .json), server.connected("/test", .messagePack),
         ]
         // ASP.NET Core answers the handshake before it adds the connection to those that receive messages: only then, it handles calls.
         for client in clients { #expect(try await client.invoke("Add", 1, 2, as: Int.self) == 3) }
         // The server is shared.
-        let (group, note) = ("group-\(format)", "note-\(format)")
+        let (group, note) = ("group-\(pair)", "note-\(pair)")
         let received = clients.map { _ in EventRecorder<String>() }
         for (client, record) in zip(clients, received) { client.on(note) { (a: String) in record.record(a) } }
         for client in clients.prefix(2) { try await client.invoke("JoinGroup", group) }
@@ -311,9 +311,9 @@ struct ASPNETCallTests {
         try await eventually { received.allSatisfy { $0.all.last == "end" } }
         #expect(received.map(\.all) == [["all", "group", "left", "end"], ["all", "others", "group", "end"], ["all", "others", "end"]])
         // Two users.
-        let user = "bert\(format)"
-        let anna = try await server.connected("/auth", format) { $0.accessToken = { "token-anna" } }
-        let bert = try await server.connected("/auth", format) { $0.accessToken = { "token-\(user)" } }
+        let user = "bert\(pair)"
+        let anna = try await server.connected("/auth", pair) { $0.accessToken = { "token-anna" } }
+        let bert = try await server.connected("/auth", pair) { $0.accessToken = { "token-\(user)" } }
         let notes = EventRecorder<String>()
         bert.on(note) { (a: String) in notes.record(a) }
         #expect(try await bert.invoke("Add", 1, 2, as: Int.self) == 3)

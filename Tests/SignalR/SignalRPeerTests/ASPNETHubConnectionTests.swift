@@ -16,28 +16,12 @@ private struct Person: Codable, Equatable, Sendable {
 /// The API of signalr-client-swift with an ASP.NET Core server in its own process.
 @Suite(.usesSockets, .enabled(if: Peer.starts("aspnet"), Comment(rawValue: Peer.skipReason)), .timeLimit(.minutes(10)))
 struct ASPNETHubConnectionTests {
-    private static func connection(_ server: ASPNETServer, _ format: HubFormat) -> HubConnection {
-        let hubProtocol: HubProtocolType = format == .json ? .json : .messagePack
-        return HubConnectionBuilder()
-            .withUrl(url: "http://127.0.0.1:\(server.port)/test")
-            .withHubProtocol(hubProtocol: hubProtocol)
-            .withLogLevel(logLevel: .error)
-            .build()
-    }
-
-    /// Returns a connection that is started.
-    private static func connected(_ server: ASPNETServer, _ format: HubFormat) async throws -> HubConnection {
-        let connection = Self.connection(server, format)
-        try await connection.start()
-        return connection
-    }
-
     // MARK: Connecting
 
-    @Test(arguments: HubFormat.allCases)
-    func `a connection has the server's ID until it is stopped, and then another one`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allCases)
+    func `a connection has the server's ID until it is stopped, and then another one`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
-        let connection = Self.connection(server, format)
+        let connection = server.hubConnection(pair)
         let closed = EventRecorder<Bool>()
         connection.onClosed { error in closed.record(error == nil) }
         #expect(await connection.state() == .Stopped)
@@ -49,7 +33,7 @@ struct ASPNETHubConnectionTests {
             #expect(id == connection.connectionId)
             ids.insert(id)
             let transport: String = try await connection.invoke(method: "Transport")
-            #expect(transport == "WebSockets")
+            #expect(transport == pair.transport.rawValue)
             await connection.stop()
             #expect(await connection.state() == .Stopped)
             #expect(connection.connectionId == nil)
@@ -61,10 +45,10 @@ struct ASPNETHubConnectionTests {
 
     // MARK: Sending and receiving
 
-    @Test(arguments: HubFormat.allCases)
-    func `what is sent comes back to the handlers, until they are removed`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allCases)
+    func `what is sent comes back to the handlers, until they are removed`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
-        let connection = try await Self.connected(server, format)
+        let connection = try await server.startedConnection(pair)
         let (first, second, ends) = (EventRecorder<String>(), EventRecorder<String>(), EventRecorder<Bool>())
         let token = await connection.on("EchoBack") { (text: String, number: Int) in first.record("\(text) \(number)") }
         await connection.on("EchoBack") { (text: String, number: Int) in second.record("\(text) \(number)") }
@@ -83,10 +67,10 @@ struct ASPNETHubConnectionTests {
         await connection.stop()
     }
 
-    @Test(arguments: HubFormat.allCases)
-    func `a handler receives values of many types`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allCases)
+    func `a handler receives values of many types`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
-        let connection = try await Self.connected(server, format)
+        let connection = try await server.startedConnection(pair)
         let (lists, maps, people) = (EventRecorder<[Double]>(), EventRecorder<[String: String]>(), EventRecorder<Person?>())
         let (list, map) = ([1.25, -2.5], ["a": "b", "C": "ü"])
         let anna = Person(name: "Anna", age: 30, tags: ["a", "b"])
@@ -108,10 +92,10 @@ struct ASPNETHubConnectionTests {
 
     // MARK: Invocations
 
-    @Test(arguments: HubFormat.allCases)
-    func `results have the type that the caller asks for`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allCases)
+    func `results have the type that the caller asks for`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
-        let connection = try await Self.connected(server, format)
+        let connection = try await server.startedConnection(pair)
         // Once with a method of the type, and once with one of any type.
         func expectEcho<Value: Equatable>(
             _ method: String, _ value: Value, _ location: Testing.SourceLocation = #_sourceLocation
@@ -137,10 +121,10 @@ struct ASPNETHubConnectionTests {
         await connection.stop()
     }
 
-    @Test(arguments: HubFormat.allCases)
-    func `a method that throws is an error of its call, and the connection remains`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allCases)
+    func `a method that throws is an error of its call, and the connection remains`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
-        let connection = try await Self.connected(server, format)
+        let connection = try await server.startedConnection(pair)
         for (method, type) in [("Boom", "HubException"), ("Crash", "InvalidOperationException")] {
             let message = "An unexpected error occurred invoking '\(method)' on the server. \(type): on purpose"
             await #expect(throws: SignalRError.invocationError(message)) {
@@ -169,10 +153,10 @@ struct ASPNETHubConnectionTests {
         await connection.stop()
     }
 
-    @Test(arguments: HubFormat.allCases)
-    func `two calls at the same time receive their own results, in any order`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allCases)
+    func `two calls at the same time receive their own results, in any order`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
-        let connection = try await Self.connected(server, format)
+        let connection = try await server.startedConnection(pair)
         let (asked, released) = (Signal(), Signal())
         await connection.on("wait") { (text: String) async -> String in
             asked.send()
@@ -193,10 +177,10 @@ struct ASPNETHubConnectionTests {
 
     // MARK: Streams
 
-    @Test(arguments: HubFormat.allCases)
-    func `a stream delivers its items, its end and its error`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allCases)
+    func `a stream delivers its items, its end and its error`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
-        let connection = try await Self.connected(server, format)
+        let connection = try await server.startedConnection(pair)
         var texts: [String] = []
         let stream: any StreamResult<String> = try await connection.stream(method: "Stream")
         for try await text in stream.stream { texts.append(text) }
@@ -217,11 +201,11 @@ struct ASPNETHubConnectionTests {
         await connection.stop()
     }
 
-    @Test(arguments: HubFormat.allCases)
-    func `the server ends a stream that is cancelled, and one whose loop is left`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allCases)
+    func `the server ends a stream that is cancelled, and one whose loop is left`(pair: HubPair) async throws {
         // A server of its own, which counts the streams.
         let server = try await ASPNETServer()
-        let connection = try await Self.connected(server, format)
+        let connection = try await server.startedConnection(pair)
         let cancelled: any StreamResult<Int> = try await connection.stream(method: "Counter", arguments: 1_000_000, 1)
         await #expect(throws: SignalRError.streamCancelled) {
             for try await item in cancelled.stream {
@@ -244,10 +228,10 @@ struct ASPNETHubConnectionTests {
 
     // MARK: Client results
 
-    @Test(arguments: HubFormat.allCases)
-    func `the server receives the results and the errors of handlers`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allCases)
+    func `the server receives the results and the errors of handlers`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
-        let connection = try await Self.connected(server, format)
+        let connection = try await server.startedConnection(pair)
         await connection.on("greet") { (name: String) in "Hello, \(name)!" }
         let greeting: String = try await connection.invoke(method: "AskClient", arguments: "greet", "Anna")
         #expect(greeting == "Hello, Anna!")

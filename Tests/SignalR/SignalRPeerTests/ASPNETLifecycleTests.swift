@@ -17,73 +17,86 @@ struct ASPNETLifecycleTests {
 
     // MARK: Start
 
-    @Test(arguments: HubFormat.allCases)
-    func `requests carry the header fields, the query and the token`(format: HubFormat) async throws {
-        let server = try await ASPNETServer()
-        let hub = try await server.connected("/auth?room=a%20b", format) {
-            $0.accessToken = { "token-anna" }
-            $0.headers = ["X-App": "mine"]
-        }
-        #expect(try await hub.invoke("WhoAmI", as: String.self) == "anna")
-        #expect(try await hub.invoke("Query", "room", as: String.self) == "a b")
-        #expect(try await hub.invoke("Query", "access_token", as: String.self) == "")
-        for (name, value) in [("X-App", "mine"), ("Authorization", "Bearer token-anna"), ("X-Requested-With", "XMLHttpRequest")] {
-            #expect(try await hub.invoke("Header", name, as: String.self) == value)
-        }
-        let requests = try await server.control("requests", "GET").array ?? []
-        #expect(requests.map { $0["path"]?.string } == ["/auth/negotiate", "/auth"])
-        #expect(requests.allSatisfy { $0["headers"]?["Authorization"] == "Bearer token-anna" && $0["headers"]?["X-App"] == "mine" })
-        hub.stop()
-    }
-
-    @Test(arguments: HubFormat.allCases)
-    func `a client may skip the negotiation`(format: HubFormat) async throws {
+    @Test(arguments: [HubPair.json, .messagePack])
+    func `a client may skip the negotiation`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
-        let hub = try await server.connected("/test", format) { $0.skipsNegotiation = true }
+        let hub = try await server.connected("/test", pair) { ($0.allowedTransports, $0.skipsNegotiation) = (.webSockets, true) }
         #expect(hub.connectionID == nil)
         #expect(try await hub.invoke("Add", 1, 2, as: Int.self) == 3)
         #expect(try await hub.invoke("ConnId", as: String.self).isEmpty == false)
         hub.stop()
     }
 
-    @Test(arguments: [
-        ("/error", HubError.Code.negotiationFailed, "The hub says no."), ("/garbage", .negotiationFailed, "200 OK and a web page"),
-        ("/none", .negotiationFailed, "needs WebSockets"), ("/future", .negotiationFailed, "only WebTransport"),
-        ("/classic", .negotiationFailed, "ASP.NET SignalR"), ("/missing", .negotiationFailed, "404"),
-        ("/sse", .negotiationFailed, "needs WebSockets"),
-        ("/lp", .negotiationFailed, "needs WebSockets"), ("/auth", .unauthorized, "401"),
+    private static let negotiations: [(String, HubError.Code, String)] = [
+        ("/error", .negotiationFailed, "The hub says no."), ("/garbage", .negotiationFailed, "200 OK and a web page"),
+        ("/none", .negotiationFailed, "offers no transport"), ("/future", .negotiationFailed, "only WebTransport"),
+        ("/classic", .negotiationFailed, "ASP.NET SignalR"), ("/missing", .negotiationFailed, "404"), ("/auth", .unauthorized, "401"),
         ("/redirect-loop", .negotiationFailed, "100 times"),
-    ])
-    func `a negotiation that can't succeed fails the start with the reason`(path: String, code: HubError.Code, text: String) async throws {
+    ]
+
+    @Test(arguments: HubPair.allCases, Self.negotiations)
+    func `a negotiation that can't succeed fails the start with the reason`(
+        pair: HubPair, expected: (path: String, code: HubError.Code, text: String)
+    ) async throws {
         let server = try await ASPNETServer.shared.value
-        let hub = server.client(path)
+        let hub = server.client(expected.path, pair)
         let error = await hubError { try await hub.start() }
-        #expect(error?.code == code && error?.message.contains(text) == true, "\(error?.message ?? "no error")")
+        #expect(error?.code == expected.code && error?.message.contains(expected.text) == true, "\(error?.message ?? "no error")")
         guard case .stopped = hub.state else { return #expect(Bool(false), "the client should be stopped") }
     }
 
-    @Test(arguments: HubFormat.allCases, ["/redirect", "/redirect-twice"])
-    func `a client follows redirects with the token of the redirect`(format: HubFormat, path: String) async throws {
+    @Test(arguments: [
+        ("/ws", HubPair.allTransports[1], "only WebSockets (Text, Binary), and this client allows ServerSentEvents"),
+        ("/sse", .json, "only ServerSentEvents (Text), and this client allows WebSockets"),
+        ("/sse", .allCases[4], "only ServerSentEvents (Text)"), ("/lp", .json, "only LongPolling (Text, Binary)"),
+        ("/lp", .allTransports[1], "only LongPolling (Text, Binary), and this client allows ServerSentEvents"),
+    ])
+    func `a transport that the server doesn't offer fails the start with both offers`(
+        path: String, pair: HubPair, text: String
+    ) async throws {
+        let server = try await ASPNETServer.shared.value
+        let error = await hubError { try await server.client(path, pair).start() }
+        #expect(error?.code == .negotiationFailed && error?.message.contains(text) == true, "\(error?.message ?? "no error")")
+    }
+
+    /// The order is that of the server: WebSockets, Server-Sent Events, long polling.
+    @Test(arguments: [
+        ("/test", HubFormat.json, HubTransport.webSockets), ("/sse", .json, .serverSentEvents), ("/lp", .json, .longPolling),
+        ("/lp", .messagePack, .longPolling),
+    ])
+    func `a client that allows all transports uses the first one that the server offers`(
+        path: String, format: HubFormat, transport: HubTransport
+    ) async throws {
+        let server = try await ASPNETServer.shared.value
+        let hub = try await server.connected(path, HubPair(transport: transport, format: format)) { $0.allowedTransports = .all }
+        #expect(hub.transport == transport)
+        #expect(try await hub.invoke("Transport", as: String.self) == transport.rawValue)
+        hub.stop()
+    }
+
+    @Test(arguments: HubPair.allCases, ["/redirect", "/redirect-twice"])
+    func `a client follows redirects with the token of the redirect`(pair: HubPair, path: String) async throws {
         let server = try await ASPNETServer()
-        let hub = try await server.connected(path, format) {
+        let hub = try await server.connected(path, pair) {
             $0.retry = Self.delays(20)
             $0.accessToken = { "token-anna" }
         }
         #expect(try await hub.invoke("WhoAmI", as: String.self) == "redirected")
         let updates = hub.updates()
         try await server.control("requests?clear=true", "GET")
-        try await server.control("cut")
+        try await server.cut()
         _ = await updates.first { if case .reconnected = $0 { true } else { false } }
-        // Again with the application's token, at its URL.
-        let first = try await server.control("requests", "GET").array?.first
+        // Again with the application's token, at its URL. A poll may have been the last request on the connection.
+        let first = try await server.control("requests", "GET").array?.first { $0["path"]?.string?.hasSuffix("negotiate") == true }
         #expect(first?["path"]?.string == "\(path)/negotiate" && first?["headers"]?["Authorization"] == "Bearer token-anna")
         #expect(try await hub.invoke("WhoAmI", as: String.self) == "redirected")
         hub.stop()
     }
 
-    @Test func `a hub that supports only JSON rejects the handshake for MessagePack`() async throws {
+    @Test(arguments: HubPair.allCases.filter { $0.format == .messagePack })
+    func `a hub that supports only JSON rejects the handshake for MessagePack`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
-        let error = await hubError { try await server.connected("/strict", .messagePack) }
+        let error = await hubError { try await server.connected("/strict", pair) }
         #expect(error?.code == .handshakeFailed && error?.serverMessage?.contains("messagepack") == true)
     }
 
@@ -115,31 +128,36 @@ struct ASPNETLifecycleTests {
 
     // MARK: Losses
 
-    @Test(arguments: HubFormat.allCases)
-    func `a cut connection fails its calls, and the client reconnects`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allTransports)
+    func `a cut connection fails its calls, and the client reconnects`(pair: HubPair) async throws {
         let server = try await ASPNETServer()
-        let hub = try await server.connected("/test", format) { $0.retry = Self.delays(20) }
+        let hub = try await server.connected("/test", pair) { $0.retry = Self.delays(20) }
         let (updates, first) = (hub.updates(), hub.connectionID)
         let call = Task { await hubError { try await hub.invoke("Slow", 3_600_000, as: String.self) } }
         let stream = try hub.stream("Counter", 1_000_000, 1, of: Int.self)
         try await eventually { try await server.control("streams", "GET")["started"] == 1 }
-        try await server.control("cut")
+        try await server.cut()
         #expect(await call.value?.code == .connectionLost)
         #expect(await stream.all().error?.code == .connectionLost)
         _ = await updates.first { if case .reconnected = $0 { true } else { false } }
-        #expect(hub.connectionID != nil && hub.connectionID != first)
+        let second = try #require(hub.connectionID)
+        #expect(second != first)
         #expect(try await hub.invoke("Add", 1, 2, as: Int.self) == 3)
         hub.stop()
-        try await eventually { try await server.control("connections", "GET")["live"] == [] }
+        // The server keeps a connection whose poll was cut for 15 seconds.
+        try await eventually {
+            let live = try await server.control("connections", "GET")["live"]?.array ?? []
+            return !live.contains { $0["id"]?.string == second }
+        }
     }
 
-    @Test(arguments: HubFormat.allCases)
-    func `an abort by the hub closes the client for good`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allTransports)
+    func `an abort by the hub closes the client for good`(pair: HubPair) async throws {
         let server = try await ASPNETServer()
         for method in ["AbortMe", nil] {
-            let hub = try await server.connected("/test", format) { $0.retry = Self.delays(20) }
+            let hub = try await server.connected("/test", pair) { $0.retry = Self.delays(20) }
             let updates = hub.updates()
-            if let method { try await hub.send(method) } else { try await server.control("abort") }
+            if let method { try await hub.send(method) } else { try await server.abort() }
             _ = await updates.first { if case .closed = $0 { true } else { false } }
             guard case .stopped = hub.state else { return #expect(Bool(false), "the client should be stopped") }
             // And may be started again.
@@ -149,10 +167,10 @@ struct ASPNETLifecycleTests {
         }
     }
 
-    @Test(arguments: HubFormat.allCases)
-    func `a connection that the hub resets is re-established`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allCases.filter { $0.transport != .longPolling })
+    func `a connection that the hub resets is re-established`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
-        let hub = try await server.connected("/test", format) { $0.retry = Self.delays(20) }
+        let hub = try await server.connected("/test", pair) { $0.retry = Self.delays(20) }
         let updates = hub.updates()
         try await hub.send("CutMe")
         _ = await updates.first { if case .reconnected = $0 { true } else { false } }
@@ -160,66 +178,13 @@ struct ASPNETLifecycleTests {
         hub.stop()
     }
 
-    @Test(arguments: HubFormat.allCases)
-    func `a server that is silent is lost after the server timeout`(format: HubFormat) async throws {
-        let server = try await ASPNETServer.shared.value
-        let hub = try await server.connected("/quiet", format) { $0.serverTimeout = .milliseconds(300) }
-        let error = await hubError { try await hub.invoke("Slow", 3_600_000, as: String.self) }
-        #expect(error?.code == .serverTimeout)
-        guard case .stopped(let reason) = hub.state else { return #expect(Bool(false), "the client should be stopped") }
-        #expect(reason?.code == .serverTimeout)
-    }
-
-    @Test func `pings keep a connection alive in both directions`() async throws {
-        let server = try await ASPNETServer.shared.value
-        // The server closes the connection after two seconds without a message, and sends a ping every half second. On a busy computer, a
-        // ping may be late, so that a connection ends all the same. Then, the next one counts.
-        for _ in 0..<20 {
-            let hub = try await server.connected("/strict") {
-                $0.keepAliveInterval = .milliseconds(300)
-                $0.serverTimeout = .seconds(2)
-            }
-            let text = try? await hub.invoke("Slow", 4_000, as: String.self)
-            hub.stop()
-            if text == "slow" { return }
-        }
-        Issue.record("Connections end in spite of the pings.")
-    }
-
-    /// The server expects further messages after the ping that follows the handshake.
-    @Test func `a client that sends nothing is closed by the server, and may come back`() async throws {
-        let server = try await ASPNETServer.shared.value
-        let hub = try await server.connected("/strict") {
-            $0.keepAliveInterval = .seconds(3600)
-            $0.retry = Self.delays(20)
-        }
-        let updates = hub.updates()
-        _ = await updates.first { if case .reconnected = $0 { true } else { false } }
-        hub.stop()
-    }
-
-    @Test func `a message that exceeds the limit of the server ends the connection with its reason`() async throws {
-        let server = try await ASPNETServer.shared.value
-        let hub = try await server.connected("/strict")
-        let error = await hubError { try await hub.invoke("EchoText", String(repeating: "x", count: 5_000), as: String.self) }
-        #expect(error?.code == .closedByServer && error?.serverMessage?.isEmpty == false)
-    }
-
-    @Test func `without detailed errors, only the messages of hub exceptions arrive`() async throws {
-        let server = try await ASPNETServer.shared.value
-        let hub = try await server.connected("/strict")
-        #expect(await hubError { try await hub.invoke("Boom", "on purpose", as: Int.self) }?.serverMessage?.contains("on purpose") == true)
-        #expect(await hubError { try await hub.invoke("Crash", "internal", as: Int.self) }?.serverMessage?.contains("internal") == false)
-        hub.stop()
-    }
-
     // MARK: Tokens
 
-    @Test(arguments: HubFormat.allCases)
-    func `a revoked token is replaced once, and the client reconnects with the new one`(format: HubFormat) async throws {
+    @Test(arguments: [HubPair.json, .messagePack])
+    func `a revoked token is replaced once, and the client reconnects with the new one`(pair: HubPair) async throws {
         let server = try await ASPNETServer()
         let asked = EventRecorder<Int>()
-        let hub = try await server.connected("/auth", format) {
+        let hub = try await server.connected("/auth", pair) {
             $0.accessToken = {
                 asked.record(1)
                 return asked.all.count <= 2 ? "token-anna" : "token-bert"
@@ -229,7 +194,7 @@ struct ASPNETLifecycleTests {
         #expect(asked.all.count == 1)
         let updates = hub.updates()
         try await server.control("revoke?token=token-anna")
-        try await server.control("cut")
+        try await server.cut()
         _ = await updates.first { if case .reconnected = $0 { true } else { false } }
         // Once for the attempt, and once after the status 401.
         #expect(asked.all.count == 3)
@@ -244,7 +209,7 @@ struct ASPNETLifecycleTests {
         for skips in [true, false] {
             let error = await hubError {
                 try await server.connected("/auth") {
-                    $0.skipsNegotiation = skips
+                    ($0.allowedTransports, $0.skipsNegotiation) = (.webSockets, skips)
                     $0.accessToken = {
                         asked.record(1)
                         return "token-anna"
@@ -271,10 +236,10 @@ struct ASPNETLifecycleTests {
 
     // MARK: The end of the server
 
-    @Test(arguments: HubFormat.allCases)
-    func `a client reconnects after a shutdown and a restart of the server`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allTransports)
+    func `a client reconnects after a shutdown and a restart of the server`(pair: HubPair) async throws {
         let server = try await ASPNETServer()
-        let hub = try await server.connected("/test", format) {
+        let hub = try await server.connected("/test", pair) {
             $0.retry = .backoff(Backoff(base: .milliseconds(50), cap: .milliseconds(500)))
         }
         let updates = hub.updates()
@@ -288,10 +253,10 @@ struct ASPNETLifecycleTests {
         try await second.stopped()
     }
 
-    @Test(arguments: HubFormat.allCases)
-    func `a message for all hubs arrives at every client`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allTransports)
+    func `a message for all hubs arrives at every client`(pair: HubPair) async throws {
         let server = try await ASPNETServer()
-        let hub = try await server.connected("/test", format)
+        let hub = try await server.connected("/test", pair)
         let calls = hub.invocations(of: "tick")
         // ASP.NET Core answers the handshake before it adds the connection to those that receive messages: only then, it handles calls.
         #expect(try await hub.invoke("Add", 1, 2, as: Int.self) == 3)

@@ -38,10 +38,10 @@ private struct LocalTime: Encodable, Sendable {
 struct ASPNETMethodTests {
     // MARK: Calls by the server
 
-    @Test(arguments: HubFormat.allCases)
-    func `a value that the server passes back is an argument of the handler`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allCases)
+    func `a value that the server passes back is an argument of the handler`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
-        let hub = try await server.connected("/test", format)
+        let hub = try await server.connected("/test", pair)
         let texts = EventRecorder<String?>()
         let numbers = EventRecorder<Double>()
         let lists = EventRecorder<[Int]>()
@@ -69,10 +69,10 @@ struct ASPNETMethodTests {
         hub.stop()
     }
 
-    @Test(arguments: HubFormat.allCases)
-    func `each element that the server passes back is an argument of the handler`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allCases)
+    func `each element that the server passes back is an argument of the handler`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
-        let hub = try await server.connected("/test", format)
+        let hub = try await server.connected("/test", pair)
         let received = EventRecorder<String>()
         hub.on("six") { (text: String, number: Int, fraction: Double, flag: Bool, list: [Int], none: String?) in
             received.record("\(text) \(number) \(fraction) \(flag) \(list) \(none ?? "nil")")
@@ -91,10 +91,10 @@ struct ASPNETMethodTests {
         hub.stop()
     }
 
-    @Test(arguments: HubFormat.allCases)
-    func `a call with fewer arguments than the handler has is reported, and a sequence decodes it`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allCases)
+    func `a call with fewer arguments than the handler has is reported, and a sequence decodes it`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
-        let hub = try await server.connected("/test", format)
+        let hub = try await server.connected("/test", pair)
         let received = EventRecorder<String>()
         hub.on("pair") { (a: Int, b: Int) in received.record("\(a) \(b)") }
         let (updates, calls) = (hub.updates(), hub.invocations(of: "pair"))
@@ -116,16 +116,16 @@ struct ASPNETMethodTests {
 
     // MARK: Values and counts
 
-    @Test(arguments: HubFormat.allCases)
-    func `a date with an offset is the same point in time`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allCases)
+    func `a date with an offset is the same point in time`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
-        let hub = try await server.connected("/test", format)
+        let hub = try await server.connected("/test", pair)
         // 2026-01-31 12:00, as if it were UTC.
         let local = 1_769_860_800.0
         for (offset, minutes) in [("+02:00", 120), ("-05:30", -330), ("+00:00", 0), ("+14:00", 840)] {
             let expected = Date(timeIntervalSince1970: local - Double(minutes) * 60)
             let result: Date
-            switch format {
+            switch pair.format {
             case .json: result = try await hub.invoke("EchoOffset", "2026-01-31T12:00:00\(offset)", as: Date.self)
             case .messagePack:
                 let value = LocalTime(local: Date(timeIntervalSince1970: local), minutes: minutes)
@@ -136,11 +136,11 @@ struct ASPNETMethodTests {
         hub.stop()
     }
 
-    @Test(arguments: HubFormat.allCases)
-    func `the server counts the streams that ended and those that were cancelled`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allCases)
+    func `the server counts the streams that ended and those that were cancelled`(pair: HubPair) async throws {
         // A server of its own: other tests open streams on the shared one.
         let server = try await ASPNETServer()
-        let hub = try await server.connected("/test", format)
+        let hub = try await server.connected("/test", pair)
         #expect(try await hub.invoke("StreamCounts", as: [String: Int].self) == ["started": 0, "cancelled": 0, "finished": 0])
         #expect(try await hub.stream("Counter", 3, 0, of: Int.self).all().elements == [0, 1, 2])
         try await eventually("one stream that ended") {
@@ -156,10 +156,10 @@ struct ASPNETMethodTests {
 
     /// The second parameter of the method is a `CancellationToken`. ASP.NET Core 10 provides one only to methods that return a stream, and
     /// otherwise expects it from the client.
-    @Test(arguments: HubFormat.allCases)
-    func `a call with fewer arguments than the method has is an error with both numbers`(format: HubFormat) async throws {
+    @Test(arguments: HubPair.allCases)
+    func `a call with fewer arguments than the method has is an error with both numbers`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
-        let hub = try await server.connected("/test", format)
+        let hub = try await server.connected("/test", pair)
         let error = await hubError { try await hub.invoke("Optional", "text", as: String.self) }
         let text = error?.serverMessage ?? "no error"
         #expect(error?.code == .invocationFailed && text.contains("1 argument(s)") && text.contains("expects 2"), "\(text)")
@@ -170,11 +170,11 @@ struct ASPNETMethodTests {
     // MARK: Paths
 
     /// The second path allows stateful reconnect, which the client doesn't ask for.
-    @Test(arguments: HubFormat.allCases, ["/ws", "/stateful"])
-    func `a client connects where the server offers only WebSockets`(format: HubFormat, path: String) async throws {
+    @Test(arguments: [HubPair.json, .messagePack], ["/ws", "/stateful"])
+    func `a client connects where the server offers only WebSockets`(pair: HubPair, path: String) async throws {
         let server = try await ASPNETServer.shared.value
         for skips in [false, true] {
-            let hub = try await server.connected(path, format) { $0.skipsNegotiation = skips }
+            let hub = try await server.connected(path, pair) { ($0.allowedTransports, $0.skipsNegotiation) = (.webSockets, skips) }
             let id = try await hub.invoke("ConnId", as: String.self)
             #expect(hub.connectionID == (skips ? nil : id))
             #expect(try await hub.invoke("Transport", as: String.self) == "WebSockets")

@@ -3,8 +3,30 @@ import RealtimeCore
 import RealtimeCoding
 import RealtimeTesting
 import RealtimeTransports
+import SignalRClient
 import SignalRHubs
 import SignalRWire
+import TestSupport
+
+/// A transport with a format that it can carry.
+struct HubPair: CaseIterable, Hashable, Sendable, CustomStringConvertible {
+    let transport: HubTransport
+    let format: HubFormat
+
+    static let json = HubPair(transport: .webSockets, format: .json)
+    static let messagePack = HubPair(transport: .webSockets, format: .messagePack)
+    static let allCases = [
+        json, messagePack, HubPair(transport: .serverSentEvents, format: .json), HubPair(transport: .longPolling, format: .json),
+        HubPair(transport: .longPolling, format: .messagePack),
+    ]
+    /// One pair for each transport.
+    static let allTransports = [json, allCases[2], allCases[3]]
+    /// The pairs whose messages are sent with POST requests.
+    static let overHTTP = Array(allCases.dropFirst(2))
+
+    /// Without a hyphen, which separates the parts of the server's access tokens.
+    var description: String { "\(self.transport)_\(self.format)" }
+}
 
 /// An ASP.NET Core server in its own process, with the hubs of `peers aspnet`.
 final class ASPNETServer: Sendable {
@@ -14,8 +36,8 @@ final class ASPNETServer: Sendable {
     private let peer: Peer
     let port: Int
 
-    init(port: Int? = nil) async throws {
-        self.peer = try Peer("aspnet", port.map { ["--port", "\($0)"] } ?? [])
+    init(port: Int? = nil, options: [String] = []) async throws {
+        self.peer = try Peer("aspnet", (port.map { ["--port", "\($0)"] } ?? []) + options)
         self.port = try await self.peer.ready()["port"]?.int ?? 0
     }
 
@@ -31,9 +53,21 @@ final class ASPNETServer: Sendable {
         return try JSONValue(parsing: response.body)
     }
 
-    func client(_ path: String, _ format: HubFormat = .json, _ configure: (inout HubConfiguration) -> Void = { _ in }) -> HubClient {
+    /// Cuts the connections of all clients. A client may be between two polls.
+    func cut() async throws {
+        try await eventually { try await self.control("cut")["cut"]?.int ?? 0 > 0 }
+    }
+
+    /// Ends a connection of a hub, or all of them. A client may be connected before the server runs the hub.
+    func abort(_ connectionID: String? = nil) async throws {
+        let target = connectionID.map { "abort?id=\($0)" } ?? "abort"
+        try await eventually { try await self.control(target)["aborted"]?.int ?? 0 > 0 }
+    }
+
+    func client(_ path: String, _ pair: HubPair = .json, _ configure: (inout HubConfiguration) -> Void = { _ in }) -> HubClient {
         var options = HubConfiguration(self.endpoint(path), transports: .standard)
-        options.format = format
+        options.format = pair.format
+        options.allowedTransports = HubTransportKinds(pair.transport)
         options.log = .none
         options.callTimeLimit = .seconds(120)
         configure(&options)
@@ -45,9 +79,9 @@ final class ASPNETServer: Sendable {
     /// The server forgets a negotiated connection that isn't opened within 15 seconds. When other tests occupy the processor for so long, the
     /// client starts again, and the server forgets the requests of the first start.
     func connected(
-        _ path: String, _ format: HubFormat = .json, _ configure: (inout HubConfiguration) -> Void = { _ in }
+        _ path: String, _ pair: HubPair = .json, _ configure: (inout HubConfiguration) -> Void = { _ in }
     ) async throws -> HubClient {
-        let client = self.client(path, format, configure)
+        let client = self.client(path, pair, configure)
         do {
             try await client.start()
         } catch {
@@ -57,9 +91,32 @@ final class ASPNETServer: Sendable {
         }
         return client
     }
+
+    /// A connection with the API of signalr-client-swift to `/test`.
+    func hubConnection(_ pair: HubPair) -> HubConnection {
+        let transport: HttpTransportType =
+            switch pair.transport {
+            case .webSockets: .webSockets
+            case .serverSentEvents: .serverSentEvents
+            case .longPolling: .longPolling
+            }
+        return HubConnectionBuilder()
+            .withUrl(url: "http://127.0.0.1:\(self.port)/test", transport: transport)
+            .withHubProtocol(hubProtocol: pair.format == .json ? .json : .messagePack)
+            .withLogLevel(logLevel: .error)
+            .build()
+    }
+
+    /// Returns such a connection that is started.
+    func startedConnection(_ pair: HubPair) async throws -> HubConnection {
+        let connection = self.hubConnection(pair)
+        try await connection.start()
+        return connection
+    }
 }
 
 /// Returns the error that a closure throws.
+@discardableResult
 func hubError<Value>(_ body: () async throws -> Value) async -> HubError? {
     do {
         _ = try await body()

@@ -5,27 +5,48 @@ import RealtimeSockets
 import RealtimeTransports
 import SignalRClient
 import SignalRServer
+import SignalRWire
+import TestSupport
 import Testing
 
-/// The servers with which the snippets run.
-enum ReadmeServer: CaseIterable {
-    /// The server of this package, in the process of the tests.
-    case embedded
-    /// ASP.NET Core, in its own process.
-    case aspnet
+/// A server with which the snippets run.
+struct ReadmeServer: Sendable, CustomStringConvertible {
+    enum Kind: Sendable {
+        /// The server of this package, in the process of the tests.
+        case embedded
+        /// ASP.NET Core, in its own process.
+        case aspnet
+    }
+
+    let kind: Kind
+    /// The only transport that the server offers, or `nil` if it offers all.
+    var transport: HubTransport?
+
+    var description: String { "\(self.kind) \(self.transport?.rawValue ?? "all")" }
 
     /// ASP.NET Core only where `REALTIME_PEERS` is set.
-    static var available: [ReadmeServer] { Peer.starts("aspnet") ? Self.allCases : [.embedded] }
+    private static var kinds: [Kind] { Peer.starts("aspnet") ? [.embedded, .aspnet] : [.embedded] }
+
+    /// The servers that offer all transports.
+    static var available: [ReadmeServer] { self.kinds.map { ReadmeServer(kind: $0) } }
+
+    /// The same, and those that offer only Server-Sent Events or long polling.
+    static var ofAllOffers: [ReadmeServer] {
+        self.kinds.flatMap { kind in [nil, .serverSentEvents, .longPolling].map { ReadmeServer(kind: kind, transport: $0) } }
+    }
 
     /// Starts a server with a hub.
     ///
     /// - Parameter isShared: Whether other tests may use the same process. Must be `false` if negotiations are rejected.
     func start(isShared: Bool = true) async throws -> any ReadmeHub {
-        switch self {
-        case .embedded: try await EmbeddedHub.start()
-        case .aspnet: try await ASPNETHub.start(isShared: isShared)
+        switch self.kind {
+        case .embedded: try await EmbeddedHub.start(self.transport)
+        case .aspnet: try await ASPNETHub.start(self.transport, isShared: isShared)
         }
     }
+
+    /// Starts a server whose connections the test drops. ASP.NET Core can drop all polls, but not those of one client.
+    func startWithLosses() async throws -> any ReadmeHub { try await self.start(isShared: self.transport != .longPolling) }
 }
 
 /// A hub with the methods that the README of signalr-client-swift presumes, and what the tests do to its server.
@@ -52,13 +73,15 @@ final class EmbeddedHub: ReadmeHub {
         (self.server, self.hub, self.url) = (server, hub, url)
     }
 
-    static func start() async throws -> EmbeddedHub {
+    static func start(_ transport: HubTransport? = nil) async throws -> EmbeddedHub {
         var configuration = SignalRServerConfiguration()
+        if let transport { configuration.transports = HubTransportKinds(transport) }
         // Other tests use the processor.
         configuration.connectTimeout = .seconds(600)
         configuration.handshakeTimeout = .seconds(600)
         configuration.clientTimeout = .seconds(600)
         configuration.clientResultTimeout = .seconds(600)
+        configuration.disconnectTimeout = .seconds(600)
         let server = SignalRServer(configuration: configuration, log: .none)
         let hub = server.hub("/chat")
         hub.on("SendMessage") { (caller, user: String, message: String) in
@@ -101,15 +124,16 @@ final class ASPNETHub: ReadmeHub {
 
     private let peer: Peer
     private let port: Int
+    private let transport: HubTransport?
     private let isShared: Bool
 
-    private init(_ peer: Peer, _ port: Int, isShared: Bool) {
-        (self.peer, self.port, self.isShared) = (peer, port, isShared)
+    private init(_ peer: Peer, _ port: Int, _ transport: HubTransport?, isShared: Bool) {
+        (self.peer, self.port, self.transport, self.isShared) = (peer, port, transport, isShared)
     }
 
-    static func start(isShared: Bool) async throws -> ASPNETHub {
+    static func start(_ transport: HubTransport?, isShared: Bool) async throws -> ASPNETHub {
         let (peer, port) = isShared ? try await self.shared.value : try await self.startServer()
-        return ASPNETHub(peer, port, isShared: isShared)
+        return ASPNETHub(peer, port, transport, isShared: isShared)
     }
 
     private static func startServer() async throws -> (Peer, port: Int) {
@@ -117,17 +141,37 @@ final class ASPNETHub: ReadmeHub {
         return (peer, try #require(try await peer.ready()["port"]?.int))
     }
 
-    var url: String { "http://127.0.0.1:\(self.port)/test" }
+    var url: String {
+        let path =
+            switch self.transport {
+            case nil: "test"
+            case .webSockets: "ws"
+            case .serverSentEvents: "sse"
+            case .longPolling: "lp"
+            }
+        return "http://127.0.0.1:\(self.port)/\(path)"
+    }
 
     func name(_ readmeName: String) -> String { Self.names[readmeName] ?? readmeName }
 
-    func drop(_ connection: HubConnection) async throws { try await connection.send(method: "CutMe") }
+    func drop(_ connection: HubConnection) async throws {
+        guard !self.isShared else { return try await connection.send(method: "CutMe") }
+        // The client may be between two polls.
+        try await eventually { try await self.control("cut")["cut"]?.int ?? 0 > 0 }
+    }
 
     func setRejectsNegotiations(_ rejects: Bool) async throws {
+        try await self.control("refuse?times=\(rejects ? Int(Int32.max) : 0)&status=503")
+    }
+
+    /// Sends a request that concerns all connections to the server.
+    @discardableResult
+    private func control(_ target: String) async throws -> JSONValue {
         try #require(!self.isShared)
-        let target = "/control/refuse?times=\(rejects ? Int(Int32.max) : 0)&status=503"
-        let request = HTTPRequest("POST", Endpoint(scheme: "http", host: "127.0.0.1", port: self.port, target: target))
-        try #require(try await Transports.standard.http.send(request).head.status == 200)
+        let request = HTTPRequest("POST", Endpoint(scheme: "http", host: "127.0.0.1", port: self.port, target: "/control/\(target)"))
+        let response = try await Transports.standard.http.send(request)
+        try #require(response.head.status == 200)
+        return try JSONValue(parsing: response.body)
     }
 
     func stop() async throws { if !self.isShared { try await self.peer.stopped() } }

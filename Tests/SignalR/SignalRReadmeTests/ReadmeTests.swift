@@ -1,6 +1,7 @@
 import Foundation
 import RealtimeTesting
 import SignalRClient
+import SignalRWire
 import TestSupport
 import Testing
 
@@ -48,7 +49,7 @@ private final class StateRecorder: Sendable {
 @Suite(.usesSockets, .timeLimit(.minutes(10))) struct ReadmeTests {
     // MARK: Calls
 
-    @Test(arguments: ReadmeServer.available)
+    @Test(arguments: ReadmeServer.ofAllOffers)
     func `connect to a hub, handle its calls, and call it`(server: ReadmeServer) async throws {
         let hub = try await server.start()
         let messages = EventRecorder<String>()
@@ -86,7 +87,7 @@ private final class StateRecorder: Sendable {
     }
 
     /// The hub of the README calls `ClientResult` without an argument. Here it passes one, because the handler of the README has a parameter.
-    @Test(arguments: ReadmeServer.available)
+    @Test(arguments: ReadmeServer.ofAllOffers)
     func `return a result to the server`(server: ReadmeServer) async throws {
         let hub = try await server.start()
         let messages = EventRecorder<String>()
@@ -104,7 +105,7 @@ private final class StateRecorder: Sendable {
         try await hub.stop()
     }
 
-    @Test(arguments: ReadmeServer.available)
+    @Test(arguments: ReadmeServer.ofAllOffers)
     func `receive a stream`(server: ReadmeServer) async throws {
         let hub = try await server.start()
         let connection = HubConnectionBuilder().withUrl(url: hub.url).build()
@@ -119,7 +120,7 @@ private final class StateRecorder: Sendable {
         try await hub.stop()
     }
 
-    @Test(arguments: ReadmeServer.available)
+    @Test(arguments: ReadmeServer.ofAllOffers)
     func `send a stream`(server: ReadmeServer) async throws {
         let hub = try await server.start()
         let connection = HubConnectionBuilder().withUrl(url: hub.url).build()
@@ -137,9 +138,9 @@ private final class StateRecorder: Sendable {
 
     // MARK: Lost connections
 
-    @Test(arguments: ReadmeServer.available)
+    @Test(arguments: ReadmeServer.ofAllOffers)
     func `reconnect after a loss`(server: ReadmeServer) async throws {
-        let hub = try await server.start()
+        let hub = try await server.startWithLosses()
         let connection = HubConnectionBuilder()
             .withUrl(url: hub.url)
             .withAutomaticReconnect()
@@ -156,9 +157,9 @@ private final class StateRecorder: Sendable {
         try await hub.stop()
     }
 
-    @Test(arguments: ReadmeServer.available)
+    @Test(arguments: ReadmeServer.ofAllOffers)
     func `by default, a lost connection is closed`(server: ReadmeServer) async throws {
-        let hub = try await server.start()
+        let hub = try await server.startWithLosses()
         let connection = HubConnectionBuilder().withUrl(url: hub.url).build()
         let states = StateRecorder(connection)
         try await connection.start()
@@ -270,40 +271,66 @@ private final class StateRecorder: Sendable {
 
     // MARK: Options
 
-    @Test(arguments: ReadmeServer.available)
-    func `configure timeouts, transports and the protocol`(server: ReadmeServer) async throws {
+    @Test(arguments: ReadmeServer.ofAllOffers)
+    func `configure the transports`(server: ReadmeServer) async throws {
+        let hub = try await server.start()
+        let anyTransport = HubConnectionBuilder()
+            .withUrl(url: hub.url)
+            .build()
+        try await Self.expect(server.transport ?? .webSockets, of: anyTransport, on: hub)
+
+        let webSockets = HubConnectionBuilder()
+            .withUrl(url: hub.url, transport: .webSockets)  // use websocket only
+            .build()
+        try await Self.expect(server.transport == nil ? .webSockets : nil, of: webSockets, on: hub)
+
+        let socketsOrEvents = HubConnectionBuilder()
+            .withUrl(url: hub.url, transport: [.webSockets, .serverSentEvents])  // use websockets and server sent events
+            .build()
+        try await Self.expect(server.transport == .longPolling ? nil : server.transport ?? .webSockets, of: socketsOrEvents, on: hub)
+
+        // Server-Sent Events carry text.
+        let messagePack = HubConnectionBuilder()
+            .withUrl(url: hub.url)
+            .withHubProtocol(hubProtocol: .messagePack)
+            .build()
+        try await Self.expect(server.transport == .serverSentEvents ? nil : server.transport ?? .webSockets, of: messagePack, on: hub)
+        try await hub.stop()
+    }
+
+    /// Starts a connection, and checks that it uses a transport, or that it can't start because the server doesn't offer any that it may use.
+    private static func expect(_ transport: HubTransport?, of connection: HubConnection, on hub: any ReadmeHub) async throws {
+        guard let transport else {
+            await #expect {
+                try await connection.start()
+            } throws: { error in
+                guard case SignalRError.negotiationError(let text) = error else { return false }
+                return text.contains("offers only")
+            }
+            #expect(await connection.state() == .Stopped)
+            return
+        }
+        try await connection.start()
+        #expect(connection.client.transport == transport)
+        let sum: Int = try await connection.invoke(method: hub.name("Count"), arguments: 1, AsyncStream<Int> { $0.finish() })
+        #expect(sum == 1)
+        await connection.stop()
+    }
+
+    @Test(arguments: ReadmeServer.ofAllOffers)
+    func `configure timeouts and the protocol`(server: ReadmeServer) async throws {
         let hub = try await server.start()
         var options = HttpConnectionOptions()
         options.headers = ["X-Client": "readme"]
         options.accessTokenFactory = { "token" }
-        let connections = [
-            HubConnectionBuilder()
-                .withUrl(url: hub.url, transport: .webSockets)  // use websocket only
-                .build(),
-            // With all servers, this connection uses WebSockets: the client doesn't have Server-Sent Events and long polling yet, so what
-            // the README says about falling back to them isn't tested.
-            HubConnectionBuilder()
-                .withUrl(url: hub.url, transport: [.webSockets, .serverSentEvents])  // use websockets and server sent events
-                .build(),
-            HubConnectionBuilder()
-                .withUrl(url: hub.url, options: options)
-                .withKeepAliveInterval(keepAliveInterval: 15)
-                .withServerTimeout(serverTimeout: 30)
-                .withLogLevel(logLevel: .error)
-                .withHubProtocol(hubProtocol: .json)
-                .build(),
-            HubConnectionBuilder().withUrl(url: hub.url).withHubProtocol(hubProtocol: .messagePack).build(),
-        ]
-        for connection in connections {
-            try await connection.start()
-            let sum: Int = try await connection.invoke(method: hub.name("Count"), arguments: 1, AsyncStream<Int> { $0.finish() })
-            #expect(sum == 1)
-            if server == .aspnet {
-                let transport: String = try await connection.invoke(method: "Transport")
-                #expect(transport == "WebSockets")
-            }
-            await connection.stop()
-        }
+        let connection = HubConnectionBuilder()
+            .withUrl(url: hub.url, options: options)
+            .withKeepAliveInterval(keepAliveInterval: 15)
+            .withServerTimeout(serverTimeout: 30)
+            .withLogLevel(logLevel: .error)
+            .withHubProtocol(hubProtocol: .json)
+            .build()
+        try await Self.expect(server.transport ?? .webSockets, of: connection, on: hub)
         try await hub.stop()
     }
 

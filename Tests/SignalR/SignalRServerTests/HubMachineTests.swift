@@ -544,7 +544,7 @@ import Testing
             var status: Int?
             server.step { machine, now, _ in
                 let request = HTTPRequestHead(method: "GET", target: "/hub?id=\(first)")
-                status = machine.admit(request, to: hub, token: first, userID: nil, now: now)
+                status = machine.admit(request, to: hub, token: first, userID: nil, now: now)?.status
             }
             return status
         }
@@ -567,7 +567,7 @@ import Testing
         let (hub, request) = (server.hub, HTTPRequestHead(method: "GET", target: "/hub"))
         var statuses: [Int?] = []
         server.step { machine, now, _ in
-            for _ in 0..<2 { statuses.append(machine.admit(request, to: hub, token: nil, userID: nil, now: now)) }
+            for _ in 0..<2 { statuses.append(machine.admit(request, to: hub, token: nil, userID: nil, now: now)?.status) }
         }
         #expect(statuses == [nil, 503])
     }

@@ -81,9 +81,9 @@ struct HubMachineUnderTest: MachineHarness {
         let request = HTTPRequestHead(method: "GET", target: target)
         var isAccepted = false
         let hub = self.hub
-        self.step { machine, now, _ in
+        self.step { machine, now, effects in
             guard machine.admit(request, to: hub, token: nil, userID: userID, now: now) == nil else { return }
-            isAccepted = machine.accepted(ConnectionID(rawValue: UInt64(number)), request, now: now)
+            isAccepted = machine.accepted(ConnectionID(rawValue: UInt64(number)), request, now: now, &effects)
         }
         return isAccepted
     }
@@ -166,28 +166,58 @@ struct HubMachineUnderTest: MachineHarness {
 
     // MARK: Negotiations
 
-    mutating func negotiate(usesToken: Bool = true) -> (id: String, token: String?)? {
+    mutating func negotiate(usesToken: Bool = true, wantsResuming: Bool = false) -> (id: String, token: String?)? {
         var result: (id: String, token: String?)?
         let hub = self.hub
         self.step { machine, now, effects in
-            if case .connection(let id, let token) = machine.negotiate(hub, usesToken: usesToken, now: now, &effects) {
-                result = (id, token)
+            if case .connection(let connection) = machine.negotiate(
+                hub, usesToken: usesToken, wantsResuming: wantsResuming, now: now, &effects)
+            {
+                result = (connection.id, connection.token)
             }
         }
         return result
     }
 
+    /// Connects with stateful reconnect, and completes the handshake and the first call.
+    ///
+    /// - Returns: The token.
+    mutating func connectResumable(_ number: Int, version: Int = 2) -> String {
+        let token = self.negotiate(wantsResuming: true)?.token ?? "none"
+        _ = self.upgrade(number, token: token)
+        self.receive(number, #"{"protocol":"json","version":\#(version)}"#)
+        self.end("connected")
+        return token
+    }
+
+    /// The socket of a connection is lost.
+    @discardableResult
+    mutating func lose(_ number: Int) -> [HubCommand] { self.closed(number, .transport(TransportError(.reset, "lost"))) }
+
+    /// Another socket resumes a connection.
+    ///
+    /// - Returns: The commands, or `nil` if the socket is refused.
+    mutating func resume(_ number: Int, token: String) -> [HubCommand]? {
+        var status: Int?
+        let commands = self.upgrade(number, token: token, &status)
+        return status == nil ? commands : nil
+    }
+
     /// - Returns: The status of the rejection; `nil` if the connection is accepted.
     mutating func upgrade(_ number: Int, token: String) -> Int? {
+        var status: Int?
+        _ = self.upgrade(number, token: token, &status)
+        return status
+    }
+
+    private mutating func upgrade(_ number: Int, token: String, _ status: inout Int?) -> [HubCommand] {
         let request = HTTPRequestHead(method: "GET", target: "/hub?id=\(token)")
         let hub = self.hub
-        var status: Int?
-        self.step { machine, now, _ in
-            status = machine.admit(request, to: hub, token: token, userID: nil, now: now)
+        return self.step { machine, now, effects in
+            status = machine.admit(request, to: hub, token: token, userID: nil, now: now)?.status
             guard status == nil else { return }
-            let isAccepted = machine.accepted(ConnectionID(rawValue: UInt64(number)), request, now: now)
+            let isAccepted = machine.accepted(ConnectionID(rawValue: UInt64(number)), request, now: now, &effects)
             #expect(isAccepted)
         }
-        return status
     }
 }

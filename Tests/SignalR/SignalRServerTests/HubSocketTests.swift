@@ -9,13 +9,16 @@ import Testing
 
 /// The server on a port.
 @Suite(.usesSockets, .timeLimit(.minutes(10))) struct HubSocketTests {
-    private static func makeServer() -> (SignalRServer, Hub) {
+    static func makeServer() -> (SignalRServer, Hub) {
         // Other tests use the processor.
         var configuration = SignalRServerConfiguration()
         configuration.authenticationTimeout = .seconds(600)
         configuration.connectTimeout = .seconds(600)
+        configuration.disconnectTimeout = .seconds(600)
         configuration.handshakeTimeout = .seconds(600)
         configuration.clientResultTimeout = .seconds(600)
+        configuration.clientTimeout = .seconds(600)
+        configuration.keepAliveInterval = .seconds(600)
         let server = SignalRServer(configuration: configuration, log: .none)
         let hub = server.hub("/hub")
         hub.on("Add") { (caller, a: Int, b: Int) in a + b }

@@ -8,11 +8,16 @@ import Testing
 
 /// Negotiation, authentication, faults and the event log, with requests in memory.
 @Suite(.timeLimit(.minutes(10))) struct NegotiationTests {
-    @Test func `a negotiation offers WebSockets and its token opens a connection once`() async throws {
+    @Test func `a negotiation offers all transports and its token opens a connection once`() async throws {
         let test = try await HubUnderTest()
         let body = try await test.negotiate()
         #expect(body["negotiateVersion"] == 1)
-        #expect(body["availableTransports"] == [["transport": "WebSockets", "transferFormats": ["Text", "Binary"]]])
+        #expect(
+            body["availableTransports"] == [
+                ["transport": "WebSockets", "transferFormats": ["Text", "Binary"]],
+                ["transport": "ServerSentEvents", "transferFormats": ["Text"]],
+                ["transport": "LongPolling", "transferFormats": ["Text", "Binary"]],
+            ])
         let token = try #require(body["connectionToken"]?.string)
         let client = try await test.connect("/hub?id=\(token)")
         #expect(test.hub.connectionIDs == [body["connectionId"]?.string ?? ""])
@@ -54,12 +59,22 @@ import Testing
         #expect(try await test.request(method, target).head.status == status)
     }
 
-    @Test func `other transports aren't available for a negotiated connection`() async throws {
+    @Test(
+        arguments: [
+            (.all, "WebSockets, ServerSentEvents, LongPolling"), (.webSockets, "WebSockets"),
+            ([.longPolling, .serverSentEvents], "ServerSentEvents, LongPolling"), ([], ""),
+        ] as [(HubTransportKinds, String)])
+    func `a negotiation offers the transports of the hub, by default those of the configuration`(
+        transports: HubTransportKinds, names: String
+    ) async throws {
+        let configured = try await HubUnderTest { $0.transports = transports }
+        #expect(configured.hub.transports == transports && configured.hub.transports.description == names)
+        #expect(try await configured.offers() == names)
         let test = try await HubUnderTest()
-        let token = try await test.negotiate()["connectionToken"]?.string ?? ""
-        #expect(try await test.request("GET", "/hub?id=\(token)", headers: ["Accept": "text/event-stream"]).head.status == 404)
-        #expect(try await test.request("POST", "/hub?id=\(token)").head.status == 405)
-        #expect(try await test.request("DELETE", "/hub?id=\(token)").head.status == 400)
+        test.hub.transports = transports
+        #expect(try await test.offers() == names)
+        let other = test.server.hub("/other")
+        #expect(other.transports == .all && other.id != test.hub.id)
     }
 
     @Test func `a WebSocket on an unknown path is rejected`() async throws {
@@ -125,6 +140,62 @@ import Testing
         #expect(try await test.request("POST", "/hub/negotiate", headers: local).head.status == 403)
         let open = try await HubUnderTest { $0.allowsForeignOrigins = true }
         #expect(try await open.request("POST", "/hub/negotiate", headers: local).head.status == 200)
+    }
+
+    @Test func `pages of allowed origins may read all responses`() async throws {
+        let test = try await HubUnderTest { $0.allowedOrigins = ["https://app.example.com", "HTTPS://Other.example.com:8443"] }
+        let page: HTTPHeaders = ["Origin": "https://app.example.com"]
+        func isAllowed(_ response: HTTPResponseHead?, _ origin: String = "https://app.example.com") -> Bool {
+            response?.headers["Access-Control-Allow-Origin"] == origin && response?.headers["Vary"] == "Origin"
+                && response?.headers["Access-Control-Allow-Credentials"] == "true"
+        }
+        for (method, target) in [
+            ("POST", "/hub/negotiate"), ("GET", "/hub"), ("POST", "/hub?id=x"), ("DELETE", "/hub?id=x"), ("PUT", "/hub"),
+            ("POST", "/hub/refresh"), ("GET", "/none"),
+        ] {
+            #expect(isAllowed(try await test.request(method, target, headers: page).head), "\(method) \(target)")
+        }
+        let other: HTTPHeaders = ["Origin": "https://other.example.com:8443"]
+        #expect(isAllowed(try await test.request("GET", "/hub", headers: other).head, "https://other.example.com:8443"))
+        for transport in HTTPTransportTests.transports {
+            let client = try await test.connect(transport, headers: page)
+            #expect(isAllowed(client.send(#"{"type":6}"#).recorded.head))
+        }
+        for origin in ["http://app.example.com", "https://app.example.com:444", "https://example.com", "null"] {
+            let response = try await test.request("POST", "/hub/negotiate", headers: ["Origin": origin])
+            #expect(response.head.status == 200 && response.head.headers["Access-Control-Allow-Origin"] == nil)
+        }
+        #expect(try await test.request("POST", "/hub/negotiate").head.headers["Access-Control-Allow-Origin"] == nil)
+        let all = try await HubUnderTest { $0.allowedOrigins = ["*"] }
+        #expect(isAllowed(try await all.request("POST", "/hub/negotiate", headers: ["Origin": "null"]).head, "null"))
+    }
+
+    @Test func `a browser's question is answered, without authentication`() async throws {
+        var hooks = SignalRServerHooks()
+        hooks.authenticate = { _ in .reject(status: 401) }
+        let test = try await HubUnderTest(hooks: hooks) { $0.allowedOrigins = ["https://app.example.com"] }
+        func ask(_ origin: String?, _ target: String = "/hub/negotiate", host: String = "example.com") async throws -> HTTPResponseHead {
+            var headers: HTTPHeaders = [
+                "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,x-requested-with", "Host": host,
+            ]
+            headers["Origin"] = origin
+            return try await test.request("OPTIONS", target, headers: headers).head
+        }
+        for target in ["/hub", "/hub?id=x", "/hub/negotiate", "/hub/refresh"] {
+            let head = try await ask("https://app.example.com", target)
+            #expect(head.status == 204 && head.headers["Access-Control-Allow-Origin"] == "https://app.example.com")
+            #expect(head.headers["Access-Control-Allow-Methods"] == "GET, POST, DELETE")
+            #expect(head.headers["Access-Control-Allow-Headers"] == "authorization,x-requested-with")
+        }
+        let unknown = try await ask("https://evil.example.com")
+        #expect(unknown.status == 204 && unknown.headers["Access-Control-Allow-Origin"] == nil)
+        #expect(unknown.headers["Access-Control-Allow-Methods"] == nil)
+        #expect(try await ask("https://evil.example.com", host: "localhost").status == 403)
+        #expect(try await ask("http://localhost:3000", host: "localhost").headers["Access-Control-Allow-Origin"] == "http://localhost:3000")
+        #expect(try await ask("https://app.example.com", host: "localhost").status == 204)
+        #expect(try await ask("https://app.example.com", "/none").status == 404)
+        #expect(try await ask(nil).status == 405)
+        #expect(try await test.request("OPTIONS", "/hub", headers: ["Origin": "https://app.example.com"]).head.status == 405)
     }
 
     // MARK: Authentication

@@ -2,7 +2,9 @@ import RealtimeCore
 import RealtimeCoding
 import RealtimeSystem
 import RealtimeTesting
+import SignalRWire
 import TestSupport
+import Testing
 
 @testable import SignalRServer
 
@@ -42,32 +44,80 @@ struct HubUnderTest {
         return HTTPResponse(response.head, body: body)
     }
 
+    /// The names of the transports that a negotiation offers.
+    func offers() async throws -> String {
+        let offers = try await self.negotiate()["availableTransports"]?.array ?? []
+        return offers.map { $0["transport"]?.string ?? "" }.joined(separator: ", ")
+    }
+
+    /// Negotiates, and opens a connection over HTTP. Its handshake isn't complete.
+    func open(_ transport: HubTransport, headers: HTTPHeaders = [:]) async throws -> RawHTTPHubClient {
+        let token = try await self.negotiate(headers: headers)["connectionToken"]?.string ?? ""
+        return RawHTTPHubClient(self.network.http, self.address, "/hub?id=\(token)", transport, headers: headers)
+    }
+
+    /// Connects a client over HTTP, and completes its handshake.
+    func connect(_ transport: HubTransport, headers: HTTPHeaders = [:]) async throws -> RawHTTPHubClient {
+        let client = try await self.open(transport, headers: headers)
+        client.send(#"{"protocol":"json","version":1}"#)
+        #expect(try await client.next() == [:])
+        return client
+    }
+
     func negotiate(_ target: String = "/hub/negotiate?negotiateVersion=1", headers: HTTPHeaders = [:]) async throws -> JSONValue {
         let response = try await self.request("POST", target, headers: headers)
         return try JSONValue(parsing: response.body)
     }
 }
 
-/// A client that sends the messages of a test, valid or not, over any transport. Releasing it ends the connection.
-final class RawHubClient: Sendable {
-    /// The messages that have arrived.
-    private final class Inbox: Sendable {
-        let binaryMessages = EventRecorder<[UInt8]>()
-        /// The JSON messages that the test hasn't taken.
-        let messages = Lock<[[UInt8]]>([])
+/// The messages that have arrived at a client.
+final class HubInbox: Sendable {
+    let binaryMessages = EventRecorder<[UInt8]>()
+    /// The JSON messages that the test hasn't taken.
+    private let messages = Lock<[[UInt8]]>([])
 
-        func receive(_ message: WebSocketMessage) {
-            switch message.kind {
-            case .text:
-                let messages = message.bytes.split(separator: 0x1E).map { Array($0) }
-                self.messages.withLock { $0 += messages }
-            case .binary: self.binaryMessages.record(message.bytes)
-            case .ping, .pong: break
-            }
+    func receive(_ message: WebSocketMessage) {
+        switch message.kind {
+        case .text: self.receiveJSON(message.bytes)
+        case .binary: self.binaryMessages.record(message.bytes)
+        case .ping, .pong: break
         }
     }
 
-    private let inbox = Inbox()
+    func receiveJSON(_ bytes: [UInt8]) {
+        let messages = bytes.split(separator: 0x1E).map { Array($0) }
+        self.messages.withLock { $0 += messages }
+    }
+
+    /// Takes the messages that have arrived.
+    func take() -> [JSONValue] {
+        let messages = self.messages.withLock { messages in
+            defer { messages = [] }
+            return messages
+        }
+        return messages.map(Self.value)
+    }
+
+    /// The value of a message, or `null` if it isn't JSON.
+    private static func value(_ message: [UInt8]) -> JSONValue { (try? JSONValue(parsing: message)) ?? .null }
+
+    /// Waits for the next message. The limit suits a slow machine that runs other tests, with a sanitizer.
+    func next(fileID: String = #fileID, line: Int = #line) async throws -> JSONValue {
+        Self.value(try await self.nextMessage(fileID: fileID, line: line))
+    }
+
+    /// Waits for the next message, and returns it unchanged, without its separator.
+    func nextMessage(fileID: String = #fileID, line: Int = #line) async throws -> [UInt8] {
+        try await eventually("a message arrives", fileID: fileID, line: line) {
+            self.messages.withLock { !$0.isEmpty }
+        }
+        return self.messages.withLock { $0.removeFirst() }
+    }
+}
+
+/// A client that sends the messages of a test, valid or not, over a WebSocket. Releasing it ends the connection.
+final class RawHubClient: Sendable {
+    private let inbox = HubInbox()
     private let socket: RawSocket
 
     convenience init(_ network: InMemoryNetwork, _ address: ListenerAddress, _ target: String, headers: HTTPHeaders = [:]) {
@@ -90,29 +140,16 @@ final class RawHubClient: Sendable {
     func resumeReading() { self.socket.resumeReading() }
     func close(_ code: CloseCode = .normal) { self.socket.close(code) }
 
-    /// Takes the messages that have arrived.
-    func take() -> [JSONValue] {
-        let messages = self.inbox.messages.withLock { messages in
-            defer { messages = [] }
-            return messages
-        }
-        return messages.map(Self.value)
-    }
+    func take() -> [JSONValue] { self.inbox.take() }
 
-    /// The value of a message, or `null` if it isn't JSON.
-    private static func value(_ message: [UInt8]) -> JSONValue { (try? JSONValue(parsing: message)) ?? .null }
-
-    /// Waits for the next message. The limit suits a slow machine that runs other tests, with a sanitizer.
+    /// Waits for the next message.
     func next(fileID: String = #fileID, line: Int = #line) async throws -> JSONValue {
-        Self.value(try await self.nextMessage(fileID: fileID, line: line))
+        try await self.inbox.next(fileID: fileID, line: line)
     }
 
     /// Waits for the next message, and returns it unchanged, without its separator.
     func nextMessage(fileID: String = #fileID, line: Int = #line) async throws -> [UInt8] {
-        try await eventually("a message arrives", fileID: fileID, line: line) {
-            self.inbox.messages.withLock { !$0.isEmpty }
-        }
-        return self.inbox.messages.withLock { $0.removeFirst() }
+        try await self.inbox.nextMessage(fileID: fileID, line: line)
     }
 
     /// Waits for the end of the connection.

@@ -14,7 +14,7 @@ private enum PeerHub {
         var age: Int
     }
 
-    static func makeServer(_ disconnected: EventRecorder<String>) -> SignalRServer {
+    static func makeServer(_ disconnected: EventRecorder<String>, allowing origins: Set<String> = []) -> SignalRServer {
         var hooks = SignalRServerHooks()
         hooks.authenticate = { request in
             request.token == "secret" ? .accept(userID: "anna") : request.token == nil ? .accept(userID: nil) : .reject(status: 401)
@@ -25,6 +25,9 @@ private enum PeerHub {
         configuration.connectTimeout = .seconds(600)
         configuration.handshakeTimeout = .seconds(600)
         configuration.clientResultTimeout = .seconds(600)
+        configuration.disconnectTimeout = .seconds(600)
+        configuration.allowsStatefulReconnects = true
+        configuration.allowedOrigins = origins
         let server = SignalRServer(configuration: configuration, hooks: hooks, log: .none)
         let hub = server.hub("/test")
         hub.on("Add") { (caller, a: Int, b: Int) in a + b }
@@ -73,20 +76,19 @@ private enum PeerHub {
     }
 }
 
-/// The server with Microsoft's clients, each in its own process: the one for TypeScript, and the one for .NET, which doesn't negotiate.
-@Suite(
-    .usesSockets, .enabled(if: Peer.starts("signalr-client", "dotnet-client"), Comment(rawValue: Peer.skipReason)), .timeLimit(.minutes(10))
-)
-struct SignalRServerPeerTests {
+extension PeerHub {
+    /// The transports of Microsoft's client for TypeScript, with the formats that they carry.
+    static let pairs = [("ws", "json"), ("ws", "msgpack"), ("sse", "json"), ("lp", "json"), ("lp", "msgpack")]
 
-    @Test(arguments: ["signalr-client", "dotnet-client"], ["json", "msgpack"])
-    func `a client calls every kind of method`(name: String, format: String) async throws {
-        let disconnected = EventRecorder<String>()
-        let server = PeerHub.makeServer(disconnected)
-        let address = try await server.start(on: SocketListener())
-        let peer = try Peer(name)
-        let url = JSONValue.string("http://127.0.0.1:\(address.port)/test")
-        try await peer.perform(["do": "connect", "url": url, "transport": "ws", "protocol": .string(format), "token": "secret"])
+    /// Connects one of Microsoft's clients to a server, calls every kind of method, and stops it.
+    static func callEveryMethod(
+        _ server: SignalRServer, _ port: Int, _ disconnected: EventRecorder<String>, with peer: Peer, _ transport: String, _ format: String,
+        isTypeScript: Bool
+    ) async throws {
+        let url = JSONValue.string("http://127.0.0.1:\(port)/test")
+        try await peer.perform([
+            "do": "connect", "url": url, "transport": .string(transport), "protocol": .string(format), "token": "secret",
+        ])
         @discardableResult
         func invoke(_ method: String, _ arguments: JSONValue = []) async throws -> JSONValue {
             try await peer.perform(["do": "invoke", "method": .string(method), "args": arguments])
@@ -114,7 +116,7 @@ struct SignalRServerPeerTests {
         let taken = try await peer.perform(["do": "stream", "method": "Forever", "args": [], "take": 3])
         #expect(taken["items"]?.array?.prefix(3) == [1, 2, 3])
         #expect(try await peer.perform(["do": "upload", "method": "Sum", "args": [10], "items": [1, 2, 3]]) == 16)
-        if name == "signalr-client" {
+        if isTypeScript {
             let doubled = try await peer.perform(["do": "upload", "method": "Double", "args": [], "items": [1, 2], "mode": "stream"])
             #expect(doubled["items"] == [2, 4])
         }
@@ -129,7 +131,147 @@ struct SignalRServerPeerTests {
         let next = try await peer.line { $0["event"] == "called" && $0["method"] == "Receive" }
         #expect(next["args"] == ["last", 2.5])
         try await peer.perform(["do": "stop"])
-        try await eventually { disconnected.all == ["left"] }
+        try await eventually { disconnected.take() == ["left"] }
+    }
+}
+
+/// The server with Microsoft's client for .NET in its own process, which doesn't negotiate.
+@Suite(.usesSockets, .enabled(if: Peer.starts("dotnet-client"), Comment(rawValue: Peer.skipReason)), .timeLimit(.minutes(10)))
+struct DotNetPeerTests {
+    @Test(arguments: ["json", "msgpack"])
+    func `the .NET client calls every kind of method`(format: String) async throws {
+        let disconnected = EventRecorder<String>()
+        let server = PeerHub.makeServer(disconnected)
+        let port = try await server.start(on: SocketListener()).port
+        let peer = try Peer("dotnet-client")
+        try await PeerHub.callEveryMethod(server, port, disconnected, with: peer, "ws", format, isTypeScript: false)
+        await server.stop()
+    }
+}
+
+/// The server with Microsoft's client for TypeScript on a page in Chromium, whose origin is another one. Serialized, because starting a browser
+/// takes time.
+@Suite(
+    .usesSockets, .serialized, .enabled(if: Peer.browserCommand != nil, Comment(rawValue: Peer.browserSkipReason)), .timeLimit(.minutes(10))
+)
+struct BrowserPeerTests {
+    /// The page for all tests, and its origin. It ends with the process of the tests.
+    private static let page = Task {
+        let peer = try Peer("signalr-browser", ["--host", "page.example"], command: Peer.browserCommand)
+        return (peer, origin: try await peer.ready()["url"]?.string ?? "")
+    }
+
+    /// Chromium keeps idle connections open that the server has ended.
+    private static var listener: SocketListener {
+        var limits = ListenerLimits()
+        limits.shutdownTimeout = .zero
+        return SocketListener(limits: limits)
+    }
+
+    @Test(arguments: PeerHub.pairs)
+    func `a page of an allowed origin calls every kind of method`(transport: String, format: String) async throws {
+        let (peer, origin) = try await Self.page.value
+        let disconnected = EventRecorder<String>()
+        let server = PeerHub.makeServer(disconnected, allowing: [origin])
+        let port = try await server.start(on: Self.listener).port
+        try await PeerHub.callEveryMethod(server, port, disconnected, with: peer, transport, format, isTypeScript: true)
+        await server.stop()
+    }
+
+    @Test(arguments: ["ws", "sse", "lp"])
+    func `a page of another origin can't connect to a server on this computer`(transport: String) async throws {
+        let (peer, origin) = try await Self.page.value
+        #expect(origin.hasPrefix("http://page.example:"))
+        let server = PeerHub.makeServer(EventRecorder(), allowing: ["http://other.example"])
+        let port = try await server.start(on: Self.listener).port
+        for skipsNegotiation in transport == "ws" ? [false, true] : [false] {
+            await #expect(throws: Peer.Failure.self) {
+                try await peer.perform([
+                    "do": "connect", "url": .string("http://127.0.0.1:\(port)/test"), "transport": .string(transport),
+                    "skipNegotiation": .bool(skipsNegotiation),
+                ])
+            }
+        }
+        #expect(server.hub("/test").connectionIDs.isEmpty)
+        await server.stop()
+    }
+}
+
+/// The server with Microsoft's client for TypeScript in its own process.
+@Suite(.usesSockets, .enabled(if: Peer.starts("signalr-client"), Comment(rawValue: Peer.skipReason)), .timeLimit(.minutes(10)))
+struct SignalRServerPeerTests {
+    @Test(arguments: PeerHub.pairs)
+    func `the TypeScript client calls every kind of method`(transport: String, format: String) async throws {
+        let disconnected = EventRecorder<String>()
+        let server = PeerHub.makeServer(disconnected)
+        let port = try await server.start(on: SocketListener()).port
+        let peer = try Peer("signalr-client")
+        try await PeerHub.callEveryMethod(server, port, disconnected, with: peer, transport, format, isTypeScript: true)
+        await server.stop()
+    }
+
+    @Test(arguments: ["json", "msgpack"])
+    func `the TypeScript client resumes after cuts, and each message arrives once and in order`(format: String) async throws {
+        let server = PeerHub.makeServer(EventRecorder())
+        let hub = server.hub("/test")
+        let noted = EventRecorder<Int>()
+        hub.on("Note") { (caller, number: Int) in noted.record(number) }
+        let address = try await server.start(on: SocketListener())
+        let peer = try Peer("signalr-client")
+        let url = JSONValue.string("http://127.0.0.1:\(address.port)/test")
+        try await peer.perform([
+            "do": "connect", "url": url, "transport": "ws", "protocol": .string(format), "stateful": true, "retry": [0],
+        ])
+        try await peer.perform(["do": "on", "method": "Receive"])
+        let id = try #require(hub.connectionIDs.first)
+        for number in 0..<500 {
+            try await hub.clients.all.send("Receive", number)
+            try await peer.perform(["do": "send", "method": "Note", "args": [.number(JSONNumber(number))]])
+            if number % 50 == 25 { server.drop(id) }
+        }
+        for number in 0..<500 {
+            let line = try await peer.line { ["called", "reconnecting", "closed"].contains($0["event"]?.string) }
+            #expect(line["args"] == [.number(JSONNumber(number))])
+        }
+        try await eventually("the server has received all") { noted.all.count == 500 }
+        #expect(noted.all == Array(0..<500) && hub.connectionIDs == [id])
+        try await peer.perform(["do": "stop"])
+        await server.stop()
+    }
+
+    @Test(arguments: [("sse", "json"), ("lp", "json"), ("lp", "msgpack")])
+    func `the TypeScript client reconnects over the other transports`(transport: String, format: String) async throws {
+        let server = PeerHub.makeServer(EventRecorder())
+        let address = try await server.start(on: SocketListener())
+        let peer = try Peer("signalr-client")
+        let url = JSONValue.string("http://127.0.0.1:\(address.port)/test")
+        try await peer.perform([
+            "do": "connect", "url": url, "transport": .string(transport), "protocol": .string(format), "retry": [0, 100, 500],
+        ])
+        let hub = server.hub("/test")
+        server.close(try #require(hub.connectionIDs.first), allowReconnect: true)
+        _ = try await peer.line { $0["event"] == "reconnected" }
+        server.drop(try #require(hub.connectionIDs.first))
+        _ = try await peer.line { $0["event"] == "reconnected" }
+        if transport == "lp" {
+            server.endPoll(try #require(hub.connectionIDs.first))
+            #expect(try await peer.perform(["do": "invoke", "method": "Add", "args": [2, 3]]) == 5)
+        }
+        server.close(try #require(hub.connectionIDs.first), error: "enough")
+        let closed = try await peer.line { $0["event"] == "closed" }
+        #expect(closed["error"]?.string?.contains("enough") == true)
+        await server.stop()
+    }
+
+    @Test func `the TypeScript client falls back to the transport that isn't refused`() async throws {
+        let server = PeerHub.makeServer(EventRecorder())
+        server.faults.refusedTransports = [.webSockets, .serverSentEvents]
+        let address = try await server.start(on: SocketListener())
+        let peer = try Peer("signalr-client")
+        let url = JSONValue.string("http://127.0.0.1:\(address.port)/test")
+        try await peer.perform(["do": "connect", "url": url, "transport": "any", "protocol": "json"])
+        #expect(try await peer.perform(["do": "invoke", "method": "Add", "args": [2, 3]]) == 5)
+        try await peer.perform(["do": "stop"])
         await server.stop()
     }
 
@@ -171,14 +313,17 @@ struct SignalRServerPeerTests {
 /// The server with clients from PyPI, each in its own process.
 @Suite(.usesSockets, .enabled(if: Peer.pythonCommand != nil, Comment(rawValue: Peer.pythonSkipReason)), .timeLimit(.minutes(10)))
 struct PythonPeerTests {
-    @Test(arguments: ["pysignalr", "aiosignalr"], ["json", "msgpack"])
-    func `a client for Python calls every kind of method that it knows`(name: String, format: String) async throws {
+    /// pysignalr has only WebSockets.
+    @Test(arguments: PeerHub.pairs.map { ("aiosignalr", $0, $1) } + [("pysignalr", "ws", "json"), ("pysignalr", "ws", "msgpack")])
+    func `a client for Python calls every kind of method that it knows`(name: String, transport: String, format: String) async throws {
         let disconnected = EventRecorder<String>()
         let server = PeerHub.makeServer(disconnected)
         let address = try await server.start(on: SocketListener())
         let peer = try Peer(name, command: Peer.pythonCommand)
         let url = JSONValue.string("http://127.0.0.1:\(address.port)/test")
-        try await peer.perform(["do": "connect", "url": url, "protocol": .string(format), "token": "secret"])
+        try await peer.perform([
+            "do": "connect", "url": url, "transport": .string(transport), "protocol": .string(format), "token": "secret",
+        ])
         func invoke(_ method: String, _ arguments: JSONValue = []) async throws -> JSONValue {
             try await peer.perform(["do": "invoke", "method": .string(method), "args": arguments])
         }
@@ -205,13 +350,15 @@ struct PythonPeerTests {
         await server.stop()
     }
 
-    @Test(arguments: ["pysignalr", "aiosignalr"])
-    func `a client for Python is rejected`(name: String) async throws {
+    @Test(arguments: [("pysignalr", "ws"), ("aiosignalr", "ws"), ("aiosignalr", "sse"), ("aiosignalr", "lp")])
+    func `a client for Python is rejected`(name: String, transport: String) async throws {
         let server = PeerHub.makeServer(EventRecorder())
         let address = try await server.start(on: SocketListener())
         let peer = try Peer(name, command: Peer.pythonCommand)
         let url = JSONValue.string("http://127.0.0.1:\(address.port)/test")
-        await #expect(throws: Peer.Failure.self) { try await peer.perform(["do": "connect", "url": url, "token": "wrong"]) }
+        await #expect(throws: Peer.Failure.self) {
+            try await peer.perform(["do": "connect", "url": url, "transport": .string(transport), "token": "wrong"])
+        }
         await server.stop()
     }
 }

@@ -24,9 +24,12 @@ final class HubModel: @unchecked Sendable {
         self.simulation = simulation
         var configuration = SignalRServerConfiguration()
         configuration.streamBufferLimit = 16
+        configuration.allowsStatefulReconnects = true
+        configuration.statefulReconnectBufferBytes = Int(simulation.random(in: 100...2_000))
         configuration.keepAliveInterval = .seconds(5)
         configuration.clientTimeout = .seconds(10)
         configuration.handshakeTimeout = .seconds(4)
+        (configuration.pollTimeout, configuration.disconnectTimeout) = (.seconds(4), .seconds(8))
         self.server = SignalRServer(configuration, SignalRServerHooks(), simulation, .none, seed: simulation.seed &+ 1) {
             simulation.task($0)
         }

@@ -56,7 +56,7 @@ extension HubSimulation {
                             result = Result { () throws(HubError) in try session.connectionForItem(of: id, now: now) }
                             guard case .success(let connection?) = result else { return }
                             let message = HubMessageWriter.message(.streamItem(id: "\(id)", item), coder.format)
-                            effects.commands.append(.send(connection, message))
+                            session.sendCounted(message, on: connection, &effects)
                         }
                     }
                     if try result.get() != nil { return }
@@ -102,7 +102,10 @@ extension HubSimulation {
             simulation.require(self.hasConnected && !self.isConnected, "a close without a connection")
             (self.hasConnected, self.reportedLosses) = (false, 0)
         case .error(let error): simulation.require(error.code != .invalidMessage, "a message of the server is invalid: \(error)")
-        case .connectingIn, .authenticationRefreshed, .authenticationRefreshFailed: break
+        case .resumed:
+            self.resumes += 1
+            simulation.require(self.isConnected, "a connection was resumed that had been reported as lost")
+        case .transport, .connectingIn, .authenticationRefreshed, .authenticationRefreshFailed: break
         }
     }
 }

@@ -17,7 +17,7 @@ final class HubSimulation: @unchecked Sendable {
     let model: HubModel
     let client: SimulatedClient<HubSession>
     let coder: HubValueCoder
-    var connects = 0, results = 0, items = 0, closings = 0
+    var connects = 0, resumes = 0, results = 0, items = 0, closings = 0
     /// The number of losses that the application was told about since the last time it was connected or stopped.
     var reportedLosses = 0
     var isConnected = false
@@ -34,6 +34,8 @@ final class HubSimulation: @unchecked Sendable {
         self.simulation = simulation
         let network = VirtualNetwork(simulation, .unreliable)
         (network.conditions.silences, network.conditions.resets, network.conditions.closes) = (1, 1, 1)
+        // A poll is a GET request that takes messages from the server. An intermediary that repeats one loses them, which the protocol can't prevent.
+        network.conditions.repeatedRequests = 0
         network.conditions.window = 256
         network.conditions.slowConnectDelay = 1_000...15_000
         network.conditions.stallTime = 500...8_000
@@ -45,6 +47,8 @@ final class HubSimulation: @unchecked Sendable {
         var options = HubConfiguration(HubModel.endpoint, transports: transports)
         options.format = simulation.choose(HubFormat.allCases)
         options.skipsNegotiation = simulation.chance(20)
+        options.allowedTransports = options.skipsNegotiation ? .webSockets : simulation.choose(Self.transports(options.format))
+        options.pollTimeout = .seconds(10)
         options.keepAliveInterval = .seconds(5)
         options.serverTimeout = .seconds(10)
         options.handshakeTimeout = .seconds(4)
@@ -54,6 +58,11 @@ final class HubSimulation: @unchecked Sendable {
             .standard, .backoff(Backoff(base: .seconds(1), cap: .seconds(5))), .custom { _ in nil }, .none,
         ])
         if simulation.chance(30) { options.accessToken = { nil } }
+        if simulation.chance(50) {
+            if simulation.chance(70) { (options.allowedTransports, options.skipsNegotiation) = (.webSockets, false) }
+            options.statefulReconnect = HubStatefulReconnect(
+                bufferBytes: Int(simulation.random(in: 100...2_000)), timeLimit: .milliseconds(simulation.random(in: 1_000...10_000)))
+        }
         let coder = options.hubProtocol.coder
         self.coder = coder
         var rules = ClientRules()
@@ -62,16 +71,29 @@ final class HubSimulation: @unchecked Sendable {
         rules.closesOnlyForCaller = false
         // A server that doesn't read for longer doesn't answer the ping of `checkConnection` in time.
         let reconnectsNow = simulation.chance(30)
-        rules.abandonsOnlyAfterFaults = !reconnectsNow
+        // The last attempt to resume may have little time.
+        rules.abandonsOnlyAfterFaults = !reconnectsNow && options.statefulReconnect == nil
         self.reconnectsNow = reconnectsNow
         self.client = SimulatedClient(
-            HubSession(options, seed: simulation.seed), on: network, rules: rules, webSocket: { $0.webSocket }
-        ) { work, id, driver in
-            Self.perform(work, id, driver, coder, on: network)
-        }
+            HubSession(options, seed: simulation.seed), on: network, rules: rules,
+            connect: { request, id, events, _ in
+                switch request {
+                case .webSocket(let request): return network.connect(request, id: id, events: events)
+                case .http(let rules, let headers, _):
+                    let environment = HTTPConnection.Environment(
+                        transports, cookies: HTTPClient.Cookies(), headers: { $1(.success(headers)) }, refreshesHeaders: false)
+                    return HTTPConnection(rules, in: environment, id: id, events: events)
+                }
+            },
+            perform: { work, id, driver in Self.perform(work, id, driver, coder, on: network) })
         self.client.waiterCount = { $0.waiterCount - $0.writingCallers.count }
         self.client.lateResult = Self.lateResult
         self.client.onDelivery = { [unowned self] event, _ in self.check(event) }
+    }
+
+    /// The sets of transports of which one can carry the format.
+    private static func transports(_ format: HubFormat) -> [HubTransportKinds] {
+        [.all, .all, .webSockets, .longPolling] + (format == .json ? [.serverSentEvents] : [])
     }
 
     /// Performs the run.
@@ -97,7 +119,7 @@ final class HubSimulation: @unchecked Sendable {
             self.simulation.require(remaining.isEmpty, "the server still has the connections \(remaining)")
         }
         let counts = [
-            "connects": self.connects, "results": self.results, "items": self.items, "notes": self.model.notes,
+            "connects": self.connects, "resumes": self.resumes, "results": self.results, "items": self.items, "notes": self.model.notes,
             "uploaded": self.model.uploaded, "client results": self.model.clientResults, "closings": self.closings,
         ]
         return self.network.counts.merging(self.client.totals.counts) { $1 }.merging(counts) { $1 }
@@ -206,7 +228,7 @@ final class HubSimulation: @unchecked Sendable {
     private func sendNotes() {
         for _ in 0...self.simulation.random(in: 0...6) {
             self.client.step("note") { session, now, effects in
-                guard let connection = session.connection.connected else { return }
+                guard let connection = session.resumable?.first ?? session.connection.connected else { return }
                 let number = self.notes[connection, default: 0] + 1
                 if (try? session.send("Note", self.arguments(number), [], now: now, &effects)) == true { self.notes[connection] = number }
             }

@@ -19,5 +19,7 @@
 @_exported public import struct RealtimeCoding.MessagePackDecoder
 @_exported public import struct RealtimeCoding.MessagePackEncoder
 @_exported public import enum RealtimeCoding.MessagePackValue
+@_exported public import enum SignalRWire.HubTransport
+@_exported public import struct SignalRWire.HubTransportKinds
 // For `Transports.standard`.
 @_exported public import RealtimeTransports

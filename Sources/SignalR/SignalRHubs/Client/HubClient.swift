@@ -1,6 +1,6 @@
 public import RealtimeCore
 import RealtimeSystem
-package import SignalRWire
+public import SignalRWire
 
 /// A client of a hub: one connection, the calls on it, and the handlers for the calls of the server.
 ///
@@ -37,7 +37,8 @@ public final class HubClient: Sendable {
     /// - Parameter configuration: The settings. Changing your copy later doesn't affect the client; use ``update(_:)``.
     public init(_ configuration: HubConfiguration) {
         let coder = configuration.hubProtocol.coder
-        let driver = SessionDriver(HubSession(configuration, seed: configuration.transports.seed()), in: configuration.dependencies)
+        let session = HubSession(configuration, seed: configuration.transports.seed())
+        let driver = SessionDriver(session, in: configuration.dependencies(session.cookies))
         let handlers = HubHandlerTable(coder.format, ignoresCase: configuration.ignoresCaseOfMethods)
         let limit = ByteLimit<HubCallback>(configuration.handlerBuffer.bytes) { $0.invocation.arguments.bytes.count }
         let callbacks = driver.makeSequence(.pauseReading(configuration.handlerBuffer.count), byteLimit: limit, lifetime: .client) {
@@ -168,6 +169,10 @@ public final class HubClient: Sendable {
     public var isConnected: Bool { if case .connected = self.state { true } else { false } }
     /// The ID of the connection, which the server knows as well; `nil` while the client isn't connected, and without a negotiation.
     public var connectionID: String? { self.driver.read { $0.connectionID } }
+    /// Whether ``connectionID`` must not be shown, because it admits its holder to the connection, as in version 0 of the negotiation.
+    package var isConnectionIDSecret: Bool { self.driver.read { $0.isConnectionIDSecret } }
+    /// The transport of the connection; `nil` while the client isn't connected.
+    public var transport: HubTransport? { self.driver.read { $0.transport } }
     /// A snapshot of the numbers of messages, bytes, reconnects and failures since the client was created.
     public var counters: Counters { self.driver.counters }
 
@@ -537,12 +542,24 @@ public final class HubClient: Sendable {
 
 extension HubConfiguration {
     /// The environment of a driver: how to connect, and how to perform the session's work.
-    fileprivate var dependencies: SessionDriver<HubSession>.Dependencies {
-        let (webSocket, http, coder) = (self.transports.webSocket, self.transports.http, self.hubProtocol.coder)
-        let source = self.accessTokenSource
+    fileprivate func dependencies(_ cookies: HTTPClient.Cookies) -> SessionDriver<HubSession>.Dependencies {
+        let (transports, http, coder, log) = (self.transports, self.transports.http, self.hubProtocol.coder, self.log)
+        let (source, subsystem, trace) = (self.accessTokenSource, "signalr", self.httpConnectionTrace)
         return .init(
-            connect: { request, id, events in webSocket.makeConnection(request.webSocket, id: id, events: events) },
-            time: self.transports.time, log: self.log, describe: { _ in HubMessageTrace.text }, subsystem: "signalr"
+            connect: { request, id, events, driver in
+                switch request {
+                case .webSocket(let request): return transports.webSocket.makeConnection(request, id: id, events: events)
+                case .http(let rules, let headers, let asksForToken):
+                    let headers = HubRequestHeaders(headers, of: id, driver)
+                    let environment = HTTPConnection.Environment(
+                        transports, cookies: cookies, headers: { headers.headers($0, $1) }, refreshesHeaders: asksForToken, log: log,
+                        subsystem: subsystem)
+                    guard let trace else { return HTTPConnection(rules, in: environment, id: id, events: events) }
+                    let connection = HTTPConnection(rules, in: environment, id: id, events: TracedEvents(events, trace))
+                    return TracedConnection(connection, id, trace)
+                }
+            },
+            time: self.transports.time, log: self.log, describe: { _ in HubMessageTrace.text }, subsystem: subsystem
         ) { work, id, driver in
             switch work {
             case .accessToken(let provider): driver.perform(id) { .accessToken(await Self.token(provider, source)) }

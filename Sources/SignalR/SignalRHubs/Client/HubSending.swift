@@ -43,7 +43,7 @@ extension SessionDriver<HubSession> {
             sendsWithEffects = session.sendsWithEffects
             guard !sendsWithEffects, let id = try connection(&session, self.now) else { return nil }
             isSent = true
-            return (id, message)
+            return session.store(message) ? (id, message) : nil
         }
         guard sendsWithEffects else { return isSent }
         var failure: HubError?
@@ -51,7 +51,7 @@ extension SessionDriver<HubSession> {
             do throws(HubError) {
                 guard let id = try connection(&session, now) else { return }
                 isSent = true
-                session.send(message, on: id, &effects)
+                session.sendCounted(message, on: id, &effects)
             } catch {
                 failure = error
             }

@@ -28,7 +28,8 @@ extension HubSession {
     // MARK: Sending
 
     mutating func send(_ message: HubMessage, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
-        self.send(HubMessageWriter.message(message, self.options.format), on: id, &effects)
+        let frame = HubMessageWriter.message(message, self.options.format)
+        if message.isSequenced { self.sendCounted(frame, on: id, &effects) } else { self.send(frame, on: id, &effects) }
         self.connection.sent(id, now: now)
     }
 
@@ -68,7 +69,7 @@ extension HubSession {
     ///
     /// - Returns: `false` if much output waits. Try again after ``awaitWriting(_:_:)``.
     package mutating func reserveCall(_ number: inout UInt64) -> Bool {
-        guard !self.isWritingPaused else { return false }
+        guard !self.mustWaitToWrite else { return false }
         number = self.nextCall()
         return true
     }
@@ -83,10 +84,10 @@ extension HubSession {
     package mutating func invoke(
         _ id: UInt64, _ target: String, _ message: WebSocketMessage, _ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>
     ) {
-        guard let connection = self.connection.connected else { return effects.resume(waiter, .failure(self.notConnected)) }
+        guard let connection = self.connection.established else { return effects.resume(waiter, .failure(self.notConnected)) }
         self.callers[waiter.rawValue] = id
         self.calls[id] = Call(kind: .invocation(waiter), target: target)
-        self.send(message, on: connection, &effects)
+        self.sendCounted(message, on: connection, &effects)
         self.connection.sent(connection, now: now)
     }
 
@@ -97,7 +98,7 @@ extension HubSession {
         _ target: String, _ arguments: HubPayload, _ streams: [HubUpload], id: UInt64? = nil, _ waiter: WaiterID, now: Instant,
         _ effects: inout Effects<Self>
     ) {
-        guard let connection = self.connection.connected else { return effects.resume(waiter, .failure(self.notConnected)) }
+        guard let connection = self.connection.established else { return effects.resume(waiter, .failure(self.notConnected)) }
         let id = id ?? self.nextCall()
         self.callers[waiter.rawValue] = id
         let uploads = self.write(id, target, arguments, streams, on: connection, now: now, &effects)
@@ -118,18 +119,19 @@ extension HubSession {
 
     /// Returns the connection on which the caller sends a message now, without waiting for an answer.
     ///
-    /// - Returns: The connection; `nil` if much output waits. Try again after ``awaitWriting(_:_:)``.
+    /// - Returns: The connection, which may be being resumed, for ``store(_:)``; `nil` if much output waits. Try again after
+    ///   ``awaitWriting(_:_:)``.
     /// - Throws: ``HubError/Code/notConnected``.
     package mutating func connectionForSending(now: Instant) throws(HubError) -> ConnectionID? {
-        guard let connection = self.connection.connected else { throw self.notConnected }
-        guard !self.isWritingPaused else { return nil }
+        guard let connection = self.connection.established else { throw self.notConnected }
+        guard !self.mustWaitToWrite else { return nil }
         self.connection.sent(connection, now: now)
         return connection
     }
 
     /// Waits until the server has read what was sent.
     package mutating func awaitWriting(_ waiter: WaiterID, _ effects: inout Effects<Self>) {
-        if self.connection.connected != nil, self.isWritingPaused {
+        if self.connection.established != nil, self.mustWaitToWrite {
             self.writingCallers.insert(waiter)
         } else {
             effects.resume(waiter, .success(.none))
@@ -138,9 +140,9 @@ extension HubSession {
 
     package mutating func writing(_ id: ConnectionID, paused: Bool, now: Instant, _ effects: inout Effects<Self>) {
         // Ignores a connection that closes: the next one starts with no pending output.
-        guard id == self.connection.connected else { return }
+        guard id == self.connection.established else { return }
         self.isWritingPaused = paused
-        if !paused { self.writingCallers.resumeAll(.success(.none), &effects) }
+        self.resumeWritingCallers(&effects)
     }
 
     // MARK: Streams from the server
@@ -158,7 +160,7 @@ extension HubSession {
     package mutating func openStream(
         _ id: UInt64, _ target: String, _ arguments: HubPayload, _ streams: [HubUpload], now: Instant, _ effects: inout Effects<Self>
     ) -> HubError? {
-        guard let connection = self.connection.connected, self.calls[id] != nil else {
+        guard let connection = self.connection.established, self.calls[id] != nil else {
             let error = self.notConnected
             if let call = self.calls.take(id) { self.finish(call, .failure(error), &effects) }
             return error
@@ -234,7 +236,7 @@ extension HubSession {
 
     /// Tells the server that the result of a call isn't needed.
     private mutating func abandon(_ id: UInt64, _ call: Call, now: Instant, _ effects: inout Effects<Self>) {
-        guard let connection = self.connection.connected else { return }
+        guard let connection = self.connection.established else { return }
         self.send(.cancelInvocation(id: "\(id)"), on: connection, now: now, &effects)
         // A method that reads a stream may not support cancellation, and would wait for further items.
         for upload in call.uploads where self.uploads[upload] != nil {
@@ -273,14 +275,14 @@ extension HubSession {
     /// - Returns: The connection; `nil` if much output waits. Try again after ``awaitWriting(_:_:)``.
     /// - Throws: ``HubError/Code/cancelled`` if the stream isn't needed any more.
     package mutating func connectionForItem(of upload: UInt64, now: Instant) throws(HubError) -> ConnectionID? {
-        guard self.uploads[upload] != nil, self.connection.connected != nil else {
+        guard self.uploads[upload] != nil, self.connection.established != nil else {
             throw HubError(.cancelled, "The call to which the stream belongs has ended.")
         }
         return try self.connectionForSending(now: now)
     }
 
     mutating func endUpload(_ id: UInt64, _ error: String?, now: Instant, _ effects: inout Effects<Self>) {
-        guard let upload = self.uploads.take(id), let connection = self.connection.connected else { return }
+        guard let upload = self.uploads.take(id), let connection = self.connection.established else { return }
         if let call = upload.call { self.calls[call]?.uploads.removeAll { $0 == id } }
         self.send(.completion(id: "\(id)", error.map { .error($0) } ?? .void), on: connection, now: now, &effects)
     }
@@ -293,16 +295,16 @@ extension HubSession {
 
     // MARK: Results of handlers
 
-    /// Answers an invocation of the server, unless the connection on which it arrived has ended.
+    /// Answers an invocation of the server, unless the connection on which it arrived has ended. It may have been resumed.
     package mutating func respond(
         to callback: HubCallback, _ completion: HubCompletion, now: Instant, _ effects: inout Effects<Self>
     ) {
         guard let id = callback.invocation.id else { return }
-        guard self.connection.connected == callback.connection else {
+        guard let connection = self.connection.established, self.arrivedOnPresentConnection(callback) else {
             let name = self.excerpt(callback.invocation.target)
             return self.ignore("the result of a handler of \(name), whose connection has ended", &effects)
         }
-        self.send(.completion(id: id, completion), on: callback.connection, now: now, &effects)
+        self.send(.completion(id: id, completion), on: connection, now: now, &effects)
     }
 
     /// Counts and reports values that could not be decoded, and other failures of handlers.

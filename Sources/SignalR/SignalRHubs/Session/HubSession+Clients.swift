@@ -25,7 +25,7 @@ extension HubSession {
         guard self.latestOptions.revision == revision else { return false }
         self.settings = Settings(revision: revision + 1, next: options)
         switch self.connection.state {
-        case .opening, .handshaking, .connected: break
+        case .opening, .handshaking, .connected, .resuming: break
         case .idle, .backingOff, .deciding, .closing, .closed: self.applyOptions(&effects)
         }
         return true

@@ -11,14 +11,17 @@ extension HubSession {
                 guard self.connection.current == id else { return }
                 guard entry.kind == .text || entry.kind == .binary else { continue }
                 let message = UnsafeRawBufferPointer(rebasing: bytes[entry.range])
-                self.trace(.received, entry.kind, Array(message)[...], &effects)
-                if self.connection.connected == id {
+                self.trace(.received, self.options.format.messageKind, Array(message)[...], &effects)
+                if self.connection.established == id {
                     self.readMessages(message, isUTF8: entry.kind == .text, on: id, now: now, &effects)
                 } else {
                     self.readHandshake(message, isUTF8: entry.kind == .text, on: id, now: now, &effects)
                 }
             }
         }
+        guard self.resumable != nil, self.connection.current == id else { return }
+        self.resumable?.buffer.received(byteCount: batch.bytes.count, now: now)
+        self.acknowledge(now: now, &effects)
     }
 
     private mutating func readHandshake(
@@ -53,12 +56,12 @@ extension HubSession {
         guard var reader = self.reader.take() else { return }
         do throws(HubFramingError) {
             try reader.read(bytes, isUTF8: isUTF8) { output in
-                guard self.connection.connected == id else { return }
+                guard self.connection.established == id else { return }
                 self.received(output, on: id, now: now, &effects)
             }
-            if self.connection.connected == id { self.reader = reader }
+            if self.connection.established == id { self.reader = reader }
         } catch {
-            guard self.connection.connected == id else { return }
+            guard self.connection.established == id else { return }
             let problem = Excerpt.sentence(error.problem)
             let message = "The server sent data that isn't a sequence of messages: \(problem) The connection was closed."
             self.close(id, HubError(.invalidMessage, message), code: .protocolError, now: now, &effects)
@@ -77,8 +80,11 @@ extension HubSession {
         _ output: HubMessageReader.Output, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
     ) {
         switch output {
-        case .message(let message): self.received(message, on: id, now: now, &effects)
-        case .invalid(let error): self.received(error, now: now, &effects)
+        case .message(let message):
+            if self.admits(message, on: id, now: now, &effects) { self.received(message, on: id, now: now, &effects) }
+        case .invalid(let error):
+            guard self.resumable?.buffer.receivedInvalid(type: error.type, now: now) ?? true else { return }
+            self.received(error, now: now, &effects)
         case .unknown(let type): self.ignore("a message of the unknown type \(type)", &effects)
         }
     }
@@ -136,7 +142,7 @@ extension HubSession {
         switch error.type {
         // The server or a caller waits for an answer.
         case 1, 4:
-            guard let connection = self.connection.connected else { return }
+            guard let connection = self.connection.established else { return }
             self.send(.completion(id: id, .error("The client can't read the invocation: \(problem).")), on: connection, now: now, &effects)
         case 2, 3: self.failCall(id, HubError(.invalidMessage, "The server's answer is invalid: \(problem)."), now: now, &effects)
         default: break

@@ -10,14 +10,37 @@ extension HubSession {
     private static let userAgent = "swift-realtime SignalR"
 
     package var request: HubRequest {
-        let endpoint = HubNegotiation.connectEndpoint(self.attempt.endpoint, token: self.attempt.connectionToken).webSocket
-        let request = WebSocketRequest(
-            endpoint,
-            headers: self.cookies.headers(
-                self.headers(for: self.attempt.endpoint, token: self.attempt.accessToken), for: self.attempt.endpoint),
-            messageLimit: self.options.messageLimit, timeout: self.options.connectTimeout)
-        return HubRequest(kind: .webSockets, webSocket: request)
+        let endpoint = HubNegotiation.connectEndpoint(self.attempt.endpoint, token: self.attempt.connectionToken)
+        let requests = HubHTTPRequests(endpoint, self.options.format, connectTimeout: self.options.connectTimeout)
+        let headers = self.headers(for: self.attempt.endpoint, token: self.attempt.accessToken)
+        let rules: any HTTPConnectionRules
+        switch self.attempt.transport {
+        case .webSockets, nil:
+            return .webSocket(
+                WebSocketRequest(
+                    endpoint.webSocket, headers: self.cookies.headers(headers, for: self.attempt.endpoint),
+                    messageLimit: self.options.messageLimit, timeout: self.options.connectTimeout))
+        case .serverSentEvents: rules = HubStreamRules(requests, messageLimit: self.options.messageLimit)
+        case .longPolling: rules = HubPollingRules(requests, pollTimeout: self.options.pollTimeout)
+        }
+        let asksForToken = self.options.accessToken != nil && !self.attempt.hasTokenOfRedirect
+        return .http(rules, headers: Self.withoutAccept(headers), asksForToken: asksForToken)
     }
+
+    /// The header fields of the next request of a connection over HTTP; `nil` if the connection is over, or closing.
+    package func requestHeaders(of id: ConnectionID) -> HTTPHeaders? {
+        guard self.isInUse(id) else { return nil }
+        return Self.withoutAccept(self.headers(for: self.attempt.endpoint, token: self.attempt.accessToken))
+    }
+
+    /// A server recognizes the request for a stream by this field, which the application therefore can't replace.
+    private static func withoutAccept(_ headers: HTTPHeaders) -> HTTPHeaders {
+        var headers = headers
+        headers["Accept"] = nil
+        return headers
+    }
+
+    private func isInUse(_ id: ConnectionID) -> Bool { self.connection.current == id && !self.connection.isClosing }
 
     /// The header fields of a request.
     private func headers(for endpoint: Endpoint, token: String?) -> HTTPHeaders {
@@ -44,10 +67,11 @@ extension HubSession {
     var canRefreshToken: Bool { self.options.accessToken != nil && !self.attempt.hasRefreshedToken }
 
     package mutating func begin(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
-        let hasRefreshedToken = self.attempt.hasRefreshedToken
-        self.attempt = Attempt(self.options.endpoint)
         self.cookies.removeExpired(now: now)
-        self.attempt.hasRefreshedToken = hasRefreshedToken
+        if self.attempt.fallback == .begins { return self.negotiateForFallback(id, &effects) }
+        let earlier = self.attempt
+        self.attempt = Attempt(self.options.endpoint)
+        (self.attempt.hasRefreshedToken, self.attempt.failures) = (earlier.hasRefreshedToken, earlier.failures)
         guard self.options.accessToken != nil else { return self.negotiate(id, &effects) }
         self.works.start(.accessToken(self.options.accessToken), for: .accessToken(id), &effects)
     }
@@ -72,9 +96,14 @@ extension HubSession {
     static func isValid(_ token: String) -> Bool { token.utf8.allSatisfy { (0x21...0x7E).contains($0) } }
 
     /// Negotiates, or opens the connection if no negotiation is needed.
-    private mutating func negotiate(_ id: ConnectionID, _ effects: inout Effects<Self>) {
-        if self.options.skipsNegotiation { return effects.commands.append(.open(id, self.request)) }
-        let request = self.post(HubNegotiation.endpoint(self.attempt.endpoint), token: self.attempt.accessToken)
+    mutating func negotiate(_ id: ConnectionID, _ effects: inout Effects<Self>) {
+        if self.options.skipsNegotiation {
+            self.attempt.transport = .webSockets
+            return effects.commands.append(.open(id, self.request))
+        }
+        let request = self.post(
+            HubNegotiation.endpoint(self.attempt.endpoint, useStatefulReconnect: self.asksForStatefulReconnect),
+            token: self.attempt.accessToken)
         self.works.start(.negotiate(self.withCookies(request)), for: .negotiation(id, request, redirects: 0), &effects)
     }
 
@@ -181,20 +210,21 @@ extension HubSession {
     private mutating func connect(
         _ id: ConnectionID, _ response: NegotiateResponse.Connection, now: Instant, _ effects: inout Effects<Self>
     ) {
-        if response.useStatefulReconnect {
+        if response.useStatefulReconnect, !self.asksForStatefulReconnect {
             let message = "The server uses stateful reconnect, which the client didn't ask for. Check the server."
             return self.fail(id, HubError(.negotiationFailed, message), now: now, &effects)
         }
-        guard response.transports.contains(where: { $0.transport == .webSockets && $0.supports(self.options.format) }) else {
-            let names = self.excerpt(response.transports.map(\.name).joined(separator: ", "))
-            let format = self.options.format.transferFormat
-            let offer = names.isEmpty ? "no transport" : "only \(names)"
-            let message =
-                "The server offers \(offer), and this client needs WebSockets with the format \(format). Enable WebSockets on the server."
-            return self.fail(id, HubError(.negotiationFailed, message), now: now, &effects)
+        let transports = self.usableTransports(response.transports)
+        guard let transport = transports.first else {
+            return self.fail(id, self.noTransport(response.transports), now: now, &effects)
         }
         self.attempt.connectionID = response.id
         self.attempt.connectionToken = response.token
+        self.attempt.usesStatefulReconnect = response.useStatefulReconnect
+        self.attempt.transport = transport
+        // A proxy may neither pass on a transport nor refuse it.
+        self.attempt.fallback = transports.count == 1 ? .none : .available(deadline: now.advanced(by: self.options.handshakeTimeout))
+        effects.log(.debug, "connection \(id): opening \(transport)")
         effects.commands.append(.open(id, self.request))
     }
 
@@ -212,7 +242,7 @@ extension HubSession {
         }
     }
 
-    private mutating func fail(_ id: ConnectionID, _ error: HubError, now: Instant, _ effects: inout Effects<Self>) {
+    mutating func fail(_ id: ConnectionID, _ error: HubError, now: Instant, _ effects: inout Effects<Self>) {
         let reason = CloseReason.transport(error.transportError ?? TransportError(.protocolViolation, error.message))
         self.end(id, reason, error, now: now, &effects)
     }

@@ -22,7 +22,7 @@ extension HubSession {
 
     /// Refreshes the authentication for a caller, or lets it wait for the refresh in progress.
     package mutating func refreshAuthentication(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>) {
-        guard self.connection.connected != nil else { return effects.resume(waiter, .failure(self.notConnected)) }
+        guard self.connection.established != nil else { return effects.resume(waiter, .failure(self.notConnected)) }
         guard self.attempt.secretToken != nil else {
             let message = "A connection without a negotiation of version 1 can't be refreshed. Negotiate with a server that supports it."
             return effects.resume(waiter, .failure(HubError(.authenticationRefreshFailed, message)))
@@ -112,8 +112,8 @@ extension HubSession {
         }
         if let token = answer.accessToken {
             self.attempt.accessToken = token
-        } else if self.attempt.redirects == 0, let token = self.refresh?.token {
-            // After a redirect, the other server has a token of its own.
+        } else if !self.attempt.hasTokenOfRedirect, let token = self.refresh?.token {
+            // Otherwise, the other server has a token of its own.
             self.attempt.accessToken = token
         }
         let lifetime = Self.lifetime(seconds: answer.tokenLifetime)

@@ -2,14 +2,6 @@ package import SignalRWire
 package import RealtimeCore
 import RealtimeSystem
 
-/// A connection to open.
-package struct HubRequest: Sendable {
-    /// The kind of the connection. This version supports WebSockets only.
-    package var kind: HubTransport
-    /// The URL and the header fields. They contain the token of the connection and the access token.
-    package var webSocket: WebSocketRequest
-}
-
 /// The client side of a hub connection as a value: the negotiation, the handshake, the calls, and the consumers of invocations.
 ///
 /// It performs no I/O and reads no clock. Extensions in other files contain the negotiation, the messages and the calls.
@@ -54,6 +46,7 @@ package struct HubSession: ReconnectingSession {
         /// The request without cookies, and the number of redirects that led to it.
         case negotiation(ConnectionID, HTTPRequest, redirects: Int)
         case tokenForRefresh
+        case tokenForRequests(ConnectionID)
         case refresh
         case retryDecision
         case upload(UInt64)
@@ -77,6 +70,14 @@ package struct HubSession: ReconnectingSession {
         var connectionToken: String?
         /// When the first automatic refresh of the authentication is due.
         var refreshAt: Instant?
+        /// The transport in use, or that is being opened; `nil` before.
+        var transport: HubTransport?
+        /// The transports that failed to open.
+        var failures: [TransportFailure] = []
+        /// The step that follows if ``transport`` fails to open.
+        var fallback = Fallback.none
+        /// Whether the server supports stateful reconnect.
+        var usesStatefulReconnect = false
 
         init(_ endpoint: Endpoint) {
             self.endpoint = endpoint
@@ -91,6 +92,29 @@ package struct HubSession: ReconnectingSession {
         }
     }
 
+    /// A question for another access token, for a connection over HTTP.
+    struct TokenRequest: Sendable {
+        let connection: ConnectionID
+        let work: WorkID
+        let deadline: Instant
+    }
+
+    /// A transport that failed to open.
+    struct TransportFailure: Sendable {
+        var transport: HubTransport
+        var message: String
+    }
+
+    /// The step that follows a transport that fails to open.
+    enum Fallback: Hashable, Sendable {
+        /// The end of the attempt.
+        case none
+        /// Another transport. The server has until this time to accept the present one.
+        case available(deadline: Instant)
+        /// It has failed, and the negotiation for the next one begins.
+        case begins
+    }
+
     /// Why a connection or an attempt ended.
     package struct Ending: ConnectionEnding {
         package var reason: CloseReason
@@ -100,6 +124,8 @@ package struct HubSession: ReconnectingSession {
         /// connection in order.
         var reported: HubError?
         var allowsReconnect = true
+        /// Whether the socket was lost, or an attempt to open one failed. Otherwise, client or server have ended the connection.
+        var isLossOfSocket = false
     }
 
     /// Where the client is between its start and its end.
@@ -118,11 +144,13 @@ package struct HubSession: ReconnectingSession {
     @Boxed var settings: Settings?
     package private(set) var state = HubState.stopped(nil)
     var attempt: Attempt
-    /// The cookies of the servers, for all attempts.
-    var cookies = CookieJar()
+    /// The cookies of the servers, for all attempts. The connections over HTTP, which send and receive cookies as well, share them.
+    package let cookies = HTTPClient.Cookies()
     var handshakeBuffer = HubHandshake.Buffer()
     /// Reads the messages of the established connection.
     var reader: HubMessageReader?
+    /// The established connection, if it can be resumed.
+    var resumable: Resumable?
     private var retries: RetrySeries
     private var phase = Phase.starting
     /// The newest connection that was stopped, or that ended before the last start. Its calls aren't handled any more.
@@ -136,6 +164,10 @@ package struct HubSession: ReconnectingSession {
     var refreshAt: Instant?
     /// The refresh of the authentication in progress.
     var refresh: Refresh?
+    /// The requests of a connection over HTTP that wait for another access token.
+    var tokenCallers = WaitingCalls()
+    /// The question for the token that they wait for.
+    var tokenRequest: TokenRequest?
 
     var works = PendingWork<Purpose>()
 
@@ -183,11 +215,18 @@ package struct HubSession: ReconnectingSession {
     }
 
     package var connectionID: String? { if case .connected(let id) = self.state { id } else { nil } }
-    package var nextDeadline: Instant? { .earliest(self.connection.nextDeadline, self.refreshDeadline) }
+    var isConnectionIDSecret: Bool { self.attempt.connectionID != nil && self.attempt.secretToken == nil }
+    /// The transport of the connection; `nil` if there is none.
+    package var transport: HubTransport? { if case .connected = self.state { self.attempt.transport } else { nil } }
+    package var nextDeadline: Instant? {
+        .earliest(
+            .earliest(self.connection.nextDeadline, self.acknowledgmentDeadline),
+            .earliest(.earliest(self.refreshDeadline, self.tokenRequest?.deadline), self.fallbackDeadline))
+    }
 
     package var waiterCount: Int {
         self.callers.count + self.writingCallers.count + (self.refresh?.callers.count ?? 0) + (self.startCaller == nil ? 0 : 1)
-            + self.connectionCallers.count + self.endCallers.count
+            + self.connectionCallers.count + self.endCallers.count + self.tokenCallers.count
     }
 
     /// The number of invocations and streams that haven't ended, in both directions.
@@ -199,6 +238,7 @@ package struct HubSession: ReconnectingSession {
     /// Whether no caller waits for the server, and no stream is sent to it.
     private var hasNoCalls: Bool {
         self.callCount == 0 && self.callers.isEmpty && self.writingCallers.isEmpty && self.refresh == nil && self.works.isEmpty
+            && self.tokenCallers.isEmpty
     }
 
     package var inactivity: String? {
@@ -279,7 +319,7 @@ package struct HubSession: ReconnectingSession {
     }
 
     package func ping(now: Instant) -> WebSocketMessage { HubMessageWriter.message(.ping, self.options.format) }
-    /// The server doesn't answer a ping of the protocol, but its WebSocket answers a ping frame.
+    /// The server doesn't answer a ping of the protocol, but its WebSocket answers a ping frame, and a request has an answer.
     package func probe(now: Instant) -> WebSocketMessage { WebSocketMessage(.ping, []) }
     package mutating func pinged(_ message: WebSocketMessage, now: Instant, _ effects: inout Effects<Self>) {
         self.trace(.sent, message.kind, message.bytes[...], &effects)
@@ -288,27 +328,33 @@ package struct HubSession: ReconnectingSession {
     // MARK: The handshake
 
     package mutating func opened(_ id: ConnectionID, head: HTTPResponseHead, now: Instant, _ effects: inout Effects<Self>) {
-        guard self.connection.opened(id, now: now) == .beginHandshake else { return }
-        let request = HubHandshake.request(self.options.format, version: 1)
+        switch self.connection.opened(id, now: now) {
+        case .none: return
+        case .synchronize: return self.synchronize(id, now: now, &effects)
+        case .beginHandshake: break
+        }
+        // A server that accepts a transport and rejects the handshake would reject it over any other.
+        self.attempt.fallback = .none
+        let request = HubHandshake.request(self.options.format, version: self.protocolVersion)
         self.send(WebSocketMessage(self.options.format.messageKind, request), on: id, &effects)
     }
 
     /// The server has accepted the handshake.
     mutating func handshakeCompleted(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
-        func positive(_ duration: Duration) -> Duration? { duration > .zero ? duration : nil }
-        let heartbeat = HeartbeatPolicy(
-            deadAfterSilence: positive(self.options.serverTimeout), pingAfterNotSending: positive(self.options.keepAliveInterval))
-        guard self.connection.ready(id, heartbeat, now: now) == .announceConnected else { return }
+        guard self.connection.ready(id, self.heartbeat, now: now) == .announceConnected else { return }
         self.handshakeBuffer = HubHandshake.Buffer()
         self.reader = HubMessageReader(self.options.format, messageLimit: self.options.messageLimit)
+        self.beginStatefulReconnect(on: id)
         self.refreshAt = self.attempt.secretToken == nil ? nil : self.attempt.refreshAt
         // As other clients do: a server notices that a client has become silent only after it has received a ping.
-        self.send(.ping, on: id, now: now, &effects)
-        let isReconnect = self.hasConnected
+        if self.attempt.transport != .longPolling { self.send(.ping, on: id, now: now, &effects) }
+        let (isReconnect, transport) = (self.hasConnected, self.attempt.transport ?? .webSockets)
         (self.phase, self.lossError) = (.connected, nil)
         self.retries.connected(now: now)
         let connectionID = self.attempt.connectionID
-        effects.log(.info, "connection \(id): connected\(connectionID.map { ", connection ID \(self.redacted($0))" } ?? "")")
+        let name = "\(connectionID.map { ", connection ID \(self.redacted($0))" } ?? "")"
+        effects.log(.info, "connection \(id): connected over \(transport)\(name)")
+        self.publish(.transport(transport), &effects)
         self.setState(.connected(connectionID: connectionID), &effects)
         if isReconnect {
             effects.counters.reconnects += 1
@@ -318,15 +364,27 @@ package struct HubSession: ReconnectingSession {
         self.connectionCallers.resumeAll(.success(.connected(connectionID: connectionID)), &effects)
     }
 
+    var heartbeat: HeartbeatPolicy {
+        // Neither side sends pings over long polling, whose polls have a time limit.
+        if self.attempt.transport == .longPolling { return HeartbeatPolicy(deadAfterSilence: nil, pingAfterNotSending: nil) }
+        func positive(_ duration: Duration) -> Duration? { duration > .zero ? duration : nil }
+        return HeartbeatPolicy(
+            deadAfterSilence: positive(self.options.serverTimeout), pingAfterNotSending: positive(self.options.keepAliveInterval))
+    }
+
     package mutating func timeout(now: Instant, _ effects: inout Effects<Self>) {
+        self.fallbackTimeout(now: now, &effects)
         if let deadline = self.connection.nextDeadline, deadline <= now { self.connectionTimeout(now: now, &effects) }
         self.refreshTimeout(now: now, &effects)
+        self.tokenTimeout(now: now, &effects)
+        self.acknowledge(now: now, &effects)
     }
 
     // MARK: Losing the connection
 
     /// Ends the connection or the attempt because of an error of the client or of the server.
     mutating func end(_ id: ConnectionID, _ reason: CloseReason, _ failure: HubError, now: Instant, _ effects: inout Effects<Self>) {
+        let failure = self.withEarlierFailures(failure)
         self.end(id, Ending(reason: reason, failure: failure, reported: failure), now: now, &effects)
     }
 
@@ -335,13 +393,17 @@ package struct HubSession: ReconnectingSession {
         if reason == .requested {
             failure = self.stopError
         } else if reason == .openTimeout, case .handshaking = self.connection.state {
-            failure = HubError(.handshakeFailed, "The server didn't answer the handshake in time. Check that the URL belongs to a hub.")
+            failure = self.withEarlierFailures(
+                HubError(.handshakeFailed, "The server didn't answer the handshake in time. Check that the URL belongs to a hub."))
         } else {
             let wasConnected = if case .connected = self.state { true } else { false }
-            failure = .lost(
-                self.redacted(reason), at: self.options.endpoint, wasConnected: wasConnected, serverTimeout: self.options.serverTimeout)
+            failure = self.withEarlierFailures(
+                .lost(
+                    self.redacted(reason), at: self.options.endpoint, over: self.attempt.transport, wasConnected: wasConnected,
+                    serverTimeout: self.options.serverTimeout))
         }
-        return Ending(reason: reason, failure: failure, reported: reason == .requested ? nil : failure)
+        let isRequested = reason == .requested
+        return Ending(reason: reason, failure: failure, reported: isRequested ? nil : failure, isLossOfSocket: !isRequested)
     }
 
     /// Whether a connection was established since the last start.
@@ -358,11 +420,14 @@ package struct HubSession: ReconnectingSession {
 
     package mutating func decision(on ending: Ending, now: Instant) -> ReconnectDecision {
         if case .stopped = self.state { return .never }
+        if let decision = self.resumeDecision(on: ending, now: now) { return decision }
+        let ending = self.connection.isResuming ? self.loss(afterFailedResume: ending) : ending
         guard ending.allowsReconnect else { return .never }
-        if self.connection.connected == nil, self.canRefreshToken, case .transport(let error) = ending.reason, error.status == 401 {
+        if self.connection.established == nil, self.canRefreshToken, case .transport(let error) = ending.reason, error.status == 401 {
             self.attempt.hasRefreshedToken = true
             return .reopen
         }
+        if self.fallBack(because: ending.failure) { return .reopen }
         guard self.hasConnected || self.options.retriesFirstStart else { return .never }
         if case .transport(let error) = ending.reason, error.code.isPermanent { return .never }
         // Settings that were changed apply to the delay before the next attempt as well.
@@ -373,10 +438,12 @@ package struct HubSession: ReconnectingSession {
     package mutating func lost(_ ending: Ending, then next: NextAttempt, now: Instant, _ effects: inout Effects<Self>) {
         let failure = ending.failure
         effects.log(ending.reason == .requested ? .debug : .info, "connection lost: \(failure)")
-        (self.handshakeBuffer, self.reader, self.isWritingPaused) = (HubHandshake.Buffer(), nil, false)
+        (self.handshakeBuffer, self.reader, self.resumable, self.isWritingPaused) = (HubHandshake.Buffer(), nil, nil, false)
         self.works.cancelAll(&effects)
         self.failCalls(failure, &effects)
         self.failRefresh(failure, &effects)
+        self.tokenCallers.resumeAll(.failure(failure), &effects)
+        self.tokenRequest = nil
         assert(self.hasNoCalls, "a call or a stream remains after the end of its connection")
         if case .connected = self.phase { self.phase = .lost(isReported: false) }
         self.lossError = ending.reported?.forStorage
@@ -467,6 +534,8 @@ package struct HubSession: ReconnectingSession {
         case (.negotiation(let connection, let request, let redirects)?, .negotiated(let result)):
             self.negotiated(result, of: request, redirects: redirects, for: connection, now: now, &effects)
         case (.tokenForRefresh?, .accessToken(let result)): self.receivedForRefresh(result, &effects)
+        case (.tokenForRequests(let connection)?, .accessToken(let result)):
+            self.receivedForRequests(result, of: connection, now: now, &effects)
         case (.refresh?, .negotiated(let result)): self.refreshAnswered(result, now: now, &effects)
         case (.retryDecision?, .retryDelay(let result)):
             guard let (connection, decision) = self.retries.answered(id, (try? result.get()) ?? nil) else { break }
@@ -493,6 +562,7 @@ package struct HubSession: ReconnectingSession {
         } else {
             self.connectionCallers.remove(waiter)
             self.writingCallers.remove(waiter)
+            self.tokenCallers.remove(waiter)
             self.cancelRefresh(for: waiter, &effects)
             // In the same step: another task that runs the client afterwards starts it again.
             if self.endCallers.remove(waiter) { self.stop(now: now, &effects) }

@@ -1,6 +1,6 @@
 public import RealtimeCore
 public import RealtimeTransports
-package import SignalRWire
+public import SignalRWire
 
 /// The settings of a client.
 ///
@@ -20,7 +20,13 @@ public struct HubConfiguration: Sendable {
     public var endpoint: Endpoint
     /// The encoding of messages, which the server must support. A client keeps it for life.
     public var hubProtocol = HubProtocolType.json { didSet { self.kept = Kept() } }
-    /// Whether to connect to the URL of the hub without a negotiation. The connection then has no ID.
+    /// The kinds of transports that the client may use. The default is all of them.
+    ///
+    /// The server determines the order. If one fails to open, the client negotiates again and opens the next one, in the same attempt to connect.
+    /// Server-Sent Events carry text only, so they aren't used with MessagePack.
+    public var allowedTransports = HubTransportKinds.all
+    /// Whether to connect to the URL of the hub without a negotiation. ``allowedTransports`` must be exactly
+    /// ``HubTransportKinds/webSockets``. The connection then has no ID.
     public var skipsNegotiation = false
     /// Header fields for all requests. They replace fields of the client with the same name.
     public var headers: HTTPHeaders = [:]
@@ -43,13 +49,23 @@ public struct HubConfiguration: Sendable {
     /// The time without received messages after which the connection counts as lost. It should be at least twice the keep-alive interval of
     /// the server. Zero for never. The default is 30 seconds.
     public var serverTimeout = Duration.seconds(30)
-    /// The time limit for the server's response to the handshake. The default is 15 seconds.
+    /// The time limit for the answer to a poll over long polling. It must be longer than the poll timeout of the server, which is 90 seconds
+    /// by default. After it, the connection counts as lost: the answer may have been, with messages. The default is 100 seconds.
+    public var pollTimeout = Duration.seconds(100)
+    /// The time limit for the server's response to the handshake, and for opening a transport if another one can follow. The default is
+    /// 15 seconds.
     public var handshakeTimeout = Duration.seconds(15)
-    /// The time limit of an attempt to connect: the access token, the negotiation, the WebSocket and the handshake. It also applies to
-    /// a refresh of the authentication. The default is 100 seconds.
+    /// The time limit of an attempt to connect: the access token, the negotiation, the transport and the handshake. It starts anew with each
+    /// transport. It also applies to a refresh of the authentication, and to each request with messages of the client. The default is
+    /// 100 seconds.
     public var connectTimeout = Duration.seconds(100)
     /// Whether and when to reconnect after a loss. By default, a client doesn't reconnect.
     public var retry = HubRetryPolicy.none
+    /// Whether and how a connection survives the loss of its WebSocket. By default, it doesn't: each loss is followed by ``retry``.
+    ///
+    /// Requires a negotiation, WebSockets, and a server that supports it: in ASP.NET Core, set `AllowStatefulReconnects` for the hub. The
+    /// connections to other servers, and over other transports, can't be resumed.
+    public var statefulReconnect: HubStatefulReconnect?
     /// Whether a start whose first attempt fails is retried, as ``retry`` says. If not, the start fails.
     public var retriesFirstStart = false
     /// The time limit of calls that have none of their own; `nil`, the default, for no limit.
@@ -73,6 +89,9 @@ public struct HubConfiguration: Sendable {
 
     /// Where access tokens come from, in the words of the application's user, for messages.
     package var accessTokenSource = HubAccessTokenSource.closure("accessToken")
+
+    /// Receives what the client's connections over HTTP do, as a `TracingTransport` reports it for WebSockets. A client keeps it for life.
+    package var httpConnectionTrace: ConnectionTrace? { didSet { self.kept = Kept() } }
 
     /// Identifies the values that a client keeps for life, which can't be compared. Configurations with the same object have the same ones.
     private final class Kept: Sendable {}
@@ -103,7 +122,14 @@ public struct HubConfiguration: Sendable {
     /// may contain credentials.
     var validationError: String? {
         if self.endpoint.validationError != nil { return "The host or the path of the URL is empty or contains an invalid character." }
-        let limits = [("handshakeTimeout", self.handshakeTimeout), ("connectTimeout", self.connectTimeout)]
+        if self.allowedTransports.isDisjoint(with: .all) { return "The allowedTransports are empty. Allow at least one." }
+        if self.skipsNegotiation, self.allowedTransports != .webSockets {
+            return
+                "The negotiation can only be skipped if the allowedTransports are exactly .webSockets, but they are \(self.allowedTransports)."
+        }
+        let limits = [
+            ("handshakeTimeout", self.handshakeTimeout), ("connectTimeout", self.connectTimeout), ("pollTimeout", self.pollTimeout),
+        ]
         for (name, limit) in limits + (self.callTimeLimit.map { [("callTimeLimit", $0)] } ?? []) where limit <= .zero {
             return "The \(name) must be greater than zero, but is \(limit)."
         }
@@ -120,6 +146,14 @@ public struct HubConfiguration: Sendable {
                 return "The delays of the retry policy must not be negative, but one is \(delay)."
             }
         case .none, .backoff, .custom: break
+        }
+        if let settings = self.statefulReconnect {
+            if settings.bufferBytes < 1 {
+                return "The bufferBytes of statefulReconnect must be at least 1, but are \(settings.bufferBytes)."
+            }
+            if settings.timeLimit <= .zero {
+                return "The timeLimit of statefulReconnect must be greater than zero, but is \(settings.timeLimit)."
+            }
         }
         if self.messageLimit <= 0 { return "The messageLimit must be at least 1 byte, but is \(self.messageLimit)." }
         for (name, buffer) in [("handlerBuffer", self.handlerBuffer), ("streamBuffer", self.streamBuffer)] {
@@ -139,10 +173,12 @@ public struct HubConfiguration: Sendable {
 extension HubConfiguration: Redacting {
     package var visibleFields: [(name: String, value: Any?)] {
         [
-            ("endpoint", self.endpoint), ("format", self.format), ("skipsNegotiation", self.skipsNegotiation), ("headers", self.headers),
+            ("endpoint", self.endpoint), ("format", self.format), ("allowedTransports", self.allowedTransports),
+            ("skipsNegotiation", self.skipsNegotiation), ("headers", self.headers),
             ("accessToken", Redacted.optional(self.accessToken)), ("keepAliveInterval", self.keepAliveInterval),
             ("serverTimeout", self.serverTimeout), ("connectTimeout", self.connectTimeout),
             ("refreshesAuthentication", self.refreshesAuthentication),
+            ("pollTimeout", self.pollTimeout), ("statefulReconnect", self.statefulReconnect),
         ]
     }
 }

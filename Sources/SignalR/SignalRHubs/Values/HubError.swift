@@ -156,13 +156,16 @@ extension HubError {
     static let cancelled = HubError(.cancelled, "The call was cancelled with its task.")
 
     /// The error for the end of a connection, or of an attempt.
-    static func lost(_ reason: CloseReason, at endpoint: Endpoint, wasConnected: Bool, serverTimeout: Duration) -> HubError {
-        let message = reason.lossMessage(at: endpoint, wasConnected: wasConnected)
+    static func lost(
+        _ reason: CloseReason, at endpoint: Endpoint, over transport: HubTransport?, wasConnected: Bool, serverTimeout: Duration
+    ) -> HubError {
+        let message = reason.lossMessage(at: endpoint, over: transport?.rawValue, wasConnected: wasConnected)
         switch reason {
         case .requested: return .stopped
         case .heartbeatTimeout:
             let hint = "Check the network, and that the server timeout is at least twice the server's keep-alive interval."
-            return HubError(.serverTimeout, "The server \(endpoint) sent nothing for \(serverTimeout). \(hint)")
+            let name = transport.map { " over \($0)" } ?? ""
+            return HubError(.serverTimeout, "The server \(endpoint) sent nothing for \(serverTimeout)\(name). \(hint)")
         case .transport(let error) where error.status == 401:
             return HubError(.unauthorized, "\(message) Check the access token.", cause: error)
         // The message of a permanent failure says what to change, before anything was sent.

@@ -1,5 +1,5 @@
 public import RealtimeCore
-package import SignalRWire
+public import SignalRWire
 
 /// The state of a client.
 ///
@@ -32,12 +32,16 @@ public enum HubState: Hashable, Sendable {
 public enum HubUpdate: Hashable, Sendable {
     /// The state has changed.
     case state(HubState)
+    /// The client is connected over this transport, which the next change of the state reports. Once for each connection.
+    case transport(HubTransport)
     /// The connection was lost, and the client reconnects. Once for each loss.
     case reconnecting(HubError)
     /// The connection was lost or could not be established. The client tries again after this delay.
     case connectingIn(Duration)
     /// The client is connected again.
     case reconnected(connectionID: String?)
+    /// The socket of the connection was lost, and the connection continues on another one; see ``HubStatefulReconnect``. Nothing was lost.
+    case resumed
     /// The connection, which had been established, ended for good: without an error if the client was stopped or the server said so.
     case closed(HubError?)
     /// The server has accepted another access token for the connection, with the lifetime of the authentication if it expires.
@@ -53,7 +57,7 @@ extension HubUpdate {
     var concernsLife: Bool {
         switch self {
         case .reconnecting, .reconnected, .closed, .authenticationRefreshed, .authenticationRefreshFailed: true
-        case .state, .connectingIn, .error: false
+        case .state, .transport, .connectingIn, .resumed, .error: false
         }
     }
 }
@@ -91,7 +95,7 @@ package enum HubEvent: Sendable {
         switch self.update {
         case .state(.stopped(let error)): error
         case .reconnecting(let error), .error(let error), .authenticationRefreshFailed(let error): error
-        case .state, .connectingIn, .reconnected, .closed, .authenticationRefreshed, nil: nil
+        case .state, .transport, .connectingIn, .reconnected, .resumed, .closed, .authenticationRefreshed, nil: nil
         }
     }
 }

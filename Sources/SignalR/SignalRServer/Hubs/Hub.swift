@@ -1,5 +1,5 @@
 import RealtimeCore
-import SignalRWire
+public import SignalRWire
 
 /// A hub of a server: the methods that its clients can call, and its connected clients.
 ///
@@ -125,6 +125,17 @@ public final class Hub: Sendable {
 
     var context: HubContext {
         HubContext(hub: self.id, driver: self.driver, clientResultTimeout: self.handlers.configuration.clientResultTimeout)
+    }
+
+    // MARK: Transports
+
+    /// The transports that negotiations offer, and with which clients can connect. By default,
+    /// ``SignalRServerConfiguration/transports``.
+    ///
+    /// Changes apply to connections that aren't open yet.
+    public var transports: HubTransportKinds {
+        get { self.driver.read { $0.hubs[self.id.rawValue].transports } }
+        set { self.driver.step { machine, _, _ in machine.hubs[self.id.rawValue].transports = newValue } }
     }
 
     // MARK: For tests of clients

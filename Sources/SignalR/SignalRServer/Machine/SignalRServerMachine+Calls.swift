@@ -99,13 +99,15 @@ extension SignalRServerMachine {
     mutating func send(
         _ message: WebSocketMessage, of call: HubCall, now: Instant, _ effects: inout Effects<Self>
     ) -> SendResult {
-        let result = self.updateConnected(call.connection.id) { established -> SendResult in
+        let (id, limit) = (call.connection.id, self.storedByteLimit)
+        var step: Established.SendStep?
+        let result = self.updateConnected(id) { established -> SendResult in
             guard established.calls.isRunning(call.number) else { return .ended }
-            guard !established.isWritingPaused else { return .paused }
-            established.heartbeat.sent(now: now)
+            guard !established.mustWait else { return .paused }
+            step = established.send(message, limit: limit, now: now)
             return .sent
         }
-        if result == .sent { effects.commands.append(.send(call.connection.id, message)) }
+        if let step { self.perform(step, message, id, now: now, &effects) }
         return result ?? .ended
     }
 }

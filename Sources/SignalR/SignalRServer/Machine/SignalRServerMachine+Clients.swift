@@ -23,9 +23,14 @@ extension SignalRServerMachine {
     }
 
     /// Returns the connection of any hub with an ID, after its handshake.
-    func connection(named connectionID: String) -> ConnectionID? {
+    func establishedConnection(named connectionID: String) -> ConnectionID? {
         let key = ByteString(connectionID)
         return self.hubs.lazy.compactMap { $0.connections[key] }.first
+    }
+
+    /// Returns the socket of the connection with an ID, which the driver knows.
+    func connection(named connectionID: String) -> ConnectionID? {
+        self.establishedConnection(named: connectionID).flatMap { self.sockets.socket(of: $0) }
     }
 
     /// Sends a message to several connections.
@@ -34,13 +39,13 @@ extension SignalRServerMachine {
     mutating func send(
         _ messages: [HubFormat: WebSocketMessage], to target: HubTarget, of hub: HubID, now: Instant, _ effects: inout Effects<Self>
     ) {
+        let limit = self.storedByteLimit
         for id in self.recipients(target, hub).sorted() {
-            let message = self.updateConnected(id) { established -> WebSocketMessage? in
+            let sent = self.updateConnected(id) { established -> (step: Established.SendStep, message: WebSocketMessage)? in
                 guard let message = messages[established.info.format] else { return nil }
-                established.heartbeat.sent(now: now)
-                return message
+                return (established.send(message, limit: limit, now: now), message)
             }
-            if let message { effects.commands.append(.send(id, message)) }
+            if let sent { self.perform(sent.step, sent.message, id, now: now, &effects) }
         }
     }
 
@@ -51,12 +56,14 @@ extension SignalRServerMachine {
         _ message: WebSocketMessage, to connectionID: String, of hub: HubID, now: Instant, _ effects: inout Effects<Self>
     ) -> Bool {
         guard let id = self.hubs[hub.rawValue].connections[ByteString(connectionID)] else { return true }
-        let isPaused = self.updateConnected(id) { established -> Bool in
-            if !established.isWritingPaused { established.heartbeat.sent(now: now) }
-            return established.isWritingPaused
+        let limit = self.storedByteLimit
+        var step: Established.SendStep?
+        let mustWait = self.updateConnected(id) { established -> Bool in
+            if !established.mustWait { step = established.send(message, limit: limit, now: now) }
+            return established.mustWait && step == nil
         }
-        if isPaused == false { effects.commands.append(.send(id, message)) }
-        return isPaused != true
+        if let step { self.perform(step, message, id, now: now, &effects) }
+        return mustWait != true
     }
 
     /// Resumes a caller when a client has caught up with what was sent to it.

@@ -10,6 +10,9 @@ extension SignalRServerMachine {
             /// The handshake was rejected. The close frame is sent, and only the end of the connection is of interest.
             case rejected
             case connected(Established)
+            /// The socket of a connection with stateful reconnect was lost. The connection continues, and its client can resume it on another
+            /// socket.
+            case interrupted(Established, Interruption)
             /// The close frame is sent, and only the end of the connection is of interest.
             case closing(Established, error: String?)
             /// The connection has ended. Its calls are cancelled and haven't ended all.
@@ -17,29 +20,70 @@ extension SignalRServerMachine {
         }
 
         /// The state without its payload.
-        enum Phase: Sendable { case handshaking, rejected, connected, closing, ended }
+        enum Phase: Sendable { case handshaking, rejected, connected, interrupted, closing, ended }
 
         let hub: HubID
         let connectionID: String
+        let transport: HubTransport
         let token: ByteString?
         let userID: String?
         let request: HTTPRequestHead
+        /// Whether stateful reconnect was negotiated. The version in the handshake decides whether the connection has it.
+        let allowsResuming: Bool
         var state: State
         var timer = CoalescedTimer()
         /// Whether the server injects silence, so that the client can't be blamed for it.
         var isSilent = false
 
+        /// Replaces the reason of an end that is the usual one: a client ends a stream of events to leave.
+        func orderly(_ reason: CloseReason) -> CloseReason {
+            guard self.transport == .serverSentEvents, case .transport(let error) = reason, error.code == .closed else { return reason }
+            return .peer(.normal, "")
+        }
+
+        struct ReadingStep: Sendable {
+            /// Whether reading is paused from now on; `nil` if nothing changes.
+            var isPaused: Bool?
+            var acknowledgment: (HubMessage, HubFormat)?
+            /// The new instant of the timer, if that moves.
+            var timer: Instant?
+        }
+
+        /// Decides whether reading pauses, and whether an acknowledgment is sent, which may be withheld while it pauses.
+        mutating func updateReading(_ configuration: SignalRServerConfiguration, now: Instant) -> ReadingStep {
+            var step = ReadingStep()
+            let deadline = self.state.updateConnected { established -> Instant? in
+                step.isPaused = established.updateReading(configuration)
+                guard established.buffer != nil else { return nil }
+                step.acknowledgment = established.takeAck(now: now).map { ($0, established.info.format) }
+                return established.nextDeadline
+            }
+            if let deadline, self.state.phase == .connected { step.timer = self.timer.setDeadline(deadline) }
+            return step
+        }
+
         /// A copy of the state between the handshake and the end; `nil` in other states.
         var established: Established? {
             switch self.state {
-            case .connected(let established), .closing(let established, _): established
+            case .connected(let established), .interrupted(let established, _), .closing(let established, _): established
             case .handshaking, .rejected, .ended: nil
             }
         }
 
         /// The format, if the connection is open.
         var format: HubFormat? {
-            if case .connected(let established) = self.state { established.info.format } else { nil }
+            switch self.state {
+            case .connected(let established), .interrupted(let established, _): established.info.format
+            case .handshaking, .rejected, .closing, .ended: nil
+            }
+        }
+
+        /// Whether another socket can take the place of the one that was lost, or that seems to be alive.
+        var isResumable: Bool {
+            switch self.state {
+            case .connected(let established), .interrupted(let established, _): established.buffer != nil
+            case .handshaking, .rejected, .closing, .ended: false
+            }
         }
     }
 
@@ -47,6 +91,14 @@ extension SignalRServerMachine {
         let deadline: Instant
         /// The start of an incomplete handshake.
         var buffer = HubHandshake.Buffer()
+    }
+
+    /// The time without a socket.
+    struct Interruption: Sendable {
+        /// When the connection ends, unless its client resumes it.
+        let deadline: Instant
+        /// Why the socket was lost.
+        let reason: CloseReason
     }
 
     struct Ended: Sendable {
@@ -61,6 +113,8 @@ extension SignalRServerMachine {
         /// Absent while it reads.
         var reader: HubMessageReader?
         var heartbeat: Heartbeat
+        /// The messages that the client hasn't acknowledged; `nil` without stateful reconnect.
+        var buffer: HubMessageBuffer?
         var groups: Set<ByteString> = []
         /// Whether the client has sent a close message.
         var isClosedByClient = false
@@ -76,10 +130,26 @@ extension SignalRServerMachine {
         var writers = WaitingCalls()
         var isWritingPaused = false
         var isReadingPaused = false
+        /// Whether so much of what was read waits for the application's code that the client has to wait.
+        private var isOverloaded = false
 
-        init(info: HubConnectionInfo, reader: HubMessageReader, heartbeat: Heartbeat) {
-            (self.info, self.reader, self.heartbeat) = (info, reader, heartbeat)
+        init(info: HubConnectionInfo, reader: HubMessageReader, heartbeat: Heartbeat, buffer: HubMessageBuffer?) {
+            (self.info, self.reader, self.heartbeat, self.buffer) = (info, reader, heartbeat, buffer)
         }
+
+        /// Whether a caller has to wait before it sends, because much output waits for the client or isn't acknowledged.
+        var mustWait: Bool { self.isWritingPaused || self.buffer?.isFull == true }
+
+        /// Whether reading continues although much of what was read waits: a result or an acknowledgment, without which the application's code
+        /// can't continue, may be behind it.
+        var mustRead: Bool { !self.results.isEmpty || self.buffer?.isFull == true }
+
+        var nextDeadline: Instant? {
+            .earliest(self.heartbeat.nextDeadline, self.isOverloaded ? nil : self.buffer?.nextDeadline)
+        }
+
+        /// Returns the acknowledgment to send, if it is due. A client to which none is sent stops sending when its buffer is full.
+        mutating func takeAck(now: Instant) -> HubMessage? { self.isOverloaded ? nil : self.buffer?.takeAck(now: now) }
 
         /// All callers that wait for the client.
         var waiters: [WaiterID] {
@@ -108,6 +178,7 @@ extension SignalRServerMachine.Connection.State {
         case .handshaking: .handshaking
         case .rejected: .rejected
         case .connected: .connected
+        case .interrupted: .interrupted
         case .closing: .closing
         case .ended: .ended
         }
@@ -115,13 +186,69 @@ extension SignalRServerMachine.Connection.State {
 
     // In each of these, consuming `self` lets the payload be changed without a copy of its collections.
 
-    /// Changes the connection if it is open. Returns `nil` otherwise.
+    /// Changes the connection if it is open, with or without a socket. Returns `nil` otherwise.
     @discardableResult
     mutating func updateConnected<Result>(_ change: (inout Established) -> Result?) -> Result? {
-        guard case .connected = self else { return nil }
+        guard case .connected = self else { return self.updateInterrupted(change) }
         guard case .connected(var established) = consume self else { preconditionFailure("The state has changed.") }
         defer { self = .connected(established) }
         return change(&established)
+    }
+
+    private mutating func updateInterrupted<Result>(_ change: (inout Established) -> Result?) -> Result? {
+        guard case .interrupted = self else { return nil }
+        guard case .interrupted(var established, let interruption) = consume self else { preconditionFailure("The state has changed.") }
+        defer { self = .interrupted(established, interruption) }
+        return change(&established)
+    }
+
+    /// The socket was lost.
+    ///
+    /// - Returns: `false` if the connection ends with its socket.
+    mutating func interrupt(_ interruption: SignalRServerMachine.Interruption) -> Bool {
+        guard case .connected(var established) = self, established.buffer != nil, !established.isClosedByClient else { return false }
+        established.buffer?.interrupt()
+        // The next socket has room.
+        established.isWritingPaused = false
+        self = .interrupted(established, interruption)
+        return true
+    }
+
+    /// Another socket was opened.
+    ///
+    /// - Parameter messageLimit: The limit of a new reader: an incomplete message follows again.
+    /// - Returns: The message that the client needs first, and the messages that it may not have received; `nil` if the connection can't
+    ///   continue.
+    mutating func resume(messageLimit: Int, now: Instant) -> (sequence: HubMessage, messages: [WebSocketMessage])? {
+        guard var established = self.updateConnected({ $0 }), let (sequence, messages) = established.buffer?.resume() else { return nil }
+        established.reader = HubMessageReader(established.info.format, messageLimit: messageLimit)
+        established.isWritingPaused = false
+        established.heartbeat.sent(now: now)
+        established.heartbeat.reading(paused: established.isReadingPaused, now: now)
+        self = .connected(established)
+        return (sequence, messages)
+    }
+
+    /// Passes a message of an open connection with a socket to the buffer of stateful reconnect, if there is one.
+    ///
+    /// - Returns: What to do with the message; `nil` in other states, in which it is ignored.
+    mutating func reception(
+        of output: HubMessageReader.Output, now: Instant
+    ) -> Result<HubMessageBuffer.Reception, HubSequenceError>? {
+        guard case .connected = self else { return nil }
+        return self.updateConnected { established in
+            do throws(HubSequenceError) {
+                switch output {
+                case .message(let message): return .success(try established.buffer?.received(message, now: now) ?? .handle)
+                case .invalid(let error):
+                    let isHandled = established.buffer?.receivedInvalid(type: error.type, now: now) ?? true
+                    return .success(isHandled ? .handle : .ignore)
+                case .unknown: return .success(.handle)
+                }
+            } catch {
+                return .failure(error)
+            }
+        }
     }
 
     /// Changes the connection if it is open or closing. Returns `nil` otherwise.
@@ -146,8 +273,8 @@ extension SignalRServerMachine.Connection.State {
     mutating func close(error: String?) {
         switch self.phase {
         case .handshaking: self = .rejected
-        case .connected:
-            guard case .connected(var established) = consume self else { preconditionFailure("The state has changed.") }
+        case .connected, .interrupted:
+            guard var established = self.updateConnected({ $0 }) else { return }
             // The driver reads until the close frame of the client.
             established.isReadingPaused = false
             self = .closing(established, error: error)
@@ -159,7 +286,7 @@ extension SignalRServerMachine.Connection.State {
     mutating func startNextCall(slots: Int) -> PendingCall? {
         switch self.phase {
         // Results can't wait for a client that reads slowly, as items of streams do, so no call starts that would add one.
-        case .connected: self.updateConnected { $0.isWritingPaused ? nil : $0.calls.startNext(slots: slots) }
+        case .connected, .interrupted: self.updateConnected { $0.mustWait ? nil : $0.calls.startNext(slots: slots) }
         case .ended: self.updateCalls { $0.startNext(slots: slots) }
         case .handshaking, .rejected, .closing: nil
         }
@@ -170,7 +297,8 @@ extension SignalRServerMachine.Connection.State {
     var nextDeadline: Instant? {
         switch self {
         case .handshaking(let handshake): handshake.deadline
-        case .connected(let established): established.heartbeat.nextDeadline
+        case .connected(let established): established.nextDeadline
+        case .interrupted(_, let interruption): interruption.deadline
         case .rejected, .closing, .ended: nil
         }
     }
@@ -179,6 +307,9 @@ extension SignalRServerMachine.Connection.State {
         case rejectHandshake
         case declareDead
         case sendPing(HubFormat)
+        case acknowledge(HubMessage, HubFormat)
+        /// The client hasn't resumed the connection in time.
+        case end(CloseReason)
     }
 
     mutating func timeout(now: Instant) -> TimeoutAction? {
@@ -186,12 +317,17 @@ extension SignalRServerMachine.Connection.State {
         case .handshaking: self.nextDeadline.map { $0 <= now } == true ? .rejectHandshake : nil
         case .connected:
             self.updateConnected { established in
-                switch established.heartbeat.timeout(now: now) {
+                if let acknowledgment = established.takeAck(now: now) {
+                    return .acknowledge(acknowledgment, established.info.format)
+                }
+                return switch established.heartbeat.timeout(now: now) {
                 case .declareDead: .declareDead
                 case .sendPing, .sendProbe: .sendPing(established.info.format)
                 case .none: nil
                 }
             }
+        case .interrupted:
+            if case .interrupted(_, let interruption) = self, interruption.deadline <= now { .end(interruption.reason) } else { nil }
         case .rejected, .closing, .ended: nil
         }
     }
@@ -227,7 +363,7 @@ extension SignalRServerMachine.Established {
                 text: "The connection would have more than \(limit) streams, which is the limit.", limit: "\(limit) streams")
         }
         // Otherwise, reading pauses. What has been read already is processed.
-        guard !self.results.isEmpty else { return nil }
+        guard self.mustRead else { return nil }
         guard self.calls.queuedCount < Self.fourfold(max(1, configuration.pendingInvocationLimit)) else {
             return Rejection(
                 text: "Too many invocations of the connection wait for earlier ones.",
@@ -244,6 +380,28 @@ extension SignalRServerMachine.Established {
     private static func fourfold(_ limit: Int) -> Int {
         let product = limit.multipliedReportingOverflow(by: 4)
         return product.overflow ? .max : product.partialValue
+    }
+
+    enum SendStep: Sendable {
+        /// - Parameter resumesReading: Whether reading was paused, and has to continue because the message fills the buffer.
+        case send(resumesReading: Bool)
+        /// The message is sent when the client resumes the connection.
+        case store
+        /// The client has acknowledged too little. The message isn't sent, and the connection ends.
+        case exceedsLimit
+    }
+
+    /// Records that a message is sent, which stateful reconnect counts.
+    ///
+    /// - Parameter limit: The number of stored bytes that ends the connection: callers that send to this client alone wait earlier.
+    mutating func send(_ message: WebSocketMessage, limit: Int, now: Instant) -> SendStep {
+        if let byteCount = self.buffer?.byteCount {
+            guard byteCount <= limit else { return .exceedsLimit }
+            guard self.buffer?.append(message) != false else { return .store }
+        }
+        // The pending timer fires earlier than the new deadline, and is set again then.
+        self.heartbeat.sent(now: now)
+        return .send(resumesReading: self.isReadingPaused && self.mustRead)
     }
 
     /// Adds an invocation to those that wait.
@@ -268,8 +426,8 @@ extension SignalRServerMachine.Established {
         guard let index = self.uploads.index(forKey: stream), self.uploads.values[index].end == nil else { return .ignored }
         if !self.uploads.values[index].readers.isEmpty { return .passed(to: self.uploads.values[index].readers.removeFirst()) }
         let size = SignalRServerMachine.size(of: payload)
-        // Without a caller that waits for a result, reading pauses. What has been read already is processed.
-        guard self.results.isEmpty || self.bufferedBytes + size <= Self.fourfold(max(0, limit)) else { return .exceedsLimit }
+        // Otherwise, reading pauses. What has been read already is processed.
+        guard !self.mustRead || self.bufferedBytes + size <= Self.fourfold(max(0, limit)) else { return .exceedsLimit }
         self.bufferedBytes += size
         self.uploads.values[index].items.append(payload)
         return .buffered
@@ -330,16 +488,16 @@ extension SignalRServerMachine.Established {
 
     /// Decides whether reading pauses, depending on how much of what was read waits for the application's code.
     ///
-    /// Reading continues while a method waits for a result of the client, which may be behind what fills the buffers.
-    ///
     /// - Returns: Whether reading is paused, or `nil` if nothing changes.
     mutating func updateReading(_ configuration: Configuration) -> Bool? {
-        let share = self.isReadingPaused ? 2 : 1
-        let isOverloaded =
+        let share = self.isOverloaded ? 2 : 1
+        let exceedsLimit =
             self.calls.queuedCount > max(0, configuration.pendingInvocationLimit) / share
             || self.calls.queuedBytes > max(0, configuration.invocationBufferLimit) / share
             || self.bufferedBytes > max(0, configuration.streamBufferLimit) / share
-        let isPaused = isOverloaded && self.results.isEmpty
+        // The result that a method waits for counts like any other message.
+        self.isOverloaded = exceedsLimit && self.results.isEmpty
+        let isPaused = self.isOverloaded && !self.mustRead
         guard isPaused != self.isReadingPaused else { return nil }
         self.isReadingPaused = isPaused
         return isPaused

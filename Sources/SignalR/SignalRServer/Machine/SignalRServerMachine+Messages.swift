@@ -4,7 +4,8 @@ import SignalRWire
 
 /// Received bytes: the handshake and the messages after it.
 extension SignalRServerMachine {
-    mutating func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, now: Instant, _ effects: inout Effects<Self>) {
+    mutating func received(_ socket: ConnectionID, _ batch: borrowing MessageBatch, now: Instant, _ effects: inout Effects<Self>) {
+        guard let id = self.sockets.owner(of: socket) else { return }
         self.updateEstablished(id) { $0.heartbeat.received(now: now) }
         batch.bytes.withUnsafeBytes { bytes in
             for entry in batch.entries where entry.kind == .text || entry.kind == .binary {
@@ -24,7 +25,7 @@ extension SignalRServerMachine {
         case .connected:
             self.reportReceived(bytes, kind, from: id, &effects)
             self.receivedMessages(bytes, kind, from: id, now: now, &effects)
-        case .rejected, .closing, .ended: effects.counters.messagesIgnored += 1
+        case .rejected, .interrupted, .closing, .ended: effects.counters.messagesIgnored += 1
         case nil: break
         }
     }
@@ -32,9 +33,12 @@ extension SignalRServerMachine {
     private func reportReceived(
         _ bytes: UnsafeRawBufferPointer, _ kind: WebSocketMessage.Kind, from id: ConnectionID, _ effects: inout Effects<Self>
     ) {
-        guard !effects.routes.isEmpty(self.eventRoute), let connectionID = self.connections[id]?.connectionID else { return }
-        let message = WebSocketMessage(kind, Array(bytes.prefix(max(0, self.configuration.messageLimit))))
-        effects.deliver(.received(connectionID: connectionID, message), on: self.eventRoute)
+        guard !effects.routes.isEmpty(self.eventRoute), let connection = self.connections[id] else { return }
+        let excerpt = bytes.prefix(max(0, self.configuration.messageLimit))
+        // The body of a request doesn't say what it is: only the format does.
+        let isText = kind == .text || connection.transport != .webSockets && connection.format != .messagePack
+        let message = isText ? WebSocketMessage.text(String(decoding: excerpt, as: UTF8.self)) : .binary(Array(excerpt))
+        effects.deliver(.received(connectionID: connection.connectionID, message), on: self.eventRoute)
     }
 
     // MARK: Handshake
@@ -53,13 +57,19 @@ extension SignalRServerMachine {
                 let name = Excerpt.of(request.protocolName, limit: 80)
                 return self.rejectHandshake(id, "The protocol '\(name)' is not supported.", kind, &effects)
             }
-            // As in ASP.NET Core, version 2 is accepted although only stateful reconnect needs it, which the negotiation doesn't offer.
+            // As in ASP.NET Core, version 2 is accepted although only stateful reconnect needs it, also if that wasn't negotiated.
             guard request.version <= Self.newestVersion else {
                 let text = "The server does not support version \(request.version) of the '\(format.protocolName)' protocol."
                 return self.rejectHandshake(id, text, kind, &effects)
             }
+            guard let transport = self.connections[id]?.transport, HubTransportOffer(transport).supports(format) else {
+                let text =
+                    "Cannot use the '\(format.protocolName)' protocol on the current transport. The transport does not support "
+                    + "'\(format.transferFormat)' transfer format."
+                return self.rejectHandshake(id, text, kind, &effects)
+            }
             effects.commands.append(.send(id, WebSocketMessage(format.messageKind, HubHandshake.response(error: nil))))
-            self.establish(id, format, now: now, &effects)
+            self.establish(id, format, version: request.version, now: now, &effects)
             guard consumed < bytes.count else { return }
             self.receivedMessages(UnsafeRawBufferPointer(rebasing: bytes[consumed...]), kind, from: id, now: now, &effects)
         } catch {
@@ -98,7 +108,10 @@ extension SignalRServerMachine {
         guard var reader = self.updateConnected(id, { $0.reader.take() }) else { return }
         do throws(HubFramingError) {
             try reader.read(bytes, isUTF8: kind == .text) { self.received($0, from: id, now: now, &effects) }
-            self.updateConnected(id) { $0.reader = reader }
+            self.updateConnected(id) {
+                $0.reader = reader
+                $0.buffer?.received(byteCount: bytes.count, now: now)
+            }
         } catch {
             self.closeInvalid(error.problem, id, now: now, &effects)
         }
@@ -109,8 +122,7 @@ extension SignalRServerMachine {
     private mutating func received(
         _ output: HubMessageReader.Output, from id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
     ) {
-        // An earlier message may have closed the connection.
-        guard self.connections[id]?.state.phase == .connected else { return }
+        guard self.passes(output, from: id, now: now, &effects) else { return }
         switch output {
         case .message(let message): self.received(message, from: id, now: now, &effects)
         case .invalid(let error): self.receivedInvalid(error, from: id, now: now, &effects)
@@ -131,7 +143,7 @@ extension SignalRServerMachine {
             if let error { effects.log(.info, "A client closes its connection with the error: \(Excerpt.of(error, limit: 200))") }
             self.updateConnected(id) { $0.isClosedByClient = true }
             self.close(id, error: nil, allowReconnect: false, now: now, &effects)
-        // Only stateful reconnect uses these, which the negotiation doesn't offer.
+        // Only stateful reconnect uses these, which the connection doesn't have.
         case .ack, .sequence: effects.counters.messagesIgnored += 1
         }
     }

@@ -8,7 +8,8 @@ extension SignalRServerMachine {
         while let due = self.negotiationDeadlines.popDue(now) { self.negotiations[due.key] = nil }
         while let due = self.admissionDeadlines.popDue(now) {
             for admission in self.admissions[due.companion] ?? [] where admission.number == due.key {
-                if let token = admission.token { self.negotiations[token] = nil }
+                // An open connection, which would have been resumed, remains.
+                if let token = admission.token, case .opening? = self.negotiations[token]?.state { self.negotiations[token] = nil }
             }
             self.admissions[due.companion]?.removeAll { $0.number == due.key }
             if self.admissions[due.companion]?.isEmpty == true { self.admissions[due.companion] = nil }
@@ -28,7 +29,10 @@ extension SignalRServerMachine {
         case .declareDead:
             let error = "Client hasn't sent a message/ping within the configured clientTimeout."
             self.close(id, error: error, allowReconnect: true, now: now, &effects)
-        case .sendPing(let format): effects.commands.append(.send(id, HubMessageWriter.message(.ping, format)))
+        case .sendPing(let format): self.sendUncounted(HubMessageWriter.message(.ping, format), to: id, now: now, &effects)
+        case .acknowledge(let message, let format):
+            self.sendUncounted(HubMessageWriter.message(message, format), to: id, now: now, &effects)
+        case .end(let reason): self.end(id, reason, now: now, &effects)
         case nil: break
         }
         self.updateTimer(id)
@@ -43,20 +47,27 @@ extension SignalRServerMachine {
     // MARK: Reading
 
     /// Whether reading is paused follows from the state of the connection.
-    mutating func reading(_ id: ConnectionID, paused: Bool, now: Instant) { self.updateHeartbeat(id, now: now) }
+    mutating func reading(_ socket: ConnectionID, paused: Bool, now: Instant) {
+        if let id = self.sockets.owner(of: socket) { self.updateHeartbeat(id, now: now) }
+    }
 
     /// The server injects silence into a connection, or ends it.
-    mutating func setSilent(_ id: ConnectionID, _ isSilent: Bool, now: Instant) {
-        guard let wasSilent = self.connections[id]?.isSilent, wasSilent != isSilent else { return }
+    mutating func setSilent(_ socket: ConnectionID, _ isSilent: Bool, now: Instant) {
+        guard let id = self.sockets.owner(of: socket), let wasSilent = self.connections[id]?.isSilent, wasSilent != isSilent else { return }
         self.connections.update(id) { $0.isSilent = isSilent }
         self.updateHeartbeat(id, now: now)
     }
 
-    /// Pauses or resumes reading, if that changes.
+    /// Pauses or resumes reading, if that changes, and sends the acknowledgment that is due, if there is one.
     mutating func updateReading(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         let configuration = self.configuration
-        guard let isPaused = self.updateConnected(id, { $0.updateReading(configuration) }) else { return }
-        effects.commands.append(.reading(id, paused: isPaused))
+        guard let step = self.connections.update(id, { $0.updateReading(configuration, now: now) }) else { return }
+        if let (ack, format) = step.acknowledgment {
+            self.sendUncounted(HubMessageWriter.message(ack, format), to: id, now: now, &effects)
+        }
+        if let timer = step.timer { self.connectionDeadlines.set(id, timer) }
+        guard let isPaused = step.isPaused else { return }
+        if let socket = self.sockets.socket(of: id) { effects.commands.append(.reading(socket, paused: isPaused)) }
         self.updateHeartbeat(id, now: now)
     }
 

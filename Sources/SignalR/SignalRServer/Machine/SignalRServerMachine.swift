@@ -11,6 +11,9 @@ import SignalRWire
 ///        ├──rejected, timeout──▶ rejected ──closed──▶ (removed)
 ///        └──closed──▶ (removed)
 /// ```
+/// With stateful reconnect, `closed` leads from `connected` to `interrupted` if the socket was lost. Another socket leads back, and the time
+/// limit to `ended`.
+///
 /// The application's code runs in calls (``HubCall``), of which each connection has its own (``HubCalls``).
 struct SignalRServerMachine: EmbeddedServerMachine {
     typealias Event = SignalRServerEvent
@@ -62,6 +65,8 @@ struct SignalRServerMachine: EmbeddedServerMachine {
         var users: [ByteString: Set<ConnectionID>] = [:]
         /// The number of connections with each format.
         var formats: [HubFormat: Int] = [:]
+        /// The transports with which clients may connect.
+        var transports: HubTransportKinds
         /// Where negotiations are redirected to.
         var redirect: NegotiateResponse.Redirect?
     }
@@ -70,11 +75,26 @@ struct SignalRServerMachine: EmbeddedServerMachine {
 
     /// A connection that was negotiated and isn't over.
     struct Negotiation: Sendable {
-        enum State: Sendable { case waiting, upgrading, connected }
+        enum State: Sendable {
+            case waiting
+            /// A request that opens the connection was admitted.
+            case opening(HubTransport)
+            case open(HubTransport, ConnectionID)
+        }
 
         let hub: HubID
         let connectionID: String
+        let allowsResuming: Bool
         var state = State.waiting
+        /// The bodies of requests that arrived before the one that opens the connection.
+        var earlyBodies: [[UInt8]] = []
+
+        var transport: HubTransport? {
+            switch self.state {
+            case .waiting: nil
+            case .opening(let transport), .open(let transport, _): transport
+            }
+        }
     }
 
     /// The parts of an upgrade request that the listener repeats when it has accepted it.
@@ -97,10 +117,14 @@ struct SignalRServerMachine: EmbeddedServerMachine {
 
     let configuration: SignalRServerConfiguration
     /// In nanoseconds.
-    let handshakeTimeout: Int64, connectTimeout: Int64
+    let handshakeTimeout: Int64, connectTimeout: Int64, disconnectTimeout: Int64
+    /// The number of bytes that are stored for a client that doesn't acknowledge them.
+    let storedByteLimit: Int
     let heartbeatPolicy: HeartbeatPolicy
     var hubs: [RegisteredHub] = []
+    /// By the IDs of the sockets with which they began.
     var connections = ConnectionTable<Connection>()
+    var sockets = HubSockets()
     var negotiations: [ByteString: Negotiation] = [:]
     var negotiationDeadlines = Deadlines<ByteString, Void>()
     var admissions: [UpgradeKey: [Admission]] = [:]
@@ -109,7 +133,7 @@ struct SignalRServerMachine: EmbeddedServerMachine {
     var waiting: [WaiterID: Waiting] = [:]
     var eventRoute = EventRoutes.none
     /// The IDs and tokens. A token admits its holder to a connection, so a client must not be able to predict the tokens of others.
-    private var generator: RandomSource
+    var generator: RandomSource
     private var lastNumber: UInt64 = 0
     private var works = PendingWork<Void>()
 
@@ -120,12 +144,17 @@ struct SignalRServerMachine: EmbeddedServerMachine {
         func positive(_ duration: Duration) -> Duration { max(.milliseconds(1), duration) }
         self.handshakeTimeout = positive(configuration.handshakeTimeout).nanoseconds
         self.connectTimeout = positive(configuration.connectTimeout).nanoseconds
+        self.disconnectTimeout = positive(configuration.disconnectTimeout).nanoseconds
+        let (stored, waiting) = (max(1, configuration.statefulReconnectBufferBytes), max(0, configuration.backlogLimit))
+        let limit = stored.addingReportingOverflow(waiting)
+        self.storedByteLimit = limit.overflow ? .max : limit.partialValue
         self.heartbeatPolicy = HeartbeatPolicy(
             deadAfterSilence: positive(configuration.clientTimeout), pingAfterNotSending: positive(configuration.keepAliveInterval))
         self.generator = RandomSource(seed: seed)
     }
 
-    var acceptedConnections: [ConnectionID] { self.connections.ids }
+    /// The sockets of the connections.
+    var acceptedConnections: [ConnectionID] { self.connections.ids.compactMap { self.sockets.socket(of: $0) } }
 
     func cancellation(of waiter: WaiterID) -> Failure { .cancelled }
     func timedOut(_ waiter: WaiterID, after limit: WaitLimit) -> Failure { .timedOut(limit) }
@@ -139,123 +168,33 @@ struct SignalRServerMachine: EmbeddedServerMachine {
     }
 
     mutating func addHub(_ path: String) -> HubID {
-        self.hubs.append(RegisteredHub(path: path))
+        self.hubs.append(RegisteredHub(path: path, transports: self.configuration.transports))
         return HubID(rawValue: self.hubs.count - 1)
-    }
-
-    // MARK: Negotiating
-
-    enum NegotiationResult: Sendable {
-        /// The token is `nil` if the client doesn't know tokens. Then the ID is the token.
-        case connection(id: String, token: String?)
-        case redirect(NegotiateResponse.Redirect)
-        case unavailable
-    }
-
-    /// - Parameter usesToken: Whether the client knows that the token isn't the ID of the connection.
-    mutating func negotiate(_ hub: HubID, usesToken: Bool, now: Instant, _ effects: inout Effects<Self>) -> NegotiationResult {
-        if let redirect = self.hubs[hub.rawValue].redirect { return .redirect(redirect) }
-        guard self.configuration.negotiationLimit > 0 else { return .unavailable }
-        // The client of the oldest one is the least likely to connect. Refusing new ones would let a single client close all hubs.
-        while self.negotiationDeadlines.count >= self.configuration.negotiationLimit, let oldest = self.negotiationDeadlines.earliestKey {
-            self.forgetNegotiation(oldest)
-        }
-        let id = self.generator.makeID()
-        let token = usesToken ? self.generator.makeID() : nil
-        let key = ByteString(token ?? id)
-        self.negotiations[key] = Negotiation(hub: hub, connectionID: id)
-        self.negotiationDeadlines.set(key, now + self.connectTimeout)
-        self.deliver(.negotiated(hub: self.hubs[hub.rawValue].path, connectionID: id), &effects)
-        return .connection(id: id, token: token)
-    }
-
-    private mutating func forgetNegotiation(_ key: ByteString) {
-        self.negotiationDeadlines.remove(key)
-        self.negotiations[key] = nil
-    }
-
-    /// The status with which a request that names a connection is rejected, or `nil` if the connection exists.
-    func rejection(of token: String?, for hub: HubID) -> Int? {
-        guard let token, !token.isEmpty else { return 400 }
-        return self.negotiations[ByteString(token)]?.hub == hub ? nil : 404
-    }
-
-    /// The established connection with a token; `nil` if there is none. In version 0 of the negotiation, connections have no tokens.
-    func connection(withToken token: String, on hub: HubID) -> HubConnectionInfo? {
-        guard let negotiation = self.negotiations[ByteString(token)], negotiation.hub == hub, negotiation.connectionID != token,
-            let id = self.hubs[hub.rawValue].connections[ByteString(negotiation.connectionID)],
-            case .connected(let established)? = self.connections[id]?.state
-        else { return nil }
-        return established.info
-    }
-
-    /// Decides about a WebSocket.
-    ///
-    /// - Returns: The status with which to reject it, or `nil` to accept it.
-    mutating func admit(
-        _ request: HTTPRequestHead, to hub: HubID, token: String?, userID: String?, now: Instant
-    ) -> Int? {
-        // With those whose upgrade has been accepted.
-        guard self.connections.count + self.admissionDeadlines.count < self.configuration.connectionLimit else { return 503 }
-        let key = token.map { ByteString($0) }
-        if let key {
-            guard let negotiation = self.negotiations[key], negotiation.hub == hub else { return 404 }
-            guard case .waiting = negotiation.state else { return 409 }
-            self.negotiations[key]?.state = .upgrading
-            // It expires with the admission.
-            self.negotiationDeadlines.remove(key)
-        } else if self.admissionDeadlines.count >= self.configuration.negotiationLimit {
-            return 503
-        }
-        let admission = Admission(number: self.nextNumber(), hub: hub, token: key, userID: userID)
-        let upgrade = UpgradeKey(request)
-        self.admissions[upgrade, default: []].append(admission)
-        self.admissionDeadlines.set(admission.number, now + self.connectTimeout, upgrade)
-        return nil
     }
 
     // MARK: Opening
 
     func start(now: Instant, _ effects: inout Effects<Self>) {}
 
-    /// The listener accepted a WebSocket for this request.
-    ///
-    /// - Returns: `false` if the request wasn't admitted, or so long ago that its connection is forgotten. The caller closes it.
-    mutating func accepted(_ id: ConnectionID, _ request: HTTPRequestHead, now: Instant) -> Bool {
-        let key = UpgradeKey(request)
-        guard var admissions = self.admissions[key], !admissions.isEmpty else { return false }
-        let admission = admissions.removeFirst()
-        self.admissions[key] = admissions.isEmpty ? nil : admissions
-        self.admissionDeadlines.remove(admission.number)
-        let connectionID: String
-        if let token = admission.token {
-            guard let negotiation = self.negotiations[token] else { return false }
-            self.negotiations[token]?.state = .connected
-            connectionID = negotiation.connectionID
-        } else {
-            connectionID = self.generator.makeID()
-        }
-        let connection = Connection(
-            hub: admission.hub, connectionID: connectionID, token: admission.token, userID: admission.userID, request: request,
-            state: .handshaking(Handshake(deadline: now + self.handshakeTimeout)))
-        self.connections.insert(connection, id)
-        self.updateTimer(id)
-        return true
-    }
-
     func opened(_ id: ConnectionID, head: HTTPResponseHead, now: Instant, _ effects: inout Effects<Self>) {}
 
     /// The handshake succeeded.
-    mutating func establish(_ id: ConnectionID, _ format: HubFormat, now: Instant, _ effects: inout Effects<Self>) {
+    ///
+    /// - Parameter version: The version of the protocol, which is 2 with stateful reconnect.
+    mutating func establish(_ id: ConnectionID, _ format: HubFormat, version: Int, now: Instant, _ effects: inout Effects<Self>) {
         guard let connection = self.connections[id] else { return }
         let info = HubConnectionInfo(
             id: id, hub: connection.hub, connectionID: connection.connectionID, userID: connection.userID, request: connection.request,
             format: format)
-        var heartbeat = Heartbeat(self.heartbeatPolicy, now: now)
+        // A poll keeps itself alive: neither side pings, and the client's time limit is that of its next poll.
+        let policy = connection.transport == .longPolling ? HeartbeatPolicy() : self.heartbeatPolicy
+        var heartbeat = Heartbeat(policy, now: now)
         if connection.isSilent { heartbeat.reading(paused: true, now: now) }
         let call = HubCall(self.nextNumber(), of: info, .connected)
         var established = Established(
-            info: info, reader: HubMessageReader(format, messageLimit: self.configuration.messageLimit), heartbeat: heartbeat)
+            info: info, reader: HubMessageReader(format, messageLimit: self.configuration.messageLimit), heartbeat: heartbeat,
+            buffer: connection.allowsResuming && version >= 2
+                ? HubMessageBuffer(byteLimit: self.configuration.statefulReconnectBufferBytes) : nil)
         established.calls.start(RunningCall(call))
         self.connections.update(id) { $0.state = .connected(established) }
         let hub = connection.hub.rawValue
@@ -281,14 +220,16 @@ struct SignalRServerMachine: EmbeddedServerMachine {
         _ effects: inout Effects<Self>
     ) {
         switch self.connections[id]?.state.phase {
-        case .handshaking, .connected: break
+        case .handshaking, .connected, .interrupted: break
         case .rejected, .closing, .ended, nil: return
         }
         if let format = self.connections[id]?.format {
             let message = HubMessageWriter.message(.close(error: error, allowReconnect: allowReconnect), format)
-            self.send(message, to: id, now: now, &effects)
+            self.sendUncounted(message, to: id, now: now, &effects)
         }
         self.closeFrame(id, error: error, code, &effects)
+        // A connection without a socket receives no event that it was closed.
+        if self.sockets.socket(of: id) == nil { self.end(id, .requested, now: now, &effects) }
     }
 
     /// Sends a close frame. No more messages are sent or read.
@@ -299,18 +240,27 @@ struct SignalRServerMachine: EmbeddedServerMachine {
         }
         self.connections.update(id) { $0.state.close(error: error) }
         self.updateTimer(id)
-        effects.commands.append(.close(id, code, reason: ""))
+        if let socket = self.sockets.socket(of: id) { effects.commands.append(.close(socket, code, reason: "")) }
     }
 
-    mutating func closed(_ id: ConnectionID, _ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>) {
+    mutating func closed(_ socket: ConnectionID, _ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>) {
+        guard let id = self.sockets.owner(of: socket) else { return }
+        if Self.isLoss(reason), self.interrupt(id, reason, now: now, &effects) { return }
+        self.end(id, reason, now: now, &effects)
+    }
+
+    /// The connection ends.
+    mutating func end(_ id: ConnectionID, _ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>) {
         guard let phase = self.connections[id]?.state.phase, phase != .ended, var connection = self.connections.remove(id) else { return }
         self.connectionDeadlines.remove(id)
+        self.sockets.remove(id)
         if let token = connection.token { self.negotiations[token] = nil }
+        let reason = connection.orderly(reason)
         let established: Established
         let error: String?
         switch connection.state {
         case .handshaking, .rejected, .ended: return
-        case .connected(let value): (established, error) = (value, Self.error(of: reason))
+        case .connected(let value), .interrupted(let value, _): (established, error) = (value, Self.error(of: reason))
         case .closing(let value, let text): (established, error) = (value, text)
         }
         self.leaveHub(connection, established, id)
@@ -366,17 +316,43 @@ struct SignalRServerMachine: EmbeddedServerMachine {
 
     /// Sends a message on a connection that isn't closing.
     mutating func send(_ message: WebSocketMessage, to id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
-        // The pending timer fires earlier than the new deadline, and is set again then.
-        guard self.updateConnected(id, { $0.heartbeat.sent(now: now) }) != nil else { return }
-        effects.commands.append(.send(id, message))
+        let limit = self.storedByteLimit
+        guard let step = self.updateConnected(id, { $0.send(message, limit: limit, now: now) }) else { return }
+        self.perform(step, message, id, now: now, &effects)
     }
 
-    mutating func writing(_ id: ConnectionID, paused: Bool, now: Instant, _ effects: inout Effects<Self>) {
-        let writers = self.updateEstablished(id) { established -> [WaiterID] in
-            established.isWritingPaused = paused
-            return paused ? [] : established.writers.takeAll()
+    /// Sends a message that stateful reconnect doesn't count, unless the connection is closing or has no socket.
+    mutating func sendUncounted(_ message: WebSocketMessage, to id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        // The pending timer fires earlier than the new deadline, and is set again then.
+        guard let socket = self.sockets.socket(of: id), self.updateConnected(id, { $0.heartbeat.sent(now: now) }) != nil else { return }
+        effects.commands.append(.send(socket, message))
+    }
+
+    /// Performs a step of sending.
+    mutating func perform(
+        _ step: Established.SendStep, _ message: WebSocketMessage, _ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+    ) {
+        switch step {
+        case .send(let resumesReading):
+            if let socket = self.sockets.socket(of: id) { effects.commands.append(.send(socket, message)) }
+            if resumesReading { self.updateReading(id, now: now, &effects) }
+        case .store: break
+        case .exceedsLimit: self.close(id, error: Self.overflow, allowReconnect: true, now: now, &effects)
         }
-        guard let writers, !paused else { return }
+    }
+
+    private static let overflow = "The client does not acknowledge messages: too many of them wait for it."
+
+    mutating func writing(_ socket: ConnectionID, paused: Bool, now: Instant, _ effects: inout Effects<Self>) {
+        guard let id = self.sockets.owner(of: socket), self.updateEstablished(id, { $0.isWritingPaused = paused }) != nil, !paused else {
+            return
+        }
+        self.continueWriting(id, now: now, &effects)
+    }
+
+    /// Resumes the callers that wait to send, if they can.
+    mutating func continueWriting(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        guard let writers = self.updateEstablished(id, { $0.mustWait ? nil : $0.writers.takeAll() }) else { return }
         for waiter in writers { self.resume(waiter, .success(.writable), &effects) }
         self.startCalls(id, &effects)
         self.updateReading(id, now: now, &effects)
@@ -384,11 +360,11 @@ struct SignalRServerMachine: EmbeddedServerMachine {
 
     /// Resumes a caller when the client has caught up with what was sent to it.
     mutating func awaitWriting(_ id: ConnectionID, _ waiter: WaiterID, _ effects: inout Effects<Self>) {
-        let isPaused = self.updateConnected(id) { established -> Bool in
-            if established.isWritingPaused { established.writers.insert(waiter) }
-            return established.isWritingPaused
+        let mustWait = self.updateConnected(id) { established -> Bool in
+            if established.mustWait { established.writers.insert(waiter) }
+            return established.mustWait
         }
-        switch isPaused {
+        switch mustWait {
         case true?: self.waiting[waiter] = .writing(id)
         case false?: effects.resume(waiter, .success(.writable))
         case nil: effects.resume(waiter, .failure(.disconnected))

@@ -4,16 +4,23 @@ public import RealtimeCore
 public enum SignalRServerEvent: Sendable, Hashable {
     /// A client negotiated a connection.
     case negotiated(hub: String, connectionID: String)
-    /// The server rejected a negotiation, a WebSocket or a refresh of the authentication with an HTTP status.
+    /// The server rejected a negotiation, a WebSocket, a request of another transport, or a refresh of the authentication, with an HTTP
+    /// status.
     case rejected(hub: String, status: Int)
     /// A client completed the handshake.
     case connected(hub: String, connectionID: String, userID: String?)
     /// A client refreshed the authentication of its connection.
     case refreshed(hub: String, connectionID: String, userID: String?)
+    /// The WebSocket of a connection with stateful reconnect was lost. The connection continues: its client can resume it within
+    /// ``SignalRServerConfiguration/disconnectTimeout``. Otherwise, it is ``disconnected(hub:connectionID:_:)`` with the same reason.
+    case interrupted(hub: String, connectionID: String, CloseReason)
+    /// A client resumed its connection on another WebSocket. If the client noticed the loss first, ``interrupted(hub:connectionID:_:)``
+    /// isn't reported before.
+    case resumed(hub: String, connectionID: String)
     /// A connection ended after its handshake.
     case disconnected(hub: String, connectionID: String, CloseReason)
-    /// The server received a WebSocket message. Messages on a silent connection aren't reported. A message longer than
-    /// ``SignalRServerConfiguration/messageLimit`` is cut.
+    /// The server received a WebSocket message, or the body of a request over another transport. Messages on a silent connection aren't
+    /// reported. A message longer than ``SignalRServerConfiguration/messageLimit`` is cut.
     case received(connectionID: String, WebSocketMessage)
     /// A method was called.
     case invoked(connectionID: String, method: String)
@@ -29,7 +36,7 @@ public enum SignalRServerEvent: Sendable, Hashable {
         case .invoked(_, let method): method.utf8.count
         case .completed(_, let method, let error): method.utf8.count + (error?.utf8.count ?? 0)
         case .error(_, let message): message.utf8.count
-        case .negotiated, .rejected, .connected, .refreshed, .disconnected: 0
+        case .negotiated, .rejected, .connected, .refreshed, .interrupted, .resumed, .disconnected: 0
         }
     }
 }

@@ -4,9 +4,13 @@ public import RealtimeCore
 public struct SignalRServerHooks: Sendable {
     /// Decides whether a client may negotiate or connect, and who it is.
     ///
-    /// The server calls the closure for each negotiation, for each WebSocket and for each refresh of the authentication, in a task of its
-    /// own. The task is cancelled when the client disconnects, or after ``SignalRServerConfiguration/authenticationTimeout``. If the closure
-    /// is `nil`, every client is accepted without a user.
+    /// The server calls the closure for each negotiation, for each WebSocket, for each request of a connection over Server-Sent Events or long
+    /// polling, and for each refresh of the authentication, in a task of its own. A request for the connection of another user is rejected
+    /// with the status 403, although ASP.NET Core accepts it: the connection token may be stolen. Messages keep the order in which their
+    /// requests arrived, whatever the order of the decisions.
+    ///
+    /// The task is cancelled when the client disconnects, or after ``SignalRServerConfiguration/authenticationTimeout``. If the closure is
+    /// `nil`, every client is accepted without a user.
     public var authenticate: (@Sendable (SignalRAuthenticationRequest) async -> SignalRAuthenticationDecision)?
     /// Decides whether a client may refresh the authentication of its connection. If the result is `false`, the server responds with the
     /// status 403, and the connection remains as it is.
@@ -25,7 +29,7 @@ public struct SignalRAuthenticationRequest: Sendable {
     public let hub: String
     /// The token of the header field `Authorization: Bearer`, or of the query field `access_token`; `nil` if the request contains neither.
     public let token: String?
-    /// Whether the client negotiates. Otherwise, it opens a WebSocket or refreshes its authentication.
+    /// Whether the client negotiates. Otherwise, it opens a connection, sends or polls over one, or refreshes its authentication.
     public let isNegotiation: Bool
     /// Whether the client refreshes the authentication of a connection.
     public let isRefresh: Bool

@@ -1,0 +1,143 @@
+import RealtimeCore
+import RealtimeSystem
+import SignalRWire
+
+/// The requests of connections over Server-Sent Events and long polling.
+///
+/// Source: TransportProtocols.md of ASP.NET Core, "Server-Sent Events (Server-to-Client only)" and "Long Polling (Server-to-Client only)".
+extension SignalRServerHandler {
+    private typealias Connection = HTTPServedConnection<HubHTTPRules>
+
+    /// A request at the path of a hub.
+    private struct Exchange: Sendable {
+        enum Kind: Sendable {
+            case waits(HubTransport)
+            case brings
+            case ends
+        }
+
+        let request: HTTPRequestHead
+        let body: [UInt8]
+        let kind: Kind
+        let hub: Hub
+        let token: String?
+        let responder: any HTTPResponder
+        /// The place among the requests of an open connection that bring messages.
+        var place: (connection: Connection, id: ExchangeID)?
+
+        func respond(_ response: HTTPResponse) {
+            switch (self.kind, self.place) {
+            case (.waits(.longPolling), _): self.responder.respond(HubHTTPRules.uncached(response))
+            case (_, let place?): place.connection.refuse(place.id, response)
+            case (_, nil): self.responder.respond(response)
+            }
+        }
+
+        func pass(to connection: Connection) {
+            switch (self.kind, self.place) {
+            case (.waits, _): connection.wait(self.request, self.responder)
+            case (.brings, let place?): place.connection.receive(place.id, self.request, body: self.body)
+            case (.brings, nil), (.ends, _): connection.receive(self.request, body: self.body, self.responder)
+            }
+        }
+    }
+
+    /// Handles a request at the path of a hub.
+    func exchange(_ request: HTTPRequestHead, _ body: [UInt8], _ hub: Hub, _ responder: any HTTPResponder) {
+        let kind: Exchange.Kind
+        var responder = responder
+        switch request.method {
+        case "GET": kind = .waits(Self.acceptsEvents(request) ? .serverSentEvents : .longPolling)
+        case "POST":
+            kind = .brings
+            if self.losesAnswer() { responder = LosingResponder(responder) }
+        case "DELETE": kind = .ends
+        default: return responder.respond(Self.response(405, "Unsupported method."))
+        }
+        var exchange = Exchange(
+            request: request, body: body, kind: kind, hub: hub, token: Self.field("id", request), responder: responder)
+        // Without a hook, the decision is made before this function returns.
+        if case .brings = kind, self.hooks.authenticate != nil { exchange.place = self.reservePlace(exchange) }
+        let authentication = self.authenticate(request, hub) { [exchange] in self.decided($0, about: exchange) }
+        guard let authentication else { return }
+        responder.onDisconnect { [exchange] in
+            authentication.cancel()
+            exchange.respond(Self.response(400, "The client cancelled the request."))
+        }
+    }
+
+    /// Whether a request accepts a stream of events. As in ASP.NET Core, a media type with parameters is another one.
+    private static func acceptsEvents(_ request: HTTPRequestHead) -> Bool { request.headers.contains("Accept", token: "text/event-stream") }
+
+    /// The decisions about requests may be made in another order than that of their arrival, which is the order of their messages.
+    private func reservePlace(_ exchange: Exchange) -> (connection: Connection, id: ExchangeID)? {
+        let connection = self.openConnection { $0.connectionOverHTTP(withToken: exchange.token, on: exchange.hub.id) }
+        return connection.map { ($0, $0.reserve(exchange.responder, bodyCount: exchange.body.count)) }
+    }
+
+    private func openConnection(_ id: (borrowing SignalRServerMachine) -> ConnectionID?) -> Connection? {
+        self.driver.connection(id)?.undecorated as? Connection
+    }
+
+    /// The request was authenticated, or not.
+    private func decided(_ decision: SignalRAuthenticationDecision, about exchange: Exchange) {
+        // The server may have been released while the hook decided.
+        if self.connections.isShutDown { return exchange.respond(Self.stopped) }
+        switch decision {
+        case .reject(let status): exchange.respond(self.rejection(status, exchange.hub))
+        case .accept(let userID, _):
+            switch self.decision(about: exchange, userID) {
+            case .refuse(let refusal): exchange.respond(self.response(refusal, exchange.hub))
+            case .keep: exchange.respond(HubHTTPRules.taken)
+            case .open(let key, let transport): exchange.pass(to: self.open(transport, key, userID, exchange.request))
+            case .pass(let id):
+                guard let connection = self.openConnection({ _ in id }) else {
+                    return exchange.respond(self.response(.unknownToken, exchange.hub))
+                }
+                exchange.pass(to: connection)
+            }
+        }
+    }
+
+    private func decision(about exchange: Exchange, _ userID: String?) -> SignalRServerMachine.RequestDecision {
+        let (token, hub) = (exchange.token, exchange.hub.id)
+        var decision = SignalRServerMachine.RequestDecision.keep
+        let injected: Int? = if case .waits(let transport) = exchange.kind { self.faults.refusal(of: transport) } else { nil }
+        self.driver.step { machine, _, _ in
+            switch exchange.kind {
+            case .waits(let transport):
+                decision = machine.waits(transport, token: token, on: hub, userID: userID, refusing: injected)
+            case .brings: decision = machine.brings(exchange.body, token: token, on: hub, userID: userID)
+            case .ends: decision = machine.ends(token: token, on: hub, userID: userID)
+            }
+        }
+        return decision
+    }
+
+    private func open(_ transport: HubTransport, _ key: ByteString, _ userID: String?, _ request: HTTPRequestHead) -> Connection {
+        let rules = HubHTTPRules(transport, self.configuration)
+        let connection = Connection(rules, time: self.time, backlogBytes: max(0, self.configuration.backlogLimit))
+        let adopted: any WebSocketConnection = self.trace.map { TracedConnection(connection, connection.id, $0) } ?? connection
+        let events = self.connections.adopt(adopted, id: connection.id) { machine, now, effects in
+            if machine.accepted(connection.id, by: transport, token: key, userID: userID, request, now: now, &effects) { return }
+            effects.commands.append(.abandon(connection.id))
+        }
+        connection.start(self.trace.map { TracedEvents(events, $0) } ?? events)
+        return connection
+    }
+}
+
+/// The responder of a request whose messages are taken, and whose answer is lost.
+private final class LosingResponder: HTTPResponder {
+    private let responder: any HTTPResponder
+
+    init(_ responder: any HTTPResponder) {
+        self.responder = responder
+    }
+
+    func respond(_ response: HTTPResponse) { (self.responder as? any DroppableResponder)?.drop() }
+    func begin(_ head: HTTPResponseHead) {}
+    func write(_ bytes: [UInt8]) {}
+    func end() {}
+    func onDisconnect(_ action: @escaping @Sendable () -> Void) { self.responder.onDisconnect(action) }
+}

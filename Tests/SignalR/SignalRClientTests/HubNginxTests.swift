@@ -1,0 +1,89 @@
+import ProxySupport
+import RealtimeCore
+import RealtimeSockets
+import RealtimeTesting
+import RealtimeTransports
+import SignalRHubs
+import SignalRServer
+import SignalRWire
+import TestSupport
+import Testing
+
+/// Clients and the embedded server with nginx between them.
+@Suite(.usesSockets, .enabled(if: Nginx.path != nil, Comment(rawValue: Nginx.skipReason)), .timeLimit(.minutes(10)))
+struct HubNginxTests {
+    private static func with(
+        _ configuration: SignalRServerConfiguration = SignalRServerConfiguration(), _ change: (inout Nginx.Options) -> Void,
+        _ body: (SignalRServer, _ client: (HubTransportKinds) throws -> HubClient) async throws -> Void
+    ) async throws {
+        let server = SignalRServer(configuration: configuration, log: .none)
+        server.hub("/chat").on("Add") { (caller, a: Int, b: Int) in a + b }
+        let address = try await server.start(on: SocketListener())
+        let nginx = try await Nginx(to: address.port, change)
+        try await nginx.start()
+        try await body(server) { transports in
+            var options = try HubConfiguration(url: "http://127.0.0.1:\(nginx.port)/chat")
+            options.allowedTransports = transports
+            options.log = .none
+            return HubClient(options)
+        }
+        await nginx.stop()
+        await server.stop()
+    }
+
+    private static func stream(_ server: SignalRServer) {
+        server.hub("/chat").stream("Count") { (caller, count: Int) in
+            AsyncStream<Int> { continuation in
+                for number in 0..<count { continuation.yield(number) }
+                continuation.finish()
+            }
+        }
+    }
+
+    @Test(arguments: HubTransport.allCases, [false, true])
+    func `calls and streams pass through nginx, also while it buffers responses`(transport: HubTransport, isBuffering: Bool) async throws {
+        try await Self.with {
+            $0.isBuffering = isBuffering
+        } _: { server, makeClient in
+            Self.stream(server)
+            let client = try makeClient(HubTransportKinds(transport))
+            try await client.start()
+            #expect(client.transport == transport)
+            try await expectCallsAndStream(client)
+            client.stop()
+            try await eventually { server.hub("/chat").connectionIDs.isEmpty }
+        }
+    }
+
+    @Test(arguments: ["1.0", "1.1"])
+    func `where nginx doesn't pass on upgrades, the client falls back to Server-Sent Events`(version: String) async throws {
+        try await Self.with {
+            ($0.passesUpgrades, $0.isBuffering, $0.httpVersion) = (false, true, version)
+        } _: { _, makeClient in
+            let client = try makeClient(.all)
+            try await client.start()
+            #expect(client.transport == .serverSentEvents)
+            #expect(try await client.invoke("Add", 1, 2, as: Int.self) == 3)
+            client.stop()
+        }
+    }
+
+    @Test(arguments: HubTransport.allCases)
+    func `a connection outlives the idle limit of nginx, if the server's intervals are shorter`(transport: HubTransport) async throws {
+        var configuration = SignalRServerConfiguration()
+        (configuration.keepAliveInterval, configuration.pollTimeout) = (.milliseconds(200), .milliseconds(200))
+        try await Self.with(configuration) {
+            $0.readTimeout = .seconds(2)
+        } _: { _, makeClient in
+            let client = try makeClient(HubTransportKinds(transport))
+            let id = try await client.start()
+            // Each interval of the server is one message, or one poll, which carries none.
+            let clock = ContinuousClock()
+            let end = clock.now.advanced(by: .seconds(5))
+            try await eventually { clock.now >= end }
+            #expect(client.isConnected && client.connectionID == id)
+            #expect(try await client.invoke("Add", 1, 2, as: Int.self) == 3)
+            client.stop()
+        }
+    }
+}

@@ -1,0 +1,119 @@
+import PeerSupport
+import RealtimeCore
+import RealtimeCoding
+import RealtimeSystem
+import RealtimeTesting
+import RealtimeTransports
+import SignalRHubs
+import SignalRWire
+import TestSupport
+import Testing
+
+/// Stateful reconnect with an ASP.NET Core server in its own process. The client cuts its sockets.
+@Suite(
+    .usesSockets, .enabled(if: Peer.starts("aspnet"), Comment(rawValue: Peer.skipReason)),
+    .timeLimit(.minutes(10)))
+struct ASPNETResumeTests {
+    /// A client that is connected with stateful reconnect, and records its updates.
+    private struct Fixture {
+        let hub: HubClient
+        let transport = CuttableTransport(Transports.standard.webSocket)
+        let updates = EventRecorder<HubUpdate>()
+        let hasSentAll = EventRecorder<Bool>()
+        private let observation: HubObservation
+
+        init(_ server: ASPNETServer, _ pair: HubPair = .json, buffer: Int = 100_000) async throws {
+            self.hub = try await server.connected("/stateful", pair) { [transport] in
+                $0.transports.webSocket = transport
+                $0.statefulReconnect = HubStatefulReconnect(bufferBytes: buffer)
+            }
+            self.observation = self.hub.onUpdate(on: HubCallbackExecutor { $0() }) { [updates] in updates.record($0) }
+        }
+
+        /// Cuts the socket at random points of a transfer, and waits after each cut until the connection is resumed.
+        func cut(_ count: Int, upTo total: Int, seed: UInt64, _ progress: @escaping @Sendable () -> Int) async throws {
+            var generator = SplitMix64(seed: seed)
+            let points = (0..<count).map { _ in Int.random(in: 0..<total, using: &generator) }.sorted()
+            for (number, point) in points.enumerated() {
+                try await eventually {
+                    progress() >= point && (!self.hasSentAll.all.isEmpty || self.hub.driver.read { $0.waiterCount > 0 })
+                }
+                self.transport.cut()
+                try await eventually { self.hub.counters.resumes > number }
+            }
+        }
+    }
+
+    // Neither a stream to the server nor a method that sends many messages: ASP.NET Core 10 doesn't count the items of a stream that has ended
+    // when they are repeated, and ends a connection that is cut repeatedly while a method waits for its messages to be sent.
+    @Test(arguments: [HubPair.json, .messagePack])
+    func `10,000 messages in each direction arrive once and in order through ten cuts`(pair: HubPair) async throws {
+        try await self.exchange(10_000, pair, buffer: 100_000)
+    }
+
+    /// The server acknowledges once a second, so the client can send about 1,000 bytes a second.
+    @Test(arguments: [HubPair.json, .messagePack])
+    func `messages arrive once and in order with a buffer of 1,000 bytes`(pair: HubPair) async throws {
+        try await self.exchange(200, pair, buffer: 1000)
+    }
+
+    /// ASP.NET Core 10 puts an incomplete message that preceded a cut in front of what follows on the next socket. It then reads neither, and
+    /// ends the connection. It also forgets some connections that are cut twice in a short time, and closes their sockets with 1000. The
+    /// sockets are cut while the client waits, which leaves little chance for both, and a transfer is repeated after them.
+    private func exchange(_ count: Int, _ pair: HubPair, buffer: Int) async throws {
+        for _ in 0..<4 {
+            do {
+                return try await self.exchangeOnce(count, pair, buffer: buffer)
+            } catch let error as HubError where [.closedByServer, .connectionLost].contains(error.code) {
+                continue
+            }
+        }
+        try await self.exchangeOnce(count, pair, buffer: buffer)
+    }
+
+    private func exchangeOnce(_ count: Int, _ pair: HubPair, buffer: Int) async throws {
+        let server = try await ASPNETServer.shared.value
+        let fixture = try await Fixture(server, pair, buffer: buffer)
+        let (hub, id) = (fixture.hub, fixture.hub.connectionID)
+        let numbers = Lock<[Int]>([])
+        hub.on("tick") { (number: Int) in numbers.withLock { $0.append(number) } }
+        async let cuts: Void = fixture.cut(10, upTo: count, seed: 1) { numbers.withLock { $0.count } }
+        for number in 0..<count { try await hub.send("CallBack", "tick", number) }
+        fixture.hasSentAll.record(true)
+        try await cuts
+        try await eventually { numbers.withLock { $0.count } >= count }
+        #expect(numbers.withLock { $0 } == Array(0..<count))
+        #expect(hub.counters.reconnects == 0)
+        #expect(try await hub.invoke("ConnId", as: String.self) == id)
+        try await eventually { fixture.updates.all == Array(repeating: .resumed, count: 10) }
+        hub.stop()
+    }
+
+    @Test func `results of handlers and cancelled calls survive a cut`() async throws {
+        let server = try await ASPNETServer.shared.value
+        let fixture = try await Fixture(server)
+        let hub = fixture.hub
+        let (asked, answer) = (EventRecorder<Int>(), Waiter<Void>())
+        hub.on("ask") { (number: Int) -> Int in
+            asked.record(number)
+            await answer.value()
+            return 2 * number
+        }
+        async let result = hub.invoke("AskClient", "ask", 21, as: Int.self)
+        try await eventually { asked.all == [21] }
+        fixture.transport.cut()
+        try await eventually { hub.counters.resumes == 1 }
+        answer.fulfill(())?.resume()
+        #expect(try await result == 42)
+        #expect(asked.all == [21])
+        hub.stop()
+    }
+
+    @Test func `a close message of the hub isn't followed by a resume`() async throws {
+        let server = try await ASPNETServer.shared.value
+        let fixture = try await Fixture(server)
+        try await server.abort(fixture.hub.connectionID)
+        try await eventually { if case .stopped = fixture.hub.state { true } else { false } }
+        #expect(fixture.hub.counters.resumes == 0)
+    }
+}

@@ -1,0 +1,475 @@
+import RealtimeCore
+import RealtimeCoding
+import RealtimeTesting
+import SignalRWire
+import TestSupport
+import Testing
+
+@testable import SignalRServer
+
+/// Stateful reconnect: the machine without tasks and connections.
+@Suite struct HubResumingTests {
+    private static func makeServer(_ change: (inout SignalRServerConfiguration) -> Void = { _ in }) -> HubMachineUnderTest {
+        HubMachineUnderTest {
+            $0.allowsStatefulReconnects = true
+            $0.keepAliveInterval = .seconds(600)
+            $0.clientTimeout = .seconds(1_200)
+            change(&$0)
+        }
+    }
+
+    private static func broadcast(_ server: inout HubMachineUnderTest, _ text: String) -> [HubCommand] {
+        let hub = server.hub
+        return server.step { machine, now, effects in
+            machine.send([.json: .text("\(text)\u{1E}")], to: .all(except: []), of: hub, now: now, &effects)
+        }
+    }
+
+    private static func call(_ id: Int, _ method: String = "A") -> String {
+        #"{"type":1,"invocationId":"\#(id)","target":"\#(method)","arguments":[]}"#
+    }
+
+    private static func completion(_ id: Int) -> String { #"{"type":3,"invocationId":"\#(id)"}"# }
+
+    // MARK: Resuming
+
+    @Test func `a lost socket doesn't end the connection, and another one resumes it without a handshake`() {
+        var server = Self.makeServer()
+        let token = server.connectResumable(1)
+        let id = server.connectionID(1)
+        server.join(1, "g")
+        server.receive(1, Self.call(1))
+        #expect(server.lose(1) == [])
+        #expect(server.end("A") == [])
+        #expect(Self.broadcast(&server, "x") == [])
+        #expect(server.resume(2, token: token) == [.send(2, #"{"type":9,"sequenceId":1}"#), .send(2, Self.completion(1)), .send(2, "x")])
+        // The client has to say first with which message it continues.
+        #expect(server.receive(2, Self.call(2)) == [])
+        #expect(server.receive(2, #"{"type":9,"sequenceId":2}"#, Self.call(2)) == [.start("A")])
+        #expect(server.end("A") == [.send(2, Self.completion(2))])
+        #expect(server.recipients(.groups(["g"], except: [])) == [2])
+        #expect(server.connectionID(1) == id && server.machine.connections.count == 1)
+        #expect(server.closed(2) == [.start("disconnected")])
+        #expect(server.upgrade(3, token: token) == 404)
+    }
+
+    @Test func `a socket replaces one that seems to be alive, whose late events are ignored`() {
+        var server = Self.makeServer()
+        let token = server.connectResumable(1)
+        #expect(server.resume(2, token: token) == [.close(1, .normal), .send(2, #"{"type":9,"sequenceId":1}"#)])
+        #expect(server.receive(1, Self.call(1)) == [] && server.closed(1) == [] && server.lose(1) == [])
+        #expect(server.receive(2, #"{"type":9,"sequenceId":1}"#, Self.call(1)) == [.start("A")])
+        #expect(server.resume(3, token: token)?.first == .close(2, .normal))
+        #expect(server.lose(2) == [] && server.end("A") == [.send(3, Self.completion(1))])
+        #expect(server.machine.connections.count == 1)
+    }
+
+    @Test func `the second cut comes during the replay`() {
+        var server = Self.makeServer()
+        let token = server.connectResumable(1)
+        server.receive(1, Self.call(1))
+        server.lose(1)
+        server.end("A")
+        let replay = { (number: Int) -> [HubCommand] in [.send(number, #"{"type":9,"sequenceId":1}"#), .send(number, Self.completion(1))] }
+        #expect(server.resume(2, token: token) == replay(2))
+        #expect(server.lose(2) == [])
+        #expect(server.resume(3, token: token) == replay(3))
+        #expect(server.receive(3, #"{"type":9,"sequenceId":2}"#, #"{"type":8,"sequenceId":1}"#) == [])
+        server.lose(3)
+        // Nothing waits any more.
+        #expect(server.resume(4, token: token) == [.send(4, #"{"type":9,"sequenceId":2}"#)])
+    }
+
+    @Test func `an incomplete message of the lost socket is forgotten`() {
+        var server = Self.makeServer()
+        let token = server.connectResumable(1)
+        server.receiveRaw(1, [#"{"type":1,"inv"#])
+        server.lose(1)
+        _ = server.resume(2, token: token)
+        #expect(server.receive(2, #"{"type":9,"sequenceId":1}"#, Self.call(1)) == [.start("A")])
+    }
+
+    // MARK: Counting
+
+    @Test func `messages are acknowledged once a second, and repetitions are dropped`() {
+        var server = Self.makeServer()
+        let token = server.connectResumable(1)
+        server.receive(1, Self.call(1), Self.call(2))
+        server.end("A")
+        #expect(server.advance(by: .milliseconds(999)) == [])
+        #expect(server.advance(by: .milliseconds(1)) == [.send(1, #"{"type":8,"sequenceId":2}"#)])
+        #expect(server.advance(by: .seconds(10)) == [])
+        // The acknowledgment was lost: the client repeats both, and sends another one.
+        server.end("A")
+        server.lose(1)
+        _ = server.resume(2, token: token)
+        #expect(server.receive(2, #"{"type":9,"sequenceId":1}"#, Self.call(1), Self.call(2), Self.call(3)) == [.start("A")])
+        #expect(server.advance(by: .seconds(1)) == [.send(2, #"{"type":8,"sequenceId":3}"#)])
+    }
+
+    @Test(arguments: [(1, "message 3, but only 1 messages were received"), (0, "message 2, but only 0 messages were received")])
+    func `a sequence from the future ends the connection`(received: Int, problem: String) {
+        var server = Self.makeServer()
+        let token = server.connectResumable(1)
+        for number in 0..<received { server.receive(1, Self.call(number)) }
+        server.lose(1)
+        _ = server.resume(2, token: token)
+        let text = "Connection closed with an error. InvalidOperationException: Sequence ID greater than amount of messages we've received."
+        #expect(
+            server.receive(2, #"{"type":9,"sequenceId":\#(received + 2)}"#) == [
+                .send(2, #"{"type":7,"error":"\#(text)","allowReconnect":true}"#), .close(2, .normal),
+            ])
+        #expect(server.logged.contains { $0.contains(problem) })
+        let commands = server.closed(2)
+        #expect(received > 0 ? commands == [.cancel(["A"])] : commands == [.start("disconnected: \(text)")])
+        #expect(server.upgrade(3, token: token) == 404)
+    }
+
+    @Test func `acknowledgments free the buffer, and nonsense ones are ignored`() {
+        var server = Self.makeServer()
+        let token = server.connectResumable(1)
+        for _ in 0..<3 { _ = Self.broadcast(&server, "x") }
+        for number in [0, 2, 1, 2, 99] { #expect(server.receive(1, #"{"type":8,"sequenceId":\#(number)}"#) == []) }
+        server.lose(1)
+        #expect(server.resume(2, token: token) == [.send(2, #"{"type":9,"sequenceId":3}"#), .send(2, "x")])
+    }
+
+    @Test func `pings, acknowledgments and close messages aren't counted`() {
+        var server = Self.makeServer { $0.keepAliveInterval = .seconds(2) }
+        let token = server.connectResumable(1)
+        #expect(server.advance(by: .seconds(2)) == [.send(1, #"{"type":6}"#)])
+        #expect(server.receive(1, #"{"type":6}"#, Self.call(1)) == [.start("A")])
+        server.lose(1)
+        // Without a socket, there is nothing to keep alive.
+        #expect(server.advance(by: .seconds(10)) == [])
+        #expect(server.resume(2, token: token) == [.send(2, #"{"type":9,"sequenceId":1}"#)])
+        #expect(server.receive(2, #"{"type":9,"sequenceId":2}"#) == [])
+        #expect(server.advance(by: .seconds(2)).contains(.send(2, #"{"type":6}"#)))
+    }
+
+    // MARK: Back-pressure
+
+    @Test func `callers wait while the buffer is full, also without a socket, until the client acknowledges`() {
+        var server = Self.makeServer { $0.statefulReconnectBufferBytes = 4 }
+        let token = server.connectResumable(1)
+        server.lose(1)
+        #expect(Self.broadcast(&server, "xxx") == [])
+        let (hub, id) = (server.hub, server.connectionID(1))
+        func isSent(_ server: inout HubMachineUnderTest) -> Bool {
+            var isSent = true
+            server.step { machine, now, effects in isSent = machine.send(.text("y\u{1E}"), to: id, of: hub, now: now, &effects) }
+            return isSent
+        }
+        #expect(!isSent(&server))
+        let waits = server.step { machine, _, effects in machine.awaitWriting(id, of: hub, WaiterID(rawValue: 7), &effects) }
+        #expect(waits == [])
+        // One message may follow a resume.
+        #expect(
+            server.resume(2, token: token) == [.send(2, #"{"type":9,"sequenceId":1}"#), .send(2, "xxx"), .resume(7, "writable")])
+        let isFirstSent = isSent(&server)
+        let isSecondSent = isSent(&server)
+        #expect(isFirstSent && !isSecondSent)
+        let waitsAgain = server.step { machine, _, effects in machine.awaitWriting(id, of: hub, WaiterID(rawValue: 8), &effects) }
+        #expect(waitsAgain == [])
+        // No call starts whose result would be stored as well.
+        #expect(
+            server.receive(2, #"{"type":9,"sequenceId":1}"#, Self.call(1)) == [.send(2, #"{"type":8,"sequenceId":1}"#)])
+        #expect(server.receive(2, #"{"type":8,"sequenceId":1}"#) == [.resume(8, "writable"), .start("A")])
+        let sent = isSent(&server)
+        #expect(sent)
+    }
+
+    @Test func `reading continues while the buffer is full, because the acknowledgment may be behind many calls`() {
+        var server = Self.makeServer { ($0.statefulReconnectBufferBytes, $0.pendingInvocationLimit) = (1_000, 2) }
+        _ = server.connectResumable(1)
+        let large = String(repeating: "x", count: 1_000)
+        let calls = (1...8).map { Self.call($0, "M\($0)") }
+        #expect(Self.broadcast(&server, large) == [.send(1, large)])
+        #expect(server.receive(1, calls[0], calls[1], calls[2]) == [])
+        // The calls that wait aren't acknowledged, so that the client stops to send them when its own buffer is full.
+        #expect(server.advance(by: .seconds(5)) == [])
+        // A client that sends more nevertheless is refused.
+        let refusals = server.receive(1, calls[3], calls[4], calls[5], calls[6], calls[7], Self.call(9))
+        #expect(refusals.count == 1)
+        if case .send(1, let text)? = refusals.first {
+            #expect(text.contains(#""invocationId":"9","error":"Too many invocations"#))
+        }
+        // The acknowledgment lets the calls continue, of which too many wait still.
+        let acknowledgment = #"{"type":8,"sequenceId":1}"#
+        #expect(server.receive(1, acknowledgment) == [.start("M1"), .reading(1, paused: true)])
+        #expect(Self.broadcast(&server, large) == [.send(1, large), .reading(1, paused: false)])
+        #expect(server.receive(1, #"{"type":8,"sequenceId":3}"#) == [.reading(1, paused: true)])
+        for number in 2...6 { #expect(server.end("M\(number - 1)") == [.send(1, Self.completion(number - 1)), .start("M\(number)")]) }
+        // With the last call that has to wait, the client may send again, and receives the acknowledgment.
+        #expect(
+            server.end("M6") == [
+                .send(1, Self.completion(6)), .start("M7"), .send(1, #"{"type":8,"sequenceId":9}"#), .reading(1, paused: false),
+            ])
+    }
+
+    @Test func `a client that acknowledges nothing loses its connection`() {
+        var server = Self.makeServer { ($0.statefulReconnectBufferBytes, $0.backlogLimit) = (10, 20) }
+        let token = server.connectResumable(1)
+        for _ in 0..<4 { #expect(Self.broadcast(&server, "12345678") == [.send(1, "12345678")]) }
+        guard case .send(1, let text)? = Self.broadcast(&server, "12345678").first else {
+            Issue.record("a close message should have been sent")
+            return
+        }
+        #expect(text.contains("does not acknowledge") && text.contains("allowReconnect"))
+
+        let other = server.connectResumable(2)
+        server.lose(2)
+        for _ in 0..<4 { #expect(!Self.broadcast(&server, "12345678").contains(.start("disconnected"))) }
+        #expect(
+            Self.broadcast(&server, "12345678").contains { if case .start(let name) = $0 { name.hasPrefix("disconnected") } else { false } }
+        )
+        #expect(server.upgrade(3, token: other) == 404 && server.upgrade(4, token: token) == 409)
+    }
+
+    // MARK: The end
+
+    @Test func `a client that doesn't resume in time is disconnected, and its waiters fail`() {
+        var server = Self.makeServer()
+        let token = server.connectResumable(1)
+        server.receive(1, Self.call(1))
+        server.invoke("Ask", on: 1, waiter: 7)
+        server.lose(1)
+        #expect(server.advance(by: .milliseconds(14_999)) == [])
+        #expect(server.advance(by: .milliseconds(1)) == [.resume(7, "disconnected"), .cancel(["A"])])
+        #expect(server.end("A") == [.start("disconnected: lost")])
+        #expect(server.upgrade(2, token: token) == 404)
+        server.end("disconnected: lost")
+        #expect(server.machine.connections.isEmpty && server.machine.negotiations.isEmpty && server.machine.nextDeadline == nil)
+    }
+
+    @Test func `each loss has the whole time limit, which is a setting`() {
+        var server = Self.makeServer { $0.disconnectTimeout = .seconds(40) }
+        let token = server.connectResumable(1)
+        for number in 1...3 {
+            server.lose(number)
+            #expect(server.advance(by: .seconds(39)) == [])
+            #expect(server.resume(number + 1, token: token) != nil)
+        }
+        server.lose(4)
+        #expect(server.advance(by: .seconds(40)) == [.start("disconnected: lost")])
+    }
+
+    @Test(arguments: [
+        (CloseReason.peer(.normal, ""), "disconnected"), (.peer(.goingAway, ""), "disconnected"),
+        (.transport(TransportError(.tooLarge, "large")), "disconnected: large"),
+        (.transport(TransportError(.protocolViolation, "bad")), "disconnected: bad"),
+    ])
+    func `an orderly end, or the end of a client that breaks the rules, is final`(reason: CloseReason, call: String) {
+        var server = Self.makeServer()
+        let token = server.connectResumable(1)
+        #expect(server.closed(1, reason) == [.start(call)])
+        #expect(server.upgrade(2, token: token) == 404)
+    }
+
+    @Test func `a close message of either side is final`() {
+        var server = Self.makeServer()
+        let first = server.connectResumable(1)
+        server.receive(1, #"{"type":7}"#)
+        #expect(server.lose(1) == [.start("disconnected")])
+        let second = server.connectResumable(2)
+        let third = server.connectResumable(3)
+        server.lose(3)
+        for number in [2, 3] {
+            let id = ConnectionID(rawValue: UInt64(number))
+            let commands = server.step { $0.close(id, error: "bye", allowReconnect: true, now: $1, &$2) }
+            #expect(commands.contains(.start("disconnected: bye")) == (number == 3))
+        }
+        server.lose(2)
+        for token in [first, second, third] { #expect(server.upgrade(9, token: token) == 404) }
+        #expect(server.machine.connections.isEmpty)
+    }
+
+    @Test func `stopping ends connections without a socket as well`() {
+        var server = Self.makeServer()
+        _ = server.connectResumable(1)
+        server.lose(1)
+        #expect(server.step { $0.stop(now: $1, &$2) } == [.start("disconnected")])
+        #expect(server.machine.connections.isEmpty)
+    }
+
+    // MARK: Who may resume
+
+    @Test func `only connections with the negotiation and version 2 outlive their sockets`() {
+        for (allowed, wanted, version) in [(false, true, 2), (true, false, 2), (true, true, 1)] {
+            var server = Self.makeServer { $0.allowsStatefulReconnects = allowed }
+            let token = server.negotiate(wantsResuming: wanted)?.token ?? "none"
+            _ = server.upgrade(1, token: token)
+            server.receive(1, #"{"protocol":"json","version":\#(version)}"#)
+            server.end("connected")
+            #expect(server.upgrade(2, token: token) == 409)
+            #expect(server.receive(1, #"{"type":9,"sequenceId":7}"#, #"{"type":8,"sequenceId":7}"#) == [])
+            #expect(server.lose(1) == [.start("disconnected: lost")])
+        }
+    }
+
+    @Test func `a socket that is lost before its handshake ends the connection`() {
+        var server = Self.makeServer()
+        let token = server.negotiate(wantsResuming: true)?.token ?? "none"
+        _ = server.upgrade(1, token: token)
+        #expect(server.upgrade(2, token: token) == 409)
+        server.lose(1)
+        #expect(server.upgrade(2, token: token) == 404)
+    }
+
+    @Test func `another user can't resume a connection, and an upgrade that isn't completed changes nothing`() {
+        var server = Self.makeServer()
+        let token = server.connectResumable(1)
+        let (hub, request) = (server.hub, HTTPRequestHead(method: "GET", target: "/hub?id=\(token)"))
+        func admit(_ server: inout HubMachineUnderTest, _ userID: String?) -> Int? {
+            var status: Int?
+            server.step { machine, now, _ in
+                status = machine.admit(request, to: hub, token: token, userID: userID, now: now)?.status
+            }
+            return status
+        }
+        #expect(admit(&server, "bert") == 403 && admit(&server, nil) == nil)
+        server.advance(by: .seconds(15))
+        #expect(server.receive(1, Self.call(1)) == [.start("A")])
+        server.lose(1)
+        #expect(server.resume(2, token: token) != nil)
+    }
+
+    @Test func `the limit of connections doesn't prevent a resume`() {
+        var server = Self.makeServer { $0.connectionLimit = 1 }
+        let token = server.connectResumable(1)
+        #expect(server.resume(2, token: token) != nil)
+        server.lose(2)
+        #expect(server.resume(3, token: token) != nil && server.accept(4) == false)
+    }
+}
+
+/// Stateful reconnect, in memory.
+@Suite(.timeLimit(.minutes(10))) struct HubResumingConnectionTests {
+    private static func negotiate(_ test: HubUnderTest) async throws -> String {
+        let body = try await test.negotiate("/hub/negotiate?negotiateVersion=1&useStatefulReconnect=true")
+        #expect(body["useStatefulReconnect"] == true)
+        return "/hub?id=\(body["connectionToken"]?.string ?? "")"
+    }
+
+    /// Opens a connection that can be resumed.
+    private static func connect(_ test: HubUnderTest) async throws -> (client: RawHubClient, target: String, id: String) {
+        let target = try await Self.negotiate(test)
+        let client = RawHubClient(test.network, test.address, target)
+        client.send(#"{"protocol":"json","version":2}"#)
+        #expect(try await client.next() == [:])
+        return (client, target, try #require(test.hub.connectionIDs.first))
+    }
+
+    @Test func `the negotiation offers it on request, if the server has it`() async throws {
+        let test = try await HubUnderTest { $0.allowsStatefulReconnects = true }
+        #expect(try await test.negotiate()["useStatefulReconnect"] == nil)
+        _ = try await Self.negotiate(test)
+        let without = try await HubUnderTest()
+        #expect(try await without.negotiate("/hub/negotiate?negotiateVersion=1&useStatefulReconnect=true")["useStatefulReconnect"] == nil)
+    }
+
+    @Test func `calls, streams and the results of clients continue after cuts on the same connection ID`() async throws {
+        let test = try await HubUnderTest { $0.allowsStatefulReconnects = true }
+        let release = Signal()
+        test.hub.on("Wait") { caller in await release.wait() }
+        test.hub.on("Ask") { caller -> String in try await caller.clients.caller.invoke("Answer") }
+        test.hub.on("Sum") { (caller, items: HubStream<Int>) in try await items.reduce(0, +) }
+        var (client, target, id) = try await Self.connect(test)
+        var sent = 0
+        func send(_ texts: String...) {
+            sent += texts.count
+            client.send(.text(texts.map { $0 + "\u{1E}" }.joined()))
+        }
+        func reconnect(received: Int) async throws {
+            test.server.drop(id)
+            #expect(test.hub.connectionIDs == [id])
+            client = RawHubClient(test.network, test.address, target)
+            client.send(#"{"type":9,"sequenceId":\#(sent + 1)}"#)
+            let sequence = try await client.next()
+            #expect(sequence["type"] == 9)
+            // The server repeats what wasn't acknowledged.
+            for _ in 0..<received + 1 - (sequence["sequenceId"]?.int ?? 0) { _ = try await client.next() }
+            client.send(#"{"type":8,"sequenceId":\#(received)}"#)
+        }
+        send(#"{"type":1,"invocationId":"1","target":"Wait","arguments":[]}"#)
+        try await reconnect(received: 0)
+        release.send()
+        #expect(try await client.next()["invocationId"] == "1")
+        send(#"{"type":1,"invocationId":"2","target":"Sum","arguments":[],"streamIds":["s"]}"#, #"{"type":2,"invocationId":"s","item":4}"#)
+        try await reconnect(received: 1)
+        send(#"{"type":2,"invocationId":"s","item":5}"#, #"{"type":3,"invocationId":"s"}"#)
+        #expect(try await client.next()["result"] == 9)
+        send(#"{"type":1,"invocationId":"3","target":"Ask","arguments":[]}"#)
+        let question = try await client.next()["invocationId"]?.string ?? ""
+        try await reconnect(received: 3)
+        send(#"{"type":3,"invocationId":"\#(question)","result":"yes"}"#)
+        #expect(try await client.next()["result"] == "yes")
+    }
+
+    @Test func `faults apply to the socket that resumes the connection`() async throws {
+        let test = try await HubUnderTest { $0.allowsStatefulReconnects = true }
+        let (first, target, id) = try await Self.connect(test)
+        test.server.silence(id)
+        test.server.drop(id)
+        #expect(first.endings.all.count == 1)
+        test.server.faults.delay = .seconds(1)
+        let second = RawHubClient(test.network, test.address, target)
+        second.send(#"{"type":9,"sequenceId":1}"#)
+        try await test.hub.clients.all.send("A")
+        #expect(second.take() == [])
+        test.clock.advance(by: .seconds(1))
+        #expect(second.take().map { $0["type"] } == [9, 1])
+        test.server.send("garbage", to: id)
+        #expect(second.take() == [.null])
+        test.server.silence(id)
+        try await test.hub.clients.all.send("B")
+        test.clock.advance(by: .seconds(1))
+        #expect(second.take() == [])
+        test.server.close(id)
+        #expect(try await second.ending() == .peer(.normal, "") && test.hub.connectionIDs == [])
+    }
+
+    @Test func `events name the loss of a socket, the resume, and the end for the reason of the loss`() async throws {
+        let test = try await HubUnderTest { $0.allowsStatefulReconnects = true }
+        let events = test.server.events
+        let (first, target, id) = try await Self.connect(test)
+        test.server.drop(id)
+        // The second socket replaces one whose loss the server has noticed, and the third one doesn't.
+        let second = RawHubClient(test.network, test.address, target)
+        let third = RawHubClient(test.network, test.address, target)
+        test.server.drop(id)
+        test.clock.advance(by: .seconds(15))
+        let received = await events.pending().filter { if case .received = $0 { false } else { true } }
+        var reasons: [CloseReason] = []
+        let names = received.map { event -> String in
+            switch event {
+            case .negotiated("/hub", id): return "negotiated"
+            case .connected("/hub", id, nil): return "connected"
+            case .interrupted("/hub", id, let reason):
+                reasons.append(reason)
+                return "interrupted"
+            case .resumed("/hub", id): return "resumed"
+            case .disconnected("/hub", id, let reason):
+                reasons.append(reason)
+                return "disconnected"
+            default: return "\(event)"
+            }
+        }
+        #expect(names == ["negotiated", "connected", "interrupted", "resumed", "resumed", "interrupted", "disconnected"])
+        #expect(reasons.count == 3 && reasons[1] == reasons[2])
+        #expect(received[2].description.hasPrefix("interrupted(hub: /hub, connectionID: \(id), reason: "))
+        #expect(received[3].description == "resumed(hub: /hub, connectionID: \(id))")
+        #expect([first, second, third].map(\.endings.all.count) == [1, 1, 1])
+    }
+
+    @Test func `a server that is released ends the connections that wait for a socket`() async throws {
+        var test: HubUnderTest? = try await HubUnderTest { $0.allowsStatefulReconnects = true }
+        let (client, _, id) = try await Self.connect(#require(test))
+        let clock = test?.clock
+        test?.server.drop(id)
+        #expect(client.endings.all.count == 1 && test?.hub.connectionIDs == [id])
+        test = nil
+        clock?.advance(by: .seconds(3_600))
+        #expect(clock?.untilNextDeadline == nil)
+    }
+}
