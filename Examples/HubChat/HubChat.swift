@@ -7,15 +7,18 @@ import SignalRServer
 ///
 ///     swift run --package-path Examples HubChat anna
 ///     swift run --package-path Examples HubChat bert http://127.0.0.1:41234/chat
+///     swift run --package-path Examples HubChat carla http://127.0.0.1:41234/chat --transport serverSentEvents,longPolling
 ///
 /// The hub is that of the tutorial of ASP.NET Core SignalR, so the chat can join one of those as well.
 @main struct HubChat {
     static func main() async throws {
-        let name = CommandLine.arguments.dropFirst().first ?? "anna"
+        var arguments = Array(CommandLine.arguments.dropFirst())
+        let transports = Self.takeTransports(&arguments)
+        let name = arguments.first ?? "anna"
         var server: SignalRServer?
         let url: String
-        if CommandLine.arguments.count > 2 {
-            url = CommandLine.arguments[2]
+        if arguments.count > 1 {
+            url = arguments[1]
         } else {
             let own = try await Self.startServer()
             (server, url) = (own.server, own.url)
@@ -25,10 +28,11 @@ import SignalRServer
         var configuration = try HubConfiguration(url: url)
         configuration.retry = .backoff(Backoff())
         configuration.log = .none
+        configuration.allowedTransports = transports
         let client = HubClient(configuration)
         client.on("ReceiveMessage") { (user: String, message: String) in print("\(user): \(message)") }
-        let states = client.states
-        async let watching: Void = Self.show(states)
+        let updates = client.updates()
+        async let watching: Void = Self.show(updates)
         do {
             try await client.start()
             for await line in Self.lines() { await Self.send(line, from: name, client) }
@@ -48,15 +52,34 @@ import SignalRServer
         }
     }
 
-    /// Prints the states of the client until it has stopped.
-    private static func show(_ states: EventSequence<HubState>) async {
-        // The first is the state before the start.
-        for await state in states.dropFirst() {
-            switch state {
-            case .connecting: break
-            case .connected: print("* connected")
+    /// Removes the option `--transport` and returns the transports that it names, or all. Ends the program if it names no transport.
+    private static func takeTransports(_ arguments: inout [String]) -> HubTransportKinds {
+        guard let index = arguments.firstIndex(of: "--transport") else { return .all }
+        let names = arguments.dropFirst(index + 1).first ?? ""
+        arguments.removeSubrange(index..<min(index + 2, arguments.count))
+        var transports: HubTransportKinds = []
+        for name in names.split(separator: ",", omittingEmptySubsequences: false) {
+            switch name {
+            case "webSockets": transports.insert(.webSockets)
+            case "serverSentEvents": transports.insert(.serverSentEvents)
+            case "longPolling": transports.insert(.longPolling)
+            default:
+                let message = "Unknown transport '\(name)'. Use webSockets, serverSentEvents or longPolling, several of them with commas.\n"
+                FileHandle.standardError.write(Data(message.utf8))
+                exit(64)
+            }
+        }
+        return transports
+    }
+
+    /// Prints what happens to the connection until the client has stopped.
+    private static func show(_ updates: EventSequence<HubUpdate>) async {
+        for await update in updates {
+            switch update {
+            case .transport(let transport): print("* connected over \(transport)")
             case .reconnecting(let error): print("* reconnecting: \(error)")
-            case .stopped: return
+            case .state(.stopped): return
+            default: break
             }
         }
     }

@@ -52,10 +52,16 @@ import Testing
             (["it's"], #"Invalid argument 'it's': must be JSON. If it is a string, specify '"it'\''s"'"#),
             (["1", "{"], #"Invalid argument '{': must be JSON. If it is a string, specify '"{"'"#),
             (["1 2"], #"Invalid argument '1 2': must be JSON. If it is a string, specify '"1 2"'"#),
-            (["--transport", "longPolling"], "Invalid value 'longPolling' for '--transport': not available yet; use webSockets"),
-            (["--transport", "serverSentEvents"], "Invalid value 'serverSentEvents' for '--transport': not available yet; use webSockets"),
-            (["--transport", "tcp"], "Invalid value 'tcp' for '--transport': unknown transport; use webSockets"),
+            (
+                ["--transport", "longPolling,tcp"],
+                "Invalid value 'longPolling,tcp' for '--transport': must be webSockets, serverSentEvents or longPolling, several of them "
+                    + "with commas, or any"
+            ),
             (["--protocol", "xml"], "Invalid value 'xml' for '--protocol': must be json or messagePack"),
+            (
+                ["--protocol", "messagePack", "--transport", "serverSentEvents"],
+                "'--transport serverSentEvents' carries text only, which '--protocol messagePack' isn't. Use another transport or protocol"
+            ),
             (["--header", "secret"], "Invalid value for '--header': must be a field such as 'X-Tenant: 7'"),
             (["--header", ": secret"], "Invalid value for '--header': must be a field such as 'X-Tenant: 7'"),
             (["--header", "X-A: a\r\nX-B: b"], "Invalid value for '--header': must be a field such as 'X-Tenant: 7'"),
@@ -83,6 +89,24 @@ import Testing
         for name in ["webSockets", "WebSockets", "websockets"] {
             #expect(throws: Never.self) { try self.parse(["send", "ws://host/hub", "M", "--transport", name], SignalRCall.init) }
         }
+    }
+
+    @Test func `with MessagePack, Server-Sent Events may be among the transports`() throws {
+        for names in ["serverSentEvents,longPolling", "any"] {
+            let options = ["--protocol", "messagePack", "--transport", names]
+            #expect(throws: Never.self) { try self.parse(["send", "ws://host/hub", "M"] + options, SignalRCall.init) }
+        }
+    }
+
+    static let transports: [(String?, HubTransportKinds)] = [
+        (nil, .all), ("any", .all), ("longPolling", .longPolling), ("serverSentEvents,WEBSOCKETS", [.webSockets, .serverSentEvents]),
+    ]
+
+    @Test(arguments: transports)
+    func `a client may use the transports that an option names`(names: String?, expected: HubTransportKinds) throws {
+        let options = names.map { ["--transport", $0] } ?? []
+        let call = try self.parse(["send", "ws://host/hub", "M"] + options, SignalRCall.init)
+        #expect(call.connection.allowedTransports == expected && !call.connection.isStateful)
     }
 
     @Test func `header fields keep colons in their values`() throws {
@@ -113,9 +137,13 @@ import Testing
         arguments: [
             (.connecting, #"{"type":"state","state":"connecting"}"#, "connecting"),
             (
-                .connected(connectionID: "a"), #"{"type":"state","state":"connected","connection_id":"a"}"#, "connected: connection ID a"
+                .connected(connectionID: "a"), #"{"type":"state","state":"connected","transport":"LongPolling","connection_id":"a"}"#,
+                "connected over LongPolling: connection ID a"
             ),
-            (.connected(connectionID: nil), #"{"type":"state","state":"connected"}"#, "connected"),
+            (
+                .connected(connectionID: nil), #"{"type":"state","state":"connected","transport":"LongPolling"}"#,
+                "connected over LongPolling"
+            ),
             (
                 .reconnecting(HubError(.connectionLost, "Lost.")), #"{"type":"state","state":"reconnecting","detail":"Lost."}"#,
                 "reconnecting: Lost."
@@ -124,8 +152,8 @@ import Testing
             (.stopped(HubError(.connectionLost, "Lost.")), #"{"type":"state","state":"disconnected"}"#, "disconnected"),
         ] as [(HubState, String, String)])
     func `each state is a line`(_ state: HubState, _ json: String, _ text: String) {
-        #expect(self.json(.state(state)) == json)
-        #expect(self.text(.state(state)) == text)
+        #expect(self.json(.state(state, over: .longPolling)) == json)
+        #expect(self.text(.state(state, over: .longPolling)) == text)
     }
 
     @Test func `values are lines with all digits of their numbers`() throws {
@@ -169,6 +197,14 @@ import Testing
                 #"{"type":"refreshed","connection_id":"a","hub":"/chat"}"#, "a refreshed its authentication"
             ),
             (
+                .interrupted(hub: "/chat", connectionID: "a", .transport(TransportError(.reset, "Reset."))),
+                #"{"type":"interrupted","connection_id":"a","hub":"/chat","reason":"Reset."}"#, "a lost its WebSocket: Reset."
+            ),
+            (
+                .resumed(hub: "/chat", connectionID: "a"), #"{"type":"resumed","connection_id":"a","hub":"/chat"}"#,
+                "a resumed its connection"
+            ),
+            (
                 .disconnected(hub: "/chat", connectionID: "a", .peer(.normal, "")),
                 #"{"type":"disconnected","connection_id":"a","hub":"/chat","code":1000,"reason":"the client closed the connection with code 1000"}"#,
                 "a disconnected from /chat: the client closed the connection with code 1000"
@@ -196,6 +232,31 @@ import Testing
     @Test func `a negotiation and a message aren't lines of their own`() {
         #expect(Line.event(.negotiated(hub: "/chat", connectionID: "a")) == nil)
         #expect(Line.event(.received(connectionID: "a", .text("{}"))) == nil)
+    }
+
+    @Test(
+        arguments: [
+            (nil, .all), ("any", .all), ("ANY", .all), ("webSockets", .webSockets), ("serversentevents", .serverSentEvents),
+            ("LongPolling", .longPolling), ("longPolling,webSockets", [.webSockets, .longPolling]), ("longPolling,any", .all),
+        ] as [(String?, HubTransportKinds)])
+    func `a server offers the transports that an option names`(_ names: String?, _ transports: HubTransportKinds) throws {
+        let options = names.map { ["--transport", $0] } ?? []
+        guard case .run(let arguments) = try ArgumentParser.parse(options, for: ServeSignalRCommand.spec, environment: { _ in nil }) else {
+            Issue.record("the options don't run the command")
+            return
+        }
+        #expect(try ServeSignalRCommand(arguments).transports == transports)
+    }
+
+    @Test(arguments: ["tcp", ",", "webSockets,", "webSockets, longPolling", "webSockets;longPolling"])
+    func `unknown transports of a server are a usage error that lists the known ones`(_ names: String) throws {
+        let options = ["--transport", names]
+        guard case .run(let arguments) = try ArgumentParser.parse(options, for: ServeSignalRCommand.spec, environment: { _ in nil }) else {
+            Issue.record("the options don't run the command")
+            return
+        }
+        let error = #expect(throws: UsageError.self) { try ServeSignalRCommand(arguments) }
+        #expect(error?.message.contains("must be webSockets, serverSentEvents or longPolling, several of them with commas, or any") == true)
     }
 
     @Test func `a server names the commands to try, with its address and token`() throws {

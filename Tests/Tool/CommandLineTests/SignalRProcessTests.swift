@@ -3,7 +3,9 @@ import Processes
 import RealtimeCore
 import RealtimeSockets
 import RealtimeSystem
+import SignalRHubs
 import SignalRServer
+import SignalRWire
 import TestSupport
 import Testing
 
@@ -17,9 +19,11 @@ struct SignalRProcessTests {
         let server: SignalRServer
         let url: String
 
-        init(_ hooks: SignalRServerHooks = SignalRServerHooks()) async throws {
+        init(_ hooks: SignalRServerHooks = SignalRServerHooks(), transports: HubTransportKinds = .all) async throws {
             // Other tests use the processor.
             var configuration = SignalRServerConfiguration()
+            configuration.transports = transports
+            configuration.allowsStatefulReconnects = true
             configuration.authenticationTimeout = .seconds(600)
             configuration.connectTimeout = .seconds(600)
             configuration.handshakeTimeout = .seconds(600)
@@ -140,13 +144,103 @@ struct SignalRProcessTests {
         }
     }
 
-    @Test(arguments: Self.formats)
-    func `a call that is only sent arrives before the tool exits`(_ options: [String]) async throws {
+    /// Each transport, in the spelling of its line, with the options that select it, and each format that it has.
+    private static let transports: [(name: String, options: [String])] = [
+        ("WebSockets", ["--transport", "webSockets"]), ("ServerSentEvents", ["--transport", "serverSentEvents"]),
+        ("LongPolling", ["--transport", "longPolling"]), ("LongPolling", ["--transport", "longPolling", "--protocol", "messagePack"]),
+    ]
+
+    @Test(arguments: Self.formats + Self.transports.map(\.options))
+    func `a call that is only sent arrives before the tool exits, and the connection ends`(_ options: [String]) async throws {
         let server = try await Server()
         let events = server.server.events
-        let result = try await server.signalR("send", "/chat", ["Send", #""anna""#, #""hello""#] + options)
-        #expect(result == (0, [#"{"type":"sent","target":"Send"}"#], ""))
-        #expect(await events.first { if case .completed(_, "Send", nil) = $0 { true } else { false } } != nil)
+        // Whether a process that doesn't wait loses the call depends on the machine, so several times.
+        for _ in 0..<scaled(5) {
+            let result = try await server.signalR("send", "/chat", ["Send", #""anna""#, #""hello""#] + options)
+            #expect(result == (0, [#"{"type":"sent","target":"Send"}"#], ""))
+            // The connection may end while the method runs.
+            var remaining = 2
+            for await event in events {
+                switch event {
+                case .completed(_, "Send", nil), .disconnected: remaining -= 1
+                default: break
+                }
+                if remaining == 0 { break }
+            }
+            #expect(remaining == 0)
+        }
+        await server.server.stop()
+    }
+
+    @Test(arguments: Self.transports)
+    func `each transport calls, streams and listens`(_ name: String, _ options: [String]) async throws {
+        let server = try await Server()
+        let sum = try await server.signalR("invoke", "/echo", ["Add", "20", "22"] + options)
+        #expect(sum == (0, [#"{"type":"result","value":42}"#], ""))
+        let failed = try await server.signalR("invoke", "/echo", ["Fail", #""no such order""#] + options)
+        #expect(failed.status == 1 && failed.errors.contains("no such order"), "\(failed.errors)")
+        let stream = try await server.signalR("stream", "/echo", ["Count", "3"] + options)
+        #expect(stream == (0, (1...3).map { #"{"type":"item","value":\#($0)}"# }, ""))
+        let ticks = try await server.signalR("stream", "/clock", ["Ticks", "0.01", "--count", "2"] + options)
+        #expect(ticks.status == 0 && ticks.output.count == 2 && ticks.errors.isEmpty)
+
+        let chat = server.server.hub("/chat")
+        let tool = try Tool(["signalr", "listen", server.url + "/chat", "Receive", "--count", "2"] + options)
+        #expect(await tool.nextLine() == #"{"type":"state","state":"connecting"}"#)
+        let connected = #"{"type":"state","state":"connected","transport":"\#(name)","connection_id":"#
+        #expect(await tool.nextLine().hasPrefix(connected))
+        try await chat.clients.all.send("Receive", "anna", 1)
+        #expect(await tool.nextLine() == #"{"type":"invocation","target":"Receive","arguments":["anna",1]}"#)
+        for id in chat.connectionIDs { server.server.drop(id) }
+        #expect(await tool.nextLine().hasPrefix(#"{"type":"state","state":"reconnecting","detail":"#))
+        #expect(await tool.nextLine().hasPrefix(connected))
+        try await chat.clients.all.send("Receive", "bert", 2)
+        #expect(await tool.nextLine() == #"{"type":"invocation","target":"Receive","arguments":["bert",2]}"#)
+        #expect(await tool.nextLine() == #"{"type":"state","state":"disconnected"}"#)
+        #expect(await tool.end().status == 0)
+        await server.server.stop()
+    }
+
+    @Test(arguments: ["serverSentEvents", "longPolling"])
+    func `verbose output shows each request of a connection without tokens`(_ transport: String) async throws {
+        var hooks = SignalRServerHooks()
+        hooks.authenticate = { $0.token == "opensesame" ? .accept(userID: "anna") : .reject(status: 401) }
+        let server = try await Server(hooks)
+        let options = ["--transport", transport, "--token", "opensesame", "--verbose"]
+        let result = try await Tool.run(["signalr", "invoke", server.url + "/echo?tenant=SECRETINQUERY", "Add", "1", "2"] + options)
+        #expect(result.status == 0)
+        #expect(!result.output.contains("opensesame") && !result.output.contains("SECRETINQUERY"))
+        #expect(!result.output.contains(/[?&]id=(?!<redacted>)/))
+        let requests = result.output.split(separator: "\n").filter { $0.contains(#""type":"request""#) }
+        func count(_ method: String) -> Int { requests.count { $0.contains(#""method":"\#(method)""#) && $0.contains("id=<redacted>") } }
+        // The handshake, the call, and the polls that end with them. The closing request follows the messages.
+        #expect(count("POST") >= 2 && count("GET") >= (transport == "longPolling" ? 3 : 1))
+        #expect(count("DELETE") <= (transport == "longPolling" ? 1 : 0))
+        #expect(requests.contains { $0.contains(#"\"target\":\"Add\""#) })
+        await server.server.stop()
+    }
+
+    @Test(arguments: ["webSockets", "longPolling"])
+    func `verbose output does not show the ID of a connection that is its token`(_ transport: String) async throws {
+        let server = try await Server()
+        let events = server.server.events
+        let result = try await Tool.run([
+            "signalr", "invoke", server.url + "/echo?negotiateVersion=0", "Add", "1", "2", "--transport", transport, "--verbose",
+        ])
+        #expect(result.status == 0 && result.output.contains(#""state":"connected""#) && result.output.contains(#""type":"response""#))
+        guard case .negotiated(_, let id)? = await events.first(where: { _ in true }) else {
+            Issue.record("the tool doesn't negotiate")
+            return
+        }
+        #expect(!result.output.contains(id), "\(result.output)")
+        await server.server.stop()
+    }
+
+    @Test func `a transport that the server does not offer is a failure that lists both`() async throws {
+        let server = try await Server(transports: .longPolling)
+        let other = try await server.signalR("invoke", "/echo", ["Add", "1", "2", "--transport", "webSockets,serverSentEvents"])
+        #expect(other.status == 1, "\(other.errors)")
+        for name in ["WebSockets", "ServerSentEvents", "LongPolling"] { #expect(other.errors.contains(name), "\(other.errors)") }
         await server.server.stop()
     }
 
@@ -194,7 +288,7 @@ struct SignalRProcessTests {
         let chat = server.server.hub("/chat")
         let tool = try Tool(["signalr", "listen", server.url + "/chat", "Receive", "Other", "--count", "3"] + options)
         #expect(await tool.nextLine() == #"{"type":"state","state":"connecting"}"#)
-        #expect(await tool.nextLine().hasPrefix(#"{"type":"state","state":"connected","connection_id":"#))
+        #expect(await tool.nextLine().hasPrefix(#"{"type":"state","state":"connected","transport":"WebSockets","connection_id":"#))
         // A call of another method is neither printed nor counted.
         try await chat.clients.all.send("Ignored", 1)
         try await chat.clients.all.send("Receive", "anna", 1)
@@ -203,7 +297,7 @@ struct SignalRProcessTests {
         #expect(await tool.nextLine() == #"{"type":"invocation","target":"Other","arguments":[]}"#)
         for id in chat.connectionIDs { server.server.drop(id) }
         #expect(await tool.nextLine().hasPrefix(#"{"type":"state","state":"reconnecting","detail":"#))
-        #expect(await tool.nextLine().hasPrefix(#"{"type":"state","state":"connected","connection_id":"#))
+        #expect(await tool.nextLine().hasPrefix(#"{"type":"state","state":"connected","transport":"WebSockets","connection_id":"#))
         try await chat.clients.all.send("Receive", "bert", 2)
         let end = await tool.end()
         #expect(end.status == 0 && end.errors.isEmpty)
@@ -211,6 +305,23 @@ struct SignalRProcessTests {
             end.output
                 == #"{"type":"invocation","target":"Receive","arguments":["bert",2]}"# + "\n" + #"{"type":"state","state":"disconnected"}"#
                 + "\n")
+        await server.server.stop()
+    }
+
+    @Test(arguments: Self.formats)
+    func `a listener with stateful reconnect continues after a loss, and misses no call`(_ options: [String]) async throws {
+        let server = try await Server()
+        let chat = server.server.hub("/chat")
+        let tool = try Tool(["signalr", "listen", server.url + "/chat", "Receive", "--count", "2", "--stateful"] + options)
+        for _ in 0..<2 { _ = await tool.nextLine() }
+        let id = try #require(chat.connectionIDs.first)
+        server.server.drop(id)
+        try await chat.clients.all.send("Receive", "anna", 1)
+        #expect(await tool.nextLine() == #"{"type":"state","state":"resumed"}"#)
+        #expect(await tool.nextLine() == #"{"type":"invocation","target":"Receive","arguments":["anna",1]}"#)
+        #expect(chat.connectionIDs == [id])
+        try await chat.clients.all.send("Receive", "anna", 2)
+        #expect(await tool.end().status == 0)
         await server.server.stop()
     }
 
@@ -307,6 +418,35 @@ struct SignalRProcessTests {
         let frames = lines.filter { $0["type"] as? String == "frame" }.map { "\($0["from"] ?? ""): \($0["data"] ?? "")" }
         #expect(frames.contains("client: [1,{},\"1\",\"Add\",[1,2],[]]") && frames.contains("server: [3,{},\"1\",3,3]"))
         #expect(frames.contains { $0.hasPrefix("client: {") } && frames.contains { $0.hasPrefix("server: {") })
+    }
+
+    @Test func `a server prints that a connection was interrupted and resumed`() async throws {
+        let server = try Tool(["serve", "signalr"])
+        func nextObject() async throws -> [String: Any] {
+            try JSONSerialization.jsonObject(with: Data(await server.nextLine().utf8)) as? [String: Any] ?? [:]
+        }
+        let url = try #require(try await nextObject()["url"] as? String)
+        let socket = CuttableTransport(SocketWebSocketTransport())
+        var configuration = HubConfiguration(try Endpoint(url + "/echo"))
+        configuration.transports.webSocket = socket
+        configuration.statefulReconnect = HubStatefulReconnect(timeLimit: .seconds(600))
+        configuration.log = .none
+        let client = HubClient(configuration)
+        let id = try await client.start()
+        #expect(try await nextObject()["type"] as? String == "connected")
+        socket.cut()
+        #expect(try await client.invoke("Add", 1, 2, as: Int.self) == 3)
+        // The client may come back before the server has noticed the loss.
+        var event = try await nextObject()
+        if event["type"] as? String == "interrupted" {
+            #expect(event["connection_id"] as? String == id && event["reason"] is String)
+            event = try await nextObject()
+        }
+        #expect(event["type"] as? String == "resumed" && event["connection_id"] as? String == id)
+        client.stop()
+        server.process.signal(SIGTERM)
+        let end = await server.end()
+        #expect(end.status == 0 && !end.output.contains("resumed"))
     }
 
     @Test(arguments: [([], 403), (["--allow-foreign-origins"], 200)] as [([String], Int)])

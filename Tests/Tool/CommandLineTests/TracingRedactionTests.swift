@@ -75,6 +75,25 @@ import Testing
         #expect(result.printed == #"{"negotiateVersion":1,"connectionId":"a","connectionToken":"<redacted>"}"#)
     }
 
+    @Test(
+        arguments: [
+            (#"{"connectionId":"opensesame","availableTransports":[]}"#, #"{"connectionId":"<redacted>","availableTransports":[]}"#),
+            (
+                #"{"negotiateVersion":0,"connectionId":"opensesame","availableTransports":[]}"#,
+                #"{"negotiateVersion":0,"connectionId":"<redacted>","availableTransports":[]}"#
+            ),
+            (
+                #"{"negotiateVersion":1,"connectionId":"a","connectionToken":"opensesame","availableTransports":[]}"#,
+                #"{"negotiateVersion":1,"connectionId":"a","connectionToken":"<redacted>","availableTransports":[]}"#
+            ),
+            // The response to a refresh.
+            (#"{"connectionId":"a","refreshedAt":"now"}"#, #"{"connectionId":"a","refreshedAt":"now"}"#),
+        ])
+    func `a connection ID is redacted if it is the token, as in version 0`(_ body: String, _ printed: String) async throws {
+        let result = try await self.negotiate(body)
+        #expect(result.received == body && result.printed == printed)
+    }
+
     @Test(arguments: [
         #"{"type":"response","error":"you sent MYACCESSTOKEN99 and SECRETKEY77"}"#, "<p>MYACCESSTOKEN99 SECRETKEY77</p>",
         #"{"error":"MYACCESSTOKEN\u0039\u0039"}"#,
@@ -92,6 +111,17 @@ import Testing
     @Test func `the query of a redirect's URL is redacted`() async throws {
         let result = try await self.negotiate(#"{"url":"http://other/hub?asrs=SECRETINQUERY","accessToken":"opensesame"}"#)
         #expect(!result.lines.contains("SECRETINQUERY") && result.printed.contains("http://other/hub"))
+    }
+
+    @Test func `the values in the query of a request are redacted, also in the response`() async throws {
+        let lines = EventRecorder<Line>()
+        let body = "<p>no connection abc%2Bdefgh, abc+defgh</p>"
+        let http = HTTPTrace.transport(FixedResponse(body: body), redact: HTTPTrace.redactTokens) { lines.record($0) }
+        let endpoint = try Endpoint("http://host/chat?asrs=SECRETINQUERY&id=abc%2Bdefgh&_=12")
+        #expect(String(decoding: try await http.send(HTTPRequest("GET", endpoint)).body, as: UTF8.self) == body)
+        let texts = try lines.all.map { try JSONValue(parsing: $0.json) }
+        #expect(texts.first?["url"]?.string == "http://host/chat?asrs=<redacted>&id=<redacted>&_=12")
+        #expect(texts.last?["body"]?.string == "<p>no connection <redacted>, <redacted></p>")
     }
 
     // MARK: Responses that arrive in parts

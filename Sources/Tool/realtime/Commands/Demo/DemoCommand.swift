@@ -12,7 +12,7 @@ struct DemoCommand: Command {
         description: """
             Starts a Pusher Channels server on a free local port, connects two clients to it and prints what they receive. Shows \
             subscribing, publishing, client events, and recovery from a lost connection. Then does the same with a SignalR server, and \
-            shows calls and a stream. Needs no network and exits on its own.
+            shows calls, streams, long polling and stateful reconnect. Needs no network and exits on its own.
             """,
         options: [.json],
         examples: ["demo"])

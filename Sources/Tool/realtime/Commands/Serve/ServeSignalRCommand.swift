@@ -1,6 +1,7 @@
 import CommandLineSupport
 import RealtimeCore
 import RealtimeSockets
+import RealtimeTransports
 import SignalRServer
 import SignalRWire
 
@@ -10,7 +11,7 @@ struct ServeSignalRCommand: Command {
         path: ["serve", "signalr"],
         summary: "Run a SignalR server with hubs to try",
         description: """
-            Runs a SignalR server with three hubs until Control-C. Clients connect with WebSockets and either hub protocol. \
+            Runs a SignalR server with three hubs until Control-C. Clients connect with any transport and either hub protocol, also with stateful reconnect. \
             /chat has the method Send(user, text), which calls Receive(user, text) on all clients. \
             /clock has Now() and the stream Ticks(seconds). \
             /echo has Echo(value), Add(a, b), Fail(message), and the streams Count(last) and EchoStream(stream). \
@@ -18,7 +19,8 @@ struct ServeSignalRCommand: Command {
             {"ready":true,"url":…,"port":…,"hubs":[…]}, printed when the server accepts connections.
             """,
         options: [
-            .host, .port, .serverTLS, .token("Accept only clients with this access token."), .tokenFile,
+            .host, .port, .serverTLS, .transports("The transports that clients may use:"),
+            .token("Accept only clients with this access token."), .tokenFile,
             .flag(
                 "allow-foreign-origins",
                 """
@@ -30,12 +32,13 @@ struct ServeSignalRCommand: Command {
         ],
         examples: [
             "serve signalr", "serve signalr --port 8080", "serve signalr --port 8080 --token token",
-            "serve signalr --port 8443 --tls certificate.pem key.pem",
+            "serve signalr --port 8443 --tls certificate.pem key.pem", "serve signalr --port 8080 --transport longPolling",
         ])
 
     let host: String
     let port: Int
     let tls: TLSServerConfiguration?
+    let transports: HubTransportKinds
     let token: Secret?
     let allowsForeignOrigins: Bool
     let isVerbose: Bool
@@ -44,6 +47,7 @@ struct ServeSignalRCommand: Command {
         self.host = arguments.string("host") ?? "127.0.0.1"
         self.port = arguments.integer("port") ?? 0
         self.tls = TLSServerConfiguration(arguments)
+        self.transports = try HubTransportKinds(arguments)
         self.token = try Secret(arguments, "token")
         self.allowsForeignOrigins = arguments.has("allow-foreign-origins")
         self.isVerbose = arguments.has("verbose")
@@ -58,15 +62,19 @@ struct ServeSignalRCommand: Command {
         var configuration = SignalRServerConfiguration()
         // A message of a developer who tries something is rarely meant to be too large.
         configuration.messageLimit = 1 << 20
+        configuration.transports = self.transports
+        configuration.allowsStatefulReconnects = true
         configuration.sendsDetailedErrors = true
         configuration.allowsForeignOrigins = self.allowsForeignOrigins
+        let trace = self.isVerbose ? Self.trace(printer) : nil
         let server = SignalRServer(
-            configuration: configuration, hooks: hooks, log: LogSink(minimumLevel: .error) { printer.enqueue(.error($2)) })
+            configuration: configuration, hooks: hooks, time: Transports.standard.time,
+            log: LogSink(minimumLevel: .error) { printer.enqueue(.error($2)) }, trace: trace)
         DemoHubs.add(to: server)
         let events = server.events
         let address: ListenerAddress
         do throws(TransportError) {
-            address = try await server.start(on: self.listener(configuration, printer))
+            address = try await server.start(on: self.listener(configuration, trace))
         } catch {
             throw ToolFailure(error)
         }
@@ -76,13 +84,17 @@ struct ServeSignalRCommand: Command {
         await printer.print([(events, Line.event)]) { await server.stop() }
     }
 
-    private func listener(_ configuration: SignalRServerConfiguration, _ printer: LinePrinter) -> any Listener {
+    private func listener(_ configuration: SignalRServerConfiguration, _ trace: ConnectionTrace?) -> any Listener {
         var limits = ListenerLimits()
         // The server rejects larger messages; the listener doesn't read them. Some room between the two lets the server explain.
         limits.messageBytes = 2 * configuration.messageLimit
         let listener = SocketListener(host: self.host, port: self.port, tls: self.tls, limits: limits)
-        guard self.isVerbose else { return listener }
-        return TracingListener(listener) { id, action in
+        return trace.map { TracingListener(listener, trace: $0) } ?? listener
+    }
+
+    /// Prints every message.
+    private static func trace(_ printer: LinePrinter) -> ConnectionTrace {
+        { id, action in
             switch action {
             case .sent(let kind, let payload): printer.enqueue(.message(id, HubMessageTrace.text(kind, payload), from: .server))
             case .received(let kind, let payload): printer.enqueue(.message(id, HubMessageTrace.text(kind, payload), from: .client))

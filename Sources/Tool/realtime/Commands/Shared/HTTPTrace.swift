@@ -2,6 +2,7 @@ import CommandLineSupport
 import PusherWire
 import RealtimeCore
 import RealtimeCoding
+import RealtimeEncoding
 import RealtimeSystem
 
 /// The output of `--verbose` for an HTTP request and its response, as they are sent and arrive.
@@ -130,10 +131,23 @@ extension HTTPTrace {
         return text.replacingText(String(field.dropFirst(name.count)), with: "\(Redacted.secret)")
     }
 
-    /// Removes the tokens from the response to a negotiation.
+    /// Removes the tokens from the response to a negotiation, and the values in the query of a request's URL from all texts: the
+    /// connection token, and what a redirect or the user has added.
     static func redactTokens(_ text: String, _ request: HTTPRequest) -> String {
+        let values = request.endpoint.target.split(separator: "?", maxSplits: 1).dropFirst().flatMap { query in
+            query.split(separator: "&").compactMap { $0.split(separator: "=", maxSplits: 1).dropFirst().first.map(String.init) }
+        }
+        // A server that repeats a value may decode it first.
+        let filter = SecretFilter(values + values.compactMap { PercentEncoding.decode($0) }, replacement: "\(Redacted.secret)")
+        return filter.redacted(self.redactNegotiation(text))
+    }
+
+    private static func redactNegotiation(_ text: String) -> String {
         guard case .object(var members)? = try? JSONValue(parsing: text) else { return text }
-        for name in ["connectionToken", "accessToken"] where members[name] != nil { members[name] = .string("\(Redacted.secret)") }
+        var secrets = ["connectionToken", "accessToken"]
+        // In version 0 of the protocol, the ID is the token.
+        if members["availableTransports"] != nil, (members["negotiateVersion"]?.double ?? 0) < 1 { secrets.append("connectionId") }
+        for name in secrets where members[name] != nil { members[name] = .string("\(Redacted.secret)") }
         // The query of a redirect's URL may contain a token as well.
         if let url = members["url"]?.string { members["url"] = .string(Redacted.query(of: url)) }
         return JSONValue.object(members).description

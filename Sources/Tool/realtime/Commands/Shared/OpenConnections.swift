@@ -18,7 +18,8 @@ final class OpenConnections: Sendable {
         transport = TracingTransport(transport) { self.trace($0, $1) }
     }
 
-    private func trace(_ id: ConnectionID, _ action: ConnectionAction) {
+    /// Follows a connection, for connections that aren't WebSockets.
+    func trace(_ id: ConnectionID, _ action: ConnectionAction) {
         let waiter = self.state.withLock { state -> Waiter<Void>? in
             switch action {
             case .opened: state.open.insert(id)

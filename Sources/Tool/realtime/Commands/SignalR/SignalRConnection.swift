@@ -1,14 +1,16 @@
 import CommandLineSupport
 import RealtimeCore
 import RealtimeCoding
+import RealtimeSystem
 import RealtimeTransports
 import SignalRHubs
 import SignalRWire
 
 /// The options that several SignalR commands have. Their help lists them in the order in which they are declared here.
 extension OptionSpec {
-    static let transport = OptionSpec.value(
-        "transport", "NAME", "The transport: webSockets, which is the default.", completion: .values(["webSockets"]))
+    static let transports = OptionSpec.transports("The transports that may be used, in the order of the server's offer:")
+    static let stateful = OptionSpec.flag(
+        "stateful", "Continue the connection after a loss of its WebSocket, if the server allows stateful reconnect.")
     static let hubProtocol = OptionSpec.value(
         "protocol", "NAME", "The hub protocol: json, which is the default, or messagePack.", completion: .values(["json", "messagePack"]))
 
@@ -29,7 +31,7 @@ enum SignalRArgument: Sendable, Equatable {
 struct SignalRConnection: Sendable {
     /// The options before and after the options of the command itself.
     static let firstOptions: [OptionSpec] = [
-        .transport, .hubProtocol, .token("The access token."), .tokenFile, .header, .certificates, .proxy,
+        .transports, .stateful, .hubProtocol, .token("The access token."), .tokenFile, .header, .certificates, .proxy,
     ]
     static let lastOptions: [OptionSpec] = [
         .json, .timestamps, .verbose("Also print the states of the connection, the negotiation, and every message, without tokens."),
@@ -45,6 +47,8 @@ struct SignalRConnection: Sendable {
     private static let inputLimit = 16 << 20
 
     let endpoint: Endpoint
+    let allowedTransports: HubTransportKinds
+    let isStateful: Bool
     let format: HubFormat
     let token: Secret?
     let headers: HTTPHeaders
@@ -57,15 +61,16 @@ struct SignalRConnection: Sendable {
         } catch {
             throw arguments.usageError(error.message)
         }
-        if let name = arguments.string("transport"), name.lowercased() != "websockets" {
-            let isPlanned = ["serversentevents", "longpolling"].contains(name.lowercased())
-            let problem = isPlanned ? "not available yet" : "unknown transport"
-            throw arguments.usageError("Invalid value '\(name)' for '--transport': \(problem); use webSockets")
-        }
+        self.allowedTransports = try HubTransportKinds(arguments)
+        self.isStateful = arguments.has("stateful")
         switch arguments.string("protocol")?.lowercased() {
         case nil, "json": self.format = .json
         case "messagepack": self.format = .messagePack
         case let name?: throw arguments.usageError("Invalid value '\(name)' for '--protocol': must be json or messagePack")
+        }
+        if self.format == .messagePack, self.allowedTransports == .serverSentEvents {
+            throw arguments.usageError(
+                "'--transport serverSentEvents' carries text only, which '--protocol messagePack' isn't. Use another transport or protocol")
         }
         self.token = try Secret(arguments, "token")
         self.headers = try HTTPHeaders(arguments)
@@ -141,9 +146,12 @@ struct SignalRConnection: Sendable {
     ) async throws(ToolFailure) {
         let connections = OpenConnections()
         let client = HubClient(try await self.configuration(printer, retry, connections))
+        let lines = Lock(HubStateLines(of: client))
         let states =
             self.isVerbose && printsStates
-            ? client.onUpdate(on: HubCallbackExecutor { $0() }) { if case .state(let state) = $0 { printer.enqueue(.state(state)) } } : nil
+            ? client.onUpdate(on: HubCallbackExecutor { $0() }) { update in
+                if let line = lines.withLock({ $0.line(update) }) { printer.enqueue(line) }
+            } : nil
         defer { states?.cancel() }
         let failure = await printer.printingQueue {
             do throws(ToolFailure) {
@@ -170,8 +178,11 @@ struct SignalRConnection: Sendable {
         }
         var configuration = HubConfiguration(self.endpoint, transports: transports)
         configuration.format = self.format
+        configuration.allowedTransports = self.allowedTransports
+        if self.isStateful { configuration.statefulReconnect = HubStatefulReconnect() }
         // A value takes about 75 times as much memory while it is shown as JSON, because a value of MessagePack can have one byte.
         if self.format == .messagePack { configuration.messageLimit = 2 << 20 }
+        configuration.httpConnectionTrace = { connections.trace($0, $1) }
         configuration.headers = self.headers
         configuration.accessTokenSource = .value(self.nameOfToken)
         if let token = try await self.token?.load() { configuration.accessToken = { token } }

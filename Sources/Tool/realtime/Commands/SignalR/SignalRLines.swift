@@ -5,27 +5,61 @@ import SignalRHubs
 import SignalRServer
 import SignalRWire
 
+/// The lines of a client's states, of which those of connections name the transport.
+struct HubStateLines: Sendable {
+    private let client: HubClient
+    private var transport: HubTransport?
+
+    init(of client: HubClient) {
+        self.client = client
+    }
+
+    /// Returns the line of an update; `nil` if it isn't a state.
+    mutating func line(_ update: HubUpdate) -> Line? {
+        switch update {
+        case .transport(let transport):
+            self.transport = transport
+            return nil
+        case .state(.connected) where self.client.isConnectionIDSecret:
+            return .state(.connected(connectionID: "\(Redacted.secret)"), over: self.transport)
+        case .state(let state): return .state(state, over: self.transport)
+        case .resumed: return .resumed
+        default: return nil
+        }
+    }
+}
+
 extension Line {
     /// A state of a client's connection. The error of the final state isn't part of it: it is the failure of the command.
-    static func state(_ state: HubState) -> Line {
+    ///
+    /// - Parameter transport: The transport of the connection, if there is one.
+    static func state(_ state: HubState, over transport: HubTransport?) -> Line {
         switch state {
         case .connecting: .hubState("connecting")
-        case .connected(let connectionID): .hubState("connected", connectionID: connectionID, style: .success)
+        case .connected(let connectionID):
+            .hubState("connected", transport: transport, connectionID: connectionID, style: .success)
         case .reconnecting(let error): .hubState("reconnecting", detail: error.message, style: .warning)
         case .stopped(nil): .hubState("disconnected")
         case .stopped(.some): .hubState("disconnected", style: .error)
         }
     }
 
-    private static func hubState(_ name: String, connectionID: String? = nil, detail: String? = nil, style: Style = .faint) -> Line {
+    private static func hubState(
+        _ name: String, transport: HubTransport? = nil, connectionID: String? = nil, detail: String? = nil, style: Style = .faint
+    ) -> Line {
         let suffix = connectionID.map { "connection ID \($0)" } ?? detail
         return Line(
-            [Span(name, style)] + (suffix.map { [Span(": " + $0, .faint)] } ?? []),
+            [Span(name, style)] + (transport.map { [Span(" over \($0)", .faint)] } ?? [])
+                + (suffix.map { [Span(": " + $0, .faint)] } ?? []),
             [
-                "type": "state", "state": .string(name), "connection_id": connectionID.map(Value.string),
+                "type": "state", "state": .string(name), "transport": transport.map { Value.string($0.rawValue) },
+                "connection_id": connectionID.map(Value.string),
                 "detail": detail.map(Value.string),
             ])
     }
+
+    /// A line for what the application needn't react to: the connection is continued on another WebSocket.
+    static let resumed = Line.hubState("resumed", style: .success)
 
     /// The result of a method; `null` if it has none.
     static func result(_ value: JSONValue) -> Line { Line([Span(value.description)], ["type": "result", "value": .json(value)]) }
@@ -53,6 +87,16 @@ extension Line {
             ["type": "frame", "connection": .string("\(id)"), "from": .string(sender.rawValue), "data": .string(text)])
     }
 
+    /// The end of a connection, or of its WebSocket.
+    private static func end(_ type: String, _ id: String, _ what: String, _ hub: String, _ reason: CloseReason) -> Line {
+        Line(
+            [Span("\(id) \(what): \(reason.textOfServer)", .faint)],
+            [
+                "type": .string(type), "connection_id": .string(id), "hub": .string(hub),
+                "code": reason.peerCode.map { .integer(Int($0.rawValue)) }, "reason": .string(reason.textOfServer),
+            ])
+    }
+
     /// Returns the line of an event, or `nil` for a message, which is printed as it is received, and for a negotiation.
     static func event(_ event: SignalRServerEvent) -> Line? {
         switch event {
@@ -69,13 +113,12 @@ extension Line {
             return Line(
                 [Span("\(id) refreshed its authentication", .faint)],
                 ["type": "refreshed", "connection_id": .string(id), "hub": .string(hub), "user_id": userID.map(Value.string)])
-        case .disconnected(let hub, let id, let reason):
+        case .interrupted(let hub, let id, let reason): return .end("interrupted", id, "lost its WebSocket", hub, reason)
+        case .resumed(let hub, let id):
             return Line(
-                [Span("\(id) disconnected from \(hub): \(reason.textOfServer)", .faint)],
-                [
-                    "type": "disconnected", "connection_id": .string(id), "hub": .string(hub),
-                    "code": reason.peerCode.map { .integer(Int($0.rawValue)) }, "reason": .string(reason.textOfServer),
-                ])
+                [Span("\(id) resumed its connection", .faint)],
+                ["type": "resumed", "connection_id": .string(id), "hub": .string(hub)])
+        case .disconnected(let hub, let id, let reason): return .end("disconnected", id, "disconnected from \(hub)", hub, reason)
         case .invoked(let id, let method):
             return Line(
                 [Span("\(id) called \(method)", .faint)],

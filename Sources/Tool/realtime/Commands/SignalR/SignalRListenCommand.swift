@@ -62,7 +62,7 @@ struct SignalRListenCommand: Command {
             if !progress.hasStopped, client.hasUpdates {
                 client.stop()
                 for await case .update(.state(let state), _) in events {
-                    await printer.print(.state(state))
+                    await printer.print(.state(state, over: nil))
                     if case .stopped = state { break }
                 }
             }
@@ -77,7 +77,7 @@ struct SignalRListenCommand: Command {
         _ client: HubClient, _ events: EventSequence<HubEvent>, _ limit: TimeLimit, _ printer: LinePrinter
     ) async -> Progress {
         async let start = self.start(client, limit)
-        var progress = await self.print(events, printer)
+        var progress = await self.print(events, of: client, printer)
         if progress.calls == self.count, self.count != nil { return progress }
         // The reason why the first attempt failed. If there was one that succeeded, the client's last state says why it has ended.
         if !progress.hasConnected, let failure = await start, !Task.isCancelled { progress.failure = failure }
@@ -94,12 +94,12 @@ struct SignalRListenCommand: Command {
         }
     }
 
-    private func print(_ events: EventSequence<HubEvent>, _ printer: LinePrinter) async -> Progress {
-        var progress = Progress()
+    private func print(_ events: EventSequence<HubEvent>, of client: HubClient, _ printer: LinePrinter) async -> Progress {
+        var (progress, lines) = (Progress(), HubStateLines(of: client))
         for await event in events {
+            if case .update(let update, _) = event, let line = lines.line(update) { await printer.print(line) }
             switch event {
             case .update(.state(let state), _):
-                await printer.print(.state(state))
                 switch state {
                 case .connected: (progress.hasConnected, progress.lastError) = (true, nil)
                 case .reconnecting(let error): progress.lastError = error.message
