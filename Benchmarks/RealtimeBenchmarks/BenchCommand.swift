@@ -43,6 +43,12 @@ enum BenchName: String, CaseIterable, Sendable {
     case signalRCall = "signalr-call"
     /// Calling methods while up to 100,000 other calls are pending.
     case signalRPending = "signalr-pending"
+    /// Receiving the calls of a SignalR server over Server-Sent Events and long polling, and calling its methods over long polling.
+    case signalRHTTP = "signalr-http"
+    /// Sending, receiving and resuming with stateful reconnect.
+    case signalRStateful = "signalr-stateful"
+    /// Sending to 1,000 clients over long polling with the embedded server, beside ASP.NET Core.
+    case signalRFanOut = "signalr-fan-out"
     /// Receiving and calling with a server of ASP.NET Core, beside Microsoft's clients.
     case signalRASPNET = "signalr-aspnet"
 }
@@ -63,7 +69,7 @@ struct BenchCommand: Command {
         ],
         options: [
             .value("messages", "N", "The number of messages that each benchmark sends.", as: .integer(1...100_000_000)),
-            .value("connections", "N", "The number of connections of the idle and fan-out benchmarks.", as: .integer(1...100_000)),
+            .value("connections", "N", "The number of connections of the idle and both fan-out benchmarks.", as: .integer(1...100_000)),
             .json,
         ],
         examples: ["bench", "bench --messages 100000 --json"])
@@ -99,7 +105,7 @@ struct BenchCommand: Command {
             case .channels: try await ChannelsBench(fixture)()
             case .encrypted: try await EncryptedBench(fixture)()
             case .presence: try await PresenceBench(fixture)()
-            case .fanOut: try await FanOutBench(fixture)()
+            case .fanOut: try await FanOutBench<PusherFanOut>(fixture, deliveries: 200_000)()
             case .roundTrip: try await RoundTripBench(fixture)()
             case .send: try await SendBench(fixture)()
             case .coding: try await CodingBench(fixture)()
@@ -111,6 +117,9 @@ struct BenchCommand: Command {
             case .signalRDecode: try await HubDecodingBench(fixture)()
             case .signalRCall: try await HubCallBench(fixture)()
             case .signalRPending: try await HubPendingBench(fixture)()
+            case .signalRHTTP: try await HubHTTPBench(fixture: fixture)()
+            case .signalRStateful: try await HubStatefulBench(fixture: fixture)()
+            case .signalRFanOut: try await FanOutBench<HubFanOut>(fixture, deliveries: 20_000)()
             case .signalRASPNET: try await ASPNETBench(fixture)()
             }
         }

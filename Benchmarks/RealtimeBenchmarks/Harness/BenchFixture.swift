@@ -26,16 +26,42 @@ struct BenchFixture: Sendable {
         self.console = console
         self.messages = messages
         self.connections = connections
-        self.load = try ChildProcess.start([ChildProcess.ownPath, "bench-load"] + tls)
-        guard let fields = self.load.readLine()?.split(separator: " "), fields.count == 2, fields[0] == "ready", let port = Int(fields[1])
+        (self.load, self.port) = try Self.startLoad(tls)
+    }
+
+    /// Starts the load generator, or an embedded server, with options of `realtime bench-load`.
+    static func startLoad(_ options: [String]) throws(ToolFailure) -> (process: ChildProcess, port: Int) {
+        let process = try ChildProcess.start([ChildProcess.ownPath, "bench-load"] + options)
+        guard let fields = process.readLine()?.split(separator: " "), fields.count == 2, fields[0] == "ready", let port = Int(fields[1])
         else {
-            self.load.end()
+            process.end()
             throw ToolFailure("The load generator did not start.")
         }
-        self.port = port
+        return (process, port)
     }
 
     func print(_ result: BenchResult) { self.console.print(result.line) }
+
+    /// Prints the baselines of a candidate, and the candidate beside each of them.
+    ///
+    /// - Parameters:
+    ///   - rounds: The results.
+    ///   - name: The candidate.
+    ///   - unit: The unit of the printed values.
+    ///   - scale: How many nanoseconds the unit has.
+    ///   - baselines: The other candidates, with the goals for the ratios. Those without results are skipped.
+    func print(
+        _ rounds: Rounds, _ name: String, _ unit: String, scale: Double = 1, beside baselines: [(name: String, maximum: Double?)]
+    ) {
+        guard let value = rounds.median(name) else { return }
+        let present = baselines.filter { rounds.median($0.name) != nil }
+        for (baseline, _) in present { self.print(BenchResult(baseline, (rounds.median(baseline) ?? .nan) / scale, unit)) }
+        let result = BenchResult(name, value / scale, unit)
+        if present.isEmpty { self.print(result) }
+        for (baseline, maximum) in present {
+            self.print(result.compared(rounds.ratio(name, to: baseline), with: baseline, atMost: maximum))
+        }
+    }
 
     /// Prints that a benchmark, or a part of one, cannot run here.
     func printSkipped(_ name: String, _ reason: String) {
@@ -81,13 +107,19 @@ struct BenchFixture: Sendable {
         }
     }
 
-    /// Returns a client of a hub that is connected to the load generator, without a negotiation.
-    func hubClient(_ format: HubFormat, transports: Transports? = nil) async throws(ToolFailure) -> HubClient {
-        try await Self.hubClient("ws://127.0.0.1:\(self.port)\(BareInvocations.target)", format, transports: transports)
+    /// Returns a client of a hub that is connected to the load generator.
+    func hubClient(
+        _ format: HubFormat, over transport: HubTransport = .webSockets, transports: Transports? = nil
+    ) async throws(ToolFailure) -> HubClient {
+        try await Self.hubClient("http://127.0.0.1:\(self.port)\(BareInvocations.target)", format, over: transport) {
+            if let transports { $0.transports = transports }
+        }
     }
 
-    /// Returns a client of a hub that is connected, without a negotiation.
-    static func hubClient(_ url: String, _ format: HubFormat, transports: Transports? = nil) async throws(ToolFailure) -> HubClient {
+    /// Returns a client of a hub that is connected. Over a WebSocket, there is no negotiation.
+    static func hubClient(
+        _ url: String, _ format: HubFormat, over transport: HubTransport = .webSockets, change: (inout HubConfiguration) -> Void = { _ in }
+    ) async throws(ToolFailure) -> HubClient {
         var configuration: HubConfiguration
         do throws(TransportError) {
             configuration = try HubConfiguration(url: url)
@@ -95,9 +127,10 @@ struct BenchFixture: Sendable {
             throw ToolFailure(error)
         }
         configuration.hubProtocol = format == .json ? .json : .messagePack
-        configuration.skipsNegotiation = true
+        configuration.allowedTransports = HubTransportKinds(transport)
+        configuration.skipsNegotiation = transport == .webSockets
         configuration.log = .none
-        if let transports { configuration.transports = transports }
+        change(&configuration)
         let client = HubClient(configuration)
         do throws(HubError) {
             try await client.start()

@@ -3,17 +3,27 @@ import RealtimeCore
 import RealtimeCoding
 import RealtimeSockets
 import RealtimeSystem
+import SignalRWire
 
 /// A connection of the load generator: a server's WebSocket with the minimum of the Pusher protocol that a client needs, or, at the path of a
 /// hub, of SignalR. Other requests are answered as ``LoadHTTP`` describes.
 final class LoadConnection: StreamEvents {
-    private struct Burst: Sendable {
+    struct Burst: Sendable {
         /// Complete frames, sent repeatedly.
-        var pattern: [UInt8]
-        var position = 0
-        var remaining: Int
-        /// Frames after the pattern.
-        var end: [UInt8] = []
+        private let pattern: [UInt8]
+        private var position = 0
+        private var remaining: Int
+        /// The bytes that follow the pattern.
+        var end: [UInt8]
+
+        init(pattern: [UInt8] = [], remaining: Int = 0, end: [UInt8] = []) {
+            (self.pattern, self.remaining, self.end) = (pattern, remaining, end)
+        }
+
+        init(_ items: LoadHub.Items) {
+            let bytes = items.count * items.frame.count
+            self.init(pattern: LoadServer.repeated(items.frame, upTo: bytes), remaining: bytes, end: items.end)
+        }
 
         mutating func nextChunk() -> ArraySlice<UInt8> {
             if self.remaining == 0 {
@@ -31,6 +41,7 @@ final class LoadConnection: StreamEvents {
         var requests = HTTPRequestDecoder(bodyLimit: 64 << 10)
         /// The request whose body is being received.
         var request: HTTPRequestDecoder.Request?
+        var body: [UInt8] = []
         /// Whether the connection is a WebSocket.
         var isOpen = false
         var frames = FrameDecoder(role: .server, messageLimit: 1 << 20)
@@ -69,9 +80,9 @@ final class LoadConnection: StreamEvents {
         stream.close()
     }
 
-    /// Starts to send the frames of a pattern, repeated until a number of bytes is reached.
-    func send(_ pattern: [UInt8], bytes: Int, _ stream: SocketStream) {
-        self.state.withLock { $0.burst = Burst(pattern: pattern, remaining: bytes) }
+    /// Starts to send a burst.
+    func send(_ burst: Burst, _ stream: SocketStream) {
+        self.state.withLock { $0.burst = burst }
         self.continueWriting(stream)
     }
 
@@ -102,8 +113,10 @@ final class LoadConnection: StreamEvents {
                         return true
                     case .rejected: return false
                     }
-                case .body: break
-                case .end: if let request = state.request.take() { self.answer(request, stream) }
+                case .body(let bytes): state.body += bytes
+                case .end:
+                    if let request = state.request.take() { self.answer(request, state.body, stream) }
+                    state.body.removeAll(keepingCapacity: true)
                 case .needsMore: return true
                 }
             }
@@ -112,7 +125,11 @@ final class LoadConnection: StreamEvents {
         }
     }
 
-    private func answer(_ request: HTTPRequestDecoder.Request, _ stream: SocketStream) {
+    private func answer(_ request: HTTPRequestDecoder.Request, _ body: [UInt8], _ stream: SocketStream) {
+        if request.head.path.hasPrefix(BareInvocations.target) {
+            let answer = self.load.hubRequests.answer(request.head, body, (self, stream))
+            return stream.enqueue { $0 += answer }
+        }
         let isStream = request.head.target == LoadHTTP.stream
         if isStream { self.load.add(self.number, self, stream) }
         stream.enqueue { output in
@@ -128,7 +145,7 @@ final class LoadConnection: StreamEvents {
         try HTTPEncoder.append(try ServerHandshake.accept(offer, subprotocol: nil), to: &output)
         state.isOpen = true
         if head.path == BareInvocations.target {
-            state.hub = LoadHub()
+            state.hub = LoadHub(.webSockets)
         } else {
             FrameEncoder.append(.text, LoadMessage.greeting(self.number), mask: nil, to: &output)
         }
@@ -142,7 +159,7 @@ final class LoadConnection: StreamEvents {
         if state.hub != nil {
             for message in state.batch.messages {
                 guard let items = state.hub?.receive(message, &output) else { continue }
-                state.burst = Burst(pattern: LoadServer.repeated(items.frame), remaining: items.count * items.frame.count, end: items.end)
+                state.burst = Burst(items)
             }
         } else {
             for message in state.batch.messages where message.kind == .text { self.reply(to: message.bytes, &output) }

@@ -17,12 +17,15 @@ enum LoadHTTP {
         Transfer-Encoding: chunked\r\n\r\n
         """.utf8)
 
-    /// An event of the stream: a Server-Sent Event in a chunk of its own, as servers write it.
-    static let streamEvent: [UInt8] = {
+    /// An event of the stream, in a chunk of its own as servers write it.
+    static let streamEvent = Self.event(LoadMessage.text(channel: LoadMessage.channel(0)))
+
+    /// Returns a Server-Sent Event in a chunk of its own.
+    static func event(_ text: [UInt8]) -> [UInt8] {
         var chunk: [UInt8] = []
-        HTTPEncoder.appendChunk(Array("data: ".utf8) + LoadMessage.text(channel: LoadMessage.channel(0)) + Array("\n\n".utf8), to: &chunk)
+        HTTPEncoder.appendChunk(Array("data: ".utf8) + text + Array("\n\n".utf8), to: &chunk)
         return chunk
-    }()
+    }
 
     /// Returns the response to a request.
     static func answer(to target: String, keepsAlive: Bool) -> [UInt8] {
@@ -30,17 +33,17 @@ enum LoadHTTP {
         return keepsAlive ? self.kept : self.closed
     }
 
-    private static let kept = Self.response(Array("{}".utf8), type: "application/json", "")
+    private static let kept = Self.response(Array("{}".utf8), type: "application/json")
     private static let closed = Self.response(Array("{}".utf8), type: "application/json", "Connection: close\r\n")
     private static let polled: [UInt8] = {
         let line = LoadMessage.text(channel: LoadMessage.channel(0)) + [UInt8(ascii: "\n")]
-        return Self.response(Array(repeatElement(line, count: Self.messagesPerPoll).joined()), type: "text/plain", "")
+        return Self.response(Array(repeatElement(line, count: Self.messagesPerPoll).joined()))
     }()
 
-    private static func response(_ body: [UInt8], type: String, _ field: String) -> [UInt8] {
+    static func response(_ body: [UInt8], type: String = "text/plain", _ field: String = "", status: String = "200 OK") -> [UInt8] {
         Array(
             """
-            HTTP/1.1 200 OK\r\nContent-Type: \(type); charset=utf-8\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\(field)\
+            HTTP/1.1 \(status)\r\nContent-Type: \(type); charset=utf-8\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\(field)\
             Content-Length: \(body.count)\r\n\r\n
             """.utf8) + body
     }

@@ -21,33 +21,48 @@ struct LoadHub: Sendable {
         static let hold = "Hold"
     }
 
-    /// The items of a stream, and its end, as frames.
-    struct Items {
+    /// The items of a stream, and its end, in the framing of the transport.
+    struct Items: Sendable {
         var frame: [UInt8]
         var count: Int
         var end: [UInt8]
     }
 
+    private let transport: HubTransport
     private var reader: HubMessageReader?
     private(set) var format = HubFormat.json
     /// The invocations that receive a stream, by the ID of the stream.
     private var uploads: [String: String] = [:]
 
-    /// Returns an invocation of the client as a frame.
+    init(_ transport: HubTransport) {
+        self.transport = transport
+    }
+
+    /// The last argument of the calls.
+    static let note = "a note of the exchange, 56 characters with a \"quote\"!!!"
+
+    /// Returns an invocation of the client.
     ///
     /// - Parameter arguments: The number of its arguments.
     private func invocation(arguments: Int) -> [UInt8] {
         let coder = HubValueCoder(self.format)
         let payload =
             arguments == 6
-            ? try? coder.arguments(
-                "ACME", 1234.56, 98765, true, 1_712_345_678_901, "a note of the exchange, 56 characters with a \"quote\"!!!")
-            : try? coder.arguments(98765, "a note of the exchange, 56 characters with a \"quote\"!!!")
+            ? try? coder.arguments("ACME", 1234.56, 98765, true, 1_712_345_678_901, Self.note) : try? coder.arguments(98765, Self.note)
         let empty = HubPayload(self.format, [])
         return self.frame(.invocation(HubInvocation(id: nil, target: Method.price, arguments: payload ?? empty)))
     }
 
-    private func frame(_ message: HubMessage) -> [UInt8] { Self.frame(HubMessageWriter.message(message, self.format), mask: nil) }
+    private func frame(_ message: HubMessage) -> [UInt8] { self.frame(HubMessageWriter.message(message, self.format)) }
+
+    /// Returns a message as it is sent: as a frame, or as an event in a chunk of its own.
+    private func frame(_ message: WebSocketMessage) -> [UInt8] {
+        switch self.transport {
+        case .webSockets: Self.frame(message, mask: nil)
+        case .serverSentEvents: LoadHTTP.event(message.bytes)
+        case .longPolling: message.bytes
+        }
+    }
 
     static func frame(_ message: WebSocketMessage, mask: UInt32?) -> [UInt8] {
         var frame: [UInt8] = []
@@ -55,7 +70,7 @@ struct LoadHub: Sendable {
         return frame
     }
 
-    /// Handles a WebSocket message, and appends the replies as frames.
+    /// Handles a WebSocket message or the body of a request, and appends the replies as they are sent.
     ///
     /// - Returns: The items that the client asks for.
     mutating func receive(_ message: WebSocketMessage, _ output: inout [UInt8]) -> Items? {
@@ -65,7 +80,7 @@ struct LoadHub: Sendable {
             self.format = request.flatMap { HubFormat(protocolName: $0.protocolName) } ?? .json
             self.reader = HubMessageReader(self.format, messageLimit: 1 << 20)
             let response = WebSocketMessage(self.format.messageKind, HubHandshake.response(error: nil))
-            output += Self.frame(response, mask: nil)
+            output += self.frame(response)
             return nil
         }
         var messages: [HubMessage] = []

@@ -76,11 +76,13 @@ final class LoadServer: Sendable {
     }
 
     let replyFrame = LoadMessage.frame(channel: LoadMessage.privateChannel)
+    let hubRequests: LoadHubRequests
     private let loop: EventLoop
     private let state = Lock(State())
 
     init() throws(TransportError) {
         self.loop = try EventLoop("load")
+        self.hubRequests = LoadHubRequests(self.loop)
     }
 
     /// Listens on a free port, and returns its number.
@@ -128,13 +130,13 @@ final class LoadServer: Sendable {
         }
         guard let client else { return }
         let bytes = messages / pattern.messagesPerUnit * pattern.unit
-        self.loop.execute { client.connection.send(pattern.bytes, bytes: bytes, client.stream) }
+        self.loop.execute { client.connection.send(.init(pattern: pattern.bytes, remaining: bytes), client.stream) }
     }
 
-    /// Returns a pattern of at least one mebibyte.
-    static func repeated(_ round: [UInt8]) -> [UInt8] {
+    /// Returns a pattern of at least one mebibyte, or of fewer bytes if no more are sent.
+    static func repeated(_ round: [UInt8], upTo bytes: Int = 1 << 20) -> [UInt8] {
         var pattern = round
-        while pattern.count < 1 << 20 { pattern += round }
+        while pattern.count < min(bytes, 1 << 20) { pattern += round }
         return pattern
     }
 }

@@ -4,156 +4,85 @@ import PusherChannels
 import PusherServer
 import PusherWire
 import RealtimeCore
-import RealtimeCoding
 import RealtimeSockets
 import RealtimeSystem
 
-/// Measures publishing to many subscribers: the processor time of the embedded server per delivery, beside sockudo with the same load.
-struct FanOutBench {
-    private static let embedded = "delivery, embedded server"
-    private static let sockudo = "delivery, sockudo"
-
+/// Measures sending to many subscribers: the processor time of the embedded server per delivery, beside another server with the same load.
+struct FanOutBench<Messages: FanOut> {
     let fixture: BenchFixture
     let subscribers: Int
     let publications: Int
 
-    init(_ fixture: BenchFixture) {
+    /// - Parameters:
+    ///   - fixture: The environment.
+    ///   - deliveries: How many messages all subscribers together receive in a round.
+    init(_ fixture: BenchFixture, deliveries: Int) {
         self.fixture = fixture
         self.subscribers = fixture.connections ?? 1_000
-        self.publications = max(1, (fixture.messages ?? 200_000) / self.subscribers)
+        self.publications = max(1, (fixture.messages ?? deliveries) / self.subscribers)
     }
 
     func callAsFunction() async throws(ToolFailure) {
         let limit = FileLimit.raise()
         guard limit > 2 * self.subscribers + 100 else {
-            return self.fixture.printSkipped(Self.embedded, "the limit of open files is \(limit)")
+            return self.fixture.printSkipped(Messages.embedded, "the limit of open files is \(limit)")
         }
         guard ProcessTree(getpid())?.time != nil else {
-            return self.fixture.printSkipped(Self.embedded, "this system doesn't report the processor time of other processes")
+            return self.fixture.printSkipped(Messages.embedded, "this system doesn't report the processor time of other processes")
         }
-        var servers = [(name: Self.embedded, server: try FanOutServer([ChildProcess.ownPath, "bench-load", "--pusher"]))]
+        let embedded = try await FanOutServer<Messages>([ChildProcess.ownPath, "bench-load"] + Messages.embeddedOptions)
+        var servers = [(name: Messages.embedded, server: embedded)]
         defer { for (_, server) in servers { server.end() } }
-        if let peers = Console.environment("REALTIME_PEERS"),
-            let server = try? FanOutServer([peers, "sockudo", "--recovery", "false", "--delta", "false"])
-        {
-            if server.tree.runs("sockudo") {
-                servers.append((Self.sockudo, server))
+        let peer = Messages.peer
+        if let peers = Console.environment("REALTIME_PEERS"), let server = try? await FanOutServer<Messages>([peers] + peer.arguments) {
+            if server.tree.runs(peer.program) {
+                servers.append((peer.name, server))
             } else {
                 server.end()
-                self.fixture.printSkipped(Self.sockudo, "runs in a container, whose processor time cannot be measured here")
+                self.fixture.printSkipped(peer.name, "runs in a container, whose processor time cannot be measured here")
             }
         } else {
-            self.fixture.printSkipped(Self.sockudo, "needs a command in REALTIME_PEERS that starts it, with --recovery and --delta")
+            let command = peer.arguments.joined(separator: " ")
+            self.fixture.printSkipped(peer.name, "needs a command in REALTIME_PEERS that starts it with the arguments \(command)")
         }
         for (_, server) in servers { try await server.subscribe(self.subscribers) }
         let rounds = try await Rounds.run(
             servers.map { name, server in
                 Candidate(name: name) { () throws(ToolFailure) in try await server.publish(self.publications) }
             }, rounds: 9)
-        for (name, _) in servers.reversed() {
-            guard let value = rounds.median(name) else { continue }
-            let result = BenchResult(name, value, "ns CPU")
-            let isComparable = name == Self.embedded && servers.count > 1
-            self.fixture.print(
-                isComparable ? result.compared(rounds.ratio(name, to: Self.sockudo), with: Self.sockudo, atMost: 1) : result)
-        }
+        self.fixture.print(rounds, Messages.embedded, "ns CPU", beside: [(peer.name, 1)])
     }
 }
 
-/// A Pusher server in a process of its own, and its subscribers in this process.
-final class FanOutServer: Sendable {
+/// Events of Pusher Channels, published over the HTTP API.
+struct PusherFanOut: FanOut {
+    static let embedded = "delivery, embedded server"
+    static let embeddedOptions = ["--pusher"]
+    static let peer = (
+        name: "delivery, sockudo", program: "sockudo", arguments: ["sockudo", "--recovery", "false", "--delta", "false"]
+    )
     static let app = PusherApp(id: "app1", key: "key1", secret: "secret1")
     static let channel = "prices"
 
-    /// The processes of the server.
-    let tree: ProcessTree
-    private let process: ChildProcess
-    private let port: Int
     private let publisher: PusherPublisher
-    private let deliveries = DeliveryCounter()
-    private let streams = Lock<[SocketStream]>([])
 
-    /// Starts a server.
-    ///
-    /// - Parameter command: A command that prints `ready PORT`, or an object of JSON with `port`, and exits at the end of its input.
-    init(_ command: [String]) throws(ToolFailure) {
-        self.process = try ChildProcess.start(command)
-        let line = self.process.readLine() ?? ""
-        guard let port = (try? JSONValue(parsing: line))?["port"]?.int ?? Int(line.dropFirst("ready ".count)),
-            let tree = ProcessTree(self.process.id)
-        else {
-            self.process.end()
-            throw ToolFailure("\(command[0]) did not start.")
-        }
-        (self.port, self.tree) = (port, tree)
+    init(port: Int) {
         self.publisher = PusherPublisher(
             appID: Self.app.id, key: Self.app.key, secret: Self.app.secret,
             endpoint: Endpoint(scheme: "http", host: "127.0.0.1", port: port))
     }
 
-    func end() {
-        for stream in self.streams.withLock({ $0 }) { stream.close() }
-        self.process.end()
-    }
+    func subscriber(_ deliveries: DeliveryCounter) -> any StreamEvents { FanOutSubscriber(deliveries) }
 
-    /// Subscribes connections to the channel.
-    func subscribe(_ count: Int) async throws(ToolFailure) {
-        for _ in 0..<count {
-            // One at a time: the backlog of a server's socket is limited.
-            let subscribed = self.deliveries.expect(1)
-            let stream = SocketStream(events: FanOutSubscriber(self.deliveries))
-            self.streams.withLock { $0.append(stream) }
-            stream.connect(to: "127.0.0.1", port: self.port)
-            guard await subscribed.value() else { throw .connectionLost }
+    func publish() async throws(ToolFailure) {
+        do throws(PusherError) {
+            try await self.publisher.publish(LoadMessage.event, to: Self.channel, data: LoadMessage.data)
+        } catch {
+            throw ToolFailure("An event could not be published: \(error)")
         }
     }
 
-    /// Publishes events one after another, each when all subscribers have received the last one.
-    ///
-    /// - Returns: The processor time of the server per delivery, in nanoseconds.
-    func publish(_ publications: Int) async throws(ToolFailure) -> Double {
-        let count = self.streams.withLock { $0.count }
-        let start = self.tree.time
-        for _ in 0..<publications {
-            let delivered = self.deliveries.expect(count)
-            do throws(PusherError) {
-                try await self.publisher.publish(LoadMessage.event, to: Self.channel, data: LoadMessage.data)
-            } catch {
-                throw ToolFailure("An event could not be published: \(error)")
-            }
-            guard await delivered.value() else { throw .connectionLost }
-        }
-        guard let start, let end = self.tree.time else { throw ToolFailure("A server has ended.") }
-        return (end - start) / Double(publications * count)
-    }
-}
-
-/// Counts what the subscribers of a server receive.
-final class DeliveryCounter: Sendable {
-    private struct State: Sendable {
-        var missing = 0
-        var finished = Waiter<Bool>()
-    }
-
-    private let state = Lock(State())
-
-    /// Returns a waiter that receives `true` after a number of messages, and `false` when a connection is lost before.
-    func expect(_ count: Int) -> Waiter<Bool> {
-        self.state.withLock { state in
-            state = State(missing: count)
-            return state.finished
-        }
-    }
-
-    func received(_ count: Int) {
-        let finished = self.state.withLock { state -> Waiter<Bool>? in
-            state.missing -= count
-            return state.missing == 0 ? state.finished : nil
-        }
-        finished?.fulfill(true)?.resume()
-    }
-
-    func lost() { self.state.withLock { $0.finished }.fulfill(false)?.resume() }
+    func end() {}
 }
 
 /// A connection that subscribes to the channel, and counts the confirmation and the events.
@@ -171,7 +100,7 @@ private final class FanOutSubscriber: StreamEvents {
 
     func opened(_ stream: SocketStream) {
         let request = """
-            GET /app/\(FanOutServer.app.key)?protocol=7&client=bench&version=1 HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\n\
+            GET /app/\(PusherFanOut.app.key)?protocol=7&client=bench&version=1 HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\n\
             Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n
             """
         stream.enqueue { $0 += request.utf8 }
@@ -197,7 +126,7 @@ private final class FanOutSubscriber: StreamEvents {
     }
 
     private func subscribe(_ stream: SocketStream) {
-        let message = #"{"event":"pusher:subscribe","data":{"channel":"\#(FanOutServer.channel)"}}"#
+        let message = #"{"event":"pusher:subscribe","data":{"channel":"\#(PusherFanOut.channel)"}}"#
         stream.enqueue { FrameEncoder.append(.text, Array(message.utf8), mask: 0x0102_0304, to: &$0) }
         stream.flush()
     }

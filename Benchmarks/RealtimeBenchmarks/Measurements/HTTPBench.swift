@@ -3,12 +3,14 @@ import Processes
 import RealtimeCore
 import RealtimeSockets
 
-/// Measures POST requests of 200 bytes to the load generator, one after the other: on a connection that is kept and on a new connection each,
-/// beside Node's `http` module.
+/// Measures POST requests of 200 bytes to the load generator: on connections that are kept and on a new connection each, beside Node's `http`
+/// module. One after the other, where much of the time passes while threads wake up, and eight at a time.
 struct HTTPBench {
     static let kept = "POST, kept connection"
     static let new = "POST, new connection"
     static let keptTLS = "POST, kept connection, TLS"
+    static let keptParallel = "8 POST at a time, kept connections"
+    static let newParallel = "8 POST at a time, new connections"
     static let newTLS = "POST, new connection, TLS"
 
     let fixture: BenchFixture
@@ -23,11 +25,14 @@ struct HTTPBench {
         let times = WallTimes()
         var candidates = [
             self.candidate(Self.new, .off, times), self.candidate(Self.kept, KeepAliveLimits(), times),
+            self.candidate(Self.newParallel, .off, times, parallel: 8),
+            self.candidate(Self.keptParallel, KeepAliveLimits(), times, parallel: 8),
         ]
         let node = NodePeer.findHTTP()
         if let node { candidates.append(node.posts(port: self.fixture.port, requests: self.requests, times)) }
         let rounds = try await Rounds.run(candidates, rounds: 9)
-        self.print(Self.kept, beside: Self.new, rounds, times.rounds, time: 0.35, processor: 0.5)
+        self.print(Self.kept, beside: Self.new, rounds, times.rounds, time: nil, processor: 0.5)
+        self.print(Self.keptParallel, beside: Self.newParallel, rounds, times.rounds, time: 0.35, processor: 0.5)
         if node != nil {
             self.fixture.printRatio(Self.kept, to: NodePeer.posts, rounds, times.rounds, atMost: 0.6)
         } else {
@@ -56,7 +61,7 @@ struct HTTPBench {
     }
 
     private func print(
-        _ name: String, beside other: String, _ rounds: Rounds, _ times: Rounds, time: Double, processor: Double
+        _ name: String, beside other: String, _ rounds: Rounds, _ times: Rounds, time: Double?, processor: Double
     ) {
         for (rounds, unit, maximum) in [(rounds, "us CPU", processor), (times, "us", time)] {
             guard let value = rounds.median(name), let baseline = rounds.median(other) else { continue }
@@ -68,25 +73,32 @@ struct HTTPBench {
 
     private func candidate(
         _ name: String, _ limits: KeepAliveLimits, _ times: WallTimes, _ tls: TLSConfiguration? = nil, port: Int? = nil,
-        requests: Int? = nil
+        requests: Int? = nil, parallel: Int = 1
     ) -> Candidate {
         let endpoint = Endpoint(
             scheme: tls == nil ? "http" : "https", host: "127.0.0.1", port: port ?? self.fixture.port, target: LoadHTTP.post)
         let request = HTTPRequest(
             "POST", endpoint, headers: ["Content-Type": "application/json"], body: Array(repeating: UInt8(ascii: "x"), count: 200))
-        let count = max(1, requests ?? self.requests)
+        let count = max(1, (requests ?? self.requests) / parallel)
         return Candidate(name: name) { () throws(ToolFailure) in
             let transport = SocketHTTPTransport(tls: tls ?? TLSConfiguration(), keepAlive: limits)
             let (start, begin) = (processTime(), wallTime())
-            for _ in 0..<count {
-                do throws(TransportError) {
-                    _ = try await transport.send(request)
-                } catch {
-                    throw ToolFailure("A request failed: \(error)")
+            let error = await withTaskGroup(of: TransportError?.self) { group in
+                for _ in 0..<parallel {
+                    group.addTask {
+                        do throws(TransportError) {
+                            for _ in 0..<count { _ = try await transport.send(request) }
+                            return nil
+                        } catch {
+                            return error
+                        }
+                    }
                 }
+                return await group.first { $0 != nil } ?? nil
             }
-            times.add((wallTime() - begin) / Double(count), name)
-            return (processTime() - start) / Double(count)
+            if let error { throw ToolFailure("A request failed: \(error)") }
+            times.add((wallTime() - begin) / Double(count * parallel), name)
+            return (processTime() - start) / Double(count * parallel)
         }
     }
 }

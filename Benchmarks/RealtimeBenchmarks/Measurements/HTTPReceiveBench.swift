@@ -39,16 +39,8 @@ struct HTTPReceiveBench {
             },
         ]
         let rounds = try await Rounds.run(candidates, rounds: 9)
-        for (name, other, maximum) in [(Self.stream, Self.socket, 1.25), (Self.polling, Self.socketAsked, 1.5)] {
-            guard let value = rounds.median(name), let baseline = rounds.median(other) else { continue }
-            self.fixture.print(BenchResult(other, baseline, "ns CPU"))
-            self.fixture.print(
-                BenchResult(name, value, "ns CPU").compared(rounds.ratio(name, to: other), with: other, atMost: maximum))
-        }
-        if let value = rounds.median(Self.polling) {
-            self.fixture.print(
-                BenchResult(Self.polling, value, "ns CPU").compared(rounds.ratio(Self.polling, to: Self.socket), with: Self.socket))
-        }
+        self.fixture.print(rounds, Self.stream, "ns CPU", beside: [(Self.socket, 1.25)])
+        self.fixture.print(rounds, Self.polling, "ns CPU", beside: [(Self.socketAsked, 1.5), (Self.socket, nil)])
     }
 
     private func endpoint(_ target: String) -> Endpoint {

@@ -80,7 +80,11 @@ struct HubCallBench {
     }
 
     private func runInvoke(_ format: HubFormat, _ latency: LatencyRecorder) async throws(ToolFailure) -> Double {
-        let client = try await self.fixture.hubClient(format)
+        try await self.runInvoke(await self.fixture.hubClient(format), latency)
+    }
+
+    /// Makes calls one at a time, and returns the processor time per call in nanoseconds.
+    func runInvoke(_ client: HubClient, _ latency: LatencyRecorder) async throws(ToolFailure) -> Double {
         defer { client.stop() }
         let start = processTime()
         for _ in 0..<self.trips {
@@ -92,7 +96,7 @@ struct HubCallBench {
         return (processTime() - start) / Double(self.trips)
     }
 
-    private func echo(_ client: HubClient) async throws(ToolFailure) -> String {
+    func echo(_ client: HubClient) async throws(ToolFailure) -> String {
         do throws(HubError) {
             return try await client.invoke(LoadHub.Method.echo, Self.text, as: String.self)
         } catch {
@@ -130,16 +134,20 @@ struct HubCallBench {
         let start = processTime()
         for _ in 0..<bursts {
             let (writes, wakeUps, sent) = (transport.writes, EventLoop.shared.counters.wakeUps, wallTime())
-            do throws(HubError) {
-                for _ in 1..<count { try await client.send(LoadHub.Method.hold, Self.text) }
-            } catch {
-                throw ToolFailure("A client failed to send: \(error)")
-            }
+            try await self.send(count - 1, client)
             let caller = wallTime() - sent
             _ = try await self.echo(client)
             recorder?.add(writes: transport.writes - writes, wakeUps: EventLoop.shared.counters.wakeUps - wakeUps, caller: caller)
         }
         return (processTime() - start) / Double(bursts)
+    }
+
+    func send(_ count: Int, _ client: HubClient) async throws(ToolFailure) {
+        do throws(HubError) {
+            for _ in 0..<count { try await client.send(LoadHub.Method.hold, Self.text) }
+        } catch {
+            throw ToolFailure("A client failed to send: \(error)")
+        }
     }
 
     // MARK: Streams to the server

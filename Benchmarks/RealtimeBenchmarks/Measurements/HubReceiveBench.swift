@@ -11,9 +11,9 @@ struct HubReceiveBench {
     let messages: Int
     let rounds = 7
 
-    init(_ fixture: BenchFixture) {
+    init(_ fixture: BenchFixture, messages: Int = 100_000) {
         self.fixture = fixture
-        self.messages = fixture.messages ?? 100_000
+        self.messages = fixture.messages ?? messages
     }
 
     func callAsFunction() async throws(ToolFailure) {
@@ -69,35 +69,56 @@ struct HubReceiveBench {
         return (end - start) / Double(self.messages)
     }
 
-    private func runTyped(_ format: HubFormat) async throws(ToolFailure) -> Double {
+    /// Receives calls with 6 arguments.
+    func runTyped(_ format: HubFormat, over transport: HubTransport = .webSockets) async throws(ToolFailure) -> Double {
+        try await self.runTyped(await self.fixture.hubClient(format, over: transport))
+    }
+
+    func runTyped(_ client: HubClient) async throws(ToolFailure) -> Double {
         let counter = CallCounter(self.messages)
-        return try await self.run(format, counter, arguments: 6) { client in
-            client.on(LoadHub.Method.price) { (symbol: String, _: Double, volume: Int, _: Bool, _: Int, note: String) in
-                counter.add(symbol.utf8.count + volume + note.utf8.count)
-            }
+        client.on(LoadHub.Method.price) { (symbol: String, _: Double, volume: Int, _: Bool, _: Int, note: String) in
+            counter.add(symbol.utf8.count + volume + note.utf8.count)
         }
+        return try await self.run(client, counter, arguments: 6)
+    }
+
+    /// Receives calls with 6 arguments, and asks for as many as a poll returns when it has received the ones before.
+    func runAsking(_ format: HubFormat) async throws(ToolFailure) -> Double {
+        let counter = CallCounter(self.messages)
+        let client = try await self.fixture.hubClient(format)
+        client.on(LoadHub.Method.price) { (symbol: String, _: Double, volume: Int, _: Bool, _: Int, note: String) in
+            let remaining = counter.add(symbol.utf8.count + volume + note.utf8.count)
+            guard remaining > 0, remaining % LoadHTTP.messagesPerPoll == 0 else { return }
+            try await client.send(LoadHub.Method.burst, LoadHTTP.messagesPerPoll, 6)
+        }
+        defer { client.off(LoadHub.Method.price) }
+        return try await self.run(client, counter, askingFor: LoadHTTP.messagesPerPoll, arguments: 6)
     }
 
     private func runTwo(_ format: HubFormat) async throws(ToolFailure) -> Double {
         let counter = CallCounter(self.messages)
-        return try await self.run(format, counter, arguments: 2) { client in
-            client.on(LoadHub.Method.price) { (volume: Int, note: String) in counter.add(volume + note.utf8.count) }
-        }
+        let client = try await self.fixture.hubClient(format)
+        client.on(LoadHub.Method.price) { (volume: Int, note: String) in counter.add(volume + note.utf8.count) }
+        return try await self.run(client, counter, arguments: 2)
     }
 
+    /// Returns the processor time per call in nanoseconds.
     private func run(
-        _ format: HubFormat, _ counter: CallCounter, arguments: Int, register: (HubClient) -> Void
+        _ client: HubClient, _ counter: CallCounter, askingFor count: Int? = nil, arguments: Int
     ) async throws(ToolFailure) -> Double {
-        let client = try await self.fixture.hubClient(format)
         defer { client.stop() }
-        register(client)
+        let observation = client.onUpdate(on: .tasks) { update in
+            if case .closed = update { counter.lost() }
+        }
+        defer { observation.cancel() }
         let start = processTime()
         do throws(HubError) {
-            try await client.send(LoadHub.Method.burst, self.messages, arguments)
+            try await client.send(LoadHub.Method.burst, count ?? self.messages, arguments)
         } catch {
             throw ToolFailure("A client failed to send: \(error)")
         }
         let end = await counter.finished.value()
+        guard !end.isNaN else { throw .connectionLost }
         guard counter.sum > self.messages else { throw ToolFailure("The received calls were empty.") }
         return (end - start) / Double(self.messages)
     }
@@ -131,12 +152,18 @@ final class CallCounter: Sendable {
 
     var sum: Int { self.state.withLock { $0.sum } }
 
-    func add(_ value: Int) {
-        let isLast = self.state.withLock { state in
+    /// The connection was lost.
+    func lost() { self.finished.fulfill(.nan)?.resume() }
+
+    /// Returns how many calls are missing.
+    @discardableResult
+    func add(_ value: Int) -> Int {
+        let remaining = self.state.withLock { state in
             state.remaining -= 1
             state.sum &+= value
-            return state.remaining == 0
+            return state.remaining
         }
-        if isLast { self.finished.fulfill(processTime())?.resume() }
+        if remaining == 0 { self.finished.fulfill(processTime())?.resume() }
+        return remaining
     }
 }

@@ -22,7 +22,7 @@ struct PublishBench {
         let peer = NodePeer.findPusher()
         if let peer {
             candidates.append(
-                peer.publications(FanOutServer.app, FanOutServer.channel, port: self.fixture.port, events: self.events, times))
+                peer.publications(PusherFanOut.app, PusherFanOut.channel, port: self.fixture.port, events: self.events, times))
         }
         let rounds = try await Rounds.run(candidates, rounds: 9)
         guard let value = rounds.median(Self.publisher), let time = times.rounds.median(Self.publisher) else { return }
@@ -37,12 +37,12 @@ struct PublishBench {
 
     private func publish(_ times: WallTimes) async throws(ToolFailure) -> Double {
         let publisher = PusherPublisher(
-            appID: FanOutServer.app.id, key: FanOutServer.app.key, secret: FanOutServer.app.secret,
+            appID: PusherFanOut.app.id, key: PusherFanOut.app.key, secret: PusherFanOut.app.secret,
             endpoint: Endpoint(scheme: "http", host: "127.0.0.1", port: self.fixture.port), http: SocketHTTPTransport())
         let (start, begin) = (processTime(), wallTime())
         for _ in 0..<self.events {
             do throws(PusherError) {
-                try await publisher.publish(LoadMessage.event, to: FanOutServer.channel, data: LoadMessage.data)
+                try await publisher.publish(LoadMessage.event, to: PusherFanOut.channel, data: LoadMessage.data)
             } catch {
                 throw ToolFailure("An event could not be published: \(error)")
             }

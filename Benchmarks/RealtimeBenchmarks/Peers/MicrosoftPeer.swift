@@ -14,23 +14,33 @@ enum MicrosoftPeer: String, Sendable {
 
     var isAvailable: Bool { Console.environment("REALTIME_PEERS") != nil }
 
-    /// Starts the client and connects it to a server on this machine, without a negotiation.
+    /// Starts the client and connects it to a server on this machine. Over a WebSocket, there is no negotiation.
     ///
     /// - Parameters:
     ///   - port: The port of the server.
     ///   - format: The format of the messages.
+    ///   - transport: The transport.
     ///   - target: The path of the hub, by default that of the load generator.
     func connect(
-        _ port: Int, _ format: HubFormat, target: String = BareInvocations.target
+        _ port: Int, _ format: HubFormat, over transport: HubTransport = .webSockets, target: String = BareInvocations.target
     ) throws(ToolFailure) -> MicrosoftSession {
         guard let peers = Console.environment("REALTIME_PEERS") else { throw ToolFailure("REALTIME_PEERS isn't set.") }
         let session = MicrosoftSession(process: try ChildProcess.start([peers, self.rawValue]), name: self.name)
         _ = try session.run(
             """
-            {"do":"connect","id":1,"url":"\(self == .typeScript ? "http" : "ws")://127.0.0.1:\(port)\(target)","transport":"ws",\
-            "protocol":"\(format == .json ? "json" : "msgpack")","skipNegotiation":true}
+            {"do":"connect","id":1,"url":"\(self == .typeScript ? "http" : "ws")://127.0.0.1:\(port)\(target)",\
+            "transport":"\(Self.name(of: transport))","protocol":"\(format == .json ? "json" : "msgpack")",\
+            "skipNegotiation":\(transport == .webSockets)}
             """)
         return session
+    }
+
+    private static func name(of transport: HubTransport) -> String {
+        switch transport {
+        case .webSockets: "ws"
+        case .serverSentEvents: "sse"
+        case .longPolling: "lp"
+        }
     }
 }
 
@@ -71,9 +81,14 @@ final class MicrosoftSession {
     }
 
     /// Makes calls one at a time, and returns the processor time per call in nanoseconds.
-    func roundTrips(_ count: Int, _ method: String = LoadHub.Method.echo) throws(ToolFailure) -> Double {
+    ///
+    /// - Parameter addMedian: Receives the median of the time that passes during a call, in nanoseconds.
+    func roundTrips(
+        _ count: Int, _ method: String = LoadHub.Method.echo, addMedian: (Double) -> Void = { _ in }
+    ) throws(ToolFailure) -> Double {
         let text = String(repeating: "x", count: 100)
         let result = try self.run(#"{"do":"roundtrips","id":3,"method":"\#(method)","args":["\#(text)"],"n":\#(count)}"#)
+        addMedian((result["p50_us"]?.double ?? .nan) * 1000)
         return (result["cpu_us"]?.double ?? .nan) * 1000 / Double(count)
     }
 }
