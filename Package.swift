@@ -46,8 +46,8 @@ let support: [Target.Dependency] = coreLibraries + ["RealtimeTesting", "TestSupp
 
 /// The dependencies of the tests of the README of signalr-client-swift.
 let readme: [Target.Dependency] = [
-    "SignalRClient", "SignalRServer", "RealtimeTransports", "RealtimeSockets", "RealtimeCore", "RealtimeCoding", "RealtimeTesting",
-    "TestSupport", "PeerSupport",
+    "SignalRClient", "SignalRServer", "SignalRWire", "RealtimeTransports", "RealtimeSockets", "RealtimeCore", "RealtimeCoding",
+    "RealtimeTesting", "TestSupport", "PeerSupport",
 ]
 
 /// The dependencies of the tests of PusherSwift's API.
@@ -124,7 +124,7 @@ let signalR: [Target] = [
     tests("SignalRHubsTests", in: "SignalR", ["SignalRHubs", "SignalRWire", "RealtimeSockets", "RealtimeTransports"] + support),
     tests(
         "SignalRClientTests", in: "SignalR",
-        ["SignalRTesting", "SignalRClient", "SignalRHubs", "SignalRServer", "SignalRWire", "RealtimeSockets"] + support),
+        ["SignalRTesting", "SignalRClient", "SignalRHubs", "SignalRServer", "SignalRWire", "RealtimeSockets", "ProxySupport"] + support),
     // Without the settings of this package, as in applications.
     .testTarget(
         name: "SignalRReadmeTests",
@@ -132,7 +132,7 @@ let signalR: [Target] = [
     tests("SignalRServerTests", in: "SignalR", ["SignalRServer", "SignalRWire", "RealtimeSockets"] + support),
     tests(
         "SignalRPeerTests", in: "SignalR",
-        ["SignalRClient", "SignalRHubs", "SignalRWire", "RealtimeSockets", "RealtimeTransports"] + support),
+        ["SignalRClient", "SignalRHubs", "SignalRWire", "RealtimeSockets", "RealtimeTransports", "ProxySupport"] + support),
     tests("SignalRSimulationTests", in: "SignalR", ["SignalRHubs", "SignalRServer", "SignalRWire"] + support),
 ]
 
@@ -141,10 +141,12 @@ let commandLine: [Target] = [
     library("CommandLineSupport", in: "Sources/Tool", ["RealtimeCore", "RealtimeCoding", "RealtimeSystem"]),
     library(
         "RealtimeBenchmarks", in: "Benchmarks",
-        programs + ["PusherServer", "PusherWire", "CRealtimeSystem", "RealtimeEncoding", "RealtimeCoding"]),
+        programs + ["PusherServer", "PusherWire", "SignalRServer", "CRealtimeSystem", "RealtimeEncoding", "RealtimeCoding"]),
     tool(
         "realtime", in: "Sources/Tool",
-        programs + ["PusherServer", "PusherWire", "SignalRServer", "RealtimeTransports", "RealtimeCoding", "RealtimeBenchmarks"]),
+        programs + [
+            "PusherServer", "PusherWire", "SignalRServer", "RealtimeTransports", "RealtimeCoding", "RealtimeEncoding", "RealtimeBenchmarks",
+        ]),
 
     tests(
         "CommandLineTests", in: "Tool",
@@ -201,6 +203,7 @@ let fuzzers: [Target] = [
     fuzzer("EncryptedPayload", ["PusherWire"]),
     fuzzer("FossilDelta", ["PusherWire"]),
     fuzzer("HubMessages", ["SignalRWire", "RealtimeCore"]),
+    fuzzer("HubMessageBuffer", ["SignalRWire", "RealtimeCore"]),
     fuzzer("Negotiate", ["SignalRWire", "RealtimeCore"]),
     fuzzer("HubSession", ["SignalRHubs", "SignalRWire", "RealtimeCore", "RealtimeSystem", "RealtimeTesting"]),
     fuzzer("PusherSession", ["PusherChannels", "PusherServer", "RealtimeCore", "RealtimeCoding", "RealtimeSystem", "RealtimeTesting"]),

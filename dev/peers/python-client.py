@@ -2,7 +2,7 @@
 
   python-client.py pysignalr|aiosignalr
 
-  connect  url, protocol (json or msgpack), token
+  connect  url, protocol (json or msgpack), transport (ws, sse or lp; pysignalr has only ws), token
   on       method, returns (optional): registers a method that the server calls, and prints an event for each call
   invoke   method, args: calls a method, and returns the result
   send     method, args: calls a method without a result
@@ -98,7 +98,8 @@ class AioSignalR:
 
         self.client = HubConnection(protocol="messagepack" if c.get("protocol") == "msgpack" else "json")
         factory = (lambda: c["token"]) if "token" in c else None
-        await self.client.start(c["url"], access_token_factory=factory)
+        transport = {"ws": "WebSockets", "sse": "ServerSentEvents", "lp": "LongPolling"}[c["transport"]]
+        await self.client.start(c["url"], access_token_factory=factory, transports={transport})
 
     async def on(self, c):
         def called(*arguments):
