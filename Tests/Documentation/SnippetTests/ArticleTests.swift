@@ -224,7 +224,7 @@ import Testing
     }
 
     @Test(arguments: [
-        ("SignalR/SignalRHubs", ["SignalR/SignalRHubs"]),
+        ("SignalR/SignalRHubs", ["SignalR/SignalRHubs", "SignalR/SignalRWire"]),
         ("SignalR/SignalRClient", ["SignalR/SignalRClient"]),
         ("Pusher/PusherChannels", ["Pusher/PusherChannels", "Pusher/PusherWire"]),
     ])

@@ -102,6 +102,7 @@ extension HubError: EveryClientError {
         _ = signalR.server.hub("/hub")
         var configuration = signalR.configuration("/hub")
         configuration.retry = .delays([.seconds(1), .seconds(1)])
+        configuration.allowedTransports = .webSockets
         configuration.skipsNegotiation = true
         return Fixture(
             configuration: configuration, clock: signalR.clock, network: signalR.network, invalidate: { $0.connectTimeout = .zero },

@@ -56,6 +56,7 @@ private func route(_ router: Router<BasicRequestContext>, _ client: HubClient) {
 
 private func loadBalancers(_ configuration: inout HubConfiguration) {
     // snippet:hub-skips-negotiation
+    configuration.allowedTransports = .webSockets
     configuration.skipsNegotiation = true
     // end
     // snippet:hub-keep-alive

@@ -14,6 +14,12 @@ private func policies() throws {
         context.reason.code == .unauthorized || context.elapsed > .seconds(300) ? nil : .seconds(5)
     }
     // end
+    // snippet:hub-allowed-transports
+    configuration.allowedTransports = [.webSockets, .longPolling]
+    // end
+    // snippet:hub-stateful-reconnect
+    configuration.statefulReconnect = HubStatefulReconnect()
+    // end
     _ = configuration
 }
 
@@ -26,7 +32,7 @@ private func updates(_ client: HubClient) async {
         case .reconnected: print("connected again")
         case .closed(let error): print("ended: \(error?.message ?? "stopped")")
         case .error(let error), .authenticationRefreshFailed(let error): print(error.message)
-        case .state, .authenticationRefreshed: break
+        case .state, .transport, .resumed, .authenticationRefreshed: break
         }
     }
     // end
@@ -143,6 +149,7 @@ private func connectionTLS() {
 private func insecure() throws {
     // snippet:hub-skip-negotiation
     var configuration = try HubConfiguration(url: "wss://example.org/chat")
+    configuration.allowedTransports = .webSockets
     configuration.skipsNegotiation = true
     // end
     _ = configuration

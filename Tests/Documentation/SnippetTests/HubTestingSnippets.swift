@@ -22,6 +22,7 @@ import Testing
     try await reconnect()
     try await silence()
     try await rejectToken()
+    try await refuseTransport()
     try await failNegotiation()
     try await invalidMessage()
     try await builder()
@@ -77,6 +78,17 @@ private func rejectToken() async throws {
     signalR.server.faults.unauthorizedRequests = 1
     try await client.start()
     #expect(tokens.all.count == 2)
+    // end
+}
+
+private func refuseTransport() async throws {
+    let signalR = try await InMemorySignalR()
+    _ = signalR.server.hub("/chat")
+    let client = signalR.client("/chat")
+    // snippet:hubs-fallback
+    signalR.server.faults.refusedTransports = .webSockets
+    try await client.start()
+    #expect(client.transport == .serverSentEvents)
     // end
 }
 

@@ -12,6 +12,7 @@ private struct Policy: RetryPolicy {
 @MainActor private func readmeForms(_ connection: HubConnection, _ numbers: AsyncStream<Int>) async throws {
     _ = HubConnectionBuilder().withUrl(url: "https://example.org/chat").withAutomaticReconnect([0, 0, 1])
     _ = HubConnectionBuilder().withUrl(url: "https://example.org/chat").withAutomaticReconnect(Policy())
+    _ = HubConnectionBuilder().withUrl(url: "https://example.org/chat").withStatefulReconnect()
     connection.onReconnecting { error in print(error as Any) }
     connection.onReconnected { print("connected") }
     try await connection.send("UploadStream", arguments: numbers)
@@ -31,6 +32,8 @@ private func typedForms(
     configuration.serverTimeout = .seconds(30)
     configuration.retry = .standard
     configuration.retry = .delays([.zero, .seconds(5)])
+    configuration.statefulReconnect = HubStatefulReconnect(bufferBytes: 100_000)
+    configuration.allowedTransports = .longPolling
     configuration.retry = .custom { context in context.retryCount < 5 ? .seconds(1) : nil }
     configuration.refreshesAuthentication = true
     configuration.log.minimumLevel = .debug
@@ -38,6 +41,7 @@ private func typedForms(
     configuration.log = LogSink(minimumLevel: .info) { print($2) }
     configuration.accessToken = { try await session.token() }
     configuration.headers["X-Api-Key"] = "key"
+    configuration.allowedTransports = .webSockets
     configuration.skipsNegotiation = true
     configuration.connectTimeout = .seconds(30)
     configuration.transports = transports

@@ -181,6 +181,8 @@ private func faults(server: SignalRServer, chat: Hub) {
     server.faults.unauthorizedRequests = 1
     server.faults.expiredTokens = ["an old token"]
     server.faults.negotiationError = "The server is being updated."
+    server.faults.refusedTransports = [.webSockets, .serverSentEvents]
+    server.faults.lostAnswers = 1
     server.faults = SignalRServerFaults()
     // end
     // snippet:hub-connection-faults

@@ -1,6 +1,7 @@
 import PeerSupport
 import PusherChannels
 import RealtimeCore
+import RealtimeSockets
 import RealtimeCoding
 import RealtimeTesting
 import TestSupport
@@ -96,7 +97,7 @@ struct PusherFilterPeerTests {
     }
 
     @Test func `missed events satisfy the filter, and no gap is reported`() async throws {
-        let (sockudo, transport) = (try await self.sockudo(), CuttableTransport())
+        let (sockudo, transport) = (try await self.sockudo(), CuttableTransport(SocketWebSocketTransport()))
         let client = self.client(sockudo) {
             $0.recovery = .sockudo
             $0.backoff = Backoff(base: .seconds(3600), cap: .seconds(3600))
@@ -182,7 +183,7 @@ struct PusherFilterPeerTests {
     }
 
     @Test func `deltas continue after the connection was cut`() async throws {
-        let (sockudo, transport) = (try await self.sockudo(), CuttableTransport())
+        let (sockudo, transport) = (try await self.sockudo(), CuttableTransport(SocketWebSocketTransport()))
         let client = sockudo.client("anna") {
             $0.deltaCompression = .fossil
             $0.recovery = .sockudo

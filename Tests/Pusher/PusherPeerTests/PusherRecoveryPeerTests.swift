@@ -6,31 +6,6 @@ import RealtimeSystem
 import TestSupport
 import Testing
 
-/// A transport whose connections can be cut, as by a network that fails.
-final class CuttableTransport: WebSocketTransport {
-    private struct Current: Sendable {
-        var id: ConnectionID
-        var connection: any WebSocketConnection
-        var events: any WebSocketEvents
-    }
-
-    private let transport = SocketWebSocketTransport()
-    private let current = Lock<Current?>(nil)
-
-    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
-        let connection = self.transport.makeConnection(request, id: id, events: events)
-        self.current.withLock { $0 = Current(id: id, connection: connection, events: events) }
-        return connection
-    }
-
-    /// Ends the current connection without a close frame.
-    func cut() {
-        guard let current = self.current.withLock({ $0.take() }) else { return }
-        current.connection.abandon()
-        current.events.closed(current.id, .transport(TransportError(.reset, "The test cut the connection.")))
-    }
-}
-
 /// The recovery of missed events with the server sockudo, and servers that restart or no longer respond.
 @Suite(
     .usesSockets, .enabled(if: Peer.starts("sockudo"), Comment(rawValue: Peer.skipReason)), .timeLimit(.minutes(10)))
@@ -62,7 +37,7 @@ struct PusherRecoveryPeerTests {
 
     @Test(arguments: ["orders", "private-orders", "presence-orders", "private-encrypted-orders", "cache-orders"])
     func `events that sockudo published while the connection was cut arrive after it, in order and once`(name: String) async throws {
-        let (sockudo, transport) = (try await Sockudo(), CuttableTransport())
+        let (sockudo, transport) = (try await Sockudo(), CuttableTransport(SocketWebSocketTransport()))
         let client = self.client(sockudo, transport)
         let (publisher, channel) = (sockudo.publisher(), try client.subscribe(name))
         let (events, gaps) = (channel.events("tick"), channel.gaps)
@@ -89,7 +64,7 @@ struct PusherRecoveryPeerTests {
     }
 
     @Test func `events arrive once and in order while connections are cut and others publish`() async throws {
-        let (sockudo, transport) = (try await Sockudo(), CuttableTransport())
+        let (sockudo, transport) = (try await Sockudo(), CuttableTransport(SocketWebSocketTransport()))
         let client = self.client(sockudo, transport, backoff: Self.noDelay)
         let (publisher, channel) = (sockudo.publisher(), try client.subscribe("orders"))
         let (events, gaps) = (channel.events("tick", buffer: .dropOldest(1_000)), channel.gaps)
@@ -112,7 +87,7 @@ struct PusherRecoveryPeerTests {
     }
 
     @Test func `sockudo recovers client events, and sends them to their sender as well`() async throws {
-        let (sockudo, transport) = (try await Sockudo(), CuttableTransport())
+        let (sockudo, transport) = (try await Sockudo(), CuttableTransport(SocketWebSocketTransport()))
         let client = self.client(sockudo, transport)
         let bert = sockudo.client("bert") { $0.recovery = .sockudo }
         let (annas, berts) = (try client.subscribe("private-orders"), try bert.subscribe("private-orders"))
@@ -131,7 +106,7 @@ struct PusherRecoveryPeerTests {
 
     @Test func `events that sockudo no longer has are a gap with the reason`() async throws {
         let options = ["--config", #"{"connection_recovery":{"enabled":true,"max_buffer_size":2}}"#]
-        let (sockudo, transport) = (try await Sockudo(options), CuttableTransport())
+        let (sockudo, transport) = (try await Sockudo(options), CuttableTransport(SocketWebSocketTransport()))
         let client = self.client(sockudo, transport)
         let (publisher, channel) = (sockudo.publisher(), try client.subscribe("orders"))
         let (events, gaps) = (channel.events("tick"), channel.gaps)
@@ -149,7 +124,7 @@ struct PusherRecoveryPeerTests {
     }
 
     @Test func `without its recovery, sockudo causes gaps`() async throws {
-        let (sockudo, transport) = (try await Sockudo(["--recovery", "false"]), CuttableTransport())
+        let (sockudo, transport) = (try await Sockudo(["--recovery", "false"]), CuttableTransport(SocketWebSocketTransport()))
         let client = self.client(sockudo, transport)
         let channel = try client.subscribe("orders")
         let gaps = channel.gaps
@@ -193,7 +168,7 @@ struct PusherRecoveryPeerTests {
     // MARK: Restarts and silence
 
     @Test func `a restart of sockudo in the middle of traffic is a gap, and no event arrives twice`() async throws {
-        let (first, transport) = (try await Sockudo(), CuttableTransport())
+        let (first, transport) = (try await Sockudo(), CuttableTransport(SocketWebSocketTransport()))
         let client = self.client(first, transport, backoff: Self.noDelay)
         let channel = try client.subscribe("private-orders")
         let updates = client.updates()

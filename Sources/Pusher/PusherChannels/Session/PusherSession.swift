@@ -225,7 +225,7 @@ struct PusherSession: ReconnectingSession {
         guard self.latestSettings === old else { return false }
         self.nextSettings = new
         switch self.connection.state {
-        case .opening, .handshaking, .connected: break
+        case .opening, .handshaking, .connected, .resuming: break
         case .idle, .backingOff, .deciding, .closing, .closed: self.applySettings(now: now, &effects)
         }
         return true
