@@ -56,6 +56,12 @@ let pusherSwift: [Target.Dependency] = [
     "RealtimeCoding", "RealtimeSystem", "RealtimeTesting", "TestSupport", "PeerSupport",
 ]
 
+/// The dependencies of the tests of PrimusSwift's API.
+let primusSwift: [Target.Dependency] = [
+    "PrimusSwift", "PrimusClient", "PrimusServer", "PrimusWire", "RealtimeTransports", "RealtimeSockets", "RealtimeCore", "RealtimeCoding",
+    "RealtimeSystem", "RealtimeTesting", "TestSupport", "PeerSupport",
+]
+
 // A folder of sources imports only folders above it in this file.
 
 let core: [Target] = [
@@ -136,6 +142,31 @@ let signalR: [Target] = [
     tests("SignalRSimulationTests", in: "SignalR", ["SignalRHubs", "SignalRServer", "SignalRWire"] + support),
 ]
 
+let primus: [Target] = [
+    library("PrimusWire", in: "Sources/Primus", coreLibraries),
+    library("PrimusClient", in: "Sources/Primus", ["PrimusWire", "RealtimeTransports"] + coreLibraries),
+    library("PrimusSwift", in: "Sources/Primus", ["PrimusClient", "PrimusWire", "RealtimeTransports"] + coreLibraries),
+    library("PrimusServer", in: "Sources/Primus", ["PrimusWire", "RealtimeTransports"] + coreLibraries),
+    library("PrimusTesting", in: "Sources/Primus", ["PrimusClient", "PrimusServer", "RealtimeCore", "RealtimeTesting"]),
+
+    tests("PrimusWireTests", in: "Primus", ["PrimusWire"] + support),
+    tests(
+        "PrimusClientTests", in: "Primus",
+        ["PrimusTesting", "PrimusClient", "PrimusServer", "PrimusWire", "RealtimeSockets", "RealtimeTransports", "ProxySupport"] + support),
+    tests(
+        "PrimusServerTests", in: "Primus",
+        ["PrimusTesting", "PrimusClient", "PrimusServer", "PrimusWire", "RealtimeSockets"] + support),
+    tests("PrimusSwiftTests", in: "Primus", primusSwift + ["PrimusTesting"]),
+    // Without the settings of this package, as in applications.
+    .testTarget(
+        name: "PrimusSwiftReadmeTests",
+        dependencies: primusSwift, path: "Tests/Primus/PrimusSwiftReadmeTests", swiftSettings: [.swiftLanguageMode(.v6)] + strict),
+    tests("PrimusSimulationTests", in: "Primus", ["PrimusClient", "PrimusServer", "PrimusWire"] + support),
+    tests(
+        "PrimusPeerTests", in: "Primus",
+        ["PrimusClient", "PrimusServer", "PrimusWire", "RealtimeSockets", "RealtimeTransports", "ProxySupport"] + support),
+]
+
 let commandLine: [Target] = [
     library("Processes", in: "Benchmarks", ["RealtimeSystem"]),
     library("CommandLineSupport", in: "Sources/Tool", ["RealtimeCore", "RealtimeCoding", "RealtimeSystem"]),
@@ -188,6 +219,9 @@ let swift5: [Target] = [
     .testTarget(
         name: "SignalRReadmeSwift5Tests",
         dependencies: readme, path: "Tests/SignalR/SignalRReadmeSwift5Tests", swiftSettings: [.swiftLanguageMode(.v5)] + strict),
+    .testTarget(
+        name: "PrimusSwiftReadmeSwift5Tests",
+        dependencies: primusSwift, path: "Tests/Primus/PrimusSwiftReadmeSwift5Tests", swiftSettings: [.swiftLanguageMode(.v5)] + strict),
 ]
 
 let fuzzers: [Target] = [
@@ -206,6 +240,11 @@ let fuzzers: [Target] = [
     fuzzer("HubMessageBuffer", ["SignalRWire", "RealtimeCore"]),
     fuzzer("Negotiate", ["SignalRWire", "RealtimeCore"]),
     fuzzer("HubSession", ["SignalRHubs", "SignalRWire", "RealtimeCore", "RealtimeSystem", "RealtimeTesting"]),
+    fuzzer("PrimusParsers", ["PrimusWire", "RealtimeCore", "RealtimeCoding"]),
+    fuzzer("EngineIOPackets", ["PrimusWire", "RealtimeCore"]),
+    fuzzer("SockJSFrames", ["PrimusWire", "RealtimeCore"]),
+    fuzzer("PrimusPlugins", ["PrimusWire", "RealtimeCore", "RealtimeCoding"]),
+    fuzzer("PrimusSession", ["PrimusClient", "PrimusWire", "RealtimeCore", "RealtimeCoding", "RealtimeSystem", "RealtimeTesting"]),
     fuzzer("PusherSession", ["PusherChannels", "PusherServer", "RealtimeCore", "RealtimeCoding", "RealtimeSystem", "RealtimeTesting"]),
 ]
 
@@ -234,7 +273,7 @@ func selected(_ targets: [Target]) -> [Target] {
 }
 
 let targets = selected(
-    core + network + pusher + signalR + commandLine + (strict.isEmpty ? [] : swift5)
+    core + network + pusher + signalR + primus + commandLine + (strict.isEmpty ? [] : swift5)
         + (Context.environment["FUZZ"] == nil ? [] : fuzzers))
 
 let libraries: [(name: String, targets: [String])] = [
@@ -246,6 +285,10 @@ let libraries: [(name: String, targets: [String])] = [
     ("SignalRServer", ["SignalRServer"]),
     ("SignalRTesting", ["SignalRTesting"]),
     ("SignalRClient", ["SignalRClient"]),
+    ("PrimusClient", ["PrimusClient"]),
+    ("PrimusServer", ["PrimusServer"]),
+    ("PrimusTesting", ["PrimusTesting"]),
+    ("PrimusSwift", ["PrimusSwift"]),
     ("RealtimeCore", ["RealtimeCore"]),
     ("RealtimeCoding", ["RealtimeCoding"]),
     ("RealtimeSockets", ["RealtimeSockets"]),
