@@ -92,6 +92,14 @@ package struct MessagePackReader {
         return start..<self.position
     }
 
+    /// Whether a value, or one in it, is an extension value, whose forms depend on the protocol. Reads up to the first one.
+    package mutating func containsExtension() throws(MessagePackError) -> Bool {
+        while !self.isAtEnd {
+            if try self.next().kind == .ext { return true }
+        }
+        return false
+    }
+
     private mutating func next(_ kind: NodeKind) throws(MessagePackError) -> CodingNode {
         let start = self.position
         let node = try self.next()

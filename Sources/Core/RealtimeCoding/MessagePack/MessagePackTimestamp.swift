@@ -3,7 +3,7 @@
 /// Unlike a `Date`, it represents every nanosecond. A `Date` is encoded as a timestamp, too.
 public struct MessagePackTimestamp: Hashable, Sendable {
     /// The extension type of timestamps.
-    static let type: Int8 = -1
+    package static let type: Int8 = -1
 
     /// The whole seconds since the start of 1970 in UTC, rounded down.
     public var seconds: Int64
@@ -62,6 +62,18 @@ public struct MessagePackTimestamp: Hashable, Sendable {
     var secondsSinceReferenceDate: Double {
         let (whole, overflow) = self.seconds.subtractingReportingOverflow(Int64(referenceDateOffset))
         return (overflow ? Double(self.seconds) - referenceDateOffset : Double(whole)) + Double(self.nanoseconds) / 1e9
+    }
+
+    /// Creates a timestamp from a date in ISO 8601. Without a time zone, or without a time, it is in UTC.
+    ///
+    /// - Returns: `nil` if the text isn't a date.
+    package init?(iso8601 text: String) {
+        guard let seconds = ISO8601.secondsSince2001(text, assumesUTC: true) else { return nil }
+        let whole = seconds.rounded(.down)
+        let nanoseconds = ((seconds - whole) * 1e9).rounded()
+        self.init(
+            seconds: Int64(whole) + Int64(referenceDateOffset) + (nanoseconds < 1e9 ? 0 : 1),
+            nanoseconds: nanoseconds < 1e9 ? UInt32(nanoseconds) : 0)
     }
 
     /// The time in ISO 8601, with as many digits of the fraction as necessary, or `nil` if it is more than four million years from 1970.

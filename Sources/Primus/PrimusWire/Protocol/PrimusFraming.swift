@@ -1,0 +1,144 @@
+package import RealtimeCore
+
+/// How packets travel in the messages of one WebSocket, on one side of it. A value without I/O.
+package enum PrimusFraming: Sendable {
+    /// One packet in each message.
+    case plain
+    case engineIO(EngineIOVersion, Side)
+    /// The frames of SockJS. Its raw WebSocket is ``plain``.
+    case sockJS(Side)
+
+    /// The side of the connection that uses the value.
+    package enum Side: Hashable, Sendable {
+        case client, server
+    }
+
+    /// A part of a received message.
+    package enum Event {
+        /// A packet of Primus. The memory is valid during the call.
+        case packet(WebSocketMessage.Kind, UnsafeRawBufferPointer)
+        /// The server has opened the session.
+        case opened(EngineIOHandshake?)
+        /// A ping of engine.io, which the receiver answers with ``PrimusFraming/pong(_:)``, or a heartbeat of SockJS, which needs no answer.
+        case ping(String)
+        /// The answer to a ping of engine.io.
+        case pong(String)
+        /// The peer ends the session.
+        case closed(code: Int?, reason: String)
+        /// The message isn't valid. It has no effect on other messages.
+        case invalid(String)
+        /// The message isn't one after which the original goes on, such as broken JSON for the server of SockJS. The connection ends.
+        case fatal(code: Int, reason: String)
+    }
+
+    /// Whether the connection is open only after an event ``Event/opened(_:)``.
+    package var hasHandshake: Bool {
+        switch self {
+        case .plain: false
+        case .engineIO(_, let side), .sockJS(let side): side == .client
+        }
+    }
+
+    /// Reads a message.
+    ///
+    /// - Parameters:
+    ///   - kind: The kind of the message: text or binary.
+    ///   - bytes: The message. Valid UTF-8 if it is text.
+    ///   - body: Receives what the message contains, in order.
+    package func read(_ kind: WebSocketMessage.Kind, _ bytes: UnsafeRawBufferPointer, _ body: (Event) -> Void) {
+        switch self {
+        case .plain: body(.packet(kind, bytes))
+        case .engineIO(let version, let side): Self.readEngineIO(kind, bytes, version, side, body)
+        case .sockJS(.client): Self.readSockJS(kind, bytes, body)
+        case .sockJS(.server): Self.readSockJSClient(kind, bytes, body)
+        }
+    }
+
+    private static func readEngineIO(
+        _ kind: WebSocketMessage.Kind, _ bytes: UnsafeRawBufferPointer, _ version: EngineIOVersion, _ side: Side, _ body: (Event) -> Void
+    ) {
+        do throws(EngineIOError) {
+            let (type, start) = try EngineIOPacket.header(bytes, kind, version)
+            let rest = UnsafeRawBufferPointer(rebasing: bytes[start...])
+            switch type {
+            case .message: body(.packet(kind, rest))
+            case .open where side == .client: body(.opened(try EngineIOHandshake(parsing: Array(rest))))
+            case .ping: body(.ping(String(decoding: rest, as: UTF8.self)))
+            case .pong: body(.pong(String(decoding: rest, as: UTF8.self)))
+            // Over a WebSocket, a server of engine.io 6 ignores the packet of a client.
+            case .close: if side == .client { body(.closed(code: nil, reason: "")) }
+            case .open, .upgrade, .noop: break
+            }
+        } catch {
+            let text = EngineIOError(refusal: Array(bytes.prefix(200)))
+            body(.invalid(text?.description ?? error.description))
+        }
+    }
+
+    private static func readSockJS(_ kind: WebSocketMessage.Kind, _ bytes: UnsafeRawBufferPointer, _ body: (Event) -> Void) {
+        guard kind == .text else { return body(.invalid(SockJSError("a frame is binary").description)) }
+        do throws(SockJSError) {
+            // The frame of messages is the one that counts.
+            if let type = bytes.first, type == UInt8(ascii: "a") || type == UInt8(ascii: "m") {
+                return try SockJSMessages.forEach(UnsafeRawBufferPointer(rebasing: bytes[1...])) { body(.packet(.text, $0)) }
+            }
+            switch try SockJSFrame(parsing: bytes) {
+            case .open: body(.opened(nil))
+            case .heartbeat: body(.ping(""))
+            case .messages: break
+            case .close(let code, let reason): body(.closed(code: code, reason: reason))
+            }
+        } catch {
+            body(.invalid(error.description))
+        }
+    }
+
+    private static func readSockJSClient(_ kind: WebSocketMessage.Kind, _ bytes: UnsafeRawBufferPointer, _ body: (Event) -> Void) {
+        // The server of SockJS ignores an empty frame.
+        guard !bytes.isEmpty else { return }
+        do throws(SockJSError) {
+            try SockJSMessages.forEach(bytes) { body(.packet(.text, $0)) }
+        } catch {
+            body(.fatal(code: 3000, reason: "Broken framing."))
+        }
+    }
+
+    /// Returns packets as messages of the WebSocket. SockJS carries all of them in one.
+    ///
+    /// - Parameter packets: The packets. Over SockJS, they are text.
+    package func messages(_ packets: [WebSocketMessage]) -> [WebSocketMessage] {
+        switch self {
+        case .plain: return packets
+        case .engineIO(let version, _): return packets.map { EngineIOPacket($0).webSocketMessage(version) }
+        case .sockJS(let side):
+            guard !packets.isEmpty else { return [] }
+            var bytes = side == .server ? [UInt8(ascii: "a")] : []
+            SockJSMessages.append(packets.map { String(decoding: $0.bytes, as: UTF8.self) }, to: &bytes)
+            return [WebSocketMessage(.text, bytes)]
+        }
+    }
+
+    /// The message that opens a session; `nil` where none does.
+    package func opening(_ handshake: EngineIOHandshake) -> WebSocketMessage? {
+        switch self {
+        case .engineIO(let version, .server): handshake.packet.webSocketMessage(version)
+        case .sockJS(.server): WebSocketMessage(.text, SockJSFrame.open.bytes)
+        case .plain, .engineIO, .sockJS: nil
+        }
+    }
+
+    /// The message of engine.io that pings the peer; `nil` for other framings.
+    package func ping(_ text: String = "") -> WebSocketMessage? {
+        if case .engineIO(let version, _) = self { EngineIOPacket(.ping, text).webSocketMessage(version) } else { nil }
+    }
+
+    /// The message of engine.io that answers a ping; `nil` for other framings.
+    package func pong(_ text: String) -> WebSocketMessage? {
+        if case .engineIO(let version, _) = self { EngineIOPacket(.pong, text).webSocketMessage(version) } else { nil }
+    }
+
+    /// The message that ends a session on purpose, before the WebSocket is closed; `nil` where there is none.
+    package var closing: WebSocketMessage? {
+        if case .sockJS(.server) = self { WebSocketMessage(.text, SockJSCloseCode.normal.frame.bytes) } else { nil }
+    }
+}
