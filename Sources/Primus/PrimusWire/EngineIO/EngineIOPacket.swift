@@ -135,7 +135,9 @@ package struct EngineIOError: Error, Hashable, Sendable, CustomStringConvertible
     package var description: String { "\(self.problem)." }
 
     static func invalidPacket(_ bytes: some BidirectionalCollection<UInt8>) -> Self {
-        Self(bytes.isEmpty ? "A packet of engine.io is empty" : "A packet of engine.io begins with \"\(Excerpt.of(bytes: bytes, limit: 20))\"")
+        Self(
+            bytes.isEmpty
+                ? "A packet of engine.io is empty" : "A packet of engine.io begins with \"\(Excerpt.of(bytes: bytes, limit: 20))\"")
     }
 
     static func invalidPayload(_ problem: String) -> Self { Self("A body of engine.io isn't valid: \(problem)") }

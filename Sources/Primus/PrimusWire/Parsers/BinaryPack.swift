@@ -47,7 +47,7 @@ enum BinaryPack {
     private static func append(_ value: Int64, to output: inout [UInt8]) {
         switch value {
         case 0...0x7F: output.append(UInt8(value))
-        case -32 ..< 0: output.append(UInt8(bitPattern: Int8(value)))
+        case -32..<0: output.append(UInt8(bitPattern: Int8(value)))
         case 0x80...0xFF: self.append(0xCC, UInt8(value), to: &output)
         case 0x100...0xFFFF: self.append(0xCD, UInt16(value), to: &output)
         case 0x1_0000...0xFFFF_FFFF: self.append(0xCE, UInt32(value), to: &output)
@@ -60,7 +60,9 @@ enum BinaryPack {
 
     private static func append<Number: FixedWidthInteger>(_ format: UInt8, _ value: Number, to output: inout [UInt8]) {
         output.append(format)
-        for shift in stride(from: Number.bitWidth - 8, through: 0, by: -8) { output.append(UInt8(truncatingIfNeeded: value >> Number(shift))) }
+        for shift in stride(from: Number.bitWidth - 8, through: 0, by: -8) {
+            output.append(UInt8(truncatingIfNeeded: value >> Number(shift)))
+        }
     }
 
     /// Appends a length: up to 15 in the format byte, or in two or four bytes.

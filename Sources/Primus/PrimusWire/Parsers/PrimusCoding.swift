@@ -96,7 +96,8 @@ extension PrimusCoding {
 
     private static func converted(_ error: MessagePackError) -> PrimusParserError {
         let isLimit = error.code == .tooDeep || error.code == .tooLarge
-        return PrimusParserError(isLimit ? .limitExceeded : .invalidPacket, "The packet isn't valid for the parser msgpack: \(error.message).")
+        return PrimusParserError(
+            isLimit ? .limitExceeded : .invalidPacket, "The packet isn't valid for the parser msgpack: \(error.message).")
     }
 
     /// Describes an error of a parser or coder for messages and logs. The value isn't part of it, nor is a text of the application's own
@@ -121,7 +122,9 @@ extension PrimusCoding {
         case .ejson: return PrimusValue(ejson: try self.parsedJSON(bytes, limits))
         case .messagePack:
             let value: MessagePackValue
-            do throws(MessagePackError) { value = try MessagePackValue(parsing: bytes, limits: limits) } catch { throw Self.converted(error) }
+            do throws(MessagePackError) { value = try MessagePackValue(parsing: bytes, limits: limits) } catch {
+                throw Self.converted(error)
+            }
             return try PrimusValue(messagePack: value)
         case .binary: return try bytes.withUnsafeBytes { bytes throws(PrimusParserError) in try BinaryPack.value(bytes, limits: limits) }
         case .custom(let custom): return try custom.parser.decode(.binary(bytes))

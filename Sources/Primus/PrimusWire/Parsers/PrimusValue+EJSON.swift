@@ -46,7 +46,9 @@ extension PrimusValue {
             if let pattern = object[EJSONKey.expression]?.string, let flags = object[EJSONKey.flags]?.string {
                 return .expression(pattern: pattern, flags: flags)
             }
-            if let name = object[EJSONKey.type]?.string, let value = object[EJSONKey.value] { return .typed(name: name, PrimusValue(ejson: value)) }
+            if let name = object[EJSONKey.type]?.string, let value = object[EJSONKey.value] {
+                return .typed(name: name, PrimusValue(ejson: value))
+            }
         default: break
         }
         return nil

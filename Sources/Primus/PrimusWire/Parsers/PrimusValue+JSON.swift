@@ -41,7 +41,8 @@ extension PrimusValue {
         case .double(let value):
             guard let number = JSONNumber(value) else {
                 throw PrimusParserError(
-                    .unsupportedValue, "The parser json can't carry a number that is infinite or not a number. Use ejson, msgpack or binary.")
+                    .unsupportedValue,
+                    "The parser json can't carry a number that is infinite or not a number. Use ejson, msgpack or binary.")
             }
             return .number(number)
         case .string(let value): return .string(value)

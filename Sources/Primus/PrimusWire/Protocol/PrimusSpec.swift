@@ -113,10 +113,10 @@ public struct PrimusSpec: Hashable, Sendable {
         }
         switch self.heartbeat {
         case .serverPings(let interval): members.append(("pingInterval", time(interval)))
-        case .clientPings, .none: break
+        case .clientPings(let timeout): members.append(("timeout", time(timeout)))
+        case .none: break
         }
         members.append(("pathname", .string(self.pathname)))
-        if case .clientPings(let timeout) = self.heartbeat { members.append(("timeout", time(timeout))) }
         members.append(("version", .string(self.version)))
         members.append(("parser", .string(self.parser.description)))
         members.append(("transformer", .string(self.transformer.description)))

@@ -33,7 +33,8 @@ package enum SockJSFrame: Hashable, Sendable {
     }
 
     private static func close(_ bytes: UnsafeRawBufferPointer) throws(SockJSError) -> SockJSFrame {
-        guard let parts = try? JSONValue(parsing: bytes, isUTF8: true, limits: Self.limits).array, parts.count == 2, let code = parts[0].int,
+        guard let parts = try? JSONValue(parsing: bytes, isUTF8: true, limits: Self.limits).array, parts.count == 2,
+            let code = parts[0].int,
             let reason = parts[1].string
         else { throw SockJSError("a close frame has no code and reason") }
         return .close(code: code, reason: reason)
@@ -91,7 +92,9 @@ package enum SockJSMessages {
     /// - Throws: ``SockJSError`` if the bytes are something else.
     static func forEach(_ bytes: UnsafeRawBufferPointer, _ body: (UnsafeRawBufferPointer) -> Void) throws(SockJSError) {
         if bytes.first == UInt8(ascii: "\"") {
-            do throws(JSONError) { try JSONText.validate(bytes, isUTF8: true, limits: SockJSFrame.limits) } catch { throw SockJSError(error) }
+            do throws(JSONError) { try JSONText.validate(bytes, isUTF8: true, limits: SockJSFrame.limits) } catch {
+                throw SockJSError(error)
+            }
             return self.unescape(bytes, body)
         }
         let elements: [Range<Int>]

@@ -108,7 +108,8 @@ extension PrimusValue {
     }
 
     private static func invalid(_ type: UInt8) -> PrimusParserError {
-        PrimusParserError(.invalidPacket, "The packet isn't valid for the parser msgpack: the extension value of type \(type) has invalid data.")
+        PrimusParserError(
+            .invalidPacket, "The packet isn't valid for the parser msgpack: the extension value of type \(type) has invalid data.")
     }
 
     /// The value in MessagePack.
@@ -119,8 +120,8 @@ extension PrimusValue {
         case .null: return .nil
         case .bool(let value): return .bool(value)
         case .int(let value):
-            // msgpack-lite writes numbers beyond 32 bits as floating-point numbers.
-            if dialect == .wire, value > Int64(UInt32.max) || value < Int64(Int32.min) { return .double(Double(value)) }
+            // msgpack-lite writes larger numbers as floating-point numbers.
+            if dialect == .wire, Int32(exactly: value) == nil { return .double(Double(value)) }
             return .int(value)
         case .double(let value): return .double(value)
         case .string(let value): return .string(value)

@@ -81,7 +81,10 @@ public indirect enum PrimusValue: Hashable, Sendable {
 
         /// Objects are equal if they have the same members, in any order.
         public static func == (lhs: Self, rhs: Self) -> Bool {
-            lhs.count == rhs.count && lhs.members.allSatisfy { rhs[$0.key] == $0.value }
+            guard lhs.count == rhs.count else { return false }
+            if zip(lhs.members, rhs.members).allSatisfy({ $0.key.utf8.elementsEqual($1.key.utf8) && $0.value == $1.value }) { return true }
+            let values = Dictionary(uniqueKeysWithValues: rhs.members.map { (Array($0.key.utf8), $0.value) })
+            return lhs.members.allSatisfy { values[Array($0.key.utf8)] == $0.value }
         }
 
         public func hash(into hasher: inout Hasher) {

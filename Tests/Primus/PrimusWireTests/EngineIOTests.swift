@@ -1,0 +1,127 @@
+import PrimusWire
+import RealtimeCoding
+import RealtimeCore
+import TestSupport
+import Testing
+
+@Suite struct EngineIOTests {
+    private static let v3 = PrimusFraming.engineIO(.v3, .client)
+    private static let v4 = PrimusFraming.engineIO(.v4, .client)
+
+    // MARK: Over a WebSocket
+
+    @Test(arguments: [Self.v3, Self.v4])
+    func `packets of text are the same in both versions`(framing: PrimusFraming) {
+        #expect(framing.lines(#"4"primus::id::""#) == [#"packet "primus::id::""#])
+        #expect(framing.lines("4") == ["packet "] && framing.lines("2probe") == ["ping probe"] && framing.lines("3") == ["pong "])
+        #expect(framing.lines("1") == ["closed - "] && framing.lines("5").isEmpty && framing.lines("6").isEmpty)
+        #expect(framing.lines(#"0{"sid":"a","upgrades":[],"pingInterval":25000,"pingTimeout":20000}"#) == ["opened a 25000 20000"])
+    }
+
+    @Test func `binary messages have a type in version 3 only`() {
+        #expect(Self.v4.lines(.binary([4, 1, 2])) == ["binary 040102"] && Self.v4.lines(.binary([])) == ["binary "])
+        #expect(Self.v3.lines(.binary([4, 1, 2])) == ["binary 0102"])
+        #expect(Self.v3.lines(.binary([9]))[0].hasPrefix("invalid") && Self.v3.lines(.binary([]))[0].hasPrefix("invalid"))
+    }
+
+    @Test(arguments: EngineIOVersion.allCases)
+    func `a packet is the same after encoding and reading`(version: EngineIOVersion) {
+        let client = PrimusFraming.engineIO(version, .client)
+        let server = PrimusFraming.engineIO(version, .server)
+        let messages = client.messages([.text("a"), .binary([1, 2]), .text("")])
+        #expect(messages.flatMap { server.lines($0) } == ["packet a", "binary 0102", "packet "])
+        #expect(client.ping("probe").map { server.lines($0) } == ["ping probe"])
+        #expect(client.pong("x").map { server.lines($0) } == ["pong x"])
+        #expect(server.opening(EngineIOHandshake(sid: "s")).map { client.lines($0) } == ["opened s 25000 20000"])
+        #expect(client.opening(EngineIOHandshake(sid: "s")) == nil && client.hasHandshake && !server.hasHandshake)
+    }
+
+    @Test func `a server ignores what only a server sends, and the close packet of a client`() {
+        let server = PrimusFraming.engineIO(.v4, .server)
+        for text in ["0", "1", "5", "6"] { #expect(server.lines(text).isEmpty) }
+    }
+
+    @Test(arguments: ["", "7", "x", "/", "-1", "\u{1E}"])
+    func `text without a type is invalid`(text: String) {
+        #expect(Self.v4.lines(text).first?.hasPrefix("invalid A packet of engine.io") == true)
+    }
+
+    @Test(arguments: [
+        ("0", "isn't JSON"), ("0{}", "no session ID"), (#"0{"sid":""}"#, "no session ID"), (#"0{"sid":"a","pingInterval":-1}"#, "\"pingInterval\""),
+        (#"0{"sid":"a","pingTimeout":"1"}"#, "\"pingTimeout\""), (#"0{"sid":"a","maxPayload":1e99}"#, "\"maxPayload\""),
+    ])
+    func `an invalid handshake says what is wrong`(text: String, problem: String) {
+        let lines = Self.v4.lines(text)
+        #expect(lines.count == 1 && lines[0].hasPrefix("invalid") && lines[0].contains(problem), "\(lines)")
+    }
+
+    @Test func `a handshake keeps what it says, and has the defaults of the original`() throws {
+        let text = #"{"sid":"a","upgrades":["websocket"],"pingInterval":1,"pingTimeout":2,"maxPayload":3}"#
+        let handshake = try EngineIOHandshake(parsing: Array(text.utf8))
+        #expect(handshake == EngineIOHandshake(sid: "a", upgrades: ["websocket"], pingInterval: 1, pingTimeout: 2, maxPayload: 3))
+        #expect(handshake.json.description == text)
+        #expect(try EngineIOHandshake(parsing: Array(#"{"sid":"a"}"#.utf8)) == EngineIOHandshake(sid: "a"))
+    }
+
+    @Test(arguments: EngineIOError.Refusal.allCases)
+    func `refusals are recognized by their code or their text`(refusal: EngineIOError.Refusal) {
+        #expect(EngineIOError(refusal: refusal.json.bytes)?.refusal == refusal)
+        #expect(EngineIOError(refusal: Array(refusal.message.utf8))?.refusal == refusal)
+        #expect(Self.v4.lines(refusal.message) == ["invalid The server of engine.io refuses: \(refusal.message)."])
+        #expect(EngineIOError(refusal: Array("{}".utf8)) == nil && EngineIOError(refusal: Array(#"{"code":99}"#.utf8)) == nil)
+    }
+
+    // MARK: Bodies
+
+    private static let packets = [
+        EngineIOPacket(.message, #"{"a":"€😀"}"#), EngineIOPacket(.message, [1, 2, 3], isBinary: true), EngineIOPacket(.noop),
+        EngineIOPacket(.message, ""), EngineIOPacket(.ping, "probe"),
+    ]
+
+    @Test func `bodies have the form of their version`() {
+        let v4 = EngineIOPayload.encode(Self.packets[...], .v4)
+        #expect(v4.count == 5 && String(decoding: v4.body, as: UTF8.self) == "4{\"a\":\"€😀\"}\u{1E}bAQID\u{1E}6\u{1E}4\u{1E}2probe")
+        let v3 = EngineIOPayload.encode(Self.packets[...], .v3)
+        #expect(v3.count == 5 && String(decoding: v3.body, as: UTF8.self) == #"12:4{"a":"€😀"}6:b4AQID1:61:46:2probe"#)
+    }
+
+    @Test(arguments: EngineIOVersion.allCases)
+    func `a body is the same after encoding and decoding`(version: EngineIOVersion) {
+        let decoded = EngineIOPayload.decode(EngineIOPayload.encode(Self.packets[...], version).body, version)
+        #expect(decoded.packets == Self.packets && decoded.error == nil)
+    }
+
+    @Test(arguments: EngineIOVersion.allCases)
+    func `a body takes as many packets as fit, and at least one`(version: EngineIOVersion) {
+        let packets = Array(repeating: EngineIOPacket(.message, "12345678"), count: 10)
+        for limit in 0..<60 {
+            let (body, count) = EngineIOPayload.encode(packets[...], version, limit: limit)
+            #expect(count == 1 || body.count <= limit)
+            let next = EngineIOPayload.encode(packets[..<(count + 1)], version).body
+            #expect(count == 10 || next.count > limit)
+            #expect(EngineIOPayload.decode(body, version).packets.count == count)
+        }
+    }
+
+    @Test(arguments: [
+        ("", 0), ("9", 0), ("4a\u{1E}", 1), ("4a\u{1E}\u{1E}4b", 1), ("4a\u{1E}bA", 1), ("4a\u{1E}b!!!!", 1), ("4a\u{1E}7", 1),
+    ])
+    func `an invalid packet ends a body of version 4, and those before it are kept`(body: String, count: Int) {
+        let decoded = EngineIOPayload.decode(Array(body.utf8), .v4)
+        #expect(decoded.packets.count == count && decoded.error != nil)
+    }
+
+    @Test(arguments: [
+        ("2:4a5:4b", 1), ("2:4a:4b", 1), ("2:4ax:4b", 1), ("2:4a-1:4b", 1), ("0:", 0), ("99999999999999:4", 0), ("2:4a2:9b", 1),
+        ("2:4a3:b4", 1), ("2:4a1:b", 1), ("2:4a2:bx", 1), ("2:4😀", 0), ("4a", 0),
+    ])
+    func `an invalid packet ends a body of version 3, and those before it are kept`(body: String, count: Int) {
+        let decoded = EngineIOPayload.decode(Array(body.utf8), .v3)
+        #expect(decoded.packets.count == count && decoded.error != nil, "\(decoded)")
+    }
+
+    @Test func `the empty body of version 3 has no packets`() {
+        let decoded = EngineIOPayload.decode([], .v3)
+        #expect(decoded.packets.isEmpty && decoded.error == nil)
+    }
+}

@@ -1,0 +1,30 @@
+import PrimusWire
+import RealtimeCore
+import TestSupport
+import Testing
+
+@Suite(.computes, .serialized, .timeLimit(.minutes(10))) struct PrimusWireLinearCostTests {
+    @Test func `reading a frame of SockJS costs as much as it has bytes`() async throws {
+        try await expectLinearCost { count in
+            let frame = WebSocketMessage.text("a[" + Array(repeating: #""\"x\"""#, count: count).joined(separator: ",") + "]")
+            return { #expect(PrimusFraming.sockJS(.client).lines(frame).count == count) }
+        }
+    }
+
+    @Test(arguments: EngineIOVersion.allCases)
+    func `reading a body of engine io costs as much as it has bytes`(version: EngineIOVersion) async throws {
+        try await expectLinearCost { count in
+            let body = EngineIOPayload.encode(Array(repeating: EngineIOPacket(.message, "x"), count: count)[...], version).body
+            return { #expect(EngineIOPayload.decode(body, version).packets.count == count) }
+        }
+    }
+
+    @Test(arguments: ParserTests.codings)
+    func `decoding an object costs as much as it has members`(coding: PrimusCoding) async throws {
+        try await expectLinearCost { count in
+            let object = PrimusValue.Object((0..<count).map { (key: "key\($0)", value: PrimusValue.int(Int64($0))) })
+            let packet = try coding.message(.object(object))
+            return { () throws -> Void in #expect(try coding.value(of: packet).object?.count == count) }
+        }
+    }
+}

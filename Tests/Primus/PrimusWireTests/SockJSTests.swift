@@ -1,0 +1,81 @@
+import PrimusWire
+import RealtimeCoding
+import RealtimeCore
+import TestSupport
+import Testing
+
+@Suite struct SockJSTests {
+    private static let client = PrimusFraming.sockJS(.client)
+    private static let server = PrimusFraming.sockJS(.server)
+
+    @Test(arguments: [
+        ("o", ["opened -"]), ("h", ["ping "]), (#"a["\"primus::id::a\""]"#, [#"packet "primus::id::a""#]), ("a[]", []),
+        (#"a["1","{\"a\":\"\\u00e4\"}","ä😀"]"#, ["packet 1", #"packet {"a":"\u00e4"}"#, "packet ä😀"]), (#"m"x""#, ["packet x"]),
+        (#"a [ "1" , "2" ] "#, ["packet 1", "packet 2"]), (#"m"a\\b\ud83d\ude00""#, ["packet a\\b😀"]),
+        (#"c[1000,"Normal closure"]"#, ["closed 1000 Normal closure"]), (#"c[3000,"Go away!"]"#, ["closed 3000 Go away!"]), (#"a["\ud800"]"#, ["packet \u{FFFD}"]),
+    ])
+    func `a client reads each frame`(frame: String, lines: [String]) {
+        #expect(Self.client.lines(frame) == lines)
+    }
+
+    @Test(arguments: [
+        "", "x", "a", "a[", "a{}", "a[1]", #"a["1",2]"#, #"a["1"]x"#, "a[[\"1\"]]", "c", "c[]", "c[1000]", #"c["1000","x"]"#, "c[1000,5]", "m5", "m", "a[null]",
+        #"a["1""#, "a\"",
+    ])
+    func `an invalid frame is reported, and none of its messages arrives`(frame: String) {
+        let lines = Self.client.lines(frame)
+        #expect(lines.count == 1 && lines[0].hasPrefix("invalid A message of SockJS isn't valid"), "\(lines)")
+    }
+
+    @Test func `a binary frame is invalid`() {
+        #expect(Self.client.lines(.binary([0x6F])) == ["invalid A message of SockJS isn't valid: a frame is binary."])
+    }
+
+    @Test(arguments: [
+        (#"["1","2"]"#, ["packet 1", "packet 2"]), (#""{\"b\":2}""#, [#"packet {"b":2}"#]), ("", []), ("[]", []),
+        ("[broken", ["fatal 3000 Broken framing."]), ("{}", ["fatal 3000 Broken framing."]), ("[1]", ["fatal 3000 Broken framing."]),
+        (#""a"#, ["fatal 3000 Broken framing."]), (#""a" "#, ["packet a"]),
+    ])
+    func `a server reads arrays and strings, and other messages end the connection`(message: String, lines: [String]) {
+        #expect(Self.server.lines(message) == lines)
+    }
+
+    @Test func `packets travel in one array`() {
+        let packets = [WebSocketMessage.text(#""a""#), .text("ä\n😀"), .text("")]
+        let toServer = Self.client.messages(packets)
+        #expect(toServer.map(text) == [#"["\"a\"","ä\n😀",""]"#])
+        #expect(toServer.flatMap { Self.server.lines($0) } == [#"packet "a""#, "packet ä\n😀", "packet "])
+        let toClient = Self.server.messages(packets)
+        #expect(toClient.map(text) == [#"a["\"a\"","ä\n😀",""]"#])
+        #expect(toClient.flatMap { Self.client.lines($0) } == [#"packet "a""#, "packet ä\n😀", "packet "])
+        #expect(Self.client.messages([]).isEmpty)
+    }
+
+    @Test func `a session begins and ends with a frame of the server`() {
+        #expect(Self.server.opening(EngineIOHandshake(sid: "")).map(text) == "o" && Self.server.closing.map(text) == #"c[1000,"Normal closure"]"#)
+        #expect(Self.client.opening(EngineIOHandshake(sid: "")) == nil && Self.client.closing == nil && PrimusFraming.plain.closing == nil)
+        #expect(Self.client.hasHandshake && !Self.server.hasHandshake && !PrimusFraming.plain.hasHandshake)
+        #expect(Self.client.ping() == nil && Self.client.pong("") == nil && PrimusFraming.plain.ping() == nil)
+    }
+
+    @Test func `frames are the same after encoding and parsing`() throws {
+        for frame in [SockJSFrame.open, .heartbeat, .messages(["a", "\"\\\u{1}"]), .messages([]), .close(code: 2010, reason: "\"x\"")] {
+            #expect(try frame.bytes.withUnsafeBufferPointer { try SockJSFrame(parsing: UnsafeRawBufferPointer($0)) } == frame)
+        }
+    }
+
+    @Test(arguments: SockJSCloseCode.allCases)
+    func `codes have the texts of the original`(code: SockJSCloseCode) {
+        #expect(Self.client.lines(String(decoding: code.frame.bytes, as: UTF8.self)) == ["closed \(code.rawValue) \(code.reason)"])
+    }
+
+    @Test func `information about a server has the defaults of the original`() throws {
+        let text = #"{"websocket":false,"origins":["*:*"],"cookie_needed":true,"entropy":5,"base_url":"/x"}"#
+        let info = try SockJSInfo(parsing: Array(text.utf8))
+        #expect(info == SockJSInfo(webSocket: false, cookieNeeded: true, baseURL: "/x", entropy: 5) && info.json.description == text)
+        #expect(try SockJSInfo(parsing: Array("{}".utf8)) == SockJSInfo())
+        for invalid in ["", "[]", "<html>", "5"] {
+            #expect(throws: SockJSError.self) { try SockJSInfo(parsing: Array(invalid.utf8)) }
+        }
+    }
+}
