@@ -241,7 +241,7 @@ let fuzzers: [Target] = [
     fuzzer("Negotiate", ["SignalRWire", "RealtimeCore"]),
     fuzzer("HubSession", ["SignalRHubs", "SignalRWire", "RealtimeCore", "RealtimeSystem", "RealtimeTesting"]),
     fuzzer("PrimusParsers", ["PrimusWire", "RealtimeCore", "RealtimeCoding"]),
-    fuzzer("EngineIOPackets", ["PrimusWire", "RealtimeCore"]),
+    fuzzer("EngineIOPackets", ["PrimusWire", "RealtimeCore", "RealtimeCoding"]),
     fuzzer("SockJSFrames", ["PrimusWire", "RealtimeCore"]),
     fuzzer("PrimusPlugins", ["PrimusWire", "RealtimeCore", "RealtimeCoding"]),
     fuzzer("PrimusSession", ["PrimusClient", "PrimusWire", "RealtimeCore", "RealtimeCoding", "RealtimeSystem", "RealtimeTesting"]),

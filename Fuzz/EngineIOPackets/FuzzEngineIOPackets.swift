@@ -1,4 +1,5 @@
 import PrimusWire
+import RealtimeCoding
 import RealtimeCore
 
 /// Reads arbitrary bytes as messages and bodies of engine.io. The first byte chooses the version.

@@ -47,7 +47,8 @@ import Testing
     }
 
     @Test(arguments: [
-        ("0", "isn't JSON"), ("0{}", "no session ID"), (#"0{"sid":""}"#, "no session ID"), (#"0{"sid":"a","pingInterval":-1}"#, "\"pingInterval\""),
+        ("0", "isn't JSON"), ("0{}", "no session ID"), (#"0{"sid":""}"#, "no session ID"),
+        (#"0{"sid":"a","pingInterval":-1}"#, "\"pingInterval\""),
         (#"0{"sid":"a","pingTimeout":"1"}"#, "\"pingTimeout\""), (#"0{"sid":"a","maxPayload":1e99}"#, "\"maxPayload\""),
     ])
     func `an invalid handshake says what is wrong`(text: String, problem: String) {

@@ -216,7 +216,9 @@ import Testing
         #expect(try PrimusCoding.binary.value(try #require(Hex.decode(packet))) == value)
     }
 
-    @Test(arguments: [("c4", "begins with the byte 196"), ("81c001", "isn't a string"), ("0000", "bytes follow"), ("dd10000000", "cut off")])
+    @Test(arguments: [
+        ("c4", "begins with the byte 196"), ("81c001", "isn't a string"), ("0000", "bytes follow"), ("dd10000000", "cut off"),
+    ])
     func `bytes that aren't valid for the parser binary are an error`(packet: String, problem: String) throws {
         let error = self.error(.binary, .binary(try #require(Hex.decode(packet))))
         #expect(error?.code == .invalidPacket && error?.message.contains(problem) == true, "\(error?.message ?? "no error")")
@@ -225,7 +227,8 @@ import Testing
     @Test(arguments: [15, 16, 255, 256, 65_535, 65_536])
     func `lengths have the forms of all sizes`(count: Int) throws {
         let values: [PrimusValue] = [
-            .string(String(repeating: "a", count: count)), .bytes(Array(repeating: 7, count: count)), .array(Array(repeating: 1, count: count)),
+            .string(String(repeating: "a", count: count)), .bytes(Array(repeating: 7, count: count)),
+            .array(Array(repeating: 1, count: count)),
             .object(PrimusValue.Object((0..<count).map { (key: "\($0)", value: PrimusValue.null) })),
         ]
         for coding in [PrimusCoding.messagePack, .binary] {

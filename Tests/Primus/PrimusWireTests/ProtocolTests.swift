@@ -64,7 +64,8 @@ import Testing
         (#""pingInterval":30000,"version":"8.0.9""#, PrimusSpec.Heartbeat.serverPings(interval: 30_000)),
         (#""pingInterval":false,"version":"8.0.9""#, .serverPings(interval: nil)),
         (#""pingInterval":0,"version":"8.0.9""#, .serverPings(interval: nil)), (#""version":"7.0.0""#, .serverPings(interval: nil)),
-        (#""timeout":35000,"version":"6.1.0""#, .clientPings(timeout: 35_000)), (#""timeout":false,"version":"6.1.0""#, .clientPings(timeout: nil)),
+        (#""timeout":35000,"version":"6.1.0""#, .clientPings(timeout: 35_000)),
+        (#""timeout":false,"version":"6.1.0""#, .clientPings(timeout: nil)),
         (#""version":"2.4.1""#, .clientPings(timeout: nil)), (#""version":"1.4.0""#, .clientPings(timeout: nil)),
         (#""version":"1.3.9""#, .none), (#""version":"0.9""#, .none), (#""version":"x""#, .serverPings(interval: nil)),
     ])
@@ -81,7 +82,8 @@ import Testing
     }
 
     @Test(arguments: [
-        ("", "isn't JSON"), ("[]", "isn't an object"), ("{}", "are missing"), (#"{"parser":1,"transformer":"x"}"#, "\"parser\" isn't a string"),
+        ("", "isn't JSON"), ("[]", "isn't an object"), ("{}", "are missing"),
+        (#"{"parser":1,"transformer":"x"}"#, "\"parser\" isn't a string"),
         (#"{"parser":"json","transformer":"x","pingInterval":"5"}"#, "neither a number nor false"),
         (#"{"parser":"json","transformer":"x","pingInterval":-5}"#, "isn't a time"),
         (#"{"parser":"json","transformer":"x","timeout":1e99}"#, "isn't a time"), ("<html>", "isn't JSON"),
@@ -109,7 +111,8 @@ import Testing
 @Suite struct AddressTests {
     @Test(arguments: [
         ("http://h", "ws://h:80", "/primus"), ("https://h/", "wss://h:443", "/primus"), ("wss://h/primus/", "wss://h:443", "/primus"),
-        ("ws://h:9090/app/primus?a=1&a=2&x", "ws://h:9090", "/app/primus?a=1&a=2&x"), ("http://h?token=%20", "ws://h:80", "/primus?token=%20"),
+        ("ws://h:9090/app/primus?a=1&a=2&x", "ws://h:9090", "/app/primus?a=1&a=2&x"),
+        ("http://h?token=%20", "ws://h:80", "/primus?token=%20"),
         ("http://[::1]:9090/p", "ws://[::1]:9090", "/p"),
     ])
     func `an address has a path, and keeps the query as it is`(url: String, origin: String, target: String) throws {

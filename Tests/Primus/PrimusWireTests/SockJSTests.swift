@@ -12,14 +12,16 @@ import Testing
         ("o", ["opened -"]), ("h", ["ping "]), (#"a["\"primus::id::a\""]"#, [#"packet "primus::id::a""#]), ("a[]", []),
         (#"a["1","{\"a\":\"\\u00e4\"}","ä😀"]"#, ["packet 1", #"packet {"a":"\u00e4"}"#, "packet ä😀"]), (#"m"x""#, ["packet x"]),
         (#"a [ "1" , "2" ] "#, ["packet 1", "packet 2"]), (#"m"a\\b\ud83d\ude00""#, ["packet a\\b😀"]),
-        (#"c[1000,"Normal closure"]"#, ["closed 1000 Normal closure"]), (#"c[3000,"Go away!"]"#, ["closed 3000 Go away!"]), (#"a["\ud800"]"#, ["packet \u{FFFD}"]),
+        (#"c[1000,"Normal closure"]"#, ["closed 1000 Normal closure"]), (#"c[3000,"Go away!"]"#, ["closed 3000 Go away!"]),
+        (#"a["\ud800"]"#, ["packet \u{FFFD}"]),
     ])
     func `a client reads each frame`(frame: String, lines: [String]) {
         #expect(Self.client.lines(frame) == lines)
     }
 
     @Test(arguments: [
-        "", "x", "a", "a[", "a{}", "a[1]", #"a["1",2]"#, #"a["1"]x"#, "a[[\"1\"]]", "c", "c[]", "c[1000]", #"c["1000","x"]"#, "c[1000,5]", "m5", "m", "a[null]",
+        "", "x", "a", "a[", "a{}", "a[1]", #"a["1",2]"#, #"a["1"]x"#, "a[[\"1\"]]", "c", "c[]", "c[1000]", #"c["1000","x"]"#, "c[1000,5]",
+        "m5", "m", "a[null]",
         #"a["1""#, "a\"",
     ])
     func `an invalid frame is reported, and none of its messages arrives`(frame: String) {
@@ -52,7 +54,9 @@ import Testing
     }
 
     @Test func `a session begins and ends with a frame of the server`() {
-        #expect(Self.server.opening(EngineIOHandshake(sid: "")).map(text) == "o" && Self.server.closing.map(text) == #"c[1000,"Normal closure"]"#)
+        #expect(
+            Self.server.opening(EngineIOHandshake(sid: "")).map(text) == "o"
+                && Self.server.closing.map(text) == #"c[1000,"Normal closure"]"#)
         #expect(Self.client.opening(EngineIOHandshake(sid: "")) == nil && Self.client.closing == nil && PrimusFraming.plain.closing == nil)
         #expect(Self.client.hasHandshake && !Self.server.hasHandshake && !PrimusFraming.plain.hasHandshake)
         #expect(Self.client.ping() == nil && Self.client.pong("") == nil && PrimusFraming.plain.ping() == nil)

@@ -18,7 +18,8 @@ extension PrimusFraming {
                 switch event {
                 case .packet(.text, let packet): lines.append("packet \(String(decoding: packet, as: UTF8.self))")
                 case .packet(_, let packet): lines.append("binary \(Hex.encode(Array(packet)))")
-                case .opened(let handshake): lines.append("opened \(handshake.map { "\($0.sid) \($0.pingInterval) \($0.pingTimeout)" } ?? "-")")
+                case .opened(let handshake):
+                    lines.append("opened \(handshake.map { "\($0.sid) \($0.pingInterval) \($0.pingTimeout)" } ?? "-")")
                 case .ping(let text): lines.append("ping \(text)")
                 case .pong(let text): lines.append("pong \(text)")
                 case .closed(let code, let reason): lines.append("closed \(code.map { "\($0)" } ?? "-") \(reason)")
