@@ -1,0 +1,9 @@
+import RealtimeCore
+
+extension PrimusConnection: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] { [("configuration", self.configuration), ("state", self.state)] }
+}
+
+extension PrimusTransform: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] { [("direction", self.direction)] }
+}

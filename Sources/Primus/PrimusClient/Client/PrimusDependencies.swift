@@ -1,0 +1,40 @@
+import PrimusWire
+import RealtimeCore
+
+extension PrimusConfiguration {
+    /// The environment of a driver: how to connect, and how to perform the session's work.
+    func dependencies(_ cookies: HTTPClient.Cookies) -> SessionDriver<PrimusSession>.Dependencies {
+        let transports = self.transports
+        let http = HTTPClient(transports, cookies: cookies)
+        return .init(
+            connect: { request, id, events, _ in
+                guard request.customParser != nil || request.customTransformer != nil else {
+                    return transports.webSocket.makeConnection(request.webSocket, id: id, events: events)
+                }
+                // The application's code runs outside the driver's lock.
+                let translation = PrimusTranslation(request)
+                let connection = transports.webSocket.makeConnection(
+                    request.webSocket, id: id, events: PrimusTranslatedEvents(events, translation))
+                return PrimusTranslatedConnection(connection, translation)
+            },
+            time: transports.time, log: self.log, describe: { _ in { PrimusFrameText.text($0, $1) } }, subsystem: "primus"
+        ) { work, id, driver in
+            switch work {
+            case .prepare(let preparation): driver.perform(id) { .prepared(await preparation.run()) }
+            case .request(let request):
+                driver.perform(id, as: PrimusSession.WorkResult.response) { () async throws(TransportError) in
+                    try await http.send(request, bodyLimit: 64 << 10)
+                }
+            case .retryDelay(let policy, let context): driver.perform(id) { .retryDelay(await Self.delay(policy, context)) }
+            }
+        }
+    }
+
+    private static func delay(_ policy: PrimusRetryPolicy, _ context: PrimusRetryContext) async -> Result<Duration?, PrimusError> {
+        guard case .custom(let delay) = policy else { return .success(nil) }
+        return await Result(calling: { () async throws in try await delay(context) }) { error in
+            let message = "The policy for reconnects threw an error of the type \(type(of: error)), so the client doesn't reconnect."
+            return PrimusError(.connectionLost, message, cause: error)
+        }
+    }
+}

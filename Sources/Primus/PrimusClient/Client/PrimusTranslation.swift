@@ -1,0 +1,158 @@
+import PrimusWire
+import RealtimeCore
+import RealtimeSystem
+
+/// The code of the application between a session and its connection: a transformer, a parser, or both. It runs on the threads of the transport,
+/// and never under the lock of the session.
+///
+/// The session reads and writes Primus's own messages in JSON, and the other packets as they are.
+struct PrimusTranslation: Sendable {
+    private let framing: PrimusFraming
+    private let transformer: (any PrimusCustomTransformer)?
+    private let parser: (any PrimusParser)?
+
+    init(_ request: PrimusRequest) {
+        (self.framing, self.transformer, self.parser) = (request.framing, request.customTransformer, request.customParser)
+    }
+
+    /// Returns the messages for the session.
+    ///
+    /// - Throws: The error of the application's transformer.
+    func incoming(_ message: WebSocketMessage) throws -> [WebSocketMessage] {
+        guard message.kind == .text || message.kind == .binary else { return [message] }
+        let messages = try self.transformer.map { try $0.packets(in: message) } ?? [message]
+        guard self.parser != nil else { return messages }
+        return messages.map { self.replacingPackets(in: $0, sentBy: .server) { self.decoded($0) } }
+    }
+
+    /// Returns the message for the connection.
+    func outgoing(_ message: WebSocketMessage) -> WebSocketMessage {
+        guard message.kind == .text || message.kind == .binary else { return message }
+        let translated = self.parser == nil ? message : self.replacingPackets(in: message, sentBy: .client) { self.encoded($0) }
+        return self.transformer?.message(for: translated) ?? translated
+    }
+
+    /// Returns a message with other packets, or the same one if none changes.
+    private func replacingPackets(
+        in message: WebSocketMessage, sentBy sender: PrimusFraming.Side, _ replacement: (WebSocketMessage) -> WebSocketMessage?
+    ) -> WebSocketMessage {
+        let reader = self.framing.on(sender == .server ? .client : .server)
+        var (packets, isChanged) = ([WebSocketMessage](), false)
+        message.bytes.withUnsafeBytes { bytes in
+            reader.read(message.kind, bytes) { event in
+                guard case .packet(let kind, let bytes) = event else { return }
+                let packet = WebSocketMessage(kind, Array(bytes))
+                let new = replacement(packet)
+                isChanged = isChanged || new != nil
+                packets.append(new ?? packet)
+            }
+        }
+        guard isChanged else { return message }
+        return self.framing.on(sender).messages(packets).first ?? message
+    }
+
+    /// Returns a message of Primus in JSON; `nil` for another packet.
+    private func decoded(_ packet: WebSocketMessage) -> WebSocketMessage? {
+        guard let text = try? self.parser?.decode(packet).string, let message = PrimusProtocolMessage(text: text) else { return nil }
+        return try? message.message(.json)
+    }
+
+    /// Returns a message of Primus in the encoding of the application; `nil` for another packet.
+    private func encoded(_ packet: WebSocketMessage) -> WebSocketMessage? {
+        let message = packet.bytes.withUnsafeBytes { PrimusProtocolMessage($0, packet.kind, .json) }
+        return message.flatMap { try? self.parser?.encode(.string($0.text)) }
+    }
+}
+
+extension PrimusFraming {
+    /// The same framing for a side of the connection.
+    fileprivate func on(_ side: Side) -> PrimusFraming {
+        switch self {
+        case .plain: .plain
+        case .engineIO(let version, _): .engineIO(version, side)
+        case .sockJS: .sockJS(side)
+        }
+    }
+}
+
+/// A connection whose messages are translated before they are sent.
+final class PrimusTranslatedConnection: WebSocketConnection {
+    private let connection: any WebSocketConnection
+    private let translation: PrimusTranslation
+    private struct State: Sendable {
+        var messages: [WebSocketMessage] = []
+        var isFlushing = false
+    }
+    private let state = Lock(State())
+
+    init(_ connection: any WebSocketConnection, _ translation: PrimusTranslation) {
+        (self.connection, self.translation) = (connection, translation)
+    }
+
+    func open() { self.connection.open() }
+
+    // Called under the lock of the session, where the application's code must not run.
+    func enqueue(_ message: WebSocketMessage) { self.state.withLock { $0.messages.append(message) } }
+
+    func flush() {
+        self.translate()
+        self.connection.flush()
+    }
+
+    /// Translates the messages, one thread at a time, so that they keep their order.
+    private func translate() {
+        guard self.state.withLock({ state in
+            defer { state.isFlushing = true }
+            return !state.isFlushing
+        }) else { return }
+        while true {
+            let messages = self.state.withLock { state in
+                defer { state.messages = [] }
+                if state.messages.isEmpty { state.isFlushing = false }
+                return state.messages
+            }
+            if messages.isEmpty { return }
+            for message in messages { self.connection.enqueue(self.translation.outgoing(message)) }
+            self.connection.flush()
+        }
+    }
+
+    func pauseReading() { self.connection.pauseReading() }
+    func resumeReading() { self.connection.resumeReading() }
+
+    func close(_ code: CloseCode, reason: String) {
+        self.translate()
+        self.connection.close(code, reason: reason)
+    }
+
+    func abandon() { self.connection.abandon() }
+}
+
+/// The receiver of a connection's events, which passes them on with translated messages.
+final class PrimusTranslatedEvents: WebSocketEvents {
+    private let events: any WebSocketEvents
+    private let translation: PrimusTranslation
+
+    init(_ events: any WebSocketEvents, _ translation: PrimusTranslation) {
+        (self.events, self.translation) = (events, translation)
+    }
+
+    func opened(_ id: ConnectionID, head: HTTPResponseHead) { self.events.opened(id, head: head) }
+
+    func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
+        var translated = MessageBatch()
+        for message in batch.messages {
+            do {
+                for message in try self.translation.incoming(message) { translated.append(message.kind, message.bytes) }
+            } catch {
+                // The others aren't affected. A message that can't be read is one that isn't there.
+                continue
+            }
+        }
+        if !translated.entries.isEmpty { self.events.received(id, translated) }
+    }
+
+    func writing(_ id: ConnectionID, paused: Bool) { self.events.writing(id, paused: paused) }
+
+    func closed(_ id: ConnectionID, _ reason: CloseReason) { self.events.closed(id, reason) }
+}

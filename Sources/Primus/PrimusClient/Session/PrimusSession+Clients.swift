@@ -1,0 +1,231 @@
+import PrimusWire
+package import RealtimeCore
+
+/// The calls that wait for states, the consumers, and the settings.
+extension PrimusSession {
+    /// Settings that were changed while the client exists.
+    struct Settings: Sendable {
+        /// The number of changes.
+        var revision: UInt64 = 0
+        /// The settings for the next attempt to connect, unless they are those in use.
+        var next: PrimusConfiguration?
+    }
+
+    // MARK: Settings
+
+    /// The settings that were set last, and the number of their changes.
+    package var latestOptions: (options: PrimusConfiguration, revision: UInt64) {
+        (self.settings?.next ?? self.options, self.settings?.revision ?? 0)
+    }
+
+    /// Changes the settings. They apply now if there is neither a connection nor an attempt, and otherwise to the next attempt.
+    ///
+    /// - Returns: `false` if the settings were changed since this revision.
+    package mutating func setOptions(_ options: PrimusConfiguration, after revision: UInt64, _ effects: inout Effects<Self>) -> Bool {
+        guard self.latestOptions.revision == revision else { return false }
+        self.settings = Settings(revision: revision + 1, next: options)
+        switch self.connection.state {
+        case .opening, .handshaking, .connected, .resuming: break
+        case .idle, .backingOff, .deciding, .closing, .closed: self.applyOptions(&effects)
+        }
+        return true
+    }
+
+    /// Applies the settings that were changed during the last connection or attempt.
+    mutating func applyOptions(_ effects: inout Effects<Self>) {
+        guard let settings, let new = settings.next else { return }
+        self.settings = Settings(revision: settings.revision)
+        effects.commands.append(.release(self.options))
+        if new.endpoint != self.options.endpoint || new.detection != self.options.detection { self.knowledge = Knowledge() }
+        self.options = new
+        if let coding = Self.coding(new) { self.coding = coding }
+        let isReconnect = if case .closed = self.state { false } else { self.hasConnected || self.retry != nil }
+        self.connection.sharedPolicy = Self.policy(new, isReconnect: isReconnect)
+    }
+
+    /// The error of a configuration with an invalid value; `nil` if it is valid.
+    var configurationError: PrimusError? {
+        self.latestOptions.options.validationError.map { PrimusError(.invalidConfiguration, "Invalid configuration: \($0)") }
+    }
+
+    // MARK: Waiting for states
+
+    /// Lets a call wait until the client is connected.
+    package mutating func awaitOpen(_ waiter: WaiterID, _ effects: inout Effects<Self>) {
+        switch self.state {
+        case .open: effects.resume(waiter, .success(.opened(sparkID: self.sparkID)))
+        case .closed(let error?): effects.resume(waiter, .failure(error))
+        case .closed(nil), .opening, .reconnecting: self.openCallers.insert(waiter)
+        }
+    }
+
+    /// Opens the client unless it is open, for a call that waits until it is ended.
+    package mutating func run(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>) {
+        if case .closed = self.state {
+            if let error = self.configurationError {
+                self.fail(error, &effects)
+                return effects.resume(waiter, .failure(error))
+            }
+            self.open(now: now, &effects)
+        }
+        self.endCallers.insert(waiter)
+    }
+
+    /// Moves the client to its final state, instead of connecting.
+    mutating func fail(_ error: PrimusError, _ effects: inout Effects<Self>) {
+        effects.log(.error, error.message)
+        self.setState(.closed(error), &effects)
+        self.publish(.ended(error), &effects)
+        self.trace(.error(error), &effects)
+        self.trace(.end, &effects)
+        self.openCallers.resumeAll(.failure(error), &effects)
+    }
+
+    /// Fails the calls that began to wait after the client was ended.
+    package mutating func stopWhileStopped(_ effects: inout Effects<Self>) {
+        self.openCallers.resumeAll(.failure(self.endError), &effects)
+        self.transformCallers.resumeAll(.failure(self.endError), &effects)
+    }
+
+    /// The time of the next attempt to connect, if the client waits for it.
+    package var nextAttempt: Instant? { if case .backingOff(let until) = self.connection.state { until } else { nil } }
+
+    /// Lets a call wait for the ID of the spark, which is requested unless it is known.
+    package mutating func awaitSparkID(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>) {
+        guard let id = self.connection.connected, self.drainDeadline == nil else {
+            return effects.resume(waiter, .failure(self.notOpen))
+        }
+        if let sparkID { return effects.resume(waiter, .success(.sparkID(sparkID))) }
+        self.sparkIDCallers.insert(waiter)
+        guard self.sparkIDRequestedAt == nil else { return }
+        self.sparkIDRequestedAt = now
+        self.send(self.framed(.idRequest), on: id, now: now, &effects)
+    }
+
+    package mutating func cancelled(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>) {
+        self.openCallers.remove(waiter)
+        self.writingCallers.remove(waiter)
+        self.sparkIDCallers.remove(waiter)
+        self.transformCallers.remove(waiter)
+        self.queue.remove(waiter)
+        self.plugins.end(waiter)
+        // In the same step: another task that runs the client afterwards opens it again.
+        if self.endCallers.remove(waiter) { self.stop(now: now, &effects) }
+    }
+
+    package mutating func overflowed(_ consumer: ConsumerID, now: Instant, _ effects: inout Effects<Self>) {
+        guard let connection = self.connection.connected else { return }
+        let message = "The messages of the server weren't read, while a call waited for the server. Read or release each sequence of messages."
+        self.close(connection, PrimusError(.bufferOverflow, message), .lost, now: now, &effects)
+    }
+
+    // MARK: Consumers
+
+    package mutating func observeUpdates(_ consumer: ConsumerID, _ effects: inout Effects<Self>) {
+        effects.routes.add(consumer, to: &self.updates)
+    }
+
+    package mutating func observeMessages(_ consumer: ConsumerID, _ effects: inout Effects<Self>) {
+        effects.routes.add(consumer, to: &self.messages)
+    }
+
+    package mutating func observeUntransformed(_ consumer: ConsumerID, _ effects: inout Effects<Self>) {
+        effects.routes.add(consumer, to: &self.untransformed)
+    }
+
+    package mutating func observeOutgoing(_ consumer: ConsumerID, _ effects: inout Effects<Self>) {
+        effects.routes.add(consumer, to: &self.outgoing)
+    }
+
+    package mutating func observeTraces(_ consumer: ConsumerID, _ effects: inout Effects<Self>) {
+        effects.routes.add(consumer, to: &self.traces)
+    }
+
+    package mutating func observeFrames(_ consumer: ConsumerID, _ effects: inout Effects<Self>) {
+        effects.routes.add(consumer, to: &self.frames)
+    }
+
+    // Mutating, as calling another method of an `inout` value copies it, which costs more than reading a message.
+    mutating func trace(
+        _ direction: TracedFrame.Direction, _ kind: WebSocketMessage.Kind, _ bytes: @autoclosure () -> ArraySlice<UInt8>,
+        _ effects: inout Effects<Self>
+    ) {
+        guard !effects.routes.isEmpty(self.frames) else { return }
+        let text = self.redacted(PrimusFrameText.text(kind, bytes()), isWhole: true)
+        effects.deliver(.frame(TracedFrame(direction, text)), on: self.frames)
+    }
+
+    // MARK: The events of the client for JavaScript
+
+    mutating func trace(_ event: @autoclosure () -> PrimusTrace, _ effects: inout Effects<Self>) {
+        guard !effects.routes.isEmpty(self.traces) else { return }
+        effects.deliver(.trace(event()), on: self.traces)
+    }
+
+    mutating func setTraceState(_ state: PrimusTrace.ReadyState, _ effects: inout Effects<Self>) {
+        guard state != self.traceState else { return }
+        self.traceState = state
+        self.trace(.readyStateChange(state), &effects)
+    }
+
+    /// The events at the beginning of an end, before another attempt is scheduled.
+    mutating func traceBegin(of ending: Ending, isFirst: Bool, _ effects: inout Effects<Self>) {
+        switch ending.kind {
+        case .requested: break
+        case .closedByServer: self.trace(.incomingEnd, &effects)
+        case .lost:
+            self.trace(.incomingEnd, &effects)
+            self.setTraceState(.end, &effects)
+            self.trace(.close, &effects)
+        case .refused:
+            self.trace(.incomingError(ending.failure), &effects)
+            if isFirst { self.trace(.error(ending.failure), &effects) }
+        case .timedOut:
+            if let retry { self.trace(.reconnectTimeout(ending.failure, retry), &effects) } else { self.trace(.timeout(ending.failure), &effects) }
+        }
+    }
+
+    /// The events after another attempt was scheduled.
+    mutating func traceEnd(of ending: Ending, _ effects: inout Effects<Self>) {
+        switch ending.kind {
+        case .refused:
+            self.trace(.incomingEnd, &effects)
+            self.setTraceState(.end, &effects)
+        // The attempt is over, and its socket is closed.
+        case .timedOut: self.setTraceState(.end, &effects)
+        case .requested, .closedByServer, .lost: break
+        }
+    }
+
+    /// The events of an end without another attempt.
+    mutating func traceFinish(of ending: Ending, isFirst: Bool, wasScheduled: Bool, _ effects: inout Effects<Self>) {
+        switch ending.kind {
+        case .requested where wasScheduled: self.trace(.end, &effects)
+        case .lost:
+            self.trace(.outgoingEnd, &effects)
+            self.trace(.end, &effects)
+        case .refused where !isFirst, .timedOut where !isFirst:
+            self.trace(.end, &effects)
+            if let retry { self.trace(.reconnectFailed(ending.failure, retry), &effects) }
+            if ending.kind == .refused { self.trace(.incomingEnd, &effects) }
+            self.setTraceState(.end, &effects)
+        case .requested, .closedByServer, .refused, .timedOut:
+            self.setTraceState(.end, &effects)
+            self.trace(.outgoingEnd, &effects)
+            self.trace(.close, &effects)
+            self.trace(.end, &effects)
+        }
+    }
+}
+
+/// The texts of messages in a trace.
+enum PrimusFrameText {
+    static func text(_ kind: WebSocketMessage.Kind, _ bytes: ArraySlice<UInt8>) -> String {
+        switch kind {
+        case .text: TracedFrame.excerpt(of: String(decoding: bytes, as: UTF8.self), byteCount: bytes.count)
+        case .binary: "<\(bytes.count) bytes>"
+        case .ping: "<ping>"
+        case .pong: "<pong>"
+        }
+    }
+}

@@ -1,0 +1,276 @@
+import PrimusWire
+package import RealtimeCore
+
+/// The steps before a connection: the credentials, the specification, and the framing.
+extension PrimusSession {
+    private static let userAgent = "swift-realtime Primus"
+
+    package var request: PrimusRequest {
+        let endpoint = self.webSocketEndpoint
+        return PrimusRequest(
+            webSocket: WebSocketRequest(
+                endpoint, headers: self.cookies.headers(self.headers, for: endpoint), messageLimit: self.options.messageLimit,
+                timeout: self.connection.policy.openTimeout),
+            framing: self.attempt.framing, customTransformer: self.options.customTransformer, customParser: self.options.customParser)
+    }
+
+    private var address: PrimusAddress { PrimusAddress(self.attempt.endpoint) }
+
+    private var webSocketEndpoint: Endpoint {
+        if let custom = self.options.customTransformer { return custom.webSocket(self.address.endpoint).webSocket }
+        switch self.attempt.dialect.transformer {
+        case .engineIO: return self.address.engineIO(self.engineIOVersion, .websocket)
+        case .sockjs where self.knowledge.needsSockJSFraming:
+            var generator = self.generator
+            return self.address.sockJSSession(
+                .websocket, server: Int.random(in: 0..<1000, using: &generator),
+                session: PrimusAddress.sockJSSessionID(using: &generator))
+        case .sockjs: return self.address.sockJSRaw
+        default: return self.address.plain
+        }
+    }
+
+    /// The version of engine.io: that which has worked, or that of the server's version of Primus.
+    private var engineIOVersion: EngineIOVersion {
+        if let known = self.knowledge.engineIO { return known }
+        let major = self.attempt.dialect.version.flatMap { Int($0.prefix { $0 != "." }) }
+        return major.map { $0 < 8 } ?? false ? .v3 : .v4
+    }
+
+    /// The header fields of all requests of an attempt, without cookies.
+    private var headers: HTTPHeaders {
+        var headers: HTTPHeaders = ["User-Agent": Self.userAgent]
+        for fields in [self.options.headers, self.attempt.credentials?.headers ?? [:]] {
+            for field in fields { headers[field.name] = nil }
+            for field in fields { headers.add(field.name, field.value) }
+        }
+        return headers
+    }
+
+    private func get(_ endpoint: Endpoint, timeout: Duration) -> HTTPRequest {
+        HTTPRequest("GET", endpoint, headers: self.headers, connectTimeout: timeout, idleTimeout: timeout)
+    }
+
+    package mutating func begin(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        self.cookies.removeExpired(now: now)
+        if self.attempt.hasFallenBack, self.attempt.refusal == nil { return self.connect(id, &effects) }
+        let preparation = PrimusPreparation(
+            endpoint: PrimusAddress(self.options.endpoint).endpoint, credentials: self.options.credentials,
+            requestURL: self.options.requestURL, plugins: self.options.plugins.filter { $0.hooks.contains(.url) })
+        if preparation.isEmpty {
+            return self.prepared(.success(PrimusPrepared(endpoint: preparation.endpoint, credentials: nil)), for: id, now: now, &effects)
+        }
+        self.works.start(.prepare(preparation), for: .preparation(id), &effects)
+    }
+
+    mutating func prepared(
+        _ result: Result<PrimusPrepared, PrimusError>, for id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+    ) {
+        switch result {
+        case .failure(let error): self.fail(id, error, now: now, &effects)
+        case .success(let prepared):
+            if let refusal = self.attempt.refusal {
+                // Asking with the same credentials again would be refused again.
+                if refusal.credentials == prepared.credentials, refusal.endpoint == prepared.endpoint {
+                    return self.fail(id, refusal.error, isFinal: true, now: now, &effects)
+                }
+            }
+            (self.attempt.endpoint, self.attempt.credentials) = (prepared.endpoint, prepared.credentials)
+            self.detect(id, now: now, &effects)
+        }
+    }
+
+    // MARK: Detection
+
+    private mutating func detect(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        let isNeeded = self.options.detection != .off && self.knowledge.spec == nil && !self.knowledge.hasNoSpec
+        guard isNeeded else { return self.chooseDialect(id, now: now, &effects) }
+        self.attempt.detectionDeadline = now.advanced(by: max(.nanoseconds(1), self.options.detectionTimeout))
+        self.works.start(
+            .request(self.get(self.address.spec, timeout: self.options.detectionTimeout)), for: .spec(id), &effects)
+    }
+
+    mutating func detectionTimedOut(now: Instant, _ effects: inout Effects<Self>) {
+        self.attempt.detectionDeadline = nil
+        guard let id = self.connection.current, self.works.contains(where: { $0 == .spec(id) }) else { return }
+        self.works.cancelAll(where: { $0 == .spec(id) }, &effects)
+        let problem = "the server didn't answer within \(self.options.detectionTimeout)"
+        self.noSpec(problem, nil, isKnown: false, for: id, now: now, &effects)
+    }
+
+    mutating func received(
+        spec result: Result<HTTPResponse, TransportError>, for id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+    ) {
+        self.attempt.detectionDeadline = nil
+        switch result {
+        case .failure(let error) where error.code == .timedOut:
+            self.noSpec("the server didn't answer within \(self.options.detectionTimeout)", error, isKnown: false, for: id, now: now, &effects)
+        case .failure(let error): self.end(id, self.ending(for: .transport(error), now: now), now: now, &effects)
+        case .success(let response) where response.head.status == 200:
+            do throws(PrimusSpecError) {
+                let spec = try PrimusSpec(parsing: response.body)
+                self.knowledge.spec = spec
+                effects.log(.debug, "connection \(id): the server has Primus \(self.excerpt(spec.version))")
+                self.chooseDialect(id, now: now, &effects)
+            } catch {
+                self.noSpec(error.problem, nil, isKnown: true, for: id, now: now, &effects)
+            }
+        case .success(let response) where [401, 403].contains(response.head.status) || response.head.status >= 500:
+            self.end(id, self.ending(for: self.rejection(of: response, at: self.address.spec), now: now), now: now, &effects)
+        case .success(let response):
+            let error = TransportError(.requestRejected, "The status is \(response.head.status).", response: response)
+            self.noSpec("the server answered with the status \(response.statusSummary)", error, isKnown: true, for: id, now: now, &effects)
+        }
+    }
+
+    /// Continues without a specification.
+    ///
+    /// - Parameter isKnown: Whether the server answered that it has none, so that it isn't asked again.
+    private mutating func noSpec(
+        _ problem: String, _ cause: TransportError?, isKnown: Bool, for id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+    ) {
+        let problem = self.redacted(problem)
+        if self.options.detection == .required {
+            let message =
+                "The specification at \(self.address.spec) can't be read: \(Excerpt.sentence(problem)) Check that the URL is that of a server of "
+                + "Primus, or set the detection to automatic or off."
+            return self.fail(id, PrimusError(.detectionFailed, message, cause: cause), now: now, &effects)
+        }
+        self.knowledge.hasNoSpec = isKnown
+        effects.log(.info, "connection \(id): no specification, so defaults apply: \(problem)")
+        self.chooseDialect(id, now: now, &effects)
+    }
+
+    private mutating func chooseDialect(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        let spec = self.knowledge.spec
+        let dialect = PrimusDialect(
+            transformer: self.options.customTransformer.map { .custom($0.name) } ?? self.options.transformer ?? spec?.transformer
+                ?? .websockets,
+            parser: self.options.customParser.map { .custom($0.name) } ?? self.options.parser ?? spec?.parser ?? .json,
+            heartbeat: spec?.heartbeat, version: spec?.version)
+        self.attempt.dialect = dialect
+        if let problem = self.options.combinationProblem(dialect.transformer, dialect.parser) {
+            return self.fail(id, PrimusError(.unsupported, problem), isFinal: true, now: now, &effects)
+        }
+        self.coding = self.options.customParser.map { PrimusCoding($0) } ?? PrimusCoding(dialect.parser) ?? .json
+        self.connect(id, &effects)
+    }
+
+    // MARK: Connecting
+
+    private mutating func connect(_ id: ConnectionID, _ effects: inout Effects<Self>) {
+        self.attempt.handshake = nil
+        switch self.attempt.dialect.transformer {
+        case .engineIO: self.attempt.framing = .engineIO(self.engineIOVersion, .client)
+        case .sockjs where self.knowledge.needsSockJSFraming:
+            self.attempt.framing = .sockJS(.client)
+            let request = self.get(self.address.sockJSInfo, timeout: self.connection.policy.openTimeout)
+            self.works.start(.request(request), for: .info(id), &effects)
+            return
+        default: self.attempt.framing = .plain
+        }
+        self.openWebSocket(id, &effects)
+    }
+
+    private mutating func openWebSocket(_ id: ConnectionID, _ effects: inout Effects<Self>) {
+        let request = self.request
+        _ = self.generator.next()
+        self.trace(.outgoingURL(request.webSocket.endpoint), &effects)
+        effects.commands.append(.open(id, request))
+    }
+
+    mutating func received(
+        info result: Result<HTTPResponse, TransportError>, for id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+    ) {
+        switch result {
+        case .failure(let error): self.end(id, self.ending(for: .transport(error), now: now), now: now, &effects)
+        case .success(let response) where response.head.status == 200:
+            do throws(SockJSError) {
+                let info = try SockJSInfo(parsing: response.body)
+                guard info.webSocket else {
+                    let message = "The SockJS server doesn't accept WebSockets. Allow them on the server."
+                    return self.fail(id, PrimusError(.unsupported, message), now: now, &effects)
+                }
+                self.openWebSocket(id, &effects)
+            } catch {
+                let message = "The answer of \(self.address.sockJSInfo) can't be read: \(self.redacted(error.description))"
+                self.fail(id, PrimusError(.handshakeFailed, message), now: now, &effects)
+            }
+        case .success(let response):
+            self.end(id, self.ending(for: self.rejection(of: response, at: self.address.sockJSInfo), now: now), now: now, &effects)
+        }
+    }
+
+    private func rejection(of response: HTTPResponse, at endpoint: Endpoint) -> CloseReason {
+        let message = "\(endpoint) answered with the status \(self.redacted(response.summary))"
+        return .transport(TransportError(.requestRejected, message, response: response))
+    }
+
+    // MARK: Other ways
+
+    /// Decides to continue an attempt with another framing or version.
+    mutating func fallsBack(because ending: Ending) -> Bool {
+        guard ending.kind == .refused, self.connection.connected == nil, !self.attempt.hasFallenBack,
+            ending.failure.code != .unauthorized, self.options.customTransformer == nil
+        else { return false }
+        switch self.attempt.dialect.transformer {
+        case .sockjs where !self.knowledge.needsSockJSFraming && ending.reason.transportError?.code == .upgradeRejected:
+            self.knowledge.needsSockJSFraming = true
+        case .engineIO where self.refusesVersion(ending):
+            self.knowledge.engineIO = self.engineIOVersion == .v4 ? .v3 : .v4
+        default: return false
+        }
+        (self.attempt.hasFallenBack, self.attempt.refusal) = (true, nil)
+        return true
+    }
+
+    /// Whether a server of engine.io refuses the version: with the status 400, or with the same text after it has accepted the WebSocket, where
+    /// it isn't a frame.
+    private func refusesVersion(_ ending: Ending) -> Bool {
+        if ending.failure.serverCode == EngineIOError.Refusal.unsupportedVersion.rawValue { return true }
+        guard let error = ending.reason.transportError else { return false }
+        if error.status == 400 { return true }
+        if case .handshaking = self.connection.state { return error.code == .protocolViolation }
+        return false
+    }
+
+    /// Decides to ask the application for other credentials, once in an attempt.
+    mutating func asksForOtherCredentials(because ending: Ending) -> Bool {
+        guard ending.failure.code == .unauthorized, self.attempt.refusal == nil, self.options.credentials != nil,
+            self.connection.connected == nil
+        else { return false }
+        self.attempt.refusal = Refusal(
+            credentials: self.attempt.credentials, endpoint: self.attempt.endpoint, error: ending.failure.forStorage)
+        return true
+    }
+
+    // MARK: Secrets
+
+    /// The maximum size of a text of the server, in bytes.
+    private static let textLimit = 4096
+    /// The maximum size of a text of the server in a message, in bytes. With what precedes it, a message has at most 1,000.
+    private static let messageLimit = 700
+
+    /// Removes from a text of the server what must not appear in errors and logs: the credentials, the cookies, and the values of the configured
+    /// header fields. Returns the start of a long text.
+    ///
+    /// - Parameter isWhole: Whether the text isn't part of a message.
+    func redacted(_ text: String, isWhole: Bool = false) -> String {
+        let credentials = self.attempt.credentials
+        let secrets = self.options.headers.secrets + (credentials?.headers.secrets ?? []) + (credentials?.query.map(\.value) ?? [])
+        return SecretFilter(secrets + self.cookies.secrets).redacted(text, limit: isWhole ? Self.textLimit : Self.messageLimit)
+    }
+
+    func redacted(_ reason: CloseReason) -> CloseReason { reason.mapText { self.redacted($0) } }
+
+    /// The start of a text that the server chose, in one line.
+    func excerpt(_ name: String) -> String {
+        Excerpt.of(self.redacted(name).split(whereSeparator: \.isNewline).joined(separator: " "), limit: 200)
+    }
+}
+
+extension PrimusSession.Attempt: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] {
+        [("endpoint", self.endpoint), ("credentials", Redacted.optional(self.credentials)), ("dialect", self.dialect)]
+    }
+}

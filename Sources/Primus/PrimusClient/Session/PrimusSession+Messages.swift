@@ -1,0 +1,200 @@
+package import PrimusWire
+package import RealtimeCore
+
+/// The messages that the server sends.
+extension PrimusSession {
+    package mutating func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, now: Instant, _ effects: inout Effects<Self>) {
+        // A client that was ended only waits for its own messages.
+        guard self.connection.received(id, now: now), self.drainDeadline == nil else { return }
+        let framing = self.attempt.framing
+        batch.bytes.withUnsafeBytes { bytes in
+            for entry in batch.entries {
+                // A message may have ended the connection.
+                guard self.connection.current == id, self.drainDeadline == nil else { return }
+                switch entry.kind {
+                case .ping: continue
+                case .pong:
+                    self.measureLatency(now: now, &effects)
+                    continue
+                case .text, .binary: break
+                }
+                let message = UnsafeRawBufferPointer(rebasing: bytes[entry.range])
+                self.trace(.received, entry.kind, Array(message)[...], &effects)
+                if case .plain = framing {
+                    self.received(entry.kind, message, on: id, now: now, &effects)
+                } else {
+                    framing.read(entry.kind, message) { self.received($0, on: id, now: now, &effects) }
+                }
+            }
+        }
+    }
+
+    private mutating func received(_ event: PrimusFraming.Event, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        guard self.connection.current == id else { return }
+        let isOpen = self.connection.connected == id
+        switch event {
+        case .packet(let kind, let bytes):
+            guard isOpen else { return self.ignore("a packet before the handshake", &effects) }
+            self.received(kind, bytes, on: id, now: now, &effects)
+        case .opened(let handshake):
+            guard !isOpen else { return self.ignore("another handshake", &effects) }
+            self.attempt.handshake = handshake
+            if case .engineIO(let version, _) = self.attempt.framing { self.knowledge.engineIO = version }
+            self.becomeOpen(id, now: now, &effects)
+        case .ping(let text):
+            guard isOpen, case .engineIO = self.attempt.framing, let pong = self.attempt.framing.pong(text) else { return }
+            self.send(pong, on: id, now: now, &effects)
+        case .pong: self.measureLatency(now: now, &effects)
+        case .closed(let code, let reason): self.received(closeWith: code, reason, on: id, now: now, &effects)
+        case .invalid(let problem):
+            let text = self.redacted(problem)
+            if isOpen {
+                effects.counters.messagesIgnored += 1
+                return self.report(
+                    PrimusError(.invalidMessage, "The server sent an invalid message, which was ignored: \(Excerpt.sentence(text))"), &effects)
+            }
+            let isRefusal = problem.contains(EngineIOError.Refusal.unsupportedVersion.message)
+            let message = "The server's first message is invalid: \(Excerpt.sentence(text)) Check the URL and the transformer."
+            let code = isRefusal ? EngineIOError.Refusal.unsupportedVersion.rawValue : nil
+            self.close(id, PrimusError(.handshakeFailed, message, serverCode: code), .refused, now: now, &effects)
+        case .fatal(_, let reason):
+            let message = "The server sent an invalid message: \(Excerpt.sentence(self.redacted(reason)))"
+            self.close(id, PrimusError(.invalidMessage, message), isOpen ? .lost : .refused, code: .protocolError, now: now, &effects)
+        }
+    }
+
+    /// The server ends the session in its framing.
+    private mutating func received(
+        closeWith code: Int?, _ reason: String, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+    ) {
+        let wasOpen = self.connection.connected == id
+        let text = reason.isEmpty ? "" : ": \(self.redacted(reason))"
+        let message = "The server ended the session\(code.map { " with the code \($0)" } ?? "")\(text)"
+        let failure = PrimusError(
+            code == Int(CloseCode.tooLarge.rawValue) ? .messageTooLarge : .connectionLost, Excerpt.sentence(message),
+            serverMessage: reason.isEmpty ? nil : self.redacted(reason, isWhole: true), serverCode: code)
+        if wasOpen, self.serverCloseDeadline != nil {
+            effects.commands.append(.close(id, .normal, reason: ""))
+            return self.end(
+                id, Ending(reason: .peer(.normal, ""), kind: .closedByServer, failure: Self.closedByServer), now: now, &effects)
+        }
+        self.close(id, failure, wasOpen ? .lost : .refused, now: now, &effects)
+    }
+
+    /// Closes a connection whose peer is alive, and handles its end now.
+    mutating func close(
+        _ id: ConnectionID, _ failure: PrimusError, _ kind: Ending.Kind, code: CloseCode = .normal, now: Instant,
+        _ effects: inout Effects<Self>
+    ) {
+        effects.commands.append(.close(id, code, reason: ""))
+        let reason = CloseReason.transport(TransportError(.closed, failure.message))
+        self.end(id, Ending(reason: reason, kind: kind, failure: failure), now: now, &effects)
+    }
+
+    /// The encoding of Primus's own messages. With a parser of the application, the connection translates them, because its code isn't called
+    /// under a lock.
+    var protocolCoding: PrimusCoding {
+        if case .custom? = self.coding { return .json }
+        return self.coding ?? .json
+    }
+
+    private mutating func received(
+        _ kind: WebSocketMessage.Kind, _ bytes: UnsafeRawBufferPointer, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+    ) {
+        if !effects.routes.isEmpty(self.traces) { self.trace(.incomingData(WebSocketMessage(kind, Array(bytes))), &effects) }
+        if let message = PrimusProtocolMessage(bytes, kind, self.protocolCoding) {
+            return self.received(message, on: id, now: now, &effects)
+        }
+        if !effects.routes.isEmpty(self.untransformed) {
+            let message = PrimusMessage(WebSocketMessage(kind, Array(bytes)), self.coding ?? .json)
+            return effects.deliver(.untransformed(message, id), on: self.untransformed)
+        }
+        if !self.plugins.isEmpty, self.receivedByPlugin(bytes, kind, on: id, now: now, &effects) { return }
+        if !effects.routes.isEmpty(self.messages) {
+            effects.deliver(.message(PrimusMessage(WebSocketMessage(kind, Array(bytes)), self.coding ?? .json)), on: self.messages)
+        } else {
+            self.ignore("a message, because nobody asks for messages", &effects)
+        }
+    }
+
+    private mutating func received(
+        _ message: PrimusProtocolMessage, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+    ) {
+        switch message {
+        case .ping(let text):
+            self.hasReceivedServerPing = true
+            self.trace(.incomingPing(text), &effects)
+            self.trace(.outgoingPong(text), &effects)
+            self.send(self.framed(.pong(text)), on: id, now: now, &effects)
+        case .pong(let text):
+            self.trace(.incomingPong(text), &effects)
+            self.measureLatency(now: now, &effects)
+        case .id(let text):
+            self.trace(.incomingID(text), &effects)
+            if let sent = self.sparkIDRequestedAt.take() {
+                self.setLatency(sent.duration(to: now), &effects)
+            } else {
+                self.measureLatency(now: now, &effects)
+            }
+            if self.sparkID != text {
+                self.sparkID = text
+                self.publish(.sparkID(text), &effects)
+            }
+            self.sparkIDCallers.resumeAll(.success(.sparkID(text)), &effects)
+        case .serverClose:
+            // The server closes the connection next. If it doesn't, the client does.
+            self.serverCloseDeadline = now.advanced(by: .seconds(2))
+        case .idRequest, .unknown: 
+            let text = self.excerpt(message.text)
+            self.ignore("the message \(text)", &effects)
+        }
+    }
+
+    mutating func ignore(_ what: @autoclosure () -> String, _ effects: inout Effects<Self>) {
+        effects.counters.messagesIgnored += 1
+        effects.log(.debug, "ignored \(what())")
+    }
+
+    // MARK: Transforms
+
+    /// Delivers a message that has passed the incoming transforms.
+    ///
+    /// - Parameters:
+    ///   - message: The message.
+    ///   - value: The value of the message, if it was decoded.
+    ///   - id: The connection on which it has arrived.
+    package mutating func transformed(
+        _ message: PrimusMessage, _ value: PrimusValue, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+    ) {
+        if !self.plugins.isEmpty, self.receivedByPlugin(value, on: id, now: now, &effects) { return }
+        effects.deliver(.message(message), on: self.messages)
+    }
+
+    // MARK: Sending
+
+    /// Returns a message of Primus itself as a message of the connection.
+    func framed(_ message: PrimusProtocolMessage) -> WebSocketMessage {
+        // The parsers of Primus encode each string.
+        let packet = (try? message.message(self.protocolCoding)) ?? .text("\"\(message.text)\"")
+        return self.framed(packet)
+    }
+
+    /// Returns a packet as a message of the connection.
+    func framed(_ packet: WebSocketMessage) -> WebSocketMessage {
+        if case .plain = self.attempt.framing { return packet }
+        return self.attempt.framing.messages([packet]).first ?? packet
+    }
+
+    /// Sends a packet now.
+    package mutating func send(packet: WebSocketMessage, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        self.trace(.outgoingData(packet), &effects)
+        self.send(self.framed(packet), on: id, now: now, &effects)
+    }
+
+    /// Sends a message, and delivers it to the consumers of messages.
+    mutating func send(_ message: WebSocketMessage, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        effects.commands.append(.send(id, message))
+        self.connection.sent(id, now: now)
+        self.trace(.sent, message.kind, message.bytes[...], &effects)
+    }
+}

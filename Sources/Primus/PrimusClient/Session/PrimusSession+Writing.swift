@@ -1,0 +1,193 @@
+package import PrimusWire
+package import RealtimeCore
+
+/// The messages of the application.
+extension PrimusSession {
+    /// Whether a message can only be sent with effects: it passes transforms, or is reported.
+    package var sendsWithEffects: Bool {
+        self.frames != EventRoutes.none || self.traces != EventRoutes.none
+    }
+
+    /// Whether messages pass transforms before they are sent.
+    package func transformsOutgoing(_ effects: borrowing Effects<Self>) -> Bool { !effects.routes.isEmpty(self.outgoing) }
+    package var mayTransformOutgoing: Bool { self.outgoing != EventRoutes.none }
+
+    /// Returns the message of a packet that can be sent now, on the fast path without effects.
+    ///
+    /// - Returns: The connection and the message; `nil` if the packet must take the other path.
+    /// - Throws: ``PrimusError/Code/messageTooLarge``.
+    package mutating func direct(
+        _ packet: WebSocketMessage, _ coding: PrimusCoding, now: Instant
+    ) throws(PrimusError) -> (ConnectionID, WebSocketMessage)? {
+        guard let id = self.connection.connected, !self.isWritingPaused, self.queue.isEmpty, self.drainDeadline == nil,
+            !self.sendsWithEffects, !self.mayTransformOutgoing, coding == self.coding
+        else { return nil }
+        let message = try self.checked(self.framed(packet))
+        self.connection.sent(id, now: now)
+        return (id, message)
+    }
+
+    /// Checks the size of a message.
+    private func checked(_ message: WebSocketMessage) throws(PrimusError) -> WebSocketMessage {
+        let limit = min(self.options.sentMessageLimit, self.attempt.handshake?.maxPayload ?? .max)
+        guard message.bytes.count > limit else { return message }
+        throw PrimusError(
+            .messageTooLarge,
+            "The message has \(message.bytes.count) bytes, and the server accepts \(limit). Send less, or raise the limit on both sides.")
+    }
+
+    /// Sends a message, or adds it to the queue.
+    ///
+    /// - Parameters:
+    ///   - content: The message.
+    ///   - mode: What happens without a connection.
+    ///   - waiter: The caller that waits until the message is sent.
+    /// - Returns: The error, if the message is neither sent nor queued.
+    @discardableResult
+    package mutating func write(
+        _ content: PrimusContent, _ mode: PrimusWriteMode, _ waiter: WaiterID? = nil, now: Instant, _ effects: inout Effects<Self>
+    ) -> PrimusError? {
+        let error = self.add(content, mode, waiter, now: now, &effects)
+        if let error, let waiter { effects.resume(waiter, .failure(error)) }
+        return error
+    }
+
+    private mutating func add(
+        _ content: PrimusContent, _ mode: PrimusWriteMode, _ waiter: WaiterID?, now: Instant, _ effects: inout Effects<Self>
+    ) -> PrimusError? {
+        if let id = self.connection.connected, self.queue.isEmpty, !self.isWritingPaused {
+            do throws(PrimusError) {
+                try self.send(content, on: id, now: now, &effects)
+                if let waiter { effects.resume(waiter, .success(.none)) }
+                return nil
+            } catch {
+                return error
+            }
+        }
+        if self.connection.connected == nil {
+            guard mode == .queue else { return self.notOpen }
+            // Nobody would end the wait.
+            if case .closed = self.state, waiter != nil { return self.notOpen }
+        }
+        switch self.queue.add(PrimusWriteQueue.Entry(content: content, waiter: waiter), self.options.queue) {
+        case .added: return nil
+        case .refused(let error): return error
+        case .dropped(let entry):
+            effects.counters.eventsDropped += 1
+            let message = "The message was dropped in favor of a later one: \(self.options.queue.limit) messages wait for a connection."
+            if let waiter = entry.waiter { effects.resume(waiter, .failure(PrimusError(.dropped, message))) }
+            effects.log(.debug, "the oldest message of the queue was dropped")
+            return nil
+        }
+    }
+
+    /// Whether much output waits for a server that reads slowly.
+    package var mustWaitToWrite: Bool { self.isWritingPaused && self.connection.connected != nil }
+
+    /// Waits until the server has read what was sent.
+    package mutating func awaitWriting(_ waiter: WaiterID, _ effects: inout Effects<Self>) {
+        if self.mustWaitToWrite { self.writingCallers.insert(waiter) } else { effects.resume(waiter, .success(.none)) }
+    }
+
+    package var notOpen: PrimusError {
+        switch self.state {
+        case .closed: PrimusError(.notOpen, "The client is closed. Call open() first.")
+        case .opening, .open: PrimusError(.notOpen, "The client isn't open yet. Wait with opened(within:), or let the message wait in the queue.")
+        case .reconnecting(let error):
+            PrimusError(.notOpen, "The client isn't open: it reconnects after a loss. \(error.message)", cause: error.cause)
+        }
+    }
+
+    /// Sends a message now.
+    private mutating func send(
+        _ content: PrimusContent, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+    ) throws(PrimusError) {
+        let packet = try self.packet(content)
+        let message = try self.checked(self.framed(packet))
+        self.trace(.outgoingData(packet), &effects)
+        self.send(message, on: id, now: now, &effects)
+    }
+
+    private func packet(_ content: PrimusContent) throws(PrimusError) -> WebSocketMessage {
+        let coding = self.coding ?? .json
+        do {
+            switch content {
+            case .packet(let packet, coding): return packet
+            // The server has another parser than when the message was written.
+            case .packet(let packet, let earlier): return try coding.message(try earlier.value(of: packet))
+            case .value(let value): return try coding.message(value)
+            }
+        } catch {
+            throw .encoding(error)
+        }
+    }
+
+    /// Sends the messages that wait.
+    mutating func flush(on id: ConnectionID, ignoresPause: Bool = false, now: Instant, _ effects: inout Effects<Self>) {
+        while ignoresPause || !self.isWritingPaused, let entry = self.queue.popFirst() {
+            do throws(PrimusError) {
+                try self.send(entry.content, on: id, now: now, &effects)
+                if let waiter = entry.waiter { effects.resume(waiter, .success(.none)) }
+            } catch {
+                if let waiter = entry.waiter { effects.resume(waiter, .failure(error)) } else { self.report(error, &effects) }
+            }
+        }
+    }
+
+    package mutating func writing(_ id: ConnectionID, paused: Bool, now: Instant, _ effects: inout Effects<Self>) {
+        // Ignores a connection that closes: the next one starts with no pending output.
+        guard id == self.connection.connected else { return }
+        self.isWritingPaused = paused
+        guard !paused else { return }
+        self.flush(on: id, now: now, &effects)
+        self.writingCallers.resumeAll(.success(.none), &effects)
+    }
+
+    // MARK: Transforms
+
+    /// Passes a value to the outgoing transforms.
+    ///
+    /// - Returns: The error, if the value isn't accepted.
+    @discardableResult
+    package mutating func transform(
+        _ value: PrimusValue, _ mode: PrimusWriteMode, _ waiter: WaiterID?, now: Instant, _ effects: inout Effects<Self>
+    ) -> PrimusError? {
+        guard self.transformsOutgoing(effects) else { return self.write(.value(value), mode, waiter, now: now, &effects) }
+        var error: PrimusError?
+        if self.connection.connected == nil, mode == .failIfNotOpen { error = self.notOpen }
+        if case .closed = self.state, waiter != nil { error = self.notOpen }
+        if self.transforming >= max(1, self.options.queue.limit) {
+            error = PrimusError(
+                .queueFull, "The message wasn't sent: \(self.transforming) messages wait for the transforms already. Write more slowly.")
+        }
+        if let error {
+            if let waiter { effects.resume(waiter, .failure(error)) }
+            return error
+        }
+        self.transforming += 1
+        if let waiter { self.transformCallers.insert(waiter) }
+        effects.deliver(.outgoing(PrimusOutgoing(value: value, mode: mode, waiter: waiter)), on: self.outgoing)
+        return nil
+    }
+
+    /// Takes the result of the outgoing transforms.
+    ///
+    /// - Parameter result: The message; `nil` if a transform has discarded it.
+    package mutating func transformed(
+        _ item: PrimusOutgoing, _ result: Result<PrimusContent?, PrimusError>, now: Instant, _ effects: inout Effects<Self>
+    ) {
+        self.transforming -= 1
+        defer { if self.transforming == 0, self.drainDeadline != nil { self.finishDraining(now: now, &effects) } }
+        // A caller that doesn't wait any more was told that its message isn't sent.
+        if let waiter = item.waiter, !self.transformCallers.remove(waiter) { return }
+        switch result {
+        case .success(let content?):
+            if let error = self.write(content, item.mode, item.waiter, now: now, &effects), item.waiter == nil { self.report(error, &effects) }
+        case .success(nil):
+            guard let waiter = item.waiter else { return }
+            effects.resume(waiter, .failure(PrimusError(.vetoed, "A transform has discarded the message, which wasn't sent.")))
+        case .failure(let error):
+            if let waiter = item.waiter { effects.resume(waiter, .failure(error)) } else { self.report(error, &effects) }
+        }
+    }
+}

@@ -1,0 +1,609 @@
+package import PrimusWire
+package import RealtimeCore
+import RealtimeSystem
+
+/// The client side of a connection to a server of Primus, as a value: detection, framing, heartbeat, the queue and the consumers of messages.
+///
+/// It performs no I/O and reads no clock. Extensions in other files contain the steps before a connection, the messages, and the queue.
+///
+/// Source: `primus.js` and `index.js` of Primus 8, and those of Primus 6 for the older heartbeat.
+package struct PrimusSession: ReconnectingSession {
+    package typealias Event = PrimusEvent
+    package typealias Failure = PrimusError
+    package typealias Request = PrimusRequest
+
+    package enum WaiterResult: Sendable {
+        case none
+        case opened(sparkID: String?)
+        case sparkID(String)
+        /// The answer to a call of a plugin.
+        case plugin(PrimusPluginResult)
+    }
+
+    package enum Work: Sendable {
+        /// Ask the application for credentials and the URL.
+        case prepare(PrimusPreparation)
+        /// Request the specification, or what a server of SockJS says of itself.
+        case request(HTTPRequest)
+        /// Ask the application whether and when to reconnect.
+        case retryDelay(PrimusRetryPolicy, PrimusRetryContext)
+    }
+
+    package enum WorkResult: Sendable {
+        case prepared(Result<PrimusPrepared, PrimusError>)
+        case response(Result<HTTPResponse, TransportError>)
+        case retryDelay(Result<Duration?, PrimusError>)
+    }
+
+    /// The purpose of work.
+    enum Purpose: Hashable, Sendable {
+        case preparation(ConnectionID)
+        case spec(ConnectionID)
+        case info(ConnectionID)
+        case retryDecision
+    }
+
+    /// The known properties of the attempt in progress, or of the established connection.
+    struct Attempt: Sendable {
+        /// The URL of the server, with the credentials.
+        var endpoint: Endpoint
+        var credentials: PrimusCredentials?
+        /// The credentials that the server has refused in this attempt.
+        var refusal: Refusal?
+        var dialect = PrimusDialect(transformer: .websockets, parser: .json)
+        var framing = PrimusFraming.plain
+        /// The session of engine.io.
+        var handshake: EngineIOHandshake?
+        /// Whether another framing or version was tried in this attempt.
+        var hasFallenBack = false
+        var startedAt: Instant
+        /// When the specification is given up.
+        var detectionDeadline: Instant?
+
+        init(_ endpoint: Endpoint, now: Instant) {
+            (self.endpoint, self.startedAt) = (endpoint, now)
+        }
+    }
+
+    /// A refusal with the status 401 or 403, after which the application was asked for other credentials.
+    struct Refusal: Sendable {
+        var credentials: PrimusCredentials?
+        var endpoint: Endpoint
+        var error: PrimusError
+    }
+
+    /// How a server is reached, as far as it is known from earlier attempts.
+    struct Knowledge: Sendable {
+        var spec: PrimusSpec?
+        /// Whether the server has no specification.
+        var hasNoSpec = false
+        /// Whether the raw WebSocket of SockJS doesn't work.
+        var needsSockJSFraming = false
+        var engineIO: EngineIOVersion?
+    }
+
+    /// Why a connection or an attempt ended.
+    package struct Ending: ConnectionEnding {
+        enum Kind: Hashable, Sendable {
+            case requested, closedByServer, lost, refused, timedOut
+        }
+
+        package var reason: CloseReason
+        var kind: Kind
+        var failure: PrimusError
+        /// Whether another attempt fails as well.
+        var isFinal = false
+    }
+
+    /// Where the client is between its start and its end.
+    enum Phase: Hashable, Sendable {
+        /// No connection was established since the last start.
+        case starting
+        case connected
+        /// The connection was lost.
+        case lost(isReported: Bool)
+    }
+
+    package var connection: ConnectionStateMachine
+    /// The settings of the current connection or attempt and, if there is none, of the next one.
+    package internal(set) var options: PrimusConfiguration
+    /// The changes of the settings, since the first one.
+    @Boxed var settings: Settings?
+    package internal(set) var state = PrimusState.closed(nil)
+    var attempt: Attempt
+    var knowledge = Knowledge()
+    /// The cookies of the server, for all attempts.
+    package let cookies = HTTPClient.Cookies()
+    /// The encoding of packets; `nil` until it is known.
+    package internal(set) var coding: PrimusCoding?
+    var retries = RetrySeries(endsWith: .anyConnection)
+    /// The attempt that is scheduled or in progress, since a loss.
+    var retry: PrimusRetry?
+    var phase = Phase.starting
+    private var isReleased = false
+    /// The error that the policy for reconnects threw, while its answer is handled.
+    private var policyError: PrimusError?
+    /// The reported error of the last loss or failed attempt, until a connection is established.
+    var lossError: PrimusError?
+    /// Whether the attempts are used up.
+    private var isExhausted = false
+    var generator: SplitMix64
+
+    /// The ID of the server's side of the connection, once it is known.
+    package internal(set) var sparkID: String?
+    var sparkIDCallers = WaitingCalls()
+    var sparkIDRequestedAt: Instant?
+    /// The last measured round-trip time.
+    package internal(set) var latency: Duration?
+    var pingSentAt: Instant?
+    /// Whether the server has announced that it closes the connection, and until when it has time for that.
+    var serverCloseDeadline: Instant?
+    var hasReceivedServerPing = false
+    /// Whether the network is presumed to be gone.
+    package internal(set) var isOffline = false
+    /// Until when the client, which was ended, waits for messages in the transforms.
+    var drainDeadline: Instant?
+
+    var works = PendingWork<Purpose>()
+    var queue = PrimusWriteQueue()
+    /// The number of values in the outgoing transforms.
+    var transforming = 0
+    /// The callers whose value is in the outgoing transforms.
+    var transformCallers = WaitingCalls()
+    /// The number of messages in the incoming transforms.
+    var isWritingPaused = false
+    /// The callers that wait until the client is connected.
+    var openCallers = WaitingCalls()
+    /// The callers that wait until the client is ended.
+    var endCallers = WaitingCalls()
+    /// The callers that wait until the server reads faster.
+    var writingCallers = WaitingCalls()
+
+    package var plugins: PrimusPluginState
+
+    var updates = EventRoutes.none
+    package var messages = EventRoutes.none
+    var untransformed = EventRoutes.none
+    var outgoing = EventRoutes.none
+    var traces = EventRoutes.none
+    /// The route of the messages in both directions, without secrets.
+    var frames = EventRoutes.none
+    var traceState = PrimusTrace.ReadyState.end
+
+    package init(_ options: PrimusConfiguration, seed: UInt64) {
+        var generator = SplitMix64(seed: seed)
+        self.connection = ConnectionStateMachine(
+            policy: Self.policy(options, isReconnect: false), generator: SplitMix64(seed: generator.next()))
+        self.plugins = PrimusPluginState(options.plugins, seed: generator.next())
+        self.generator = generator
+        self.options = options
+        self.attempt = Attempt(options.endpoint, now: Instant(nanoseconds: 0))
+        self.coding = Self.coding(options)
+    }
+
+    /// The encoding that the settings determine; `nil` if the server does.
+    static func coding(_ options: PrimusConfiguration) -> PrimusCoding? {
+        if let parser = options.customParser { return PrimusCoding(parser) }
+        if let kind = options.parser { return PrimusCoding(kind) }
+        return options.detection == .off ? .json : nil
+    }
+
+    static func policy(_ options: PrimusConfiguration, isReconnect: Bool) -> Shared<ConnectionPolicy> {
+        var policy = ConnectionPolicy()
+        policy.openTimeout = isReconnect ? options.reconnectTimeout : options.connectTimeout
+        // The policy of the application may wait for something, and what it decides must not be replaced by something else.
+        policy.decisionTimeout = nil
+        // The session chooses the delays itself. The machine adds those that protect the server.
+        policy.backoff = Backoff(base: .zero, cap: .zero)
+        return Shared(policy)
+    }
+
+    package var nextDeadline: Instant? {
+        .earliest(
+            .earliest(self.connection.nextDeadline, self.serverCloseDeadline), .earliest(self.attempt.detectionDeadline, self.drainDeadline))
+    }
+
+    package var waiterCount: Int {
+        self.openCallers.count + self.endCallers.count + self.writingCallers.count + self.sparkIDCallers.count
+            + self.transformCallers.count + self.queue.waiterCount + self.plugins.waiterCount
+    }
+
+    /// The number of messages that wait for a connection.
+    package var queuedCount: Int { self.queue.count + self.transforming }
+
+    package var inactivity: String? {
+        if case .closed = self.state { "The client is closed. Call open() first." } else { nil }
+    }
+
+    package func cancellation(of waiter: WaiterID) -> PrimusError { .cancelled }
+
+    package func timedOut(_ waiter: WaiterID, after limit: WaitLimit) -> PrimusError {
+        let advice = limit.advice("Use a longer limit, or check the server.")
+        return switch self.state {
+        case .open: PrimusError(.timedOut, "\(limit): the server didn't answer. \(advice)")
+        case .closed: PrimusError(.timedOut, "\(limit): the client is closed. Call open() first.")
+        case .opening, .reconnecting:
+            PrimusError(.timedOut, "\(limit) without a connection to \(self.options.endpoint). \(advice)", cause: self.lossError)
+        }
+    }
+
+    // MARK: Starting and ending
+
+    /// Opens the client, unless it is open.
+    package mutating func open(now: Instant, _ effects: inout Effects<Self>) {
+        // The messages that are in the transforms are sent on the next connection.
+        if self.drainDeadline != nil { self.finishDraining(now: now, &effects) }
+        guard case .closed = self.state else { return }
+        if let error = self.configurationError { return self.fail(error, &effects) }
+        self.start(now: now, &effects)
+    }
+
+    package mutating func stop(now: Instant, _ effects: inout Effects<Self>) {
+        guard let id = self.connection.connected, !self.isReleased else { return self.stopConnection(now: now, &effects) }
+        if self.drainDeadline != nil { return }
+        self.flush(on: id, ignoresPause: true, now: now, &effects)
+        guard self.transforming > 0 else { return self.stopConnection(now: now, &effects) }
+        // What was written before the end isn't lost. For the application, the client is closed already.
+        self.drainDeadline = now.advanced(by: self.connection.policy.closeTimeout)
+        self.handleEnd(self.ending(for: .requested, now: now), now: now, &effects)
+    }
+
+    /// Closes the connection of a client that was ended, when nothing is left to send.
+    mutating func finishDraining(now: Instant, _ effects: inout Effects<Self>) {
+        self.transformCallers.resumeAll(.failure(self.endError), &effects)
+        self.stopConnection(now: now, &effects)
+        self.drainDeadline = nil
+    }
+
+    package mutating func release(now: Instant, _ effects: inout Effects<Self>) {
+        self.isReleased = true
+        self.stop(now: now, &effects)
+        self.queue.failAll(.released, &effects)
+        self.transformCallers.resumeAll(.failure(.released), &effects)
+    }
+
+    var endError: PrimusError { self.isReleased ? .released : .ended }
+
+    /// Reconnects now if a retry or its decision is pending. If the client is connected, checks the connection.
+    package mutating func checkConnection(now: Instant, _ effects: inout Effects<Self>) {
+        guard self.drainDeadline == nil else { return }
+        switch self.connection.state {
+        // The attempts that failed say nothing about the network that is available now.
+        case .deciding, .backingOff: self.retries.forgetAttempts()
+        default: break
+        }
+        self.checkConnection(timeout: .seconds(10), now: now, &effects)
+    }
+
+    /// Reconnects now if a retry or its decision is pending.
+    package mutating func reconnectNow(now: Instant, _ effects: inout Effects<Self>) {
+        switch self.connection.state {
+        case .deciding, .backingOff: self.checkConnection(now: now, &effects)
+        default: break
+        }
+    }
+
+    /// The network path has changed or is back.
+    package mutating func networkChanged(now: Instant, _ effects: inout Effects<Self>) {
+        // A client that the user has ended stays closed.
+        if case .closed = self.state { return }
+        guard self.options.strategies.contains(.online) else { return }
+        self.setOnline(&effects)
+        self.checkConnection(now: now, &effects)
+    }
+
+    private mutating func setOnline(_ effects: inout Effects<Self>) {
+        guard self.isOffline else { return }
+        self.isOffline = false
+        self.publish(.online, &effects)
+        self.trace(.online, &effects)
+    }
+
+    package mutating func opening(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        if case .closed = self.state {
+            self.phase = .starting
+            self.retries.reset()
+            (self.retry, self.isExhausted) = (nil, false)
+            self.setState(.opening, &effects)
+        }
+        if let question = self.retries.withdrawQuestion() { self.works.cancel(question, &effects) }
+        self.applyOptions(&effects)
+        // A check of the connection starts an attempt instead of the application's decision about it.
+        if case .lost(isReported: false) = self.phase, case .reconnecting(let error) = self.state { self.reportLoss(error, &effects) }
+        self.attempt = Attempt(self.options.endpoint, now: now)
+        effects.log(.debug, "connection \(id): connecting to \(self.options.endpoint)")
+        if self.retry != nil { self.trace(.outgoingReconnect, &effects) }
+        self.trace(.outgoingOpen, &effects)
+        self.setTraceState(.opening, &effects)
+        self.trace(.outgoingEnd, &effects)
+        guard var retry = self.retry else { return }
+        retry.elapsed = self.retries.elapsed(now: now)
+        self.retry = retry
+        self.publish(.reconnect(retry), &effects)
+        self.trace(.reconnect(retry), &effects)
+    }
+
+    // MARK: The connection
+
+    package mutating func opened(_ id: ConnectionID, head: HTTPResponseHead, now: Instant, _ effects: inout Effects<Self>) {
+        guard self.connection.opened(id, now: now) == .beginHandshake else { return }
+        self.cookies.store(head.headers, from: self.attempt.endpoint, now: now)
+        if !self.attempt.framing.hasHandshake { self.becomeOpen(id, now: now, &effects) }
+    }
+
+    /// The connection can be used.
+    mutating func becomeOpen(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        guard self.connection.ready(id, self.heartbeat, now: now) == .announceConnected else { return }
+        let isReconnect = self.hasConnected
+        (self.phase, self.lossError, self.hasReceivedServerPing) = (.connected, nil, false)
+        (self.serverCloseDeadline, self.pingSentAt, self.sparkIDRequestedAt) = (nil, nil, nil)
+        self.sparkID = self.attempt.handshake?.sid
+        self.latency = self.attempt.startedAt.duration(to: now)
+        self.retries.connected(now: now)
+        self.connection.sharedPolicy = Self.policy(self.latestOptions.options, isReconnect: true)
+        effects.log(.info, "connection \(id): open over \(self.attempt.dialect.transformer) with \(self.attempt.dialect.parser)")
+        self.trace(.incomingOpen, &effects)
+        if let retry = self.retry.take() {
+            self.publish(.dialect(self.attempt.dialect), &effects)
+            self.publish(.reconnected(retry), &effects)
+            self.trace(.reconnected(retry), &effects)
+        } else {
+            self.publish(.dialect(self.attempt.dialect), &effects)
+        }
+        if isReconnect { effects.counters.reconnects += 1 }
+        self.setOnline(&effects)
+        self.setTraceState(.open, &effects)
+        self.setState(.open, &effects)
+        if let sparkID { self.publish(.sparkID(sparkID), &effects) }
+        self.pluginsOpened(isReconnect: isReconnect, on: id, now: now, &effects)
+        self.flush(on: id, now: now, &effects)
+        self.trace(.open, &effects)
+        self.openCallers.resumeAll(.success(.opened(sparkID: self.sparkID)), &effects)
+    }
+
+    package mutating func timeout(now: Instant, _ effects: inout Effects<Self>) {
+        if let deadline = self.connection.nextDeadline, deadline <= now { self.connectionTimeout(now: now, &effects) }
+        if let deadline = self.attempt.detectionDeadline, deadline <= now { self.detectionTimedOut(now: now, &effects) }
+        if let deadline = self.serverCloseDeadline, deadline <= now {
+            self.serverCloseDeadline = nil
+            // The server has announced the end, and leaves it to the client.
+            if let id = self.connection.connected { self.closeForServer(id, now: now, &effects) }
+        }
+        if let deadline = self.drainDeadline, deadline <= now { self.finishDraining(now: now, &effects) }
+    }
+
+    private mutating func closeForServer(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        effects.commands.append(.close(id, .normal, reason: ""))
+        self.end(id, Ending(reason: .peer(.normal, ""), kind: .closedByServer, failure: Self.closedByServer), now: now, &effects)
+    }
+
+    static let closedByServer = PrimusError(.closedByServer, "The server ended the connection, and doesn't want the client to reconnect.")
+
+    // MARK: Losing the connection
+
+    /// Ends an attempt because of an error.
+    mutating func fail(_ id: ConnectionID, _ error: PrimusError, isFinal: Bool = false, now: Instant, _ effects: inout Effects<Self>) {
+        let reason = CloseReason.transport(error.transportError ?? TransportError(.protocolViolation, error.message))
+        self.end(id, Ending(reason: reason, kind: .refused, failure: error, isFinal: isFinal), now: now, &effects)
+    }
+
+    package func ending(for reason: CloseReason, now: Instant) -> Ending {
+        if reason == .requested { return Ending(reason: reason, kind: .requested, failure: self.endError) }
+        let wasConnected = self.connection.connected != nil
+        if wasConnected, self.serverCloseDeadline != nil {
+            return Ending(reason: reason, kind: .closedByServer, failure: Self.closedByServer)
+        }
+        let failure = PrimusError.lost(
+            self.redacted(reason), at: self.options.endpoint, over: self.attempt.dialect.transformer, wasConnected: wasConnected,
+            limit: self.silenceLimit)
+        let kind: Ending.Kind = wasConnected ? .lost : reason == .openTimeout ? .timedOut : .refused
+        let isPermanent = reason.transportError?.code.isPermanent ?? false
+        return Ending(reason: reason, kind: kind, failure: self.explained(failure), isFinal: isPermanent)
+    }
+
+    /// Adds why the server refused the credentials, if it has done so before in this attempt.
+    private func explained(_ failure: PrimusError) -> PrimusError {
+        guard failure.code != .unauthorized, let refusal = self.attempt.refusal?.error else { return failure }
+        return PrimusError(
+            failure.code, "\(failure.message) Before, the server refused other credentials: \(refusal.message)",
+            serverMessage: failure.serverMessage, serverCode: failure.serverCode, cause: failure.cause)
+    }
+
+    /// Whether a connection was established since the last start.
+    var hasConnected: Bool { if case .starting = self.phase { false } else { true } }
+
+    private var retryRule: RetryRule {
+        switch self.latestOptions.options.retry {
+        case .none: .never
+        case .delays(let delays): .delays(delays)
+        case .backoff: .protocolDecision
+        case .custom: .ask
+        }
+    }
+
+    package mutating func decision(on ending: Ending, now: Instant) -> ReconnectDecision {
+        if case .closed = self.state { return .never }
+        if ending.kind == .closedByServer || ending.isFinal { return .never }
+        if self.fallsBack(because: ending) || self.asksForOtherCredentials(because: ending) { return .reopen }
+        if ending.failure.code == .unauthorized { return .never }
+        switch ending.kind {
+        case .lost: guard self.options.strategies.contains(.disconnect) else { return .never }
+        case .refused, .timedOut:
+            // Once the client retries, it doesn't matter why an attempt fails.
+            guard self.retry != nil || self.options.strategies.contains(.timeout) else { return .never }
+        case .requested, .closedByServer: return .never
+        }
+        // Settings that were changed apply to the delay before the next attempt as well.
+        let options = self.latestOptions.options
+        self.connection.sharedPolicy = Self.policy(options, isReconnect: true)
+        let decision = self.retries.decide(self.retryRule, now: now)
+        guard case .backoff(let backoff) = options.retry else {
+            if decision == .never, case .delays = options.retry { self.isExhausted = true }
+            return decision
+        }
+        if let limit = backoff.retries, self.retries.retryCount >= limit {
+            self.isExhausted = limit > 0
+            return .never
+        }
+        let delay = backoff.delay(attempt: self.retries.retryCount + 1, using: &self.generator)
+        if case .afterBackoff(let minimum) = decision { return .afterBackoff(atLeast: max(delay, minimum)) }
+        return .afterBackoff(atLeast: delay)
+    }
+
+    package mutating func lost(_ ending: Ending, then next: NextAttempt, now: Instant, _ effects: inout Effects<Self>) {
+        // The application knows the end already.
+        if self.drainDeadline != nil {
+            self.transformCallers.resumeAll(.failure(ending.failure), &effects)
+            return self.drainDeadline = nil
+        }
+        if next == .never { self.transformCallers.resumeAll(.failure(ending.failure), &effects) }
+        self.handleEnd(ending, then: next, now: now, &effects)
+    }
+
+    private mutating func handleEnd(
+        _ ending: Ending, then next: NextAttempt = .never, now: Instant, _ effects: inout Effects<Self>
+    ) {
+        let failure = ending.failure
+        effects.log(ending.kind == .requested ? .debug : .info, "connection lost: \(failure)")
+        let wasScheduled = self.retry != nil && self.traceState == .end
+        if ending.reason == .heartbeatTimeout {
+            self.isOffline = true
+            self.publish(.offline, &effects)
+            self.trace(.offline, &effects)
+        }
+        self.works.cancelAll(&effects)
+        (self.isWritingPaused, self.serverCloseDeadline, self.attempt.detectionDeadline) = (false, nil, nil)
+        (self.sparkID, self.sparkIDRequestedAt, self.pingSentAt) = (nil, nil, nil)
+        self.sparkIDCallers.resumeAll(.failure(failure), &effects)
+        self.pluginsLost(failure, isFinal: next == .never, &effects)
+        if case .connected = self.phase { self.phase = .lost(isReported: false) }
+        self.lossError = ending.kind == .requested ? nil : failure.forStorage
+        let isFirst = self.retry == nil
+        self.traceBegin(of: ending, isFirst: isFirst, &effects)
+        if ending.kind == .timedOut { self.publish(.connectTimedOut(failure), &effects) }
+        switch next {
+        case .never:
+            self.traceFinish(of: ending, isFirst: isFirst, wasScheduled: wasScheduled, &effects)
+            self.finish(ending, &effects)
+        case .undecided(let id):
+            // Reported when it is clear that the client reconnects, but not connected any more.
+            self.enterReconnecting(failure, &effects)
+            let context = PrimusRetryContext(
+                retryCount: self.retries.retryCount, elapsed: self.retries.elapsed(now: now), reason: failure)
+            let question = self.works.start(.retryDelay(self.latestOptions.options.retry, context), for: .retryDecision, &effects)
+            self.retries.asked(question, about: id)
+            self.traceEnd(of: ending, &effects)
+        case .reconnect, .later:
+            self.enterReconnecting(failure, &effects)
+            self.reportRetry(next, failure, now: now, &effects) { $0.traceEnd(of: ending, &$1) }
+        }
+    }
+
+    package mutating func resolved(_ reason: CloseReason, then next: NextAttempt, now: Instant, _ effects: inout Effects<Self>) {
+        let failure = self.lossError ?? PrimusError(.connectionLost, "The connection was lost: \(Excerpt.sentence(reason.description))")
+        switch next {
+        case .never:
+            let error = self.policyError.map { failure.ended(by: $0) } ?? failure
+            self.trace(.end, &effects)
+            if let retry { self.trace(.reconnectFailed(error, retry), &effects) }
+            self.setTraceState(.end, &effects)
+            self.transformCallers.resumeAll(.failure(error), &effects)
+            self.finish(Ending(reason: reason, kind: .lost, failure: error), &effects)
+        case .reconnect, .later, .undecided: self.reportRetry(next, failure, now: now, &effects)
+        }
+    }
+
+    private mutating func enterReconnecting(_ error: PrimusError, _ effects: inout Effects<Self>) {
+        if case .open = self.state { self.setState(.reconnecting(error), &effects) }
+    }
+
+    private mutating func reportLoss(_ error: PrimusError, _ effects: inout Effects<Self>) {
+        self.phase = .lost(isReported: true)
+        self.publish(.reconnecting(error), &effects)
+    }
+
+    private mutating func reportRetry(
+        _ next: NextAttempt, _ error: PrimusError, now: Instant, _ effects: inout Effects<Self>,
+        traceEnd: (inout Self, inout Effects<Self>) -> Void = { _, _ in }
+    ) {
+        if case .lost(isReported: false) = self.phase {
+            self.reportLoss(error, &effects)
+        } else {
+            self.publish(.attemptFailed(error), &effects)
+        }
+        var delay = Duration.zero
+        if case .later(let until) = next {
+            let time = now.duration(to: until)
+            // The timer's minimum of 1 ns means no delay.
+            delay = time > .nanoseconds(1) ? time : .zero
+        }
+        var limit: Int?
+        switch self.latestOptions.options.retry {
+        case .backoff(let backoff): limit = backoff.retries
+        case .delays(let delays): limit = delays.count
+        case .none, .custom: break
+        }
+        let retry = PrimusRetry(
+            attempt: self.retries.retryCount + 1, limit: limit, delay: delay, elapsed: self.retries.elapsed(now: now))
+        self.retry = retry
+        self.publish(.reconnectScheduled(retry), &effects)
+        self.trace(.reconnectScheduled(retry), &effects)
+        traceEnd(&self, &effects)
+        if case .later = next { self.publish(.connectingIn(delay), &effects) }
+    }
+
+    /// Moves the client to its final state.
+    private mutating func finish(_ ending: Ending, _ effects: inout Effects<Self>) {
+        let isReported = ending.kind != .requested && ending.kind != .closedByServer
+        let (failure, reported) = (ending.failure, isReported ? ending.failure : nil)
+        if let reported { effects.log(self.hasConnected ? .error : .info, "closed: \(reported)") }
+        if self.isExhausted, let reported { self.publish(.reconnectFailed(reported), &effects) }
+        (self.phase, self.lossError, self.retry, self.isExhausted) = (.starting, nil, nil, false)
+        self.retries.reset()
+        self.attempt.credentials = nil
+        self.connection.sharedPolicy = Self.policy(self.latestOptions.options, isReconnect: false)
+        self.setState(.closed(reported), &effects)
+        self.publish(.ended(ending.kind == .requested ? nil : failure), &effects)
+        self.queue.failWaiting(failure, &effects)
+        self.openCallers.resumeAll(.failure(failure), &effects)
+        self.writingCallers.resumeAll(.failure(failure), &effects)
+        self.endCallers.resumeAll(reported.map { .failure($0) } ?? .success(.none), &effects)
+    }
+
+    mutating func setState(_ state: PrimusState, _ effects: inout Effects<Self>) {
+        guard state != self.state else { return }
+        self.state = state.forStorage
+        self.publish(.state(state), &effects)
+    }
+
+    mutating func publish(_ update: PrimusUpdate, _ effects: inout Effects<Self>) {
+        effects.deliver(.update(update), on: self.updates)
+    }
+
+    /// Reports an error that doesn't end the connection.
+    package mutating func report(_ error: PrimusError, _ effects: inout Effects<Self>) {
+        effects.log(.warning, error.message)
+        if error.code == .decodingFailed { effects.counters.decodingFailures += 1 }
+        self.publish(.error(error), &effects)
+        self.trace(.error(error), &effects)
+    }
+
+    // MARK: Work
+
+    package mutating func workFinished(_ id: WorkID, _ result: WorkResult, now: Instant, _ effects: inout Effects<Self>) {
+        switch (self.works.take(id), result) {
+        case (.preparation(let connection)?, .prepared(let result)): self.prepared(result, for: connection, now: now, &effects)
+        case (.spec(let connection)?, .response(let result)): self.received(spec: result, for: connection, now: now, &effects)
+        case (.info(let connection)?, .response(let result)): self.received(info: result, for: connection, now: now, &effects)
+        case (.retryDecision?, .retryDelay(let result)):
+            guard let (connection, decision) = self.retries.answered(id, (try? result.get()) ?? nil) else { break }
+            if case .failure(let error) = result {
+                effects.log(.error, error.message)
+                self.policyError = error
+            }
+            self.decided(connection, decision, now: now, &effects)
+            if let error = self.policyError.take() { effects.commands.append(.release(error)) }
+        default: break
+        }
+    }
+}

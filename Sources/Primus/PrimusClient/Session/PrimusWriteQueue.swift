@@ -1,0 +1,85 @@
+import PrimusWire
+package import RealtimeCore
+
+/// The messages that wait for a connection, or for a server that reads slowly.
+package struct PrimusWriteQueue: Sendable {
+    package struct Entry: Sendable {
+        package var content: PrimusContent
+        /// The caller that waits until the message is sent.
+        package var waiter: WaiterID?
+    }
+
+    private var entries = FIFO<Entry>()
+    private var waiters = WaitingCalls()
+
+    package init() {}
+
+    package var count: Int { self.entries.count }
+    package var isEmpty: Bool { self.entries.isEmpty }
+    package var waiterCount: Int { self.waiters.count }
+
+    /// The result of adding a message.
+    package enum Added {
+        case added
+        /// The message that was dropped in favor of the new one.
+        case dropped(Entry)
+        /// The new message isn't added.
+        case refused(PrimusError)
+    }
+
+    package mutating func add(_ entry: Entry, _ policy: PrimusQueuePolicy) -> Added {
+        var dropped: Entry?
+        if self.entries.count >= policy.limit {
+            switch policy {
+            case .dropOldest(let limit) where limit > 0: dropped = self.popFirst()
+            case .dropOldest, .dropNewest:
+                return .refused(
+                    PrimusError(.dropped, "The message was dropped: \(policy.limit) messages wait for a connection already."))
+            case .refuse:
+                return .refused(
+                    PrimusError(
+                        .queueFull,
+                        "The message wasn't sent: \(policy.limit) messages wait for a connection already. Wait until the client is open."))
+            }
+        }
+        self.entries.append(entry)
+        if let waiter = entry.waiter { self.waiters.insert(waiter) }
+        return dropped.map { .dropped($0) } ?? .added
+    }
+
+    package mutating func popFirst() -> Entry? {
+        guard let entry = self.entries.popFirst() else { return nil }
+        if let waiter = entry.waiter { self.waiters.remove(waiter) }
+        return entry
+    }
+
+    /// Removes the message of a caller that no longer waits.
+    package mutating func remove(_ waiter: WaiterID) {
+        guard self.waiters.remove(waiter) else { return }
+        _ = self.entries.removeFirst { $0.waiter == waiter }
+    }
+
+    /// Fails the callers that wait, whose messages are removed. The others stay.
+    mutating func failWaiting(_ error: PrimusError, _ effects: inout Effects<PrimusSession>) {
+        guard !self.waiters.isEmpty else { return }
+        self.entries.removeAll { $0.waiter != nil }
+        if self.entries.isEmpty { self.entries.removeAll() }
+        self.waiters.resumeAll(.failure(error), &effects)
+    }
+
+    /// Removes all messages, and fails the callers that wait.
+    mutating func failAll(_ error: PrimusError, _ effects: inout Effects<PrimusSession>) {
+        self.entries.removeAll()
+        self.waiters.resumeAll(.failure(error), &effects)
+    }
+
+    /// Removes all messages of which nobody waits for the end.
+    ///
+    /// - Returns: Their number.
+    package mutating func removeWithoutWaiters() -> Int {
+        let count = self.entries.count
+        self.entries.removeAll { $0.waiter == nil }
+        if self.entries.isEmpty { self.entries.removeAll() }
+        return count - self.entries.count
+    }
+}

@@ -1,0 +1,188 @@
+public import PrimusWire
+public import RealtimeCore
+public import RealtimeTransports
+
+/// The settings of a client.
+///
+/// ```swift
+/// var configuration = try PrimusConfiguration(url: "https://example.org/primus")
+/// configuration.credentials = { ["Authorization": "Bearer \(try await tokens.current())"] }
+/// let primus = PrimusConnection(configuration)
+/// ```
+/// Values are validated when the client is opened. To change the settings of a client that exists, use ``PrimusConnection/update(_:)``.
+public struct PrimusConfiguration: Sendable {
+    /// Returns the credentials of an attempt to connect. Called in a task before each attempt, and once more if the server refuses it with the
+    /// status 401 or 403: the client then gives up, unless the credentials are others than before.
+    public typealias CredentialsProvider = @Sendable () async throws -> PrimusCredentials
+
+    /// Returns the URL of an attempt to connect, in the place of the configured one with the credentials. Called in a task before each attempt.
+    public typealias RequestURL = @Sendable (Endpoint) async throws -> Endpoint
+
+    /// The URL of the server, with any of the schemes `http`, `https`, `ws` and `wss`. Without a path, it is `/primus`. The query is kept as it
+    /// is.
+    public var endpoint: Endpoint
+    /// The transformer; `nil`, the default, for the one that the server's specification names.
+    public var transformer: PrimusTransformerKind?
+    /// The transformer of the application, which is used in the place of any other. A client keeps it for life.
+    public var customTransformer: (any PrimusCustomTransformer)? { didSet { self.kept = Kept() } }
+    /// The parser; `nil`, the default, for the one that the server's specification names.
+    public var parser: PrimusParserKind?
+    /// The parser of the application, which is used in the place of any other. A client keeps it for life.
+    public var customParser: (any PrimusParser)? { didSet { self.kept = Kept() } }
+    /// How the client learns what the server speaks. The default is ``PrimusDetection/automatic``.
+    public var detection = PrimusDetection.automatic
+    /// The time limit for the server's specification. The default is 5 seconds.
+    public var detectionTimeout = Duration.seconds(5)
+    /// Header fields for all requests. They replace fields of the client with the same name.
+    public var headers: HTTPHeaders = [:]
+    /// The source of credentials; `nil` for none.
+    public var credentials: CredentialsProvider?
+    /// A closure that may change the URL of each attempt; `nil` for none.
+    public var requestURL: RequestURL?
+    /// The time limit of an attempt to connect, including credentials and detection. The default is 10 seconds.
+    public var connectTimeout = Duration.seconds(10)
+    /// The time limit of an attempt to connect again. The default is 30 seconds.
+    public var reconnectTimeout = Duration.seconds(30)
+    /// Whether and when to reconnect. The default is ``PrimusRetryPolicy/standard``.
+    public var retry = PrimusRetryPolicy.standard
+    /// The events after which the client reconnects. The default is all of them.
+    public var strategies = PrimusStrategies.all
+    /// The time without received messages after which the connection counts as lost. `nil`, the default, for what follows from the server's
+    /// heartbeat: one and a half intervals of its pings, and 45 seconds if they aren't known.
+    public var silenceLimit: Duration?
+    /// The interval of the client's pings with servers before Primus 7. It is shortened if the server's time limit requires it. The default is
+    /// 25 seconds.
+    public var pingInterval = Duration.seconds(25)
+    /// The time limit for the answer to a ping with servers before Primus 7. The default is 10 seconds.
+    public var pongTimeout = Duration.seconds(10)
+    /// The time without sent messages after which the client sends a ping frame of WebSockets, which keeps routers on the way from forgetting
+    /// the connection; `nil`, the default, for never.
+    public var webSocketPingInterval: Duration?
+    /// What happens to messages that are written while there is no connection. The default is ``PrimusQueuePolicy/standard``.
+    public var queue = PrimusQueuePolicy.standard
+    /// The maximum size of a received message, in bytes. The default is 16 MiB.
+    public var messageLimit = 16 << 20
+    /// The maximum size of a sent message, in bytes. Servers close a connection that exceeds their limit. The default is that of Primus, 10 MiB;
+    /// engine.io's servers report a limit of their own, which applies as well.
+    public var sentMessageLimit = 10 << 20
+    /// The maximum number of messages of a sequence, and of their bytes, that wait for the application before the client stops reading.
+    public var messageBuffer = PrimusBufferLimit()
+    /// The transforms of messages, in the order in which they are called. A client keeps them for life; see
+    /// ``PrimusConnection/addTransform(_:)``.
+    public var transforms: [PrimusTransform] = [] { didSet { self.kept = Kept() } }
+    /// The plugins. A client keeps them for life.
+    public var plugins: [any PrimusPlugin] = [] { didSet { self.kept = Kept() } }
+    /// The WebSocket and HTTP transports that the client uses, its source of time, and the monitor of the network path. A client keeps its
+    /// transports for life.
+    public var transports: Transports { didSet { self.kept = Kept() } }
+    /// The destination of log messages. By default, warnings and errors go to the unified log on Apple platforms and to standard error
+    /// elsewhere. With the minimum level `trace`, every message is logged, without credentials. A client keeps its log for life.
+    public var log = LogSink.standard { didSet { self.kept = Kept() } }
+
+    /// Identifies the values that a client keeps for life, which can't be compared. Configurations with the same object have the same ones.
+    private final class Kept: Sendable {}
+    private var kept = Kept()
+
+    /// Creates settings with the default values.
+    ///
+    /// - Parameter url: The URL of the server, such as `https://example.org/primus`. A user name and a password in it become the field
+    ///   `Authorization` of ``headers``.
+    /// - Throws: A `TransportError` with the code `invalidURL`, which says what is wrong with the URL.
+    public init(url: String) throws(TransportError) {
+        let (plain, authorization) = try PrimusUserInfo.split(url)
+        self.init(try Endpoint(plain))
+        if let authorization { self.headers["Authorization"] = authorization }
+    }
+
+    /// Creates settings with the default values.
+    ///
+    /// - Parameters:
+    ///   - endpoint: The URL of the server.
+    ///   - transports: The WebSocket and HTTP transports, for example the transports of an in-memory network.
+    public init(_ endpoint: Endpoint, transports: Transports = .standard) {
+        self.endpoint = endpoint
+        self.transports = transports
+    }
+
+    /// Whether a client with the other configuration can change to this one.
+    func keeps(_ other: Self) -> Bool { self.kept === other.kept }
+
+    /// A description of the first invalid value, or `nil` if the configuration is valid. It doesn't contain the URL or a header field, which
+    /// may contain credentials.
+    var validationError: String? {
+        if self.endpoint.validationError != nil { return "The host or the path of the URL is empty or contains an invalid character." }
+        let limits = [
+            ("detectionTimeout", self.detectionTimeout), ("connectTimeout", self.connectTimeout),
+            ("reconnectTimeout", self.reconnectTimeout), ("pingInterval", self.pingInterval), ("pongTimeout", self.pongTimeout),
+        ]
+        let optional = [("silenceLimit", self.silenceLimit), ("webSocketPingInterval", self.webSocketPingInterval)]
+        for (name, limit) in limits + optional.compactMap({ name, limit in limit.map { (name, $0) } }) where limit <= .zero {
+            return "The \(name) must be greater than zero, but is \(limit)."
+        }
+        if let problem = self.retryProblem { return problem }
+        for (name, limit) in [("messageLimit", self.messageLimit), ("sentMessageLimit", self.sentMessageLimit)] where limit < 1 {
+            return "The \(name) must be at least 1 byte, but is \(limit)."
+        }
+        if self.queue.limit < 0 { return "The limit of the queue must not be negative, but is \(self.queue.limit)." }
+        if self.messageBuffer.count < 1 { return "The count of the messageBuffer must be at least 1, but is \(self.messageBuffer.count)." }
+        if self.messageBuffer.bytes < 1 { return "The bytes of the messageBuffer must be at least 1, but are \(self.messageBuffer.bytes)." }
+        return self.combinationProblem(self.transformer, self.parser) ?? self.pluginProblem
+    }
+
+    private var retryProblem: String? {
+        switch self.retry {
+        case .backoff(let backoff):
+            if backoff.minimum < .zero { return "The minimum of the backoff must not be negative, but is \(backoff.minimum)." }
+            if backoff.maximum < backoff.minimum {
+                return "The maximum of the backoff must not be less than its minimum, but is \(backoff.maximum)."
+            }
+            guard backoff.factor >= 1, backoff.factor.isFinite else {
+                return "The factor of the backoff must be at least 1, but is \(backoff.factor)."
+            }
+            if let retries = backoff.retries, retries < 0 { return "The retries of the backoff must not be negative, but are \(retries)." }
+        case .delays(let delays):
+            if let delay = delays.first(where: { $0 < .zero }) {
+                return "The delays of the retry policy must not be negative, but one is \(delay)."
+            }
+        case .none, .custom: break
+        }
+        return nil
+    }
+
+    private var pluginProblem: String? {
+        let names = self.plugins.map(\.name)
+        if let index = names.indices.first(where: { names[..<$0].contains(names[$0]) }) {
+            return "The plugins contain \(names[index]) twice."
+        }
+        return nil
+    }
+
+    /// Why a transformer and a parser can't be used; `nil` if they can.
+    func combinationProblem(_ transformer: PrimusTransformerKind?, _ parser: PrimusParserKind?) -> String? {
+        if self.customTransformer == nil {
+            switch transformer {
+            case .browserchannel?:
+                return "The transformer browserchannel isn't supported. Use another transformer on the server, such as websockets."
+            case .custom(let name)?:
+                return "The transformer \(Excerpt.of(name, limit: 100)) isn't one of Primus. Set customTransformer to an implementation of it."
+            default: break
+            }
+        }
+        if self.customParser == nil, case .custom(let name)? = parser {
+            return "The parser \(Excerpt.of(name, limit: 100)) isn't one of Primus. Set customParser to an implementation of it."
+        }
+        guard self.customTransformer == nil, self.customParser == nil, let transformer, let parser else { return nil }
+        return transformer.rejection(of: parser)
+    }
+}
+
+extension PrimusConfiguration: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] {
+        [
+            ("endpoint", self.endpoint), ("transformer", self.transformer), ("parser", self.parser), ("detection", self.detection),
+            ("headers", self.headers), ("credentials", Redacted.optional(self.credentials)),
+            ("requestURL", Redacted.optional(self.requestURL)), ("connectTimeout", self.connectTimeout),
+            ("silenceLimit", self.silenceLimit), ("strategies", self.strategies), ("plugins", self.plugins.map(\.name)),
+        ]
+    }
+}

@@ -1,0 +1,54 @@
+import PrimusWire
+import RealtimeCoding
+import RealtimeCore
+
+extension PrimusError {
+    /// The error for the end of a connection, or of an attempt.
+    static func lost(
+        _ reason: CloseReason, at endpoint: Endpoint, over transformer: PrimusTransformerKind, wasConnected: Bool, limit: Duration
+    ) -> PrimusError {
+        let message = reason.lossMessage(at: endpoint, wasConnected: wasConnected)
+        switch reason {
+        case .requested: return .ended
+        case .heartbeatTimeout:
+            return PrimusError(
+                .serverSilent,
+                "The server \(endpoint) sent nothing for \(limit). Check the network, and that the silenceLimit is longer than the server's "
+                    + "interval of pings.")
+        case .openTimeout: return PrimusError(wasConnected ? .connectionLost : .timedOut, message)
+        case .peer(let code, let text):
+            return PrimusError(
+                code == .tooLarge ? .messageTooLarge : .connectionLost, message, serverMessage: text.isEmpty ? nil : text,
+                serverCode: code == .noStatus ? nil : Int(code.rawValue))
+        case .transport(let error): return Self.lost(error, message)
+        }
+    }
+
+    private static func lost(_ error: TransportError, _ message: String) -> PrimusError {
+        // The message of a permanent failure says what to change, before anything was sent.
+        if error.code.isPermanent { return PrimusError(.invalidConfiguration, error.message, cause: error) }
+        let (text, code) = error.response.map { Self.body(of: $0) } ?? (nil, nil)
+        switch error.status {
+        case 401?, 403?:
+            return PrimusError(
+                .unauthorized, "\(message) Check the credentials.", serverMessage: text, serverCode: code, cause: error)
+        default:
+            return PrimusError(
+                error.code == .tooLarge ? .messageTooLarge : .connectionLost, message, serverMessage: text, serverCode: code, cause: error)
+        }
+    }
+
+    /// Returns the text and the code in the body of a refusal: `{"error":…}` of Primus, or `{"code":…,"message":…}` of engine.io.
+    private static func body(of response: HTTPResponse) -> (text: String?, code: Int?) {
+        guard let body = try? JSONValue(parsing: response.body, limits: CodingLimits(depth: 16, size: 1 << 16)) else { return (nil, nil) }
+        let text = body["error"]?.string ?? body["message"]?.string
+        return (text.map { Excerpt.of($0, limit: 4096) }, body["code"]?.int)
+    }
+
+    /// The error of a client that has given up after this loss, because the policy for reconnects threw an error.
+    func ended(by policy: PrimusError) -> PrimusError {
+        PrimusError(
+            self.code, "\(self.message) \(policy.message)", serverMessage: self.serverMessage, serverCode: self.serverCode,
+            cause: policy.cause)
+    }
+}
