@@ -101,10 +101,12 @@ final class PrimusTranslatedConnection: WebSocketConnection {
 
     /// Translates the messages, one thread at a time, so that they keep their order.
     private func translate() {
-        guard self.state.withLock({ state in
-            defer { state.isFlushing = true }
-            return !state.isFlushing
-        }) else { return }
+        guard
+            self.state.withLock({ state in
+                defer { state.isFlushing = true }
+                return !state.isFlushing
+            })
+        else { return }
         while true {
             let messages = self.state.withLock { state in
                 defer { state.messages = [] }

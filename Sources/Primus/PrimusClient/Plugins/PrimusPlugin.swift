@@ -7,7 +7,10 @@ public import RealtimeCore
 /// struct Stamp: PrimusPlugin {
 ///     let name = "stamp"
 ///     let hooks: PrimusPluginHooks = [.outgoing]
-///     func outgoing(_ value: PrimusValue) async throws -> PrimusValue? { ["stamped": true, "data": value] }
+///     func outgoing(_ message: inout PrimusValue) async throws -> Bool {
+///         message = ["stamped": true, "data": message]
+///         return true
+///     }
 /// }
 /// configuration.plugins = [.emitter, Stamp()]
 /// ```
@@ -25,11 +28,11 @@ public protocol PrimusPlugin: Sendable {
     /// - Parameter isReconnect: Whether the client was connected before since it was opened.
     func opened(isReconnect: Bool) async
 
-    /// A message of the server. Returns the message in its place; `nil` to discard it.
-    func incoming(_ value: PrimusValue) async throws -> PrimusValue?
+    /// A message of the server. May change it, and returns whether it is passed on.
+    func incoming(_ message: inout PrimusValue) async throws -> Bool
 
-    /// A message to the server. Returns the message in its place; `nil` to discard it.
-    func outgoing(_ value: PrimusValue) async throws -> PrimusValue?
+    /// A message to the server. May change it, and returns whether it is passed on.
+    func outgoing(_ message: inout PrimusValue) async throws -> Bool
 
     /// The URL of an attempt to connect, as ``PrimusConfiguration/requestURL``.
     func url(_ endpoint: Endpoint) async throws -> Endpoint
@@ -66,9 +69,9 @@ extension PrimusPlugin {
     /// Does nothing.
     public func opened(isReconnect: Bool) async {}
     /// Passes the message on.
-    public func incoming(_ value: PrimusValue) async throws -> PrimusValue? { value }
+    public func incoming(_ message: inout PrimusValue) async throws -> Bool { true }
     /// Passes the message on.
-    public func outgoing(_ value: PrimusValue) async throws -> PrimusValue? { value }
+    public func outgoing(_ message: inout PrimusValue) async throws -> Bool { true }
     /// Keeps the URL.
     public func url(_ endpoint: Endpoint) async throws -> Endpoint { endpoint }
     /// Does nothing.

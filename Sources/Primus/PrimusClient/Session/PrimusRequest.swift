@@ -35,7 +35,8 @@ package struct PrimusPreparation: Sendable {
                 for item in credentials.query { prepared.endpoint.addQuery(item.name, item.value) }
             }
         } catch {
-            return .failure(PrimusError(.credentialsFailed, "The credentials closure threw an error of the type \(type(of: error)).", cause: error))
+            return .failure(
+                PrimusError(.credentialsFailed, "The credentials closure threw an error of the type \(type(of: error)).", cause: error))
         }
         do {
             if let requestURL { prepared.endpoint = try await requestURL(prepared.endpoint) }

@@ -115,7 +115,8 @@ extension PrimusSession {
 
     package mutating func overflowed(_ consumer: ConsumerID, now: Instant, _ effects: inout Effects<Self>) {
         guard let connection = self.connection.connected else { return }
-        let message = "The messages of the server weren't read, while a call waited for the server. Read or release each sequence of messages."
+        let message =
+            "The messages of the server weren't read, while a call waited for the server. Read or release each sequence of messages."
         self.close(connection, PrimusError(.bufferOverflow, message), .lost, now: now, &effects)
     }
 
@@ -181,7 +182,11 @@ extension PrimusSession {
             self.trace(.incomingError(ending.failure), &effects)
             if isFirst { self.trace(.error(ending.failure), &effects) }
         case .timedOut:
-            if let retry { self.trace(.reconnectTimeout(ending.failure, retry), &effects) } else { self.trace(.timeout(ending.failure), &effects) }
+            if let retry {
+                self.trace(.reconnectTimeout(ending.failure, retry), &effects)
+            } else {
+                self.trace(.timeout(ending.failure), &effects)
+            }
         }
     }
 

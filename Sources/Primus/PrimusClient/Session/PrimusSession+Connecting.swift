@@ -104,7 +104,8 @@ extension PrimusSession {
         self.attempt.detectionDeadline = nil
         switch result {
         case .failure(let error) where error.code == .timedOut:
-            self.noSpec("the server didn't answer within \(self.options.detectionTimeout)", error, isKnown: false, for: id, now: now, &effects)
+            self.noSpec(
+                "the server didn't answer within \(self.options.detectionTimeout)", error, isKnown: false, for: id, now: now, &effects)
         case .failure(let error): self.end(id, self.ending(for: .transport(error), now: now), now: now, &effects)
         case .success(let response) where response.head.status == 200:
             do throws(PrimusSpecError) {

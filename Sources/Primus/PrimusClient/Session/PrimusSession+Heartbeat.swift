@@ -17,7 +17,7 @@ extension PrimusSession {
         case .serverPings(_?)?: break
         case .clientPings(let timeout)?:
             let interval = self.clientPingInterval(timeout)
-            (policy.probeAfterSilence, policy.pingAfterNotSending) = (min(interval, limit * 2 / 3), interval)
+            (policy.probeAfterSilence, policy.pingAfterNotSending) = (interval < limit ? interval : limit * 2 / 3, interval)
         case .serverPings(nil)?, PrimusSpec.Heartbeat.none?: policy.probeAfterSilence = limit * 2 / 3
         case nil:
             // A server of either kind takes the question for its ID as life, and answers it.
@@ -73,6 +73,7 @@ extension PrimusSession {
     package func probe(now: Instant) -> WebSocketMessage {
         if case .clientPings? = self.attempt.dialect.heartbeat { return self.ping(now: now) }
         if self.attempt.dialect.heartbeat == nil { return self.framed(.idRequest) }
+        if case .engineIO(.v3, _) = self.attempt.framing, let ping = self.attempt.framing.ping() { return ping }
         // Each WebSocket answers a ping frame.
         return WebSocketMessage(.ping, [])
     }

@@ -51,7 +51,8 @@ extension PrimusSession {
             if isOpen {
                 effects.counters.messagesIgnored += 1
                 return self.report(
-                    PrimusError(.invalidMessage, "The server sent an invalid message, which was ignored: \(Excerpt.sentence(text))"), &effects)
+                    PrimusError(.invalidMessage, "The server sent an invalid message, which was ignored: \(Excerpt.sentence(text))"),
+                    &effects)
             }
             let isRefusal = problem.contains(EngineIOError.Refusal.unsupportedVersion.message)
             let message = "The server's first message is invalid: \(Excerpt.sentence(text)) Check the URL and the transformer."
@@ -144,7 +145,7 @@ extension PrimusSession {
         case .serverClose:
             // The server closes the connection next. If it doesn't, the client does.
             self.serverCloseDeadline = now.advanced(by: .seconds(2))
-        case .idRequest, .unknown: 
+        case .idRequest, .unknown:
             let text = self.excerpt(message.text)
             self.ignore("the message \(text)", &effects)
         }

@@ -7,7 +7,9 @@ extension PrimusSession {
         _ bytes: UnsafeRawBufferPointer, _ kind: WebSocketMessage.Kind, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
     ) -> Bool { false }
 
-    mutating func receivedByPlugin(_ value: PrimusValue, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) -> Bool { false }
+    mutating func receivedByPlugin(_ value: PrimusValue, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) -> Bool {
+        false
+    }
 
     mutating func pluginsOpened(isReconnect: Bool, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {}
 

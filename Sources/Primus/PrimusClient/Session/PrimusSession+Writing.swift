@@ -92,7 +92,8 @@ extension PrimusSession {
     package var notOpen: PrimusError {
         switch self.state {
         case .closed: PrimusError(.notOpen, "The client is closed. Call open() first.")
-        case .opening, .open: PrimusError(.notOpen, "The client isn't open yet. Wait with opened(within:), or let the message wait in the queue.")
+        case .opening, .open:
+            PrimusError(.notOpen, "The client isn't open yet. Wait with opened(within:), or let the message wait in the queue.")
         case .reconnecting(let error):
             PrimusError(.notOpen, "The client isn't open: it reconnects after a loss. \(error.message)", cause: error.cause)
         }
@@ -182,7 +183,9 @@ extension PrimusSession {
         if let waiter = item.waiter, !self.transformCallers.remove(waiter) { return }
         switch result {
         case .success(let content?):
-            if let error = self.write(content, item.mode, item.waiter, now: now, &effects), item.waiter == nil { self.report(error, &effects) }
+            if let error = self.write(content, item.mode, item.waiter, now: now, &effects), item.waiter == nil {
+                self.report(error, &effects)
+            }
         case .success(nil):
             guard let waiter = item.waiter else { return }
             effects.resume(waiter, .failure(PrimusError(.vetoed, "A transform has discarded the message, which wasn't sent.")))

@@ -200,7 +200,8 @@ package struct PrimusSession: ReconnectingSession {
 
     package var nextDeadline: Instant? {
         .earliest(
-            .earliest(self.connection.nextDeadline, self.serverCloseDeadline), .earliest(self.attempt.detectionDeadline, self.drainDeadline))
+            .earliest(self.connection.nextDeadline, self.serverCloseDeadline), .earliest(self.attempt.detectionDeadline, self.drainDeadline)
+        )
     }
 
     package var waiterCount: Int {

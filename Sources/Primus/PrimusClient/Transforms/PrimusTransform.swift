@@ -4,8 +4,11 @@ public import PrimusWire
 ///
 /// ```swift
 /// configuration.transforms = [
-///     .incoming { value in value["hidden"]?.bool == true ? nil : value },
-///     .outgoing { value in try await signer.sign(value) },
+///     .incoming { message in message["hidden"]?.bool != true },
+///     .outgoing { message in
+///         message = ["data": message, "signature": .string(try await signer.signature(of: message))]
+///         return true
+///     },
 /// ]
 /// ```
 /// The transforms of a direction are called in order, for one message at a time, in a task of the client: messages keep their order, whatever a
@@ -19,8 +22,8 @@ public struct PrimusTransform: Sendable {
         case outgoing
     }
 
-    /// Returns the message that takes the place of another one; `nil` to discard it.
-    public typealias Body = @Sendable (PrimusValue) async throws -> PrimusValue?
+    /// May change the message. Returns whether it is passed on.
+    public typealias Body = @Sendable (inout PrimusValue) async throws -> Bool
 
     /// The direction.
     public let direction: Direction
@@ -30,8 +33,7 @@ public struct PrimusTransform: Sendable {
     ///
     /// - Parameters:
     ///   - direction: The direction.
-    ///   - body: Returns the message in the place of another one; `nil` to discard it. If it throws, the message is discarded, and the error
-    ///     reported.
+    ///   - body: May change the message, and returns whether it is passed on. If it throws, the message is discarded, and the error reported.
     public init(_ direction: Direction, _ body: @escaping Body) {
         (self.direction, self.body) = (direction, body)
     }

@@ -19,11 +19,11 @@ final class PrimusTransforms: Sendable {
         (self.driver, self.limit) = (driver, configuration.messageBuffer)
         // The hooks of plugins are next to the connection.
         for plugin in configuration.plugins where plugin.hooks.contains(.incoming) {
-            self.add(.incoming { try await plugin.incoming($0) })
+            self.add(.incoming { try await plugin.incoming(&$0) })
         }
         for transform in configuration.transforms { self.add(transform) }
         for plugin in configuration.plugins where plugin.hooks.contains(.outgoing) {
-            self.add(.outgoing { try await plugin.outgoing($0) })
+            self.add(.outgoing { try await plugin.outgoing(&$0) })
         }
     }
 
@@ -101,8 +101,7 @@ final class PrimusTransforms: Sendable {
         var value = value
         for transform in transforms {
             do {
-                guard let next = try await transform(value) else { return nil }
-                value = next
+                guard try await transform(&value) else { return nil }
             } catch {
                 let message = "A transform threw an error of the type \(type(of: error)), so the message was discarded."
                 throw PrimusError(.transformFailed, message, cause: error)

@@ -164,7 +164,8 @@ public struct PrimusConfiguration: Sendable {
             case .browserchannel?:
                 return "The transformer browserchannel isn't supported. Use another transformer on the server, such as websockets."
             case .custom(let name)?:
-                return "The transformer \(Excerpt.of(name, limit: 100)) isn't one of Primus. Set customTransformer to an implementation of it."
+                return
+                    "The transformer \(Excerpt.of(name, limit: 100)) isn't one of Primus. Set customTransformer to an implementation of it."
             default: break
             }
         }

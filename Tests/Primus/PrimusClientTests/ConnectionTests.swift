@@ -1,0 +1,255 @@
+import PrimusClient
+import RealtimeCore
+import RealtimeSystem
+import RealtimeTesting
+import TestSupport
+import Testing
+
+/// The typed API against a server in memory.
+@Suite(.timeLimit(.minutes(10))) struct ConnectionTests {
+    struct Reading: Codable, Hashable, Sendable {
+        var id: Int
+        var text: String
+    }
+
+    @Test func `values arrive as the server's parser writes them`() async throws {
+        let fixture = try await PrimusFixture()
+        let primus = try await fixture.open()
+        #expect(primus.state == .open && primus.isConnected && primus.dialect?.version == "8.0.9")
+        try await primus.write(Reading(id: 7, text: "a \"quoted\" line\nand a \\"))
+        try await primus.write(0 as PrimusValue)
+        try await primus.write("top")
+        try await primus.write(["key": .array([1, nil, true])] as PrimusValue)
+        #expect(
+            fixture.server.texts
+                == [#"{"id":7,"text":"a \"quoted\" line\nand a \\"}"#, "0", #""top""#, #"{"key":[1,null,true]}"#])
+    }
+
+    @Test func `messages arrive in order, and one that can't be decoded affects no other`() async throws {
+        let fixture = try await PrimusFixture()
+        let primus = try await fixture.open()
+        let (readings, messages, errors) = (primus.messages(as: Reading.self), primus.messages, primus.errors)
+        fixture.server.send(#"{"id":1,"text":"one"}"#, "{broken", #"{"id":2,"text":"two"}"#)
+        let iterator = readings.makeAsyncIterator()
+        #expect(await iterator.next() == Reading(id: 1, text: "one"))
+        #expect(await iterator.next() == Reading(id: 2, text: "two"))
+        #expect(await errors.pending().map(\.code) == [.decodingFailed])
+        let pending = await messages.pending()
+        #expect(try pending.map { try $0.raw == .text(#"{"id":2,"text":"two"}"#) ? $0.decode(as: Reading.self).id : 0 } == [0, 0, 2])
+        #expect(primus.counters.decodingFailures == 1)
+    }
+
+    @Test func `callbacks receive messages in order`() async throws {
+        let fixture = try await PrimusFixture()
+        let primus = try await fixture.open()
+        let recorder = EventRecorder<PrimusValue?>()
+        let observation = primus.onMessage(on: .tasks) { recorder.record(try? $0.value) }
+        fixture.server.send("1", "2", "3")
+        try await eventually { recorder.all == [1, 2, 3] }
+        withExtendedLifetime(observation) {}
+    }
+
+    @Test func `writes before the connection arrive in order, once`() async throws {
+        let fixture = try await PrimusFixture()
+        let primus = PrimusConnection(fixture.configuration)
+        for number in 0..<11 { #expect(primus.enqueue(number)) }
+        #expect(primus.queuedCount == 11)
+        primus.open()
+        try await primus.opened()
+        #expect(fixture.server.texts == (0..<11).map { "\($0)" })
+        #expect(primus.queuedCount == 0)
+    }
+
+    @Test func `a value that can't be encoded fails alone`() async throws {
+        let fixture = try await PrimusFixture()
+        let primus = try await fixture.open()
+        let errors = primus.errors
+        let error = await #expect(throws: PrimusError.self) { try await primus.write(Double.nan) }
+        #expect(error?.code == .encodingFailed)
+        #expect(!primus.enqueue(Double.infinity))
+        #expect(await errors.pending().map(\.code) == [.encodingFailed])
+        try await primus.write(1)
+        #expect(fixture.server.texts == ["1"])
+    }
+
+    @Test func `the last message precedes the end`() async throws {
+        let fixture = try await PrimusFixture()
+        let primus = try await fixture.open()
+        try await primus.end("bye")
+        #expect(fixture.server.texts == [#""bye""#])
+        #expect(primus.state == .closed(nil) && fixture.server.connectionCount == 0)
+        let error = await #expect(throws: PrimusError.self) { try await primus.write(1) }
+        #expect(error?.code == .notOpen)
+    }
+
+    @Test func `a write that waits ends with its task, its connection or its client`() async throws {
+        let fixture = try await PrimusFixture()
+        let primus = PrimusConnection(fixture.configuration)
+        fixture.network.condition = .down
+        primus.open()
+        let cancelled = Task { try await primus.write(1) }
+        try await eventually { primus.queuedCount == 1 }
+        cancelled.cancel()
+        #expect(await #expect(throws: PrimusError.self) { try await cancelled.value }?.code == .cancelled)
+        #expect(primus.queuedCount == 0)
+        let ended = Task { try await primus.write(2) }
+        try await eventually { primus.queuedCount == 1 }
+        primus.end()
+        #expect(await #expect(throws: PrimusError.self) { try await ended.value }?.code == .ended)
+    }
+
+    @Test func `the user's headers go to the specification and the connection, and cookies come back`() async throws {
+        var script = ScriptedPrimus.Script()
+        script.response = { _ in
+            var response = HTTPResponse(status: 200, text: ScriptedPrimus.spec())
+            response.head.headers.add("Set-Cookie", "node=server-seven; Path=/")
+            return response
+        }
+        let fixture = try await PrimusFixture(script) {
+            $0.headers["X-Key"] = "secret-header-value"
+            $0.credentials = { PrimusCredentials(headers: ["Authorization": "Bearer secret-token"], query: [("ticket", "secret-ticket")]) }
+        }
+        let primus = try await fixture.open()
+        for head in fixture.server.requests.all + fixture.server.upgrades.all {
+            #expect(head.headers["X-Key"] == "secret-header-value" && head.headers["Authorization"] == "Bearer secret-token")
+            #expect(head.target.hasSuffix("?ticket=secret-ticket"))
+        }
+        #expect(fixture.server.upgrades.all.first?.headers["Cookie"] == "node=server-seven")
+        let frames = primus.frames()
+        fixture.server.send(#""secret-token and secret-ticket, secret-header-value, server-seven""#)
+        #expect(await frames.pending().map(\.text) == [#""… and …, …, …""#])
+        let text = "\(primus) \(primus.configuration)"
+        #expect(!text.contains("secret-"))
+    }
+
+    @Test func `a user name and a password become a header field`() throws {
+        let configuration = try PrimusConfiguration(url: "http://usr:p%40ss@[::1]:9090/primus?a=1")
+        #expect(configuration.headers["Authorization"] == "Basic dXNyOnBAc3M=")
+        #expect(configuration.endpoint.host == "::1" && configuration.endpoint.target == "/primus?a=1")
+        #expect(throws: TransportError.self) { try PrimusConfiguration(url: "http://%zz@host/") }
+        #expect(try PrimusConfiguration(url: "https://host").headers["Authorization"] == nil)
+    }
+
+    @Test func `a refusal is an error with status, headers and text`() async throws {
+        var script = ScriptedPrimus.Script()
+        script.upgrade = { _ in
+            var response = HTTPResponse(status: 401, text: #"{"error":"Authentication required"}"#)
+            response.head.headers["WWW-Authenticate"] = #"Basic realm="x""#
+            return .reject(response)
+        }
+        let fixture = try await PrimusFixture(script)
+        let primus = PrimusConnection(fixture.configuration)
+        let error = await #expect(throws: PrimusError.self) { try await primus.run() }
+        #expect(error?.code == .unauthorized && error?.status == 401 && error?.serverMessage == "Authentication required")
+        #expect(error?.headers?["WWW-Authenticate"] == #"Basic realm="x""#)
+        #expect(fixture.server.upgrades.all.count == 1)
+    }
+
+    @Test func `a hook changes the URL of each attempt`() async throws {
+        let number = Lock(0)
+        let fixture = try await PrimusFixture {
+            $0.requestURL = { endpoint in
+                var endpoint = endpoint
+                endpoint.addQuery("attempt", "\(number.withLock { $0 += 1; return $0 })")
+                return endpoint
+            }
+        }
+        let primus = try await fixture.open()
+        fixture.network.cut()
+        primus.reconnectNow()
+        try await primus.opened()
+        #expect(fixture.server.upgrades.all.map(\.target) == ["/primus?attempt=1", "/primus?attempt=2"])
+        #expect(primus.counters.reconnects == 1)
+    }
+
+    @Test func `the ID of the spark is asked for and kept`() async throws {
+        var script = ScriptedPrimus.Script()
+        script.answer = { $0 == .text(#""primus::id::""#) ? [.text(#""primus::id::spark-1""#)] : [] }
+        let fixture = try await PrimusFixture(script)
+        let primus = try await fixture.open()
+        #expect(try await primus.id() == "spark-1")
+        #expect(try await primus.id() == "spark-1" && primus.sparkID == "spark-1")
+        #expect(fixture.server.texts.count == 1 && primus.latency != nil)
+        fixture.network.cut()
+        #expect(primus.sparkID == nil)
+        #expect(await #expect(throws: PrimusError.self) { try await primus.id() }?.code == .notOpen)
+    }
+
+    @Test func `the server's end is the end, with one terminal update`() async throws {
+        let fixture = try await PrimusFixture()
+        let primus = try await fixture.open()
+        let updates = primus.updates()
+        let run = Task { try await primus.run() }
+        try await eventually { primus.driver.read { $0.waiterCount } == 1 }
+        fixture.server.send(#""primus::server::close""#)
+        fixture.server.close()
+        try await run.value
+        let ended = await updates.pending()
+        #expect(
+            ended.last == .ended(PrimusError(.closedByServer, "The server ended the connection, and doesn't want the client to reconnect."))
+        )
+        #expect(ended.filter { if case .ended = $0 { true } else { false } }.count == 1)
+        #expect(primus.state == .closed(nil))
+    }
+
+    @Test func `a client can be ended anywhere, and opened again`() async throws {
+        let fixture = try await PrimusFixture()
+        let primus = PrimusConnection(fixture.configuration)
+        for _ in 0..<3 {
+            primus.open()
+            primus.end()
+            primus.end()
+            #expect(primus.state == .closed(nil))
+        }
+        primus.open()
+        try await primus.opened()
+        primus.end()
+        primus.open()
+        try await primus.opened()
+        #expect(fixture.server.connectionCount == 1)
+    }
+
+    @Test func `ending inside of a callback is safe`() async throws {
+        let fixture = try await PrimusFixture()
+        let primus = PrimusConnection(fixture.configuration)
+        let observation = primus.onUpdate(on: .tasks) { [weak primus] in if $0 == .state(.open) { primus?.end() } }
+        primus.open()
+        try await eventually { fixture.server.accepted == 1 && primus.state == .closed(nil) }
+        withExtendedLifetime(observation) {}
+    }
+
+    @Test func `a slow consumer pauses reading, and loses nothing`() async throws {
+        let fixture = try await PrimusFixture { $0.messageBuffer.count = 10 }
+        let primus = try await fixture.open()
+        let messages = primus.messages
+        for number in 0..<1000 { fixture.server.send("\(number)") }
+        let iterator = messages.makeAsyncIterator()
+        for number in 0..<1000 { #expect(try await iterator.next()?.decode(as: Int.self) == number) }
+    }
+
+    @Test func `a released client ends its connection and its sequences`() async throws {
+        let fixture = try await PrimusFixture { $0.transforms = [.incoming { _ in true }, .outgoing { _ in true }] }
+        weak var driver: SessionDriver<PrimusSession>?
+        do {
+            var primus: PrimusConnection? = try await fixture.open()
+            driver = primus?.driver
+            let (states, messages) = (primus!.states, primus!.messages)
+            primus = nil
+            for await _ in states {}
+            for await _ in messages {}
+        }
+        try await eventually { driver == nil && fixture.server.connectionCount == 0 }
+    }
+
+    @Test func `settings change from the next attempt`() async throws {
+        let fixture = try await PrimusFixture()
+        let primus = try await fixture.open()
+        try primus.update { $0.headers["X-Version"] = "2" }
+        #expect(throws: PrimusError.self) { try primus.update { $0.plugins = [] } }
+        #expect(throws: PrimusError.self) { try primus.update { $0.transformer = .browserchannel } }
+        fixture.network.cut()
+        primus.checkConnection()
+        try await primus.opened()
+        #expect(fixture.server.upgrades.all.map { $0.headers["X-Version"] } == [nil, "2"])
+    }
+}

@@ -1,0 +1,241 @@
+import PrimusClient
+import PrimusWire
+import RealtimeCore
+import TestSupport
+import Testing
+
+/// The heartbeat, Primus's own messages, the queue and the retries of a session.
+@Suite struct SessionMessageTests {
+    private static func spec(_ heartbeat: String, version: String) -> String {
+        #"{\#(heartbeat),"pathname":"/primus","version":"\#(version)","parser":"json","transformer":"websockets"}"#
+    }
+
+    private func open(_ heartbeat: String, version: String, _ change: (inout PrimusConfiguration) -> Void = { _ in }) -> SessionHarness {
+        var session = SessionHarness(.updates) {
+            $0.detection = .automatic
+            change(&$0)
+        }
+        session.open()
+        session.respond(1, 200, Self.spec(heartbeat, version: version))
+        session.opened(session.connection)
+        return session
+    }
+
+    // MARK: Heartbeat
+
+    @Test func `pings of the server are answered with the same digits and aren't data`() {
+        var session = self.open(#""pingInterval":30000"#, version: "8.0.9")
+        #expect(session.receive(#""primus::ping::1700000000000""#, "1") == ["data 1", #"#1 "primus::pong::1700000000000""#])
+    }
+
+    @Test func `the silence limit is one and a half intervals, and any message counts`() {
+        var session = self.open(#""pingInterval":30000"#, version: "8.0.9")
+        #expect(session.advance(by: .seconds(44)).isEmpty)
+        session.receive("1")
+        #expect(session.advance(by: .seconds(44)).isEmpty)
+        #expect(session.advance(by: .seconds(1)).first == "offline")
+    }
+
+    @Test func `a server whose heartbeat is off has a silence limit, too`() {
+        var session = self.open(#""pingInterval":false"#, version: "8.0.9")
+        #expect(session.advance(by: .seconds(30)) == ["#1 ping"])
+        #expect(session.received(session.connection, [WebSocketMessage(.pong, [])]) == ["latency 0.0 seconds"])
+        #expect(session.advance(by: .seconds(44)) == ["#1 ping"])
+        #expect(session.advance(by: .seconds(1)).first == "offline")
+    }
+
+    @Test func `the client pings a server before Primus 7, and a lost answer ends the connection`() {
+        var session = self.open(#""timeout":35000"#, version: "6.1.0")
+        #expect(session.advance(by: .seconds(25)) == [#"#1 "primus::ping::25000""#])
+        session.advance(by: .milliseconds(40))
+        #expect(session.receive(#""primus::pong::25000""#) == ["latency 0.04 seconds"])
+        session.advance(by: .seconds(25))
+        #expect(session.advance(by: .seconds(10)).first == "offline")
+    }
+
+    @Test func `a short time limit of the server shortens the interval`() {
+        var session = self.open(#""timeout":12000"#, version: "6.1.0")
+        #expect(session.advance(by: .seconds(6)) == [#"#1 "primus::ping::6000""#])
+    }
+
+    @Test func `a server that pings isn't pinged, whatever it said`() {
+        var session = self.open(#""timeout":35000"#, version: "6.1.0")
+        session.receive(#""primus::ping::5""#)
+        #expect(session.advance(by: .seconds(25)) == ["#1 ping"])
+    }
+
+    @Test func `an unknown message of Primus isn't data`() {
+        var session = self.open(#""pingInterval":30000"#, version: "8.0.9")
+        #expect(session.receive(#""primus::new::1""#, #""primus""#) == [#"data "primus""#])
+        #expect(session.counters.messagesIgnored == 1)
+    }
+
+    @Test func `the ID is asked for once`() {
+        var session = self.open(#""pingInterval":30000"#, version: "8.0.9")
+        let first = session.step { $0.awaitSparkID(WaiterID(rawValue: 1), now: $1, &$2) }
+        #expect(first == [#"#1 "primus::id::""#])
+        #expect(session.step { $0.awaitSparkID(WaiterID(rawValue: 2), now: $1, &$2) }.isEmpty)
+        session.advance(by: .milliseconds(30))
+        #expect(
+            session.receive(#""primus::id::xyz""#)
+                == ["latency 0.03 seconds", "sparkID xyz", "resume 1 id xyz", "resume 2 id xyz"])
+        #expect(session.step { $0.awaitSparkID(WaiterID(rawValue: 3), now: $1, &$2) } == ["resume 3 id xyz"])
+    }
+
+    // MARK: Queue
+
+    @Test func `a full queue refuses, or drops the oldest or the newest message`() {
+        for (policy, sent, failed) in [
+            (PrimusQueuePolicy.refuse(2), ["1", "2"], "fail 3 queueFull"), (.dropOldest(2), ["2", "3"], "fail 1 dropped"),
+            (.dropNewest(2), ["1", "2"], "fail 3 dropped"),
+        ] {
+            var session = SessionHarness(.updates) { $0.queue = policy }
+            session.open()
+            let lines = (1...3).flatMap { session.write(.int($0), waiter: UInt64($0)) }
+            #expect(lines == [failed])
+            #expect(session.machine.queuedCount == 2)
+            #expect(session.opened(session.connection).filter { $0.hasPrefix("#1") } == sent.map { "#1 \($0)" })
+            #expect(session.machine.waiterCount == 0)
+        }
+    }
+
+    @Test func `a queue of zero messages keeps none`() {
+        var session = SessionHarness(.updates) { $0.queue = .dropOldest(0) }
+        session.open()
+        #expect(session.write(1, waiter: 1) == ["fail 1 dropped"])
+        #expect(session.machine.queuedCount == 0)
+    }
+
+    @Test func `a message that doesn't wait, and one for a closed client, fail`() {
+        var session = SessionHarness(.updates)
+        #expect(session.write(1, waiter: 1) == ["fail 1 notOpen"])
+        session.open()
+        #expect(session.write(1, .failIfNotOpen, waiter: 2) == ["fail 2 notOpen"])
+    }
+
+    @Test func `messages wait while the server reads slowly, and keep their order`() {
+        var session = SessionHarness(.updates)
+        session.establish()
+        session.step { $0.writing(ConnectionID(rawValue: 1), paused: true, now: $1, &$2) }
+        #expect(session.write(1).isEmpty && session.write(2, waiter: 5).isEmpty)
+        #expect(session.step { $0.writing(ConnectionID(rawValue: 1), paused: false, now: $1, &$2) } == ["#1 1", "#1 2", "resume 5"])
+    }
+
+    @Test func `pongs aren't queued`() {
+        var session = SessionHarness(.updates)
+        session.establish()
+        session.step { $0.writing(ConnectionID(rawValue: 1), paused: true, now: $1, &$2) }
+        session.write(1)
+        #expect(session.receive(#""primus::ping::1""#) == [#"#1 "primus::pong::1""#])
+        #expect(session.machine.queuedCount == 1)
+    }
+
+    @Test func `the end sends what waits for the server, and fails what waits for a connection`() {
+        var session = SessionHarness(.updates)
+        session.establish()
+        session.step { $0.writing(ConnectionID(rawValue: 1), paused: true, now: $1, &$2) }
+        session.write(1)
+        #expect(session.stop() == ["state closed -", "ended -", "#1 1", "close #1 1000", "finish"])
+
+        session.open()
+        session.write(2, waiter: 9)
+        session.write(3)
+        #expect(session.stop().contains("fail 9 ended"))
+        #expect(session.machine.queuedCount == 1)
+    }
+
+    @Test func `a caller that gives up takes its message back`() {
+        var session = SessionHarness(.updates)
+        session.open()
+        session.write(1, waiter: 1)
+        session.write(2)
+        session.cancel(waiter: 1)
+        #expect(session.opened(session.connection).last == "#1 2")
+    }
+
+    @Test func `size errors are typed`() {
+        var session = SessionHarness(.updates) { $0.sentMessageLimit = 10 }
+        session.establish()
+        #expect(session.write("12345678901", waiter: 1) == ["fail 1 messageTooLarge"])
+        #expect(session.close(.peer(.tooLarge, "")).first == "state reconnecting messageTooLarge")
+    }
+
+    // MARK: Retries
+
+    @Test func `a user who has ended isn't revived by the network`() {
+        var session = SessionHarness(.updates)
+        session.establish()
+        session.stop()
+        session.closed(ConnectionID(rawValue: 1), .peer(.normal, ""))
+        #expect(session.step { $0.networkChanged(now: $1, &$2) }.isEmpty)
+        #expect(session.step { $0.reconnectNow(now: $1, &$2) }.isEmpty)
+        #expect(session.machine.nextDeadline == nil)
+    }
+
+    @Test func `the network's return starts the scheduled attempt`() {
+        var session = SessionHarness(.updates)
+        session.establish()
+        session.close(drop)
+        #expect(session.step { $0.networkChanged(now: $1, &$2) } == ["reconnect 1", "open #2 ws://host/primus"])
+        var other = SessionHarness(.updates) { $0.strategies = [.disconnect] }
+        other.establish()
+        other.close(drop)
+        #expect(other.step { $0.networkChanged(now: $1, &$2) }.isEmpty)
+    }
+
+    @Test func `the first delay is random, all are within the limits, and the retries can be limited`() {
+        var first: Set<Duration> = []
+        for seed in 0..<50 as Range<UInt64> {
+            var session = SessionHarness(.updates, seed: seed) { $0.retry = .backoff(PrimusBackoff(maximum: .seconds(4), retries: 5)) }
+            session.establish()
+            var lines = session.close(drop)
+            for attempt in 1...5 {
+                let delay = session.machine.nextAttempt.map { session.now.duration(to: $0) } ?? .zero
+                if attempt == 1 { first.insert(delay) }
+                let bound = min(Duration.seconds(4), .milliseconds(500) * (1 << attempt))
+                #expect(delay >= .milliseconds(500) && delay <= bound)
+                session.advance(by: delay)
+                lines = session.close(refused)
+            }
+            #expect(lines == ["reconnectFailed", "state closed connectionLost", "ended connectionLost", "finish"])
+        }
+        #expect(first.count > 40)
+    }
+
+    @Test func `recovery doesn't stall when an attempt ends before its time limit`() {
+        var session = SessionHarness(.updates) { $0.retry = .delays(Array(repeating: .seconds(60), count: 3)) }
+        session.establish()
+        session.close(drop)
+        for _ in 0..<3 {
+            #expect(session.advance(by: .seconds(60)).contains { $0.hasPrefix("open #") })
+            session.advance(by: .seconds(1))
+            session.close(.peer(.noStatus, ""))
+        }
+        #expect(
+            session.machine.state
+                == .closed(
+                    PrimusError(.connectionLost, "Failed to connect to http://host: the server closed the connection without a code.")))
+    }
+
+    @Test func `the application decides about attempts`() {
+        var session = SessionHarness(.updates) { $0.retry = .custom { _ in nil } }
+        session.establish()
+        #expect(session.close(drop) == ["state reconnecting connectionLost", "1 ask 0"])
+        #expect(
+            session.finish(1, .retryDelay(.success(.seconds(3)))) == [
+                "reconnecting connectionLost", "scheduled 1", "connectingIn 3.0 seconds",
+            ])
+        session.advance(by: .seconds(3))
+        #expect(session.close(refused) == ["2 ask 1"])
+        #expect(session.finish(2, .retryDelay(.success(nil))) == ["state closed connectionLost", "ended connectionLost", "finish"])
+    }
+
+    @Test func `messages are encoded when the parser is known`() {
+        var session = SessionHarness(.updates) { $0.detection = .automatic }
+        session.write(["n": 1])
+        session.open()
+        let spec = #"{"pingInterval":30000,"version":"8.0.9","parser":"msgpack","transformer":"websockets"}"#
+        session.respond(1, 200, spec)
+        #expect(session.opened(session.connection).last == "#1 4 bytes")
+    }
+}

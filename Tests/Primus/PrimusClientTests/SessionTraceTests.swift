@@ -1,0 +1,145 @@
+import PrimusClient
+import RealtimeCore
+import TestSupport
+import Testing
+
+/// The sequences of events of the client for JavaScript, with its defects corrected.
+@Suite struct SessionTraceTests {
+    private let opening = [
+        "[outgoing::open]", "readyStateChange opening", "[outgoing::end]", "[outgoing::url]", "open #1 ws://host/primus",
+    ]
+    private let ended = ["readyStateChange end", "[outgoing::end]", "close", "end"]
+
+    @Test func `opening, queued writes and open`() {
+        var session = SessionHarness()
+        #expect(session.write("early").isEmpty)
+        #expect(session.open() == self.opening)
+        #expect(session.open().isEmpty)
+        #expect(
+            session.opened(session.connection)
+                == ["[incoming::open]", "readyStateChange open", "[outgoing::data]", "open", #"#1 "early""#])
+        #expect(session.receive(#"{"a":1}"#) == ["[incoming::data]", #"data {"a":1}"#])
+    }
+
+    @Test func `the end of the user comes once`() {
+        var session = SessionHarness()
+        session.establish()
+        #expect(session.stop() == self.ended + ["close #1 1000", "finish"])
+        #expect(session.stop().isEmpty)
+        #expect(session.closed(ConnectionID(rawValue: 1), .peer(.normal, "")).isEmpty)
+    }
+
+    @Test func `the end of the user while the client connects`() {
+        var session = SessionHarness()
+        session.open()
+        #expect(session.stop() == self.ended + ["abandon #1", "finish"])
+    }
+
+    @Test func `the server ends the connection, and the client doesn't reconnect`() {
+        var session = SessionHarness()
+        session.establish()
+        #expect(session.receive(#""last""#, #""primus::server::close""#) == ["[incoming::data]", #"data "last""#, "[incoming::data]"])
+        #expect(session.close(.peer(.noStatus, "")) == ["[incoming::end]"] + self.ended + ["finish"])
+        #expect(session.machine.nextDeadline == nil)
+    }
+
+    @Test func `a server that announces the end and doesn't close is closed`() {
+        var session = SessionHarness()
+        session.establish()
+        session.receive(#""primus::server::close""#)
+        #expect(session.advance(by: .seconds(2)) == ["[incoming::end]"] + self.ended + ["close #1 1000", "finish"])
+    }
+
+    @Test func `a drop, and the next connection`() {
+        var session = SessionHarness()
+        session.establish()
+        #expect(session.close(drop) == ["[incoming::end]", "readyStateChange end", "close", "reconnect scheduled 1"])
+        #expect(
+            session.advance(by: .seconds(1)) == [
+                "[outgoing::reconnect]", "[outgoing::open]", "readyStateChange opening", "[outgoing::end]", "reconnect 1",
+                "[outgoing::url]",
+                "open #2 ws://host/primus",
+            ])
+        #expect(session.opened(session.connection) == ["[incoming::open]", "reconnected 1", "readyStateChange open", "open"])
+        // The attempts are counted anew.
+        #expect(session.close(drop).last == "reconnect scheduled 1")
+    }
+
+    @Test func `a drop without the strategy for it`() {
+        var session = SessionHarness { $0.strategies = [.online, .timeout] }
+        session.establish()
+        #expect(session.close(drop) == ["[incoming::end]", "readyStateChange end", "close", "[outgoing::end]", "end", "finish"])
+    }
+
+    @Test func `refusals at the start, until the attempts are used up`() {
+        var session = SessionHarness()
+        session.open()
+        #expect(
+            session.close(refused) == [
+                "[incoming::error]", "error", "reconnect scheduled 1", "[incoming::end]", "readyStateChange end",
+            ])
+        session.advance(by: .seconds(1))
+        #expect(session.close(refused) == ["[incoming::error]", "reconnect scheduled 2", "[incoming::end]", "readyStateChange end"])
+        session.advance(by: .seconds(2))
+        #expect(
+            session.close(refused)
+                == ["[incoming::error]", "end", "reconnect failed", "[incoming::end]", "readyStateChange end", "finish"])
+    }
+
+    @Test func `a refusal without the strategy for it`() {
+        var session = SessionHarness { $0.strategies = [.disconnect] }
+        session.open()
+        #expect(session.close(refused) == ["[incoming::error]", "error"] + self.ended + ["finish"])
+    }
+
+    @Test func `the time limit of the first attempt closes its socket`() {
+        var session = SessionHarness()
+        session.open()
+        #expect(
+            session.advance(by: .seconds(10)) == ["timeout", "reconnect scheduled 1", "readyStateChange end", "abandon #1"])
+        var other = SessionHarness { $0.strategies = [] }
+        other.open()
+        #expect(other.advance(by: .seconds(10)) == ["timeout"] + self.ended + ["abandon #1", "finish"])
+    }
+
+    @Test func `an attempt that hangs has a limit, and the last one ends in the closed state`() {
+        var session = SessionHarness { $0.retry = .delays([.seconds(1)]) }
+        session.establish()
+        session.close(drop)
+        session.advance(by: .seconds(1))
+        #expect(
+            session.advance(by: .seconds(30))
+                == ["reconnect timeout", "end", "reconnect failed", "readyStateChange end", "abandon #2", "finish"])
+        #expect(session.machine.nextDeadline == nil)
+    }
+
+    @Test func `silence means offline until the next connection`() {
+        var session = SessionHarness()
+        session.establish()
+        // No specification says who pings, so the client asks for its ID.
+        #expect(session.advance(by: .seconds(44)).filter { $0.hasPrefix("#1") } == [#"#1 "primus::id::""#, #"#1 "primus::id::""#])
+        #expect(
+            session.advance(by: .seconds(1))
+                == ["offline", "[incoming::end]", "readyStateChange end", "close", "reconnect scheduled 1", "abandon #1"])
+        session.advance(by: .seconds(1))
+        #expect(session.opened(session.connection) == ["[incoming::open]", "reconnected 1", "online", "readyStateChange open", "open"])
+    }
+
+    @Test func `the end of the user while an attempt is scheduled`() {
+        var session = SessionHarness()
+        session.establish()
+        session.close(drop)
+        #expect(session.stop() == ["end", "finish"])
+        #expect(session.advance(by: .seconds(100)).isEmpty)
+    }
+
+    @Test func `a bad frame doesn't end the connection or affect its neighbors`() {
+        var session = SessionHarness { $0.transformer = .engineIO }
+        session.open()
+        session.opened(session.connection)
+        session.receive(#"0{"sid":"abc","upgrades":[],"pingInterval":25000,"pingTimeout":20000}"#)
+        #expect(
+            session.receive("4\"a\"", "x", "4\"b\"")
+                == ["[incoming::data]", #"data "a""#, "error", "[incoming::data]", #"data "b""#])
+    }
+}
