@@ -59,7 +59,7 @@ import Testing
     @Test func `a server that isn't there is asked again`() {
         var session = self.detecting()
         session.open()
-        let failure = TransportError(.refused, "Nobody listens.")
+        let failure = TransportError(.refused, "No server listens.")
         #expect(session.finish(1, .response(.failure(failure))).first == "attemptFailed connectionLost")
         #expect(session.advance(by: .seconds(1)).last == "2 GET http://host/primus/spec")
     }

@@ -148,4 +148,4 @@ struct SessionHarness: TextHarness {
 }
 
 let drop = CloseReason.transport(TransportError(.reset, "The connection was reset."))
-let refused = CloseReason.transport(TransportError(.refused, "Nobody listens."))
+let refused = CloseReason.transport(TransportError(.refused, "No server listens."))

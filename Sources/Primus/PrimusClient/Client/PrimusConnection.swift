@@ -144,7 +144,7 @@ public final class PrimusConnection: Sendable {
     /// The round-trip time that was measured last: when the connection was opened, and with each answer to a ping or to the question for the ID;
     /// `nil` before the first connection.
     public var latency: Duration? { self.driver.read { $0.latency } }
-    /// What the client speaks on the connection; `nil` while it isn't open.
+    /// The dialect of the connection; `nil` while it isn't open.
     public var dialect: PrimusDialect? { self.driver.read { $0.state == .open ? $0.attempt.dialect : nil } }
     /// The number of messages that wait for a connection or for a transform.
     public var queuedCount: Int { self.driver.read { $0.queuedCount } }

@@ -16,7 +16,7 @@ package struct PrimusRequest: Sendable {
     package var customParser: (any PrimusParser)?
 }
 
-/// What an attempt to connect asks the application for.
+/// The questions of an attempt to connect to the application.
 package struct PrimusPreparation: Sendable {
     package var endpoint: Endpoint
     package var credentials: PrimusConfiguration.CredentialsProvider?

@@ -209,6 +209,9 @@ extension PrimusSession {
 
     // MARK: Other ways
 
+    /// Omits the raw WebSocket of SockJS, as after a refusal; for tests.
+    package mutating func forceSockJSFraming() { self.knowledge.needsSockJSFraming = true }
+
     /// Decides to continue an attempt with another framing or version.
     mutating func fallsBack(because ending: Ending) -> Bool {
         guard ending.kind == .refused, self.connection.connected == nil, !self.attempt.hasFallenBack,

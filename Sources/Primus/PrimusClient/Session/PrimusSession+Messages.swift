@@ -114,7 +114,7 @@ extension PrimusSession {
         if !effects.routes.isEmpty(self.messages) {
             effects.deliver(.message(PrimusMessage(WebSocketMessage(kind, Array(bytes)), self.coding ?? .json)), on: self.messages)
         } else {
-            self.ignore("a message, because nobody asks for messages", &effects)
+            self.ignore("a message, because there is no consumer of messages", &effects)
         }
     }
 

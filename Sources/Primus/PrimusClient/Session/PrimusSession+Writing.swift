@@ -66,7 +66,7 @@ extension PrimusSession {
         }
         if self.connection.connected == nil {
             guard mode == .queue else { return self.notOpen }
-            // Nobody would end the wait.
+            // Nothing would end the wait.
             if case .closed = self.state, waiter != nil { return self.notOpen }
         }
         switch self.queue.add(PrimusWriteQueue.Entry(content: content, waiter: waiter), self.options.queue) {

@@ -73,7 +73,7 @@ package struct PrimusWriteQueue: Sendable {
         self.waiters.resumeAll(.failure(error), &effects)
     }
 
-    /// Removes all messages of which nobody waits for the end.
+    /// Removes all messages without a caller that waits.
     ///
     /// - Returns: Their number.
     package mutating func removeWithoutWaiters() -> Int {

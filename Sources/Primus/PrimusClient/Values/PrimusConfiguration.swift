@@ -58,7 +58,7 @@ public struct PrimusConfiguration: Sendable {
     /// The time without sent messages after which the client sends a ping frame of WebSockets, which keeps routers on the way from forgetting
     /// the connection; `nil`, the default, for never.
     public var webSocketPingInterval: Duration?
-    /// What happens to messages that are written while there is no connection. The default is ``PrimusQueuePolicy/standard``.
+    /// The treatment of messages that are written while there is no connection. The default is ``PrimusQueuePolicy/standard``.
     public var queue = PrimusQueuePolicy.standard
     /// The maximum size of a received message, in bytes. The default is 16 MiB.
     public var messageLimit = 16 << 20

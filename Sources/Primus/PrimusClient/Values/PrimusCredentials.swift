@@ -1,6 +1,6 @@
 public import RealtimeCore
 
-/// What authorizes an attempt to connect: header fields, items of the query, or both.
+/// The authorization of an attempt to connect: header fields, items of the query, or both.
 ///
 /// ```swift
 /// configuration.credentials = { ["Authorization": "Bearer \(try await tokens.current())"] }

@@ -1,6 +1,6 @@
 public import PrimusWire
 
-/// What a client speaks on a connection.
+/// The language of a client on a connection: the transformer, the parser and the heartbeat.
 public struct PrimusDialect: Hashable, Sendable {
     /// The way in which packets travel.
     public var transformer: PrimusTransformerKind

@@ -95,7 +95,7 @@ public struct PrimusStrategies: OptionSet, Hashable, Sendable, CustomStringConve
     }
 }
 
-/// What happens to messages that are written while there is no connection, or while the server reads too slowly.
+/// The treatment of messages that are written while there is no connection, or while the server reads too slowly.
 public enum PrimusQueuePolicy: Hashable, Sendable {
     /// Keeps up to this number of messages, and refuses further ones with ``PrimusError/Code/queueFull``.
     case refuse(Int)
@@ -115,7 +115,7 @@ public enum PrimusQueuePolicy: Hashable, Sendable {
     }
 }
 
-/// What a write does if there is no connection.
+/// The treatment of a message if there is no connection.
 public enum PrimusWriteMode: Hashable, Sendable {
     /// It waits in the queue.
     case queue

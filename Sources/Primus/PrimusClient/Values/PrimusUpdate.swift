@@ -48,7 +48,7 @@ public struct PrimusRetry: Hashable, Sendable {
 public enum PrimusUpdate: Hashable, Sendable {
     /// The state has changed.
     case state(PrimusState)
-    /// What the client speaks on the connection that opens: detected, configured or assumed. Once for each connection.
+    /// The dialect of the connection that opens: detected, configured or assumed. Once for each connection.
     case dialect(PrimusDialect)
     /// The connection was lost, and the client reconnects. Once for each loss.
     case reconnecting(PrimusError)
