@@ -73,7 +73,6 @@ extension PrimusSession {
         case .added: return nil
         case .refused(let error): return error
         case .dropped(let entry):
-            effects.counters.eventsDropped += 1
             let message = "The message was dropped in favor of a later one: \(self.options.queue.limit) messages wait for a connection."
             if let waiter = entry.waiter { effects.resume(waiter, .failure(PrimusError(.dropped, message))) }
             effects.log(.debug, "the oldest message of the queue was dropped")
