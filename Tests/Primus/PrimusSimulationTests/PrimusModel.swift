@@ -13,6 +13,8 @@ final class PrimusModel: ListenerHandler, WebSocketEvents, @unchecked Sendable {
     private let spec: String
     private var open: [(id: ConnectionID, connection: any WebSocketConnection)] = []
     private var last: [ConnectionID: Int] = [:]
+    /// The time of the last message on each connection.
+    private var heard: [ConnectionID: Instant] = [:]
     private(set) var echoes = 0, ends = 0
 
     init(on network: VirtualNetwork) {
@@ -28,6 +30,12 @@ final class PrimusModel: ListenerHandler, WebSocketEvents, @unchecked Sendable {
     var connectionCount: Int { self.open.count }
 
     func ping() {
+        // As Primus does, because a client may be gone without a sign.
+        let limit = self.simulation.now.advanced(by: .seconds(-15))
+        for (id, connection) in self.open where self.heard[id].map({ $0 < limit }) ?? false {
+            connection.abandon()
+            self.open.removeAll { $0.id == id }
+        }
         guard self.spec.contains("pingInterval") else { return }
         self.send(#""primus::ping::\#(self.simulation.now.nanoseconds / 1_000_000)""#)
     }
@@ -63,6 +71,7 @@ final class PrimusModel: ListenerHandler, WebSocketEvents, @unchecked Sendable {
 
     func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
         self.open.append((id, connection))
+        self.heard[id] = self.simulation.now
         return self
     }
 
@@ -72,6 +81,7 @@ final class PrimusModel: ListenerHandler, WebSocketEvents, @unchecked Sendable {
 
     func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
         guard let connection = self.open.first(where: { $0.id == id })?.connection else { return }
+        self.heard[id] = self.simulation.now
         for message in batch.messages where message.kind == .text {
             let text = String(decoding: message.bytes, as: UTF8.self)
             if let number = Int(text) {

@@ -16,7 +16,6 @@ final class PrimusSimulation: @unchecked Sendable {
     private var connects = 0, closings = 0, written = 0, received = 0, opens = 0
     private var lastNumber = 0, lastReceived = 0
     private var isOpen = false
-    private var hasRecovered = false
     private let reconnectsNow: Bool
 
     init(_ simulation: Simulation) {
@@ -63,7 +62,7 @@ final class PrimusSimulation: @unchecked Sendable {
         self.open()
         let hasFaults = { @Sendable [network = self.network] in network.hasFaults }
         self.simulation.every(0...3_000, first: 0...3_000, while: hasFaults) { [self] in self.callRandomMethod() }
-        self.simulation.every(5_000...5_000, first: 0...5_000, while: { [self] in !self.hasRecovered }) { [self] in self.model.ping() }
+        self.simulation.every(5_000...5_000, first: 0...5_000) { [self] in self.model.ping() }
         self.simulation.every(5_000...40_000, first: 5_000...40_000, while: hasFaults) { [self] in
             self.model.end(isFinal: self.simulation.chance(30))
         }
@@ -88,7 +87,6 @@ final class PrimusSimulation: @unchecked Sendable {
     }
 
     private func checkRecovery() {
-        self.hasRecovered = true
         self.simulation.require(self.isOpen, "not open after the recovery")
         let received = self.received
         self.write(isLimited: false)
