@@ -64,6 +64,11 @@ import Testing
         #expect(session.advance(by: .seconds(25)) == ["#1 ping"])
     }
 
+    @Test func `pings of WebSockets keep routers from forgetting the connection`() {
+        var session = self.open(#""pingInterval":30000"#, version: "8.0.9") { $0.webSocketPingInterval = .seconds(20) }
+        #expect(session.advance(by: .seconds(20)) == ["#1 ping"])
+    }
+
     @Test func `an unknown message of Primus isn't data`() {
         var session = self.open(#""pingInterval":30000"#, version: "8.0.9")
         #expect(session.receive(#""primus::new::1""#, #""primus""#) == [#"data "primus""#])
@@ -170,6 +175,14 @@ import Testing
         #expect(session.step { $0.networkChanged(now: $1, &$2) }.isEmpty)
         #expect(session.step { $0.reconnectNow(now: $1, &$2) }.isEmpty)
         #expect(session.machine.nextDeadline == nil)
+    }
+
+    @Test func `a change of the network doesn't reconnect a client that is connected`() {
+        var session = SessionHarness(.updates)
+        session.establish()
+        #expect(session.step { $0.networkChanged(now: $1, &$2) } == [#"#1 "primus::id::""#])
+        #expect(session.receive(#""primus::id::a""#) == ["latency 0.0 seconds", "sparkID a"])
+        #expect(session.machine.state == .open)
     }
 
     @Test func `the network's return starts the scheduled attempt`() {

@@ -116,32 +116,3 @@ package enum PrimusTrace: Hashable, Sendable {
     case timeout(PrimusError)
     case online, offline
 }
-
-/// An event that a session delivers to its consumers.
-package enum PrimusEvent: Sendable {
-    case update(PrimusUpdate)
-    case message(PrimusMessage)
-    /// A message before the transforms, and the connection on which it has arrived.
-    case untransformed(PrimusMessage, ConnectionID)
-    /// A value to send, before the transforms.
-    case outgoing(PrimusOutgoing)
-    case trace(PrimusTrace)
-    /// A message that was sent or received, without secrets.
-    case frame(TracedFrame)
-    /// An event of a plugin.
-    case plugin(PrimusPluginEvent)
-
-    /// The update, if this is one.
-    var update: PrimusUpdate? { if case .update(let update) = self { update } else { nil } }
-    /// The state to which the client has changed, if this is a change.
-    var state: PrimusState? { if case .update(.state(let state)) = self { state } else { nil } }
-
-    /// The error that the event reports for the first time. A loss is the start of `reconnecting` or the end in `closed`.
-    var error: PrimusError? {
-        switch self.update {
-        case .state(.closed(let error)): error
-        case .reconnecting(let error), .attemptFailed(let error), .error(let error): error
-        default: nil
-        }
-    }
-}
