@@ -1,0 +1,52 @@
+/// Names of events that Primus keeps for itself.
+///
+/// A peer drops an event that it receives under a name that is reserved on its side. The sides reserve different names.
+///
+/// Source: `reserved` in `primus.js` and `spark.js` of Primus 8, `send` of primus-emitter, and `reserved` of primus-multiplex.
+package enum PrimusEventName {
+    /// The side of a connection.
+    package enum Side: Hashable, Sendable {
+        case client, server
+    }
+
+    private static let clientNames: Set<String> = [
+        "reconnect scheduled", "reconnect timeout", "readyStateChange", "reconnect failed", "reconnected", "reconnect", "offline",
+        "timeout", "destroy", "online", "error", "close", "open", "data", "end",
+    ]
+    private static let serverNames: Set<String> = ["readyStateChange", "heartbeat", "error", "data", "end"]
+    private static let channelNames: Set<String> = ["subscribe", "unsubscribe"]
+    private static let listenerNames: Set<String> = ["newListener", "removeListener"]
+
+    /// Whether a side drops events with this name.
+    ///
+    /// - Parameters:
+    ///   - name: The name of the event.
+    ///   - side: The side that receives the event.
+    ///   - hasChannels: Whether the server has the plugin multiplex, which reserves two more names.
+    package static func isReserved(_ name: String, on side: Side, hasChannels: Bool) -> Bool {
+        if name.hasPrefix("incoming::") || name.hasPrefix("outgoing::") { return true }
+        switch side {
+        case .client: return self.clientNames.contains(name)
+        case .server: return self.serverNames.contains(name) || hasChannels && self.channelNames.contains(name)
+        }
+    }
+
+    /// Throws if an event can't be sent under this name with primus-emitter.
+    ///
+    /// - Parameters:
+    ///   - name: The name of the event.
+    ///   - side: The side that receives the event.
+    ///   - hasChannels: Whether the server has the plugin multiplex.
+    package static func validate(
+        _ name: String, for side: Side, hasChannels: Bool = false
+    ) throws(PrimusPluginError) {
+        guard self.isReserved(name, on: side, hasChannels: hasChannels) || self.listenerNames.contains(name) else { return }
+        throw .reservedEvent(name)
+    }
+
+    /// Throws if an event can't be sent under this name with primus-emit, which doesn't send the events that the sender reserves either.
+    package static func validateEmit(_ name: String) throws(PrimusPluginError) {
+        try self.validate(name, for: .client)
+        try self.validate(name, for: .server)
+    }
+}
