@@ -10,7 +10,7 @@ package struct PrimusPayload: Hashable, Sendable {
     }
 
     let content: Content
-    let coding: PrimusCoding
+    package let coding: PrimusCoding
 
     init(_ bytes: [UInt8], _ coding: PrimusCoding) {
         self.content = .bytes(bytes)
@@ -156,6 +156,8 @@ package struct PrimusArguments: Hashable, Sendable {
 
     /// The number of bytes; 0 for trees.
     package var size: Int { self.array.size }
+
+    package var coding: PrimusCoding { self.array.coding }
 }
 
 /// Encodes an array from one value at a time.
@@ -272,7 +274,7 @@ package struct PrimusArgumentError: Error, CustomStringConvertible {
     package let description: String
     /// The position of the argument, starting at 0.
     package let index: Int
-    /// The error of the decoder, if there is one.
+    /// The error of the decoder; `nil` if the argument is missing.
     package let underlying: (any Error)?
 
     init(_ problem: String, index: Int, _ underlying: (any Error)?) {

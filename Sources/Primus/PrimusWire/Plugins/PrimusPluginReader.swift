@@ -55,7 +55,7 @@ package struct PrimusPluginReader: Sendable {
     }
 
     /// Reads a message that is decoded already.
-    private func read(_ value: PrimusValue) -> Output {
+    package func read(_ value: PrimusValue) -> Output {
         switch value {
         case .object(let object): TreePluginFields(object, self.coding).packet(of: self.plugins)
         case .array(let elements) where self.plugins.contains(.multiplex):

@@ -25,6 +25,10 @@ package struct PrimusPluginWriter: Sendable {
         }
     }
 
+    /// Returns a packet as a value, before the parser of a connection is known. The packet's own values must be in the encoding `binary`, or
+    /// in that of a parser of the application.
+    package static func value(_ packet: PrimusPluginPacket) -> PrimusValue { TreePluginWriter.value(packet) }
+
     /// Returns a packet as the value in another packet, such as an event on a channel.
     package func payload(_ packet: PrimusPluginPacket) -> PrimusPayload {
         switch self.coding.form {
