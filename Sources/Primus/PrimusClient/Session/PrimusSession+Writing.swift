@@ -99,7 +99,7 @@ extension PrimusSession {
     }
 
     /// Sends a message now.
-    private mutating func send(
+    mutating func send(
         _ content: PrimusContent, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
     ) throws(PrimusError) {
         let packet = try self.packet(content)

@@ -9,7 +9,7 @@ public struct PrimusError: Error, Hashable, Sendable, CustomStringConvertible {
         private enum Value: String, Sendable {
             case notOpen, ended, connectionLost, closedByServer, serverSilent, detectionFailed, unauthorized, credentialsFailed
             case unsupported, handshakeFailed, timedOut, cancelled, queueFull, dropped, vetoed, messageTooLarge, invalidMessage
-            case encodingFailed, decodingFailed, transformFailed, pluginOff, pluginFailed, bufferOverflow, invalidConfiguration
+            case encodingFailed, decodingFailed, transformFailed, pluginOff, pluginFailed, reservedEvent, bufferOverflow, invalidConfiguration
         }
 
         private let value: Value
@@ -60,6 +60,8 @@ public struct PrimusError: Error, Hashable, Sendable, CustomStringConvertible {
         public static let transformFailed = Code(.transformFailed)
         /// The plugin isn't among those of the configuration.
         public static let pluginOff = Code(.pluginOff)
+        /// Primus reserves the name of an event, so that the server would ignore the event.
+        public static let reservedEvent = Code(.reservedEvent)
         /// A packet of a plugin was invalid, or a handler of the application failed.
         public static let pluginFailed = Code(.pluginFailed)
         /// The application didn't read messages while a call waited for the server, so that the client couldn't stop reading.
