@@ -1,0 +1,241 @@
+import PrimusWire
+import RealtimeCore
+import RealtimeSystem
+
+/// The calls of plugins on a client's connection.
+struct PluginCalls: Sendable {
+    let driver: SessionDriver<PrimusSession>
+
+    init(_ driver: SessionDriver<PrimusSession>) { self.driver = driver }
+
+    func has(_ plugins: PrimusPluginSet) -> Bool { self.driver.read { $0.plugins.set.isSuperset(of: plugins) } }
+
+    /// Throws if one of the plugins is off.
+    func check(_ plugins: PrimusPluginSet) throws(PrimusError) {
+        if let error = self.driver.read({ $0.rejection(of: plugins) }) { throw error }
+    }
+
+    // MARK: Calls that are answered
+
+    /// Sends an event and waits for its acknowledgement.
+    ///
+    /// If the client is opening or reconnects, the call waits until it is open.
+    func acknowledgement<each Argument: Encodable>(
+        of event: String, in scope: PrimusPluginState.Scope, _ arguments: repeat each Argument, within limit: Duration?
+    ) async throws(PrimusError) -> PrimusArguments {
+        let result = try await self.result(within: limit) { (session) throws(PrimusError) in
+            try session.reserveEvent(scope)
+        } encode: { reservation throws(PrimusError) in
+            let packet: PrimusPluginPacket
+            do {
+                let arguments = try PrimusArguments(event, repeat each arguments, in: reservation.coding)
+                packet = .emitter(.event(name: event, arguments, id: Int64(reservation.number)))
+            } catch {
+                throw .encoding(error)
+            }
+            return (packet, .acknowledgement(reservation.number, scope))
+        }
+        guard case .plugin(.acknowledgement(let arguments)) = result else { throw .cancelled }
+        return arguments
+    }
+
+    /// Sends a request and waits for its response, as ``acknowledgement(of:in:_:within:)``.
+    func response<Value: Encodable>(to value: Value, within limit: Duration?) async throws(PrimusError) -> PrimusPayload {
+        let result = try await self.result(within: limit) { (session) throws(PrimusError) in
+            session.reserveRequest()
+        } encode: { reservation throws(PrimusError) in
+            let packet: PrimusPluginPacket
+            do {
+                packet = .responder(.request(id: reservation.requestID ?? "", try PrimusPayload(encoding: value, reservation.coding)))
+            } catch {
+                throw .encoding(error)
+            }
+            return (packet, .response(reservation.number))
+        }
+        guard case .plugin(.response(let payload)) = result else { throw .cancelled }
+        return payload
+    }
+
+    private func result(
+        within limit: Duration?, reserve: (inout PrimusSession) throws(PrimusError) -> PrimusSession.PluginReservation?,
+        encode: (PrimusSession.PluginReservation) throws(PrimusError) -> (PrimusPluginPacket, PrimusPluginState.Call)
+    ) async throws(PrimusError) -> PrimusSession.WaiterResult {
+        if Task.isCancelled { throw .cancelled }
+        var reserved: PrimusSession.PluginReservation?
+        let rest = try await self.driver.sendWhenWritable(limit: limit) { () throws(PrimusError) in
+            var result = Result<PrimusSession.PluginReservation?, PrimusError>.success(nil)
+            self.driver.step { session, _, _ in
+                result = Result { () throws(PrimusError) in try reserve(&session) }
+            }
+            reserved = try result.get()
+            return reserved != nil
+        } wait: { session, waiter, effects in
+            session.awaitCalls(waiter, &effects)
+        }
+        guard let reservation = reserved else { throw .cancelled }
+        let (packet, call) = try encode(reservation)
+        let message = try Self.message(packet, reservation.address, reservation.coding)
+        return try await self.driver.awaitResult(limit: rest, of: limit) { session, waiter, now, effects in
+            session.call(reservation, call, message, waiter, now: now, &effects)
+        }
+    }
+
+    /// Encodes a packet, on a channel if there is one.
+    static func message(
+        _ packet: PrimusPluginPacket, _ address: MultiplexAddress?, _ coding: PrimusCoding
+    ) throws(PrimusError) -> WebSocketMessage {
+        let writer = PrimusPluginWriter(coding)
+        do {
+            guard let address else { return try writer.message(packet) }
+            return try writer.message(.multiplex(.message(address, writer.payload(packet))))
+        } catch {
+            throw .encoding(error)
+        }
+    }
+
+    // MARK: Messages
+
+    /// Sends a packet that isn't answered, as a message of the application.
+    ///
+    /// - Parameters:
+    ///   - address: The channel in whose messages the packet is, if it isn't a packet of the connection itself.
+    ///   - scope: The channel that must not have ended.
+    ///   - packet: Returns the packet in an encoding. Its error is one of encoding.
+    func write(
+        _ address: MultiplexAddress?, in scope: PrimusPluginState.Scope, _ packet: (PrimusCoding) throws -> PrimusPluginPacket
+    ) async throws(PrimusError) {
+        if Task.isCancelled { throw .cancelled }
+        let (coding, isEnded, isTransformed) = self.driver.read { session in
+            var isEnded = false
+            if case .channel(let number) = scope { isEnded = !session.hasChannel(number) }
+            return (session.coding, isEnded, session.mayTransformOutgoing)
+        }
+        if isEnded { throw .channelEnded }
+        guard let coding, !isTransformed else {
+            // The parser isn't known yet, or transforms expect a value.
+            let value = try Self.value(packet, address)
+            _ = try await self.driver.awaitResult(awaitsPeer: false) { session, waiter, now, effects in
+                session.transform(value, .queue, waiter, now: now, &effects)
+            }
+            return
+        }
+        let message: WebSocketMessage
+        do {
+            message = try Self.message(try packet(coding), address, coding)
+        } catch let error as PrimusError {
+            throw error
+        } catch {
+            throw .encoding(error)
+        }
+        // Usually, nothing waits. Another asynchronous call would cost as much as the sending itself.
+        let content = PrimusContent.packet(message, coding)
+        if try self.driver.sendNow(content) { return }
+        _ = try await self.driver.awaitResult(awaitsPeer: false) { session, waiter, now, effects in
+            session.write(content, .queue, waiter, now: now, &effects)
+        }
+    }
+
+    /// Returns a packet as a value.
+    private static func value(
+        _ packet: (PrimusCoding) throws -> PrimusPluginPacket, _ address: MultiplexAddress?
+    ) throws(PrimusError) -> PrimusValue {
+        // An encoding in which packets are trees.
+        let coding = PrimusCoding.binary
+        do {
+            let packet = try packet(coding)
+            guard let address else { return PrimusPluginWriter.value(packet) }
+            return PrimusPluginWriter.value(.multiplex(.message(address, PrimusPluginWriter(coding).payload(packet))))
+        } catch {
+            throw .encoding(error)
+        }
+    }
+
+    // MARK: Consumers
+
+    /// Sends answers, without keeping the client alive.
+    var answer: PluginAnswer.Send {
+        { [weak driver = self.driver] message, coding, connection in
+            var isSent = false
+            driver?.step { session, now, effects in isSent = session.answer(message, coding, on: connection, now: now, &effects) }
+            return isSent
+        }
+    }
+
+    /// Converts an event to one that the application sees.
+    ///
+    /// - Parameters:
+    ///   - name: The name of the events; `nil` for any name.
+    ///   - address: The channel of the events, if there is one.
+    func event(_ name: String?, _ address: MultiplexAddress?) -> @Sendable (PrimusPluginEvent) -> PrimusEmitterEvent? {
+        let (answer, key) = (self.answer, name.map { ByteString($0) })
+        return { event in
+            guard case .event(let name, let arguments, let id, let connection) = event, key == nil || key == ByteString(name) else {
+                return nil
+            }
+            return PrimusEmitterEvent(name: name, arguments, id: id, id.map { _ in PluginAnswer(on: connection, address, answer) })
+        }
+    }
+
+    /// A sequence of events.
+    func events(
+        _ source: PrimusSession.PluginSource, _ name: String?, _ address: MultiplexAddress?
+    ) -> EventSequence<PrimusEmitterEvent> {
+        self.sequence(source, self.event(name, address)) { $0.size }
+    }
+
+    static let message: @Sendable (PrimusPluginEvent) -> PrimusPluginMessage? = { event in
+        if case .message(let payload) = event { PrimusPluginMessage(payload: payload) } else { nil }
+    }
+
+    /// A sequence of the messages of a channel or a stream.
+    func messages(_ source: PrimusSession.PluginSource) -> EventSequence<PrimusPluginMessage> {
+        self.sequence(source, Self.message) { $0.payload.size }
+    }
+
+    /// Converts a request to one that the application sees.
+    var request: @Sendable (PrimusPluginEvent) -> PrimusResponderRequest? {
+        let answer = self.answer
+        return { event in
+            guard case .request(let payload, let id, let connection) = event else { return nil }
+            return PrimusResponderRequest(payload, id: id, PluginAnswer(on: connection, nil, answer))
+        }
+    }
+
+    /// A sequence of elements from a plugin, which pauses reading when the consumer is slower than the server.
+    func sequence<Element: Sendable>(
+        _ source: PrimusSession.PluginSource, _ element: @escaping @Sendable (PrimusPluginEvent) -> Element?,
+        size: @escaping @Sendable (Element) -> Int
+    ) -> EventSequence<Element> {
+        let buffer = self.driver.read { $0.options.messageBuffer }
+        return self.driver.makeSequence(
+            .pauseReading(buffer.count), byteLimit: ByteLimit<Element>(buffer.bytes, size: size), lifetime: .client,
+            convert: Self.conversion(element)
+        ) { session, consumer, effects in
+            session.observe(source, consumer, &effects)
+        }
+    }
+
+    /// Calls a closure with elements from a plugin.
+    func observe<Element: Sendable>(
+        _ source: PrimusSession.PluginSource, named name: String, on executor: PrimusCallbackExecutor,
+        _ element: @escaping @Sendable (PrimusPluginEvent) -> Element?, _ callback: @escaping @Sendable (Element) -> Void
+    ) -> PrimusObservation {
+        let buffer = self.driver.read { $0.options.messageBuffer }
+        return self.driver.observe(
+            .pauseReading(buffer.count), lifetime: .client, named: name, schedule: executor.schedule,
+            convert: Self.conversion(element)
+        ) { session, consumer, effects in
+            session.observe(source, consumer, &effects)
+        } callback: {
+            callback($0)
+        }
+    }
+
+    private static func conversion<Element>(
+        _ element: @escaping @Sendable (PrimusPluginEvent) -> Element?
+    ) -> @Sendable (ArraySlice<PrimusEvent>, inout [Element]) -> Void {
+        { events, output in
+            for case .plugin(let event) in events { if let element = element(event) { output.append(element) } }
+        }
+    }
+}

@@ -1,0 +1,287 @@
+import PrimusClient
+import RealtimeCore
+import RealtimeTesting
+import TestSupport
+import Testing
+
+/// primus-emitter and primus-emit on a client.
+@Suite(.timeLimit(.minutes(10))) struct EmitterTests {
+    private struct Todo: Codable, Hashable, Sendable {
+        var id: Int
+    }
+
+    private struct Unencodable: Encodable, Sendable {
+        struct Refused: Error {}
+        func encode(to encoder: any Encoder) throws { throw Refused() }
+    }
+
+    // MARK: Sending
+
+    @Test func `an event is sent without waiting for an acknowledgement`() async throws {
+        let fixture = try await PluginFixture.opened()
+        try await fixture.primus.emitter.send("news", "a", 1, [Todo(id: 1)])
+        try await fixture.primus.emitter.send("nothing")
+        #expect(
+            try await fixture.server.received(2) == [
+                #"{"type":0,"data":["news","a",1,[{"id":1}]]}"#, #"{"type":0,"data":["nothing"]}"#,
+            ])
+    }
+
+    @Test func `an acknowledgement is the result of its call, in any order`() async throws {
+        let fixture = try await PluginFixture.opened()
+        let first = try await fixture.begin { try await $0.emitter.send("find", "todos", as: [Todo].self) }
+        let second = try await fixture.begin { try await $0.emitter.send("count", as: Int.self) }
+        #expect(
+            fixture.server.received.all == [#"{"type":0,"data":["find","todos"],"id":1}"#, #"{"type":0,"data":["count"],"id":2}"#])
+        fixture.server.send(#"{"id":2,"type":1,"data":[5]}"#, #"{"id":1,"type":1,"data":[[{"id":7}]]}"#)
+        #expect(try await second.value == 5)
+        #expect(try await first.value == [Todo(id: 7)])
+    }
+
+    @Test func `an acknowledgement can have several arguments or none`() async throws {
+        let fixture = try await PluginFixture.opened()
+        fixture.server.answer { text in
+            text.contains("several") ? [#"{"id":1,"type":1,"data":[null,{"id":3},"more"]}"#] : [#"{"id":2,"type":1,"data":[]}"#]
+        }
+        let (error, todo) = try await fixture.primus.emitter.send("several", returning: String?.self, Todo.self)
+        #expect(error == nil && todo == Todo(id: 3))
+        let none: Int? = try await fixture.primus.emitter.send("none")
+        #expect(none == nil)
+    }
+
+    @Test func `an acknowledgement of another type is an error of the call`() async throws {
+        let fixture = try await PluginFixture.opened()
+        fixture.server.answer { text in
+            let id = text.contains("one") ? 1 : 2
+            return [#"{"id":\#(id),"type":1,"data":\#(id == 1 ? #"["secret"]"# : "[]")}"#]
+        }
+        for (event, problem) in [("one", "Argument 1 can't be decoded as Int"), ("two", "Argument 1 of type Int is missing")] {
+            let error = await primusError { _ = try await fixture.primus.emitter.send(event, as: Int.self) }
+            #expect(error?.code == .decodingFailed)
+            #expect(error?.message.contains("The acknowledgement of \(event) can't be decoded. \(problem)") == true, "\(error as Any)")
+            #expect(error?.message.contains("secret") == false)
+        }
+        #expect(fixture.primus.isConnected)
+    }
+
+    @Test func `unknown, second and invalid acknowledgements don't affect their neighbors`() async throws {
+        let fixture = try await PluginFixture.opened()
+        let messages = fixture.primus.messages
+        let call = try await fixture.begin { try await $0.emitter.send("a", as: Int.self) }
+        fixture.server.send(
+            #"{"id":2,"type":1,"data":[0]}"#, #"{"id":-1,"type":1,"data":[0]}"#, #"{"type":1,"data":[0]}"#, #"{"id":1.5,"type":1,"data":[0]}"#,
+            #"{"id":1,"type":1,"data":[1]}"#, #"{"id":1,"type":1,"data":[2]}"#, #"{"type":0,"data":[5]}"#, #""text""#)
+        #expect(try await call.value == 1)
+        var iterator = messages.makeAsyncIterator()
+        #expect(try await iterator.next()?.value == "text")
+        #expect(fixture.errors.all.map(\.code) == [.invalidMessage, .invalidMessage, .invalidMessage])
+        #expect(fixture.errors.all.first?.message.contains("must have an \"id\"") == true)
+        #expect(fixture.primus.counters.messagesIgnored == 6)
+    }
+
+    @Test func `a call whose time is up ends, and its acknowledgement is ignored`() async throws {
+        let fixture = try await PluginFixture.opened()
+        let call = try await fixture.begin { try await $0.emitter.send("a", as: Int.self, within: .seconds(5)) }
+        fixture.clock.advance(by: .seconds(5))
+        let error = await primusError { _ = try await call.value }
+        #expect(error?.code == .timedOut)
+        fixture.server.send(#"{"id":1,"type":1,"data":[1]}"#)
+        let next = try await fixture.begin { try await $0.emitter.send("b", as: Int.self) }
+        fixture.server.send(#"{"id":2,"type":1,"data":[2]}"#)
+        #expect(try await next.value == 2)
+    }
+
+    @Test func `a cancelled call ends immediately`() async throws {
+        let fixture = try await PluginFixture.opened()
+        let call = try await fixture.begin { try await $0.emitter.send("a", as: Int.self) }
+        call.cancel()
+        let error = await primusError { _ = try await call.value }
+        #expect(error?.code == .cancelled)
+        fixture.server.send(#"{"id":1,"type":1,"data":[1]}"#)
+        #expect(fixture.primus.isConnected)
+    }
+
+    @Test(arguments: [false, true])
+    func `calls end with their connection, and IDs continue on the next one`(isEndedByUser: Bool) async throws {
+        let fixture = try await PluginFixture.opened()
+        let calls = [
+            try await fixture.begin { try await $0.emitter.send("a", as: Int.self) },
+            try await fixture.begin { try await $0.request("b", as: Int.self) },
+            try await fixture.begin { try await $0.emitter.send("c", as: Int.self) },
+        ]
+        if isEndedByUser {
+            fixture.primus.end()
+            fixture.primus.open()
+            try await fixture.primus.opened()
+        } else {
+            try await fixture.reconnect()
+        }
+        for call in calls {
+            let error = await primusError { _ = try await call.value }
+            #expect(error?.code == (isEndedByUser ? .ended : .connectionLost))
+        }
+        let next = try await fixture.begin { try await $0.emitter.send("d", as: Int.self) }
+        fixture.server.send(#"{"id":1,"type":1,"data":[1]}"#, #"{"id":3,"type":1,"data":[3]}"#)
+        #expect(fixture.server.received.all.last == #"{"type":0,"data":["d"],"id":3}"#)
+        #expect(try await next.value == 3)
+    }
+
+    @Test func `a call waits until the client is open`() async throws {
+        let fixture = try await PluginFixture()
+        let closed = await primusError { _ = try await fixture.primus.emitter.send("a", as: Int.self) }
+        #expect(closed?.code == .notOpen)
+        fixture.network.condition = .blackhole
+        fixture.primus.open()
+        let late = await primusError { _ = try await fixture.primus.emitter.send("a", as: Int.self, within: .zero) }
+        #expect(late?.code == .timedOut)
+        let call = Task { [primus = fixture.primus] in try await primus.emitter.send("a", as: Int.self) }
+        fixture.server.answer { _ in [#"{"id":1,"type":1,"data":[4]}"#] }
+        fixture.network.condition = .normal
+        fixture.clock.advance(by: .seconds(100))
+        try await eventually("the retry") {
+            fixture.primus.reconnectNow()
+            return fixture.primus.isConnected
+        }
+        #expect(try await call.value == 4)
+    }
+
+    @Test func `an event without an acknowledgement waits in the queue`() async throws {
+        let fixture = try await PluginFixture()
+        fixture.primus.open()
+        let sent = Task { [primus = fixture.primus] in try await primus.emitter.send("a", 1) }
+        try await sent.value
+        #expect(try await fixture.server.received(1) == [#"{"type":0,"data":["a",1]}"#])
+    }
+
+    @Test func `an argument that can't be encoded is an error, and nothing is sent`() async throws {
+        let fixture = try await PluginFixture.opened()
+        let errors = [
+            await primusError { try await fixture.primus.emitter.send("a", Unencodable()) },
+            await primusError { _ = try await fixture.primus.emitter.send("a", Unencodable(), as: Int.self) },
+            await primusError { try await fixture.primus.emits.send("a", Unencodable()) },
+            await primusError { _ = try await fixture.primus.request(Unencodable(), as: Int.self) },
+        ]
+        #expect(errors.map { $0?.code } == [.encodingFailed, .encodingFailed, .encodingFailed, .encodingFailed])
+        try await fixture.primus.write(0)
+        #expect(try await fixture.server.received(1) == ["0"])
+    }
+
+    @Test(arguments: ["data", "end", "error", "readyStateChange", "heartbeat", "incoming::data", "newListener", "subscribe"])
+    func `a reserved name is refused`(name: String) async throws {
+        let fixture = try await PluginFixture.opened()
+        let errors = [
+            await primusError { try await fixture.primus.emitter.send(name) },
+            await primusError { _ = try await fixture.primus.emitter.send(name, as: Int.self) },
+        ]
+        #expect(errors.map { $0?.code } == [.reservedEvent, .reservedEvent])
+        #expect(errors[0]?.message.contains("\"\(name)\"") == true)
+        let emit = await primusError { try await fixture.primus.emits.send(name == "subscribe" ? "open" : name) }
+        #expect(emit?.code == .reservedEvent)
+        #expect(fixture.server.received.all.isEmpty)
+    }
+
+    @Test func `a plugin that is off is an error that says so`() async throws {
+        let fixture = try await PluginFixture.opened { $0.plugins = [] }
+        let errors = [
+            await primusError { try await fixture.primus.emitter.send("a") },
+            await primusError { _ = try await fixture.primus.emitter.send("a", as: Int.self) },
+            await primusError { try await fixture.primus.emits.send("a") },
+            await primusError { try await fixture.primus.channel("a").write(1) },
+            await primusError { try await fixture.primus.channel("a").emitter.send("a") },
+            await primusError { try await fixture.primus.substream("a").write(1) },
+            await primusError { _ = try await fixture.primus.request(1, as: Int.self) },
+        ]
+        #expect(errors.allSatisfy { $0?.code == .pluginOff })
+        #expect(errors[0]?.message == "The plugin emitter is off. Add it to the configuration: plugins = [.emitter].")
+        var messages = fixture.primus.channel("a").messages.makeAsyncIterator()
+        #expect(await messages.next() == nil)
+        let all = fixture.primus.messages
+        fixture.server.send(#"{"type":0,"data":["a"]}"#)
+        var iterator = all.makeAsyncIterator()
+        #expect(try await iterator.next()?.value["type"] == 0, "without the plugin, its packets are messages")
+    }
+
+    // MARK: Receiving
+
+    @Test func `events arrive at the consumers of their name, in order`() async throws {
+        let fixture = try await PluginFixture.opened()
+        var (news, all) = (fixture.primus.emitter.on("news").makeAsyncIterator(), fixture.primus.emitter.events.makeAsyncIterator())
+        let recorded = EventRecorder<Int>()
+        let registration = fixture.primus.emitter.on("news", on: PrimusCallbackExecutor { $0() }) { event in
+            if let number = try? event.decode(Int.self) { recorded.record(number) }
+        }
+        fixture.server.send(
+            #"{"type":0,"data":["news",1]}"#, #"{"type":0,"data":["other","x"]}"#, #"{"type":0,"data":["news",2]}"#,
+            #"{"type":0,"data":["data",3]}"#)
+        for number in [1, 2] { #expect(try await news.next()?.decode(Int.self) == number) }
+        var names: [String] = []
+        for _ in 0..<3 { if let event = await all.next() { names.append(event.name) } }
+        #expect(names == ["news", "other", "news"], "the reserved event is ignored")
+        #expect(recorded.all == [1, 2])
+        withExtendedLifetime(registration) {}
+    }
+
+    @Test func `an event is acknowledged once`() async throws {
+        let fixture = try await PluginFixture.opened()
+        var questions = fixture.primus.emitter.on("q").makeAsyncIterator()
+        fixture.server.send(#"{"type":0,"data":["q"],"id":9}"#, #"{"type":0,"data":["q"]}"#)
+        let question = try #require(await questions.next())
+        #expect(question.expectsAcknowledgement)
+        #expect(throws: PrimusError.self) { try question.acknowledge(Unencodable()) }
+        #expect(try question.acknowledge("yes", Todo(id: 1)))
+        #expect(try !question.acknowledge("no"))
+        #expect(try await fixture.server.received(1) == [#"{"id":9,"type":1,"data":["yes",{"id":1}]}"#])
+        let statement = try #require(await questions.next())
+        #expect(!statement.expectsAcknowledgement)
+        #expect(try !statement.acknowledge(1))
+    }
+
+    @Test func `an event isn't acknowledged on another connection`() async throws {
+        let fixture = try await PluginFixture.opened()
+        var questions = fixture.primus.emitter.on("q").makeAsyncIterator()
+        fixture.server.send(#"{"type":0,"data":["q"],"id":9}"#)
+        let question = try #require(await questions.next())
+        try await fixture.reconnect()
+        #expect(try !question.acknowledge(1))
+        fixture.server.send(#"{"type":0,"data":["q"],"id":10}"#)
+        #expect(try await questions.next()?.acknowledge(2) == true, "the sequence continues")
+        #expect(try await fixture.server.received(1) == [#"{"id":10,"type":1,"data":[2]}"#])
+    }
+
+    @Test func `an argument of another type is an error of the consumer`() async throws {
+        let fixture = try await PluginFixture.opened()
+        var events = fixture.primus.emitter.on("a").makeAsyncIterator()
+        fixture.server.send(#"{"type":0,"data":["a","text"]}"#)
+        let event = try #require(await events.next())
+        let error = #expect(throws: PrimusError.self) { try event.decode(Int.self) }
+        #expect(error?.code == .decodingFailed)
+        #expect(error?.message.hasPrefix("The arguments of a can't be decoded. Argument 1 can't be decoded as Int") == true)
+        #expect(try event.values == ["text"])
+    }
+
+    @Test func `events of primus-emit arrive and are sent`() async throws {
+        let fixture = try await PluginFixture.opened()
+        var events = fixture.primus.emits.on("a").makeAsyncIterator()
+        fixture.server.send(#"{"emit":["b",1]}"#, #"{"emit":["a",2]}"#)
+        let event = try #require(await events.next())
+        #expect(try event.decode(Int.self) == 2)
+        #expect(try !event.acknowledge(1))
+        try await fixture.primus.emits.send("c", "x")
+        #expect(try await fixture.server.received(1) == [#"{"emit":["c","x"]}"#])
+    }
+
+    @Test func `packets of plugins pass the transforms`() async throws {
+        let fixture = try await PluginFixture.opened {
+            $0.transforms = [
+                .incoming { value in value["hidden"] == true ? nil : value },
+                .outgoing { value in value.object.map { .object(PrimusValue.Object($0.members + [(key: "stamp", value: 1)])) } ?? value },
+            ]
+        }
+        var events = fixture.primus.emitter.on("a").makeAsyncIterator()
+        fixture.server.send(#"{"type":0,"data":["a",1],"hidden":true}"#, #"{"type":0,"data":["a",2],"id":4}"#)
+        let event = try #require(await events.next())
+        #expect(try event.decode(Int.self) == 2)
+        try await fixture.primus.emitter.send("b")
+        #expect(try await fixture.server.received(1) == [#"{"type":0,"data":["b"],"stamp":1}"#])
+    }
+}

@@ -1,0 +1,182 @@
+import PeerSupport
+import PrimusClient
+import RealtimeCoding
+import RealtimeTesting
+import TestSupport
+import Testing
+
+/// The plugins against those of the original.
+@Suite(
+    .usesSockets, .timeLimit(.minutes(10)), .enabled(if: Peer.starts("primus"), "\(Peer.skipReason): primus"))
+struct PluginPeerTests {
+    struct Todo: Codable, Hashable, Sendable {
+        var id: Int
+        var title: String
+        var isDone: Bool?
+    }
+
+    /// A server with all plugins, and a client that is open.
+    struct Fixture: Sendable {
+        let peer: Peer
+        let primus: PrimusConnection
+        let port: Int
+
+        init(transformer: String = "websockets", parser: String = "json", _ configure: (inout PrimusConfiguration) -> Void = { _ in }) async throws {
+            self.peer = try Peer(
+                "primus", ["--plugins", "emitter,multiplex,substream,responder,emit", "--transformer", transformer, "--parser", parser])
+            let ready = try await self.peer.ready()
+            self.port = ready["port"]?.int ?? 0
+            var configuration = try PrimusConfiguration(url: ready["url"]?.string ?? "")
+            configuration.plugins = [.emitter, .multiplex, .substream, .responder, .emit]
+            configuration.log = .none
+            configure(&configuration)
+            self.primus = PrimusConnection(configuration)
+            self.primus.open()
+            try await self.primus.opened(within: .seconds(300))
+        }
+
+        /// Calls the server's control API over the connection.
+        func command(_ value: PrimusValue) async throws { try await self.primus.write(value) }
+    }
+
+    static let dialects = [
+        ("websockets", "json"), ("websockets", "ejson"), ("websockets", "msgpack"), ("websockets", "binary"), ("faye", "json"),
+        ("sockjs", "json"), ("engine.io", "json"), ("engine.io", "msgpack"),
+    ]
+
+    @Test(arguments: Self.dialects)
+    func `an event is acknowledged with its arguments`(transformer: String, parser: String) async throws {
+        let fixture = try await Fixture(transformer: transformer, parser: parser)
+        let todos = [Todo(id: 1, title: "é \"quoted\" \u{2028}"), Todo(id: 2, title: "", isDone: true)]
+        let echoed: [Todo] = try await fixture.primus.emitter.send("echo", todos, within: .seconds(300))
+        #expect(echoed == todos)
+        let (text, number, none) = try await fixture.primus.emitter.send(
+            "echo", "text", 1.5, Int?.none, returning: String.self, Double.self, Int?.self, within: .seconds(300))
+        #expect(text == "text" && number == 1.5 && none == nil)
+        let nothing: Int? = try await fixture.primus.emitter.send("echo", within: .seconds(300))
+        #expect(nothing == nil)
+        // The acknowledgements of the first ones arrive later.
+        async let late: Int = fixture.primus.emitter.send("later", 1, within: .seconds(300))
+        let early: Int = try await fixture.primus.emitter.send("echo", 2, within: .seconds(300))
+        #expect(try await (early, late) == (2, 1))
+        fixture.primus.end()
+    }
+
+    @Test(arguments: Self.dialects)
+    func `the server's events arrive and are acknowledged`(transformer: String, parser: String) async throws {
+        let fixture = try await Fixture(transformer: transformer, parser: parser)
+        let messages = fixture.primus.messages
+        let questions = fixture.primus.emitter.on("question")
+        try await fixture.command(["cmd": "emit", "event": "question", "args": ["name", 5, ["a": 1]], "ack": true])
+        var iterator = questions.makeAsyncIterator()
+        let event = try #require(await iterator.next())
+        #expect(event.name == "question" && event.expectsAcknowledgement)
+        let (text, number, object) = try event.decode(String.self, Int.self, [String: Int].self)
+        #expect(text == "name" && number == 5 && object == ["a": 1])
+        #expect(try event.acknowledge("answer", Todo(id: 3, title: "x")))
+        #expect(try !event.acknowledge("again"))
+        var answers = messages.makeAsyncIterator()
+        let answer = try #require(await answers.next())
+        #expect(try answer.value == ["acked": ["answer", ["id": 3, "title": "x"]]])
+
+        let replies = fixture.primus.emitter.on("re:hello")
+        try await fixture.primus.emitter.send("hello", "there")
+        var reply = replies.makeAsyncIterator()
+        #expect(try await reply.next()?.decode(String.self) == "there")
+        fixture.primus.end()
+    }
+
+    @Test(arguments: Self.dialects)
+    func `events of primus-emit arrive in both directions`(transformer: String, parser: String) async throws {
+        let fixture = try await Fixture(transformer: transformer, parser: parser)
+        let replies = fixture.primus.emits.on("re:plain")
+        try await fixture.primus.emits.send("plain", "a", 2)
+        var iterator = replies.makeAsyncIterator()
+        let (text, number) = try #require(await iterator.next()).decode(String.self, Int.self)
+        #expect(text == "a" && number == 2)
+        fixture.primus.end()
+    }
+
+    @Test(arguments: Self.dialects)
+    func `a channel carries messages in both directions`(transformer: String, parser: String) async throws {
+        let fixture = try await Fixture(transformer: transformer, parser: parser)
+        let (a, b) = (fixture.primus.channel("a"), fixture.primus.channel("b"))
+        var (first, second) = (a.messages.makeAsyncIterator(), b.messages.makeAsyncIterator())
+        // The server announces a new channel to its listeners in a later turn, and drops messages until then.
+        try await Task.sleep(for: .zero)
+        for (channel, text) in [(a, "to a"), (b, "to b")] { try await channel.write(text) }
+        struct Message: Decodable {
+            var channel: String
+            var data: String
+        }
+        let (fromA, fromB) = (
+            try #require(await first.next()).decode(as: Message.self), try #require(await second.next()).decode(as: Message.self)
+        )
+        #expect(fromA.channel == "a" && fromA.data == "to a")
+        #expect(fromB.channel == "b" && fromB.data == "to b")
+        a.leave()
+        #expect(await first.next() == nil)
+        #expect(!a.isJoined && b.isJoined)
+        await #expect(throws: PrimusError.self) { try await a.write("late") }
+        try await b.write("more")
+        #expect(try await second.next()?.decode(as: Message.self).data == "more")
+        fixture.primus.end()
+    }
+
+    @Test func `a channel is joined again after a reconnect`() async throws {
+        let fixture = try await Fixture { $0.retry = .delays([.zero, .zero, .seconds(1), .seconds(5)]) }
+        let channel = fixture.primus.channel("a")
+        var messages = channel.messages.makeAsyncIterator()
+        try await channel.write(1)
+        #expect(try await messages.next()?.value["data"] == 1)
+        var updates = fixture.primus.updates().makeAsyncIterator()
+        try await fixture.command(["cmd": "endReconnect"])
+        while let update = await updates.next() { if case .reconnected = update { break } }
+        try await channel.write(2)
+        #expect(try await messages.next()?.value["data"] == 2)
+        fixture.primus.end()
+    }
+
+    @Test(arguments: Self.dialects)
+    func `a stream carries messages in both directions, and ends`(transformer: String, parser: String) async throws {
+        let fixture = try await Fixture(transformer: transformer, parser: parser)
+        let stream = fixture.primus.substream("sub")
+        var messages = stream.messages.makeAsyncIterator()
+        try await stream.write(Todo(id: 1, title: "a"))
+        #expect(try await messages.next()?.decode(as: Todo.self) == Todo(id: 1, title: "a"))
+        try await stream.write("text")
+        #expect(try await messages.next()?.decode(as: String.self) == "text")
+        stream.end()
+        #expect(await messages.next() == nil)
+        #expect(!stream.isOpen)
+        fixture.primus.end()
+    }
+
+    @Test(arguments: Self.dialects)
+    func `requests are answered in both directions`(transformer: String, parser: String) async throws {
+        let fixture = try await Fixture(transformer: transformer, parser: parser)
+        let reply: [String: [String: [Int]]] = try await fixture.primus.request(["add": [1, 2]], within: .seconds(300))
+        #expect(reply == ["answer": ["add": [1, 2]]])
+        let messages = fixture.primus.messages
+        let registration = fixture.primus.onRequest(on: .tasks) { request in
+            let number = (try? request.decode(as: Int.self)) ?? 0
+            _ = try? request.respond(["double": 2 * number])
+        }
+        try await fixture.command(["cmd": "ask", "data": 21])
+        var iterator = messages.makeAsyncIterator()
+        #expect(try await iterator.next()?.value == ["answered": ["double": 42]])
+        withExtendedLifetime(registration) {}
+        fixture.primus.end()
+    }
+
+    @Test func `an event without a listener on the server isn't acknowledged in time`() async throws {
+        let fixture = try await Fixture()
+        let error = await #expect(throws: PrimusError.self) {
+            _ = try await fixture.primus.emitter.send("unheard", as: Int.self, within: .milliseconds(1))
+        }
+        #expect(error?.code == .timedOut)
+        let echoed: Int = try await fixture.primus.emitter.send("echo", 1, within: .seconds(300))
+        #expect(echoed == 1)
+        fixture.primus.end()
+    }
+}
