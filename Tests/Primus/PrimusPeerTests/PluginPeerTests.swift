@@ -68,21 +68,22 @@ struct PluginPeerTests {
         let messages = fixture.primus.messages
         let questions = fixture.primus.emitter.on("question")
         try await fixture.command(["cmd": "emit", "event": "question", "args": ["name", 5, ["a": 1]], "ack": true])
-        var iterator = questions.makeAsyncIterator()
+        let iterator = questions.makeAsyncIterator()
         let event = try #require(await iterator.next())
         #expect(event.name == "question" && event.expectsAcknowledgement)
         let (text, number, object) = try event.decode(String.self, Int.self, [String: Int].self)
         #expect(text == "name" && number == 5 && object == ["a": 1])
         #expect(try event.acknowledge("answer", Todo(id: 3, title: "x")))
         #expect(try !event.acknowledge("again"))
-        var answers = messages.makeAsyncIterator()
+        let answers = messages.makeAsyncIterator()
         let answer = try #require(await answers.next())
         #expect(try answer.value == ["acked": ["answer", ["id": 3, "title": "x"]]])
 
         let replies = fixture.primus.emitter.on("re:hello")
         try await fixture.primus.emitter.send("hello", "there")
-        var reply = replies.makeAsyncIterator()
-        #expect(try await reply.next()?.decode(String.self) == "there")
+        let reply = replies.makeAsyncIterator()
+        let greeting = try #require(await reply.next())
+        #expect(try greeting.decode(String.self) == "there")
         fixture.primus.end()
     }
 
@@ -91,7 +92,7 @@ struct PluginPeerTests {
         let fixture = try await Fixture(transformer: transformer, parser: parser)
         let replies = fixture.primus.emits.on("re:plain")
         try await fixture.primus.emits.send("plain", "a", 2)
-        var iterator = replies.makeAsyncIterator()
+        let iterator = replies.makeAsyncIterator()
         let (text, number) = try #require(await iterator.next()).decode(String.self, Int.self)
         #expect(text == "a" && number == 2)
         fixture.primus.end()
@@ -101,7 +102,7 @@ struct PluginPeerTests {
     func `a channel carries messages in both directions`(transformer: String, parser: String) async throws {
         let fixture = try await Fixture(transformer: transformer, parser: parser)
         let (a, b) = (fixture.primus.channel("a"), fixture.primus.channel("b"))
-        var (first, second) = (a.messages.makeAsyncIterator(), b.messages.makeAsyncIterator())
+        let (first, second) = (a.messages.makeAsyncIterator(), b.messages.makeAsyncIterator())
         // The server announces a new channel to its listeners in a later turn, and drops messages until then.
         try await Task.sleep(for: .zero)
         for (channel, text) in [(a, "to a"), (b, "to b")] { try await channel.write(text) }
@@ -126,10 +127,10 @@ struct PluginPeerTests {
     @Test func `a channel is joined again after a reconnect`() async throws {
         let fixture = try await Fixture { $0.retry = .delays([.zero, .zero, .seconds(1), .seconds(5)]) }
         let channel = fixture.primus.channel("a")
-        var messages = channel.messages.makeAsyncIterator()
+        let messages = channel.messages.makeAsyncIterator()
         try await channel.write(1)
         #expect(try await messages.next()?.value["data"] == 1)
-        var updates = fixture.primus.updates().makeAsyncIterator()
+        let updates = fixture.primus.updates().makeAsyncIterator()
         try await fixture.command(["cmd": "endReconnect"])
         while let update = await updates.next() { if case .reconnected = update { break } }
         try await channel.write(2)
@@ -141,7 +142,7 @@ struct PluginPeerTests {
     func `a stream carries messages in both directions, and ends`(transformer: String, parser: String) async throws {
         let fixture = try await Fixture(transformer: transformer, parser: parser)
         let stream = fixture.primus.substream("sub")
-        var messages = stream.messages.makeAsyncIterator()
+        let messages = stream.messages.makeAsyncIterator()
         try await stream.write(Todo(id: 1, title: "a"))
         #expect(try await messages.next()?.decode(as: Todo.self) == Todo(id: 1, title: "a"))
         try await stream.write("text")
@@ -163,7 +164,7 @@ struct PluginPeerTests {
             _ = try? request.respond(["double": 2 * number])
         }
         try await fixture.command(["cmd": "ask", "data": 21])
-        var iterator = messages.makeAsyncIterator()
+        let iterator = messages.makeAsyncIterator()
         #expect(try await iterator.next()?.value == ["answered": ["double": 42]])
         withExtendedLifetime(registration) {}
         fixture.primus.end()
