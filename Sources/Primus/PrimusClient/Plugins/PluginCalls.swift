@@ -75,8 +75,19 @@ struct PluginCalls: Sendable {
         guard let reservation = reserved else { throw .cancelled }
         let (packet, call) = try encode(reservation)
         let message = try Self.message(packet, reservation.address, reservation.coding)
+        let content = try self.content(.packet(message, reservation.coding))
         return try await self.driver.awaitResult(limit: rest, of: limit) { session, waiter, now, effects in
-            session.call(reservation, call, message, waiter, now: now, &effects)
+            session.call(reservation, call, content, waiter, now: now, &effects)
+        }
+    }
+
+    /// Returns a message as a value if it passes transforms.
+    private func content(_ content: PrimusContent) throws(PrimusError) -> PrimusContent {
+        guard case .packet(let message, let coding) = content, self.driver.read({ $0.mayTransformOutgoing }) else { return content }
+        do {
+            return .value(try coding.value(of: message))
+        } catch {
+            throw .encoding(error)
         }
     }
 
@@ -154,9 +165,11 @@ struct PluginCalls: Sendable {
 
     /// Sends answers, without keeping the client alive.
     var answer: PluginAnswer.Send {
-        { [weak driver = self.driver] message, coding, connection in
+        { [weak driver = self.driver] packet, connection in
+            guard let driver else { return false }
+            let content = try PluginCalls(driver).content(packet)
             var isSent = false
-            driver?.step { session, now, effects in isSent = session.answer(message, coding, on: connection, now: now, &effects) }
+            driver.step { session, now, effects in isSent = session.answer(content, on: connection, now: now, &effects) }
             return isSent
         }
     }

@@ -11,13 +11,13 @@ package enum PrimusPluginResult: Sendable {
 
 /// The plugins of a session: who waits for what, and who receives what.
 package struct PrimusPluginState: Sendable {
-    /// What packets of primus-emitter belong to: the connection itself, or a channel.
+    /// The owner of packets of primus-emitter: the connection itself, or a channel.
     enum Scope: Hashable, Sendable {
         case connection
         case channel(UInt64)
     }
 
-    /// What a caller waits for.
+    /// An answer that a caller waits for.
     enum Call: Sendable {
         case acknowledgement(UInt64, Scope)
         case response(UInt64)
@@ -51,7 +51,7 @@ package struct PrimusPluginState: Sendable {
     var channels: [UInt64: Channel] = [:]
     var names = Substreams<UInt64>()
     var streams: [UInt64: Stream] = [:]
-    /// What the callers wait for, to find it when one gives up.
+    /// The answers that the callers wait for, to find them when a caller gives up.
     var callers = SequentialTable<Call>()
     private var lastNumber: UInt64 = 0
     var generator: SplitMix64
@@ -81,6 +81,9 @@ package struct PrimusPluginState: Sendable {
         case .channel(let number): self.channels[number]?.emitter
         }
     }
+
+    /// Whether a caller waits for an answer.
+    func isCaller(_ waiter: WaiterID) -> Bool { self.callers[waiter.rawValue] != nil }
 
     /// Ends the wait of a caller.
     mutating func end(_ waiter: WaiterID) {

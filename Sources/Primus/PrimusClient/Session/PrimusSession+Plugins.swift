@@ -13,6 +13,8 @@ extension PrimusSession {
         _ bytes: UnsafeRawBufferPointer, _ kind: WebSocketMessage.Kind, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
     ) -> Bool {
         guard let coding = self.coding else { return false }
+        // The code of the application isn't called under a lock. Its packets arrive as values.
+        if case .custom = coding { return false }
         return self.handle(PrimusPluginReader(self.plugins.set, coding).read(bytes, kind), on: id, now: now, &effects)
     }
 
@@ -34,7 +36,11 @@ extension PrimusSession {
     ///
     /// - Parameter isFinal: Whether the client doesn't reconnect.
     mutating func pluginsLost(_ error: PrimusError, isFinal: Bool, _ effects: inout Effects<Self>) {
-        for waiter in self.plugins.endAll() { effects.resume(waiter, .failure(error)) }
+        for waiter in self.plugins.endAll() {
+            // The message of the call may be in the transforms. It isn't sent on another connection.
+            self.transformCallers.remove(waiter)
+            effects.resume(waiter, .failure(error))
+        }
     }
 
     private mutating func handle(
@@ -122,7 +128,8 @@ extension PrimusSession {
             let message = "The server ended the channel \(Excerpt.of(address.channel, limit: 100))."
             self.endChannel(number, PrimusError(.ended, message), &effects)
         // Only a client subscribes.
-        case .subscribe(let address): throw .unknown(plugin: "multiplex", "the server can't join \(Excerpt.of(address.channel, limit: 100))")
+        case .subscribe(let address):
+            throw .unknown(plugin: "multiplex", "the server can't join \(Excerpt.of(address.channel, limit: 100))")
         }
     }
 
@@ -176,7 +183,7 @@ extension PrimusSession {
 
     // MARK: Calls
 
-    /// What a call needs to be encoded: the encoding of the connection, and a number.
+    /// The encoding of the connection and a number, for a call that isn't encoded yet.
     struct PluginReservation: Sendable {
         var connection: ConnectionID
         var coding: PrimusCoding
@@ -237,8 +244,10 @@ extension PrimusSession {
     }
 
     /// Sends an event or a request, and waits for its acknowledgement or its response.
+    ///
+    /// - Parameter content: The message; a value if it passes the transforms.
     mutating func call(
-        _ reservation: PluginReservation, _ call: PrimusPluginState.Call, _ message: WebSocketMessage, _ waiter: WaiterID, now: Instant,
+        _ reservation: PluginReservation, _ call: PrimusPluginState.Call, _ content: PrimusContent, _ waiter: WaiterID, now: Instant,
         _ effects: inout Effects<Self>
     ) {
         if case .acknowledgement(_, .channel(let number)) = call, !self.hasChannel(number) {
@@ -248,28 +257,40 @@ extension PrimusSession {
             let message = "The connection was lost before the message was sent."
             return effects.resume(waiter, .failure(PrimusError(.connectionLost, message)))
         }
-        do throws(PrimusError) {
-            try self.send(.packet(message, reservation.coding), on: reservation.connection, now: now, &effects)
-        } catch {
-            return effects.resume(waiter, .failure(error))
-        }
         switch call {
         case .acknowledgement(let id, .connection): self.plugins.emitter.calls.begin(id, waiter)
-        case .acknowledgement(let id, .channel(let number)):
-            self.plugins.channels[number]?.emitter.calls.begin(id, waiter)
+        case .acknowledgement(let id, .channel(let number)): self.plugins.channels[number]?.emitter.calls.begin(id, waiter)
         case .response(let number): self.plugins.responses?.begin(number, waiter)
         }
         self.plugins.callers[waiter.rawValue] = call
+        if case .value(let value) = content, self.transformsOutgoing(effects) {
+            if self.transform(value, .failIfNotOpen, waiter, now: now, &effects) != nil { self.plugins.end(waiter) }
+            return
+        }
+        do throws(PrimusError) {
+            try self.send(content, on: reservation.connection, now: now, &effects)
+        } catch {
+            self.failCall(of: waiter, error, &effects)
+        }
+    }
+
+    /// Fails a call whose message isn't sent.
+    mutating func failCall(of waiter: WaiterID, _ error: PrimusError, _ effects: inout Effects<Self>) {
+        self.plugins.end(waiter)
+        effects.resume(waiter, .failure(error))
     }
 
     /// Answers an event or a request of the server.
     ///
+    /// - Parameter content: The message; a value if it passes the transforms.
     /// - Returns: `false` if the connection on which it arrived has ended.
-    mutating func answer(
-        _ message: WebSocketMessage, _ coding: PrimusCoding, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
-    ) -> Bool {
+    mutating func answer(_ content: PrimusContent, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) -> Bool {
         guard id == self.openConnection else { return false }
-        self.send(message, coding, on: id, now: now, &effects)
+        switch content {
+        case .value(let value):
+            if let error = self.transform(value, .failIfNotOpen, nil, now: now, &effects) { self.report(error, &effects) }
+        case .packet(let message, let coding): self.send(message, coding, on: id, now: now, &effects)
+        }
         return true
     }
 
@@ -328,7 +349,7 @@ extension PrimusSession {
 
     // MARK: Consumers
 
-    /// What a consumer receives from a plugin.
+    /// The events that a consumer receives from a plugin.
     enum PluginSource: Hashable, Sendable {
         case events(PrimusPluginState.Scope)
         case emits

@@ -170,6 +170,8 @@ extension PrimusSession {
         return nil
     }
 
+    private static let vetoed = PrimusError(.vetoed, "A transform has discarded the message, which wasn't sent.")
+
     /// Takes the result of the outgoing transforms.
     ///
     /// - Parameter result: The message; `nil` if a transform has discarded it.
@@ -180,6 +182,16 @@ extension PrimusSession {
         defer { if self.transforming == 0, self.drainDeadline != nil { self.finishDraining(now: now, &effects) } }
         // A caller that doesn't wait any more was told that its message isn't sent.
         if let waiter = item.waiter, !self.transformCallers.remove(waiter) { return }
+        // The caller of a plugin waits for the answer, not for the sending.
+        if let waiter = item.waiter, self.plugins.isCaller(waiter) {
+            switch result {
+            case .success(let content?):
+                if let error = self.write(content, item.mode, now: now, &effects) { self.failCall(of: waiter, error, &effects) }
+            case .success(nil): self.failCall(of: waiter, Self.vetoed, &effects)
+            case .failure(let error): self.failCall(of: waiter, error, &effects)
+            }
+            return
+        }
         switch result {
         case .success(let content?):
             if let error = self.write(content, item.mode, item.waiter, now: now, &effects), item.waiter == nil {
@@ -187,7 +199,7 @@ extension PrimusSession {
             }
         case .success(nil):
             guard let waiter = item.waiter else { return }
-            effects.resume(waiter, .failure(PrimusError(.vetoed, "A transform has discarded the message, which wasn't sent.")))
+            effects.resume(waiter, .failure(Self.vetoed))
         case .failure(let error):
             if let waiter = item.waiter { effects.resume(waiter, .failure(error)) } else { self.report(error, &effects) }
         }

@@ -154,6 +154,10 @@ public struct PrimusConfiguration: Sendable {
         if let index = names.indices.first(where: { names[..<$0].contains(names[$0]) }) {
             return "The plugins contain \(names[index]) twice."
         }
+        let joining = PrimusPluginSet(self.plugins).intersection([.multiplex, .substream])
+        if self.customParser != nil, !joining.isEmpty {
+            return "The plugins \(joining.names.joined(separator: " and ")) need a parser of Primus. Remove them, or the customParser."
+        }
         return nil
     }
 

@@ -43,8 +43,10 @@ public protocol PrimusPlugin: Sendable {
 
 /// The hooks of a plugin that a client calls.
 public struct PrimusPluginHooks: OptionSet, Hashable, Sendable {
+    /// The bits of the hooks.
     public let rawValue: UInt8
 
+    /// Creates a set of hooks from its bits.
     public init(rawValue: UInt8) {
         self.rawValue = rawValue
     }

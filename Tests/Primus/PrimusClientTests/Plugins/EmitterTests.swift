@@ -1,4 +1,5 @@
 import PrimusClient
+import RealtimeCoding
 import RealtimeCore
 import RealtimeTesting
 import TestSupport
@@ -69,7 +70,8 @@ import Testing
         let messages = fixture.primus.messages
         let call = try await fixture.begin { try await $0.emitter.send("a", as: Int.self) }
         fixture.server.send(
-            #"{"id":2,"type":1,"data":[0]}"#, #"{"id":-1,"type":1,"data":[0]}"#, #"{"type":1,"data":[0]}"#, #"{"id":1.5,"type":1,"data":[0]}"#,
+            #"{"id":2,"type":1,"data":[0]}"#, #"{"id":-1,"type":1,"data":[0]}"#, #"{"type":1,"data":[0]}"#,
+            #"{"id":1.5,"type":1,"data":[0]}"#,
             #"{"id":1,"type":1,"data":[1]}"#, #"{"id":1,"type":1,"data":[2]}"#, #"{"type":0,"data":[5]}"#, #""text""#)
         #expect(try await call.value == 1)
         let iterator = messages.makeAsyncIterator()
@@ -285,5 +287,89 @@ import Testing
         #expect(try event.decode(Int.self) == 2)
         try await fixture.primus.emitter.send("b")
         #expect(try await fixture.server.received(1) == [#"{"type":0,"data":["b"],"stamp":1}"#])
+    }
+    @Test func `calls and acknowledgements pass the transforms, and one that a transform discards fails`() async throws {
+        let fixture = try await PluginFixture.opened {
+            $0.transforms = [
+                .outgoing { value in
+                    if value["data"]?[0] == "veto" || value["id"] == 13 { return nil }
+                    return .object(PrimusValue.Object((value.object?.members ?? []) + [(key: "stamp", value: 1)]))
+                }
+            ]
+        }
+        let veto = await primusError { _ = try await fixture.primus.emitter.send("veto", as: Int.self) }
+        #expect(veto?.code == .vetoed)
+        let call = try await fixture.begin { try await $0.emitter.send("a", as: Int.self) }
+        #expect(fixture.server.received.all == [#"{"type":0,"data":["a"],"id":2,"stamp":1}"#])
+        let questions = fixture.primus.emitter.on("q").makeAsyncIterator()
+        fixture.server.send(
+            #"{"id":2,"type":1,"data":[5]}"#, #"{"type":0,"data":["q"],"id":13}"#, #"{"type":0,"data":["q"],"id":14}"#)
+        #expect(try await call.value == 5)
+        for _ in 0..<2 { #expect(try await questions.next()?.acknowledge() == true) }
+        #expect(try await fixture.server.received(2).last == #"{"id":14,"type":1,"data":[],"stamp":1}"#)
+    }
+
+    @Test func `a call whose message is in a transform ends with its connection, and isn't sent on the next one`() async throws {
+        let (entered, release) = (EventRecorder<Void>(), EventRecorder<Void>())
+        let fixture = try await PluginFixture.opened {
+            $0.transforms = [
+                .outgoing { value in
+                    guard value["type"] == 0 else { return value }
+                    entered.record(())
+                    try? await eventually("the release") { !release.all.isEmpty }
+                    return value
+                }
+            ]
+        }
+        let call = Task { [primus = fixture.primus] in try await primus.emitter.send("a", as: Int.self) }
+        try await eventually("the transform") { !entered.all.isEmpty }
+        try await fixture.reconnect()
+        let error = await primusError { _ = try await call.value }
+        #expect(error?.code == .connectionLost)
+        release.record(())
+        try await fixture.primus.write("after")
+        #expect(try await fixture.server.received(1) == [#""after""#])
+    }
+
+    // MARK: Parsers
+
+    /// JSON, as a parser of the application.
+    private struct Own: PrimusParser {
+        let name = "own"
+        func encode(_ value: PrimusValue) throws -> WebSocketMessage {
+            let text = try JSONValueEncoder().encodeToString(value)
+            return .binary(Array("own:\(text)".utf8))
+        }
+        func decode(_ packet: WebSocketMessage) throws -> PrimusValue {
+            try JSONValueDecoder().decode(PrimusValue.self, from: Array(packet.bytes.dropFirst(4)))
+        }
+    }
+
+    @Test func `events have the encoding of a parser of the application`() async throws {
+        let fixture = try await PluginFixture.opened {
+            $0.customParser = Own()
+            $0.plugins = [.emitter, .emit, .responder]
+        }
+        let events = fixture.primus.emitter.on("a").makeAsyncIterator()
+        let call = try await fixture.begin { try await $0.emitter.send("find", "x", as: [Int].self) }
+        #expect(fixture.server.received.all == [#"own:{"type":0,"data":["find","x"],"id":1}"#])
+        fixture.server.send(.binary(Array(#"own:{"id":1,"type":1,"data":[[1,2]]}"#.utf8)))
+        #expect(try await call.value == [1, 2])
+        fixture.server.send(.binary(Array(#"own:{"type":0,"data":["a",1],"id":5}"#.utf8)))
+        let event = try #require(await events.next())
+        #expect(try event.decode(Int.self) == 1)
+        #expect(try event.acknowledge(2))
+        #expect(try await fixture.server.received(2).last == #"own:{"id":5,"type":1,"data":[2]}"#)
+    }
+
+    @Test func `channels with a parser of the application are refused`() async throws {
+        let fixture = try await PluginFixture { $0.customParser = Own() }
+        fixture.primus.open()
+        guard case .closed(let error?) = fixture.primus.state else {
+            Issue.record("the client wasn't refused")
+            return
+        }
+        #expect(error.code == .invalidConfiguration)
+        #expect(error.message.contains("The plugins multiplex and substream need a parser of Primus."))
     }
 }
