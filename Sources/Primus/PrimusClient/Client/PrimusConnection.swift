@@ -18,6 +18,8 @@ public final class PrimusConnection: Sendable {
     /// The settings that were set last, when the client was created or by the last ``update(_:)``.
     public var configuration: PrimusConfiguration { self.driver.read { $0.latestOptions.options } }
     package let driver: SessionDriver<PrimusSession>
+    /// The plugins that the client contains, among those of the configuration, for life.
+    let standardPlugins: PrimusPluginSet
     private let transforms: PrimusTransforms
     private let hooks: Task<Void, Never>?
     private let pathObservation: NetworkPathObservation?
@@ -32,6 +34,7 @@ public final class PrimusConnection: Sendable {
         let session = PrimusSession(configuration, seed: configuration.transports.seed())
         let driver = SessionDriver(session, in: configuration.dependencies(session.cookies))
         self.driver = driver
+        self.standardPlugins = PrimusPluginSet(configuration.plugins)
         self.transforms = PrimusTransforms(configuration, driver)
         self.hooks = PrimusPluginHooks.start(configuration.plugins, driver)
         self.pathObservation = configuration.transports.networkPath?.observe { [weak driver] in

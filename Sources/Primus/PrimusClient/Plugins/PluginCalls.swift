@@ -5,14 +5,19 @@ import RealtimeSystem
 /// The calls of plugins on a client's connection.
 struct PluginCalls: Sendable {
     let driver: SessionDriver<PrimusSession>
+    private let plugins: PrimusPluginSet
 
-    init(_ driver: SessionDriver<PrimusSession>) { self.driver = driver }
+    init(_ connection: PrimusConnection) { (self.driver, self.plugins) = (connection.driver, connection.standardPlugins) }
 
-    func has(_ plugins: PrimusPluginSet) -> Bool { self.driver.read { $0.plugins.set.isSuperset(of: plugins) } }
+    func has(_ plugins: PrimusPluginSet) -> Bool { self.plugins.isSuperset(of: plugins) }
 
     /// Throws if one of the plugins is off.
     func check(_ plugins: PrimusPluginSet) throws(PrimusError) {
-        if let error = self.driver.read({ $0.rejection(of: plugins) }) { throw error }
+        guard !self.has(plugins) else { return }
+        let missing = plugins.subtracting(self.plugins).names
+        let list = missing.map { ".\($0)" }.joined(separator: ", ")
+        throw PrimusError(
+            .pluginOff, "The plugin \(missing.joined(separator: ", ")) is off. Add it to the configuration: plugins = [\(list)].")
     }
 
     // MARK: Calls that are answered
@@ -63,11 +68,11 @@ struct PluginCalls: Sendable {
         if Task.isCancelled { throw .cancelled }
         var reserved: PrimusSession.PluginReservation?
         let rest = try await self.driver.sendWhenWritable(limit: limit) { () throws(PrimusError) in
-            var result = Result<PrimusSession.PluginReservation?, PrimusError>.success(nil)
-            self.driver.step { session, _, _ in
-                result = Result { () throws(PrimusError) in try reserve(&session) }
+            // Without effects, so that it costs less than a step.
+            try self.driver.send { session throws(PrimusError) in
+                reserved = try reserve(&session)
+                return nil
             }
-            reserved = try result.get()
             return reserved != nil
         } wait: { session, waiter, effects in
             session.awaitCalls(waiter, &effects)
@@ -75,15 +80,17 @@ struct PluginCalls: Sendable {
         guard let reservation = reserved else { throw .cancelled }
         let (packet, call) = try encode(reservation)
         let message = try Self.message(packet, reservation.address, reservation.coding)
-        let content = try self.content(.packet(message, reservation.coding))
+        let content = try Self.content(message, reservation.coding, isTransformed: reservation.isTransformed)
         return try await self.driver.awaitResult(limit: rest, of: limit) { session, waiter, now, effects in
             session.call(reservation, call, content, waiter, now: now, &effects)
         }
     }
 
     /// Returns a message as a value if it passes transforms.
-    private func content(_ content: PrimusContent) throws(PrimusError) -> PrimusContent {
-        guard case .packet(let message, let coding) = content, self.driver.read({ $0.mayTransformOutgoing }) else { return content }
+    private static func content(
+        _ message: WebSocketMessage, _ coding: PrimusCoding, isTransformed: Bool
+    ) throws(PrimusError) -> PrimusContent {
+        guard isTransformed else { return .packet(message, coding) }
         do {
             return .value(try coding.value(of: message))
         } catch {
@@ -165,9 +172,10 @@ struct PluginCalls: Sendable {
 
     /// Sends answers, without keeping the client alive.
     var answer: PluginAnswer.Send {
-        { [weak driver = self.driver] packet, connection in
+        { [weak driver = self.driver] message, coding, connection in
             guard let driver else { return false }
-            let content = try PluginCalls(driver).content(packet)
+            let isTransformed = driver.read { $0.mayTransformOutgoing }
+            let content = try Self.content(message, coding, isTransformed: isTransformed)
             var isSent = false
             driver.step { session, now, effects in isSent = session.answer(content, on: connection, now: now, &effects) }
             return isSent

@@ -15,7 +15,7 @@ extension PrimusConnection {
     /// joins once more: the server sends messages to each of them. Without the plugin, the channel has ended already.
     ///
     /// - Parameter name: The name of the channel.
-    public func channel(_ name: String) -> PrimusChannel { PrimusChannel(name, PluginCalls(self.driver)) }
+    public func channel(_ name: String) -> PrimusChannel { PrimusChannel(name, PluginCalls(self)) }
 
     /// Opens a stream of the plugin substream, which both sides know by its name.
     ///
@@ -29,7 +29,7 @@ extension PrimusConnection {
     /// Messages on a stream that isn't open are among the ``messages`` of the client. Without the plugin, the stream has ended already.
     ///
     /// - Parameter name: The name of the stream.
-    public func substream(_ name: String) -> PrimusSubstream { PrimusSubstream(name, PluginCalls(self.driver)) }
+    public func substream(_ name: String) -> PrimusSubstream { PrimusSubstream(name, PluginCalls(self)) }
 }
 
 /// A channel of primus-multiplex; see ``PrimusConnection/channel(_:)``.

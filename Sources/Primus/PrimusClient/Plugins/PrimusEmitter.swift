@@ -3,10 +3,10 @@ public import RealtimeCore
 
 extension PrimusConnection {
     /// The events of primus-emitter, of the connection itself. See ``PrimusChannel/emitter`` for those of a channel.
-    public var emitter: PrimusEmitter { PrimusEmitter(PluginCalls(self.driver), .connection, nil) }
+    public var emitter: PrimusEmitter { PrimusEmitter(PluginCalls(self), .connection, nil) }
 
     /// The events of primus-emit.
-    public var emits: PrimusEmits { PrimusEmits(PluginCalls(self.driver)) }
+    public var emits: PrimusEmits { PrimusEmits(PluginCalls(self)) }
 }
 
 /// Sends and receives events with primus-emitter.
@@ -68,7 +68,8 @@ public struct PrimusEmitter: Sendable {
     ) async throws(PrimusError) -> Value {
         let acknowledgement = try await self.acknowledgement(of: event, repeat each arguments, within: limit)
         do {
-            return try acknowledgement.decode(type)
+            var reader = acknowledgement.reader
+            return try reader.argument(type)
         } catch {
             if error.underlying == nil, let none = Self.none(type) { return none }
             throw Self.decoding(error, of: event)

@@ -135,7 +135,7 @@ public struct PrimusResponderRequest: Sendable {
 /// The answer to an event or a request, which is sent once.
 final class PluginAnswer: Sendable {
     /// Sends an answer on the connection on which the event arrived, unless it has ended.
-    typealias Send = @Sendable (PrimusContent, ConnectionID) throws -> Bool
+    typealias Send = @Sendable (WebSocketMessage, PrimusCoding, ConnectionID) throws -> Bool
 
     private let isSent = Lock(false)
     private let connection: ConnectionID
@@ -156,7 +156,7 @@ final class PluginAnswer: Sendable {
             defer { isSent = true }
             return !isSent
         }
-        return try isFirst && self.send(.packet(message, coding), self.connection)
+        return try isFirst && self.send(message, coding, self.connection)
     }
 }
 

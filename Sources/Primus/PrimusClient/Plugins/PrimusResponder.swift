@@ -23,7 +23,7 @@ extension PrimusConnection {
     public func request<Request: Encodable & Sendable, Value: Decodable>(
         _ value: Request, as type: Value.Type = Value.self, within limit: Duration? = nil
     ) async throws(PrimusError) -> Value {
-        let calls = PluginCalls(self.driver)
+        let calls = PluginCalls(self)
         try calls.check(.responder)
         let payload = try await calls.response(to: value, within: limit)
         do {
@@ -38,7 +38,7 @@ extension PrimusConnection {
     /// Each request can be answered by one consumer. When the consumer is slower than the server, the client stops reading; see
     /// ``PrimusConfiguration/messageBuffer``. The sequence continues across reconnects and finishes when the client is released.
     public var requests: EventSequence<PrimusResponderRequest> {
-        let calls = PluginCalls(self.driver)
+        let calls = PluginCalls(self)
         return calls.sequence(.requests, calls.request) { $0.size }
     }
 
@@ -51,7 +51,7 @@ extension PrimusConnection {
     public func onRequest(
         on executor: PrimusCallbackExecutor, _ callback: @escaping @Sendable (PrimusResponderRequest) -> Void
     ) -> PrimusObservation {
-        let calls = PluginCalls(self.driver)
+        let calls = PluginCalls(self)
         return calls.observe(.requests, named: "The callback of the requests", on: executor, calls.request, callback)
     }
 

@@ -192,15 +192,8 @@ extension PrimusSession {
         var address: MultiplexAddress?
         /// The ID of a request.
         var requestID: String?
-    }
-
-    /// Why a plugin can't be used; `nil` if it can.
-    func rejection(of plugin: PrimusPluginSet) -> PrimusError? {
-        guard !self.plugins.set.isSuperset(of: plugin) else { return nil }
-        let missing = plugin.subtracting(self.plugins.set).names
-        let list = missing.map { ".\($0)" }.joined(separator: ", ")
-        return PrimusError(
-            .pluginOff, "The plugin \(missing.joined(separator: ", ")) is off. Add it to the configuration: plugins = [\(list)].")
+        /// Whether the message passes transforms.
+        var isTransformed: Bool
     }
 
     /// Determines the number of an event with an acknowledgement.
@@ -218,7 +211,8 @@ extension PrimusSession {
             case .connection: self.plugins.emitter.calls.nextID()
             case .channel(let channel): self.plugins.channels[channel]?.emitter.calls.nextID() ?? 0
             }
-        return PluginReservation(connection: connection, coding: coding, number: number, address: address)
+        return PluginReservation(
+            connection: connection, coding: coding, number: number, address: address, isTransformed: self.mayTransformOutgoing)
     }
 
     /// Determines the number of a request.
@@ -230,7 +224,9 @@ extension PrimusSession {
         self.plugins.responses = nil
         let number = responses.nextNumber()
         self.plugins.responses = responses
-        return PluginReservation(connection: connection, coding: coding, number: number, requestID: responses.id(number))
+        return PluginReservation(
+            connection: connection, coding: coding, number: number, requestID: responses.id(number),
+            isTransformed: self.mayTransformOutgoing)
     }
 
     /// Waits until a call can be sent: until the client is open and the server has read what was sent before.

@@ -9,13 +9,14 @@ package enum PrimusEventName {
         case client, server
     }
 
-    private static let clientNames: Set<String> = [
+    // Comparing a few short strings takes less time than hashing one.
+    private static let clientNames: [String] = [
         "reconnect scheduled", "reconnect timeout", "readyStateChange", "reconnect failed", "reconnected", "reconnect", "offline",
         "timeout", "destroy", "online", "error", "close", "open", "data", "end",
     ]
-    private static let serverNames: Set<String> = ["readyStateChange", "heartbeat", "error", "data", "end"]
-    private static let channelNames: Set<String> = ["subscribe", "unsubscribe"]
-    private static let listenerNames: Set<String> = ["newListener", "removeListener"]
+    private static let serverNames: [String] = ["readyStateChange", "heartbeat", "error", "data", "end"]
+    private static let channelNames: [String] = ["subscribe", "unsubscribe"]
+    private static let listenerNames: [String] = ["newListener", "removeListener"]
 
     /// Whether a side drops events with this name.
     ///
@@ -24,7 +25,10 @@ package enum PrimusEventName {
     ///   - side: The side that receives the event.
     ///   - hasChannels: Whether the server has the plugin multiplex, which reserves two more names.
     package static func isReserved(_ name: String, on side: Side, hasChannels: Bool) -> Bool {
-        if name.hasPrefix("incoming::") || name.hasPrefix("outgoing::") { return true }
+        switch name.utf8.first {
+        case UInt8(ascii: "i") where name.hasPrefix("incoming::"), UInt8(ascii: "o") where name.hasPrefix("outgoing::"): return true
+        default: break
+        }
         switch side {
         case .client: return self.clientNames.contains(name)
         case .server: return self.serverNames.contains(name) || hasChannels && self.channelNames.contains(name)

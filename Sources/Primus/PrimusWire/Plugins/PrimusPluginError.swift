@@ -1,6 +1,7 @@
 /// The reason why a packet of a plugin can't be read or written.
 ///
 /// Neither ends a connection, and neither concerns other packets.
+@usableFromInline
 package enum PrimusPluginError: Error, Hashable, Sendable, CustomStringConvertible {
     /// Primus keeps the name of the event for itself: the peer would drop the event.
     case reservedEvent(String)
@@ -11,7 +12,7 @@ package enum PrimusPluginError: Error, Hashable, Sendable, CustomStringConvertib
     /// A limit on what the peer may open was reached.
     case limitReached(plugin: String, String)
 
-    package var description: String {
+    @usableFromInline package var description: String {
         switch self {
         case .reservedEvent(let name): "Primus reserves the event name \"\(name)\", so the peer would drop the event. Use another name."
         case .invalidPacket(let plugin, let problem): "A packet of the plugin \(plugin) is invalid: \(problem)."

@@ -1,4 +1,4 @@
-import RealtimeCore
+public import RealtimeCore
 
 /// The events of one side that wait for an acknowledgement.
 ///
@@ -6,16 +6,21 @@ import RealtimeCore
 /// earlier connection must not be taken for another one.
 ///
 /// - `Call` identifies who waits.
+///
+/// It is inlinable so that it is specialized in the modules of the client and the server.
+@usableFromInline
 package struct EmitterCalls<Call: Sendable>: Sendable {
-    private var calls = SequentialTable<Call>()
-    private var lastID: UInt64 = 0
+    @usableFromInline var calls = SequentialTable<Call>()
+    @usableFromInline var lastID: UInt64 = 0
 
+    @inlinable
     package init() {}
 
-    package var count: Int { self.calls.count }
-    package var isEmpty: Bool { self.calls.isEmpty }
+    @inlinable package var count: Int { self.calls.count }
+    @inlinable package var isEmpty: Bool { self.calls.isEmpty }
 
     /// Determines the ID of the next event with an acknowledgement.
+    @inlinable
     package mutating func nextID() -> UInt64 {
         self.lastID += 1
         return self.lastID
@@ -26,17 +31,20 @@ package struct EmitterCalls<Call: Sendable>: Sendable {
     /// - Parameters:
     ///   - id: The ID of the event, from ``nextID()``.
     ///   - call: Who waits.
+    @inlinable
     package mutating func begin(_ id: UInt64, _ call: Call) { self.calls[id] = call }
 
     /// Ends a wait, because the acknowledgement arrived or the caller has given up.
     ///
     /// - Returns: Who waits; `nil` if the ID is unknown, or its acknowledgement arrived before.
+    @inlinable
     package mutating func end(_ id: UInt64) -> Call? { self.calls.take(id) }
 
     /// Ends a wait with an acknowledgement of the peer.
     ///
     /// - Throws: ``PrimusPluginError/unknown(plugin:_:)`` if no caller waits for the ID, such as after a second acknowledgement, or after the caller
     ///   has given up.
+    @inlinable
     package mutating func acknowledged(_ id: Int64) throws(PrimusPluginError) -> Call {
         if let id = UInt64(exactly: id), let call = self.calls.take(id) { return call }
         throw .unknown(plugin: "emitter", "no caller waits for the acknowledgement \(id)")
@@ -45,6 +53,7 @@ package struct EmitterCalls<Call: Sendable>: Sendable {
     /// Ends all waits, for example because the connection was lost.
     ///
     /// - Returns: Who waits, in the order of the IDs.
+    @inlinable
     package mutating func endAll() -> [Call] {
         guard !self.calls.isEmpty else { return [] }
         defer { self.calls = SequentialTable() }
