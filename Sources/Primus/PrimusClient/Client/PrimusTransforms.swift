@@ -18,7 +18,7 @@ final class PrimusTransforms: Sendable {
     init(_ configuration: PrimusConfiguration, _ driver: SessionDriver<PrimusSession>) {
         (self.driver, self.limit) = (driver, configuration.messageBuffer)
         // The packets of plugins are read from decoded messages, because a parser of the application isn't called under a lock.
-        if configuration.customParser != nil, !PrimusPluginSet(configuration.plugins).isEmpty { self.add(.incoming { $0 }) }
+        if configuration.customParser != nil, !PrimusPluginSet(configuration.plugins).isEmpty { self.add(.incoming { _ in true }) }
         // The hooks of plugins are next to the connection.
         for plugin in configuration.plugins where plugin.hooks.contains(.incoming) {
             self.add(.incoming { try await plugin.incoming(&$0) })

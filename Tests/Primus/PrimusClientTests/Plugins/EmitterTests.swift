@@ -274,11 +274,19 @@ import Testing
         #expect(try await fixture.server.received(1) == [#"{"emit":["c","x"]}"#])
     }
 
+    /// An object with a member more.
+    private static func stamped(_ value: PrimusValue) -> PrimusValue {
+        value.object.map { .object(PrimusValue.Object($0.members + [(key: "stamp", value: 1)])) } ?? value
+    }
+
     @Test func `packets of plugins pass the transforms`() async throws {
         let fixture = try await PluginFixture.opened {
             $0.transforms = [
-                .incoming { value in value["hidden"] == true ? nil : value },
-                .outgoing { value in value.object.map { .object(PrimusValue.Object($0.members + [(key: "stamp", value: 1)])) } ?? value },
+                .incoming { value in value["hidden"] != true },
+                .outgoing { value in
+                    value = Self.stamped(value)
+                    return true
+                },
             ]
         }
         let events = fixture.primus.emitter.on("a").makeAsyncIterator()
@@ -292,8 +300,9 @@ import Testing
         let fixture = try await PluginFixture.opened {
             $0.transforms = [
                 .outgoing { value in
-                    if value["data"]?[0] == "veto" || value["id"] == 13 { return nil }
-                    return .object(PrimusValue.Object((value.object?.members ?? []) + [(key: "stamp", value: 1)]))
+                    if value["data"]?[0] == "veto" || value["id"] == 13 { return false }
+                    value = Self.stamped(value)
+                    return true
                 }
             ]
         }
@@ -314,10 +323,10 @@ import Testing
         let fixture = try await PluginFixture.opened {
             $0.transforms = [
                 .outgoing { value in
-                    guard value["type"] == 0 else { return value }
+                    guard value["type"] == 0 else { return true }
                     entered.record(())
                     try? await eventually("the release") { !release.all.isEmpty }
-                    return value
+                    return true
                 }
             ]
         }
