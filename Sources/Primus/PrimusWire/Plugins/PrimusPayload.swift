@@ -74,7 +74,7 @@ package struct PrimusPayload: Hashable, Sendable {
 /// The arguments of an event or of an acknowledgement.
 package struct PrimusArguments: Hashable, Sendable {
     /// An array, which begins with the name of the event if it belongs to one.
-    let array: PrimusPayload
+    package let array: PrimusPayload
     /// The number of elements before the arguments.
     let start: Int
 
@@ -283,4 +283,9 @@ package struct PrimusArgumentError: Error, CustomStringConvertible {
         self.index = index
         self.underlying = underlying
     }
+}
+
+extension PrimusArguments {
+    /// The arguments of an acknowledgement that was received.
+    package init(acknowledgement array: PrimusPayload) { self.init(array) }
 }

@@ -1,0 +1,22 @@
+// The types of the core that an application with a server names. Nothing else of these modules enters the importing file's namespace.
+@_exported public import enum RealtimeCore.BufferPolicy
+@_exported public import struct RealtimeCore.CallbackExecutor
+@_exported public import class RealtimeCore.CallbackObservation
+@_exported public import enum RealtimeCore.CloseReason
+@_exported public import struct RealtimeCore.EventSequence
+@_exported public import struct RealtimeCore.HTTPHeaders
+@_exported public import struct RealtimeCore.HTTPRequestHead
+@_exported public import class RealtimeCore.InMemoryListener
+@_exported public import class RealtimeCore.InMemoryNetwork
+@_exported public import struct RealtimeCore.ListenerAddress
+@_exported public import protocol RealtimeCore.ListenerHandler
+@_exported public import class RealtimeCore.ListenerRouter
+@_exported public import struct RealtimeCore.LogSink
+@_exported public import struct RealtimeCore.TransportError
+@_exported public import struct RealtimeCore.WebSocketMessage
+@_exported public import struct PrimusWire.PrimusDate
+@_exported public import protocol PrimusWire.PrimusParser
+@_exported public import enum PrimusWire.PrimusParserKind
+@_exported public import struct PrimusWire.PrimusParserError
+@_exported public import enum PrimusWire.PrimusTransformerKind
+@_exported public import enum PrimusWire.PrimusValue

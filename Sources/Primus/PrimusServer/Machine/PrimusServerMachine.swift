@@ -1,0 +1,558 @@
+import PrimusWire
+import RealtimeCoding
+import RealtimeCore
+import RealtimeEncoding
+import RealtimeSystem
+
+/// The server's state as a value: its sparks, and the packets that it sends.
+///
+/// The life of a connection (``Connection/State``):
+/// ```
+///   opening ──opened──▶ open ──the application, the heartbeat or the protocol ends it──▶ ending
+/// ```
+/// A connection that closes is removed, in any state. Packets on an ending connection are ignored.
+struct PrimusServerMachine: EmbeddedServerMachine {
+    typealias Event = PrimusServerOutput
+    typealias WaiterResult = PrimusPayload
+    typealias Failure = PrimusServerError
+    typealias Work = Never
+    typealias WorkResult = Never
+
+    struct Connection: Sendable {
+        enum State: Sendable {
+            case opening, open, ending
+        }
+
+        let id: String
+        let framing: PrimusFraming
+        let request: HTTPRequestHead
+        var state = State.opening
+        /// With pings of the server: whether the client has answered the last one.
+        var isAlive = true
+        /// Whether the connection isn't read, so that its client can't be blamed for silence.
+        var isHeartbeatSuspended = false
+        /// engine.io: whether a ping of the server waits for its pong.
+        var isAwaitingPong = false
+        var calls = EmitterCalls<WaiterID>()
+        var requests: ResponderCalls<WaiterID>
+        var channels: MultiplexMembers
+        var substreams = Substreams<Bool>()
+    }
+
+    enum Timer: Hashable, Sendable {
+        /// The pings of Primus to all clients.
+        case pings
+        /// The silence of a client that sends the pings.
+        case silence(ConnectionID)
+        /// The heartbeat of engine.io or SockJS.
+        case transport(ConnectionID)
+    }
+
+    let configuration: PrimusServerConfiguration
+    let coding: PrimusCoding
+    private let pluginReader: PrimusPluginReader
+    /// The milliseconds since 1970 at the instant zero, for the text of pings.
+    private let epoch: Int64
+    private(set) var connections = ConnectionTable<Connection>()
+    private var sparkIDs: [ByteString: ConnectionID] = [:]
+    /// The waiting callers, with the connection and the number of what they wait for.
+    private var waiters: [WaiterID: (connection: ConnectionID, isRequest: Bool, number: UInt64)] = [:]
+    private var timers = Deadlines<Timer, Void>()
+    var stopsPings = false
+    /// The IDs of the sparks. A client must not be able to predict the IDs of others.
+    private var generator: RandomSource
+    var eventRoute = EventRoutes.none
+    /// The route of the packets to the application's callbacks.
+    var sparkRoute = EventRoutes.none
+
+    /// - Parameter seed: The seed of the sparks' IDs; `nil` to take them from the system's random numbers.
+    init(_ configuration: PrimusServerConfiguration, epoch: Int64, seed: UInt64?) {
+        self.configuration = configuration
+        self.coding = configuration.coding
+        self.pluginReader = PrimusPluginReader(configuration.plugins.wire, configuration.coding)
+        self.epoch = epoch
+        self.generator = RandomSource(seed: seed)
+    }
+
+    func cancellation(of waiter: WaiterID) -> Failure { .cancelled }
+
+    func timedOut(_ waiter: WaiterID, after limit: WaitLimit) -> Failure {
+        if case .time(let limit) = limit { .timedOut(after: limit) } else { .cancelled }
+    }
+
+    var inactivity: String? {
+        self.connections.isEmpty ? "No client is connected to the server. Open one first." : nil
+    }
+
+    var nextDeadline: Instant? { self.timers.earliest }
+
+    // MARK: Opening
+
+    func start(now: Instant, _ effects: inout Effects<Self>) {}
+
+    /// Whether the server has as many clients as it accepts.
+    var isFull: Bool { self.connections.count >= self.configuration.sparkLimit }
+
+    /// The listener accepted a WebSocket for this request.
+    mutating func accepted(_ id: ConnectionID, _ framing: PrimusFraming, _ request: HTTPRequestHead) {
+        let requests = ResponderCalls<WaiterID>(&self.generator)
+        let connection = Connection(
+            id: self.makeID(), framing: framing, request: request, requests: requests,
+            channels: MultiplexMembers(limit: self.configuration.channelLimit))
+        self.sparkIDs[ByteString(connection.id)] = id
+        self.connections.insert(connection, id)
+    }
+
+    private mutating func makeID() -> String {
+        let letters = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".utf8)
+        while true {
+            let text = (0..<21).map { _ in letters[Int.random(in: letters.indices, using: &self.generator)] }
+            let id = String(decoding: text, as: UTF8.self)
+            if self.sparkIDs[ByteString(id)] == nil { return id }
+        }
+    }
+
+    mutating func opened(_ id: ConnectionID, head: HTTPResponseHead, now: Instant, _ effects: inout Effects<Self>) {
+        guard let connection = self.connections[id], connection.state == .opening else { return }
+        self.connections.update(id) { $0.state = .open }
+        let handshake = EngineIOHandshake(
+            sid: connection.id, pingInterval: self.milliseconds(self.configuration.enginePingInterval),
+            pingTimeout: self.milliseconds(self.configuration.enginePingTimeout),
+            maxPayload: self.configuration.version == .v8 ? self.configuration.messageLimit : nil)
+        if let opening = connection.framing.opening(handshake) { effects.commands.append(.send(id, opening)) }
+        self.setSilenceTimer(id, now: now)
+        if case .engineIO(let version, _) = connection.framing {
+            let wait = self.configuration.enginePingInterval + (version == .v3 ? self.configuration.enginePingTimeout : .zero)
+            self.timers.set(.transport(id), now + max(.milliseconds(1), wait).nanoseconds, ())
+        }
+        if self.configuration.version == .v8, let interval = self.configuration.pingInterval, !self.timers.contains(.pings) {
+            self.timers.set(.pings, now + max(.milliseconds(1), interval).nanoseconds, ())
+        }
+        self.deliver(.connected(id: connection.id), &effects)
+        self.deliver(.connected(PrimusSparkInfo(connection)), &effects)
+    }
+
+    private func milliseconds(_ duration: Duration) -> Int { Int(max(1, duration.nanoseconds / 1_000_000)) }
+
+    // MARK: Receiving
+
+    mutating func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, now: Instant, _ effects: inout Effects<Self>) {
+        for index in batch.entries.indices {
+            let entry = batch.entries[index]
+            guard let connection = self.connections[id], connection.state == .open else { return }
+            switch entry.kind {
+            // Primus takes a ping of a client for life, with transformers that pass it on.
+            case .ping: if connection.framing.isPlain { self.wasAlive(id, now: now) }
+            case .pong: break
+            case .text, .binary:
+                // The events of a message are collected first, because the machine changes meanwhile.
+                var events: [FramingEvent] = []
+                batch.bytes.withUnsafeBytes { bytes in
+                    connection.framing.read(entry.kind, UnsafeRawBufferPointer(rebasing: bytes[entry.range])) { event in
+                        events.append(FramingEvent(event))
+                    }
+                }
+                for event in events { self.received(id, event, now: now, &effects) }
+            }
+        }
+    }
+
+    /// A part of a message that has been copied.
+    private enum FramingEvent {
+        case packet(WebSocketMessage)
+        case ping(String)
+        case pong
+        case invalid(String)
+        case fatal(UInt16, String)
+        case none
+
+        init(_ event: PrimusFraming.Event) {
+            switch event {
+            case .packet(let kind, let bytes): self = .packet(WebSocketMessage(kind, Array(bytes)))
+            case .ping(let text): self = .ping(text)
+            case .pong: self = .pong
+            case .invalid(let problem): self = .invalid(problem)
+            case .fatal(let code, let reason): self = .fatal(UInt16(truncatingIfNeeded: code), reason)
+            case .opened, .closed: self = .none
+            }
+        }
+    }
+
+    private mutating func received(_ id: ConnectionID, _ event: FramingEvent, now: Instant, _ effects: inout Effects<Self>) {
+        guard let connection = self.connections[id], connection.state == .open else { return }
+        switch event {
+        case .packet(let packet): self.received(id, packet, now: now, &effects)
+        case .ping(let text):
+            guard case .engineIO(let version, _) = connection.framing else { return }
+            guard version == .v3 else {
+                return self.close(id, .normal, "", problem: "invalid heartbeat direction", &effects)
+            }
+            self.setTransportTimer(id, now: now)
+            if let pong = connection.framing.pong(text) { effects.commands.append(.send(id, pong)) }
+        case .pong:
+            self.connections.update(id) { $0.isAwaitingPong = false }
+            self.setTransportTimer(id, now: now)
+        case .invalid(let problem): self.report(problem, of: connection.id, &effects)
+        case .fatal(let code, let reason): self.close(id, CloseCode(rawValue: code), reason, problem: reason, &effects)
+        case .none: break
+        }
+    }
+
+    private mutating func received(_ id: ConnectionID, _ packet: WebSocketMessage, now: Instant, _ effects: inout Effects<Self>) {
+        guard let connection = self.connections[id] else { return }
+        self.deliver(.received(id: connection.id, packet), &effects)
+        if self.configuration.version == .v6 { self.setSilenceTimer(id, now: now) }
+        if let message = packet.bytes.withUnsafeBytes({ PrimusProtocolMessage($0, packet.kind, self.coding) }) {
+            return self.received(id, message, now: now, &effects)
+        }
+        let output = packet.bytes.withUnsafeBytes { self.pluginReader.read($0, packet.kind) }
+        switch output {
+        case .none: self.deliver(.message(connection.id, packet), &effects)
+        case .invalid(let error): self.report(error.description, of: connection.id, &effects)
+        case .packet(let plugin):
+            do throws(PrimusPluginError) {
+                try self.received(id, plugin, &effects)
+            } catch {
+                self.report(error.description, of: connection.id, &effects)
+            }
+        }
+    }
+
+    private mutating func received(
+        _ id: ConnectionID, _ message: PrimusProtocolMessage, now: Instant, _ effects: inout Effects<Self>
+    ) {
+        guard let connection = self.connections[id] else { return }
+        switch (message, self.configuration.version) {
+        case (.idRequest, _): self.send(.id(connection.id), to: id, &effects)
+        case (.pong, .v8): self.wasAlive(id, now: now)
+        case (.ping(let text), .v6): self.send(.pong(text), to: id, &effects)
+        // A ping in the other direction is a message of the application for Primus 8. Others may have a meaning in later versions.
+        case (.ping, .v8), (.pong, .v6), (.serverClose, _), (.id, _), (.unknown, _): break
+        }
+    }
+
+    private mutating func wasAlive(_ id: ConnectionID, now: Instant) {
+        self.connections.update(id) { $0.isAlive = true }
+        if self.configuration.version == .v6 { self.setSilenceTimer(id, now: now) }
+    }
+
+    func report(_ problem: String, of spark: String, _ effects: inout Effects<Self>) {
+        effects.log(.warning, "The server ignored a message of the client \(spark): \(Excerpt.message(problem))")
+        self.deliver(.error(id: spark, message: Excerpt.message(problem)), &effects)
+    }
+
+    // MARK: Plugins
+
+    private mutating func received(
+        _ id: ConnectionID, _ packet: PrimusPluginPacket, _ effects: inout Effects<Self>
+    ) throws(PrimusPluginError) {
+        guard let connection = self.connections[id] else { return }
+        switch packet {
+        case .emitter(.event(let name, let arguments, let number)):
+            guard !PrimusEventName.isReserved(name, on: .server, hasChannels: self.configuration.plugins.contains(.multiplex)) else {
+                throw .reservedEvent(name)
+            }
+            self.deliver(.event(connection.id, nil, name, arguments, acknowledgement: number), &effects)
+        case .emitter(.acknowledgement(let number, let arguments)):
+            let waiter = try self.withConnection(id) { connection throws(PrimusPluginError) in try connection.calls.acknowledged(number) }
+            self.answer(waiter, arguments.array, &effects)
+        case .emit(let packet): self.deliver(.event(connection.id, nil, packet.name, packet.arguments, acknowledgement: nil), &effects)
+        case .multiplex(.subscribe(let address)):
+            let isNew = try self.withConnection(id) { connection throws(PrimusPluginError) in try connection.channels.join(address) }
+            if isNew == true { self.deliver(.joined(connection.id, address), &effects) }
+        case .multiplex(.unsubscribe(let address)):
+            _ = try self.withConnection(id) { connection throws(PrimusPluginError) in try connection.channels.leave(address) }
+            self.deliver(.left(connection.id, address), &effects)
+        case .multiplex(.message(let address, let payload)):
+            try connection.channels.check(address)
+            // The message on a channel may be an event of the emitter.
+            if case .packet(.emitter(.event(let name, let arguments, let number))) = self.pluginReader.read(payload) {
+                self.deliver(.event(connection.id, address, name, arguments, acknowledgement: number), &effects)
+            } else {
+                self.deliver(.channelMessage(connection.id, address, payload), &effects)
+            }
+        case .substream(.message(let name, let payload)): self.deliver(.substreamMessage(connection.id, name, payload), &effects)
+        case .substream(.end(let name)): self.deliver(.substreamEnded(connection.id, name), &effects)
+        case .responder(.request(let number, let payload)): self.deliver(.request(connection.id, number, payload), &effects)
+        case .responder(.response(let number, let payload)):
+            let waiter = try self.withConnection(id) { connection throws(PrimusPluginError) in try connection.requests.responded(number) }
+            self.answer(waiter, payload, &effects)
+        }
+    }
+
+    private mutating func withConnection<Result>(
+        _ id: ConnectionID, _ body: (inout Connection) throws(PrimusPluginError) -> Result
+    ) throws(PrimusPluginError) -> Result? {
+        try self.connections.update(id, body)
+    }
+
+    private mutating func answer(_ waiter: WaiterID?, _ payload: PrimusPayload, _ effects: inout Effects<Self>) {
+        guard let waiter, self.waiters.removeValue(forKey: waiter) != nil else { return }
+        effects.resume(waiter, .success(payload))
+    }
+
+    /// Sends an event that the client acknowledges, and waits.
+    mutating func call(
+        _ name: String, _ arguments: PrimusArguments, on spark: String, _ waiter: WaiterID, _ effects: inout Effects<Self>
+    ) {
+        guard let id = self.openConnection(spark), let number = self.connections.update(id, { $0.calls.nextID() }) else {
+            return effects.resume(waiter, .failure(.disconnected))
+        }
+        self.connections.update(id) { $0.calls.begin(number, waiter) }
+        self.waiters[waiter] = (id, false, number)
+        self.send(.emitter(.event(name: name, arguments, id: Int64(number))), to: id, &effects)
+    }
+
+    /// Sends a request, and waits for the response.
+    mutating func request(_ payload: PrimusPayload, on spark: String, _ waiter: WaiterID, _ effects: inout Effects<Self>) {
+        guard let id = self.openConnection(spark),
+            let (number, text) = self.connections.update(id, { connection -> (UInt64, String) in
+                let number = connection.requests.nextNumber()
+                connection.requests.begin(number, waiter)
+                return (number, connection.requests.id(number))
+            })
+        else { return effects.resume(waiter, .failure(.disconnected)) }
+        self.waiters[waiter] = (id, true, number)
+        self.send(.responder(.request(id: text, payload)), to: id, &effects)
+    }
+
+    mutating func cancelled(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>) {
+        guard let waiting = self.waiters.removeValue(forKey: waiter) else { return }
+        self.connections.update(waiting.connection) { connection in
+            if waiting.isRequest { _ = connection.requests.end(waiting.number) } else { _ = connection.calls.end(waiting.number) }
+        }
+    }
+
+    // MARK: Heartbeat
+
+    private mutating func setSilenceTimer(_ id: ConnectionID, now: Instant) {
+        guard self.configuration.version == .v6, let timeout = self.configuration.silenceTimeout,
+            self.connections[id]?.isHeartbeatSuspended == false
+        else { return }
+        self.timers.set(.silence(id), now + max(.milliseconds(1), timeout).nanoseconds, ())
+    }
+
+    /// After life of a client of engine.io: until the server's next ping, or the end of its patience.
+    private mutating func setTransportTimer(_ id: ConnectionID, now: Instant) {
+        guard let connection = self.connections[id], case .engineIO(let version, _) = connection.framing else { return }
+        let (interval, timeout) = (self.configuration.enginePingInterval, self.configuration.enginePingTimeout)
+        let wait = version == .v3 ? interval + timeout : connection.isAwaitingPong ? timeout : interval
+        self.timers.set(.transport(id), now + max(.milliseconds(1), wait).nanoseconds, ())
+    }
+
+    mutating func timeout(now: Instant, _ effects: inout Effects<Self>) {
+        while let due = self.timers.popDue(now) {
+            switch due.key {
+            case .pings: self.sendPings(now: now, &effects)
+            case .silence(let id):
+                guard self.connections[id]?.isHeartbeatSuspended == false, !self.stopsPings else { continue }
+                self.close(id, .normal, "", problem: "The client was silent.", &effects)
+            case .transport(let id): self.transportTimer(id, now: now, &effects)
+            }
+        }
+    }
+
+    /// Sends a ping to every client that has answered the last one, and disconnects the others, which may reconnect.
+    private mutating func sendPings(now: Instant, _ effects: inout Effects<Self>) {
+        guard !self.connections.isEmpty, let interval = self.configuration.pingInterval else { return }
+        self.timers.set(.pings, now + max(.milliseconds(1), interval).nanoseconds, ())
+        guard !self.stopsPings else { return }
+        let ping = PrimusProtocolMessage.ping("\(self.epoch + now.nanoseconds / 1_000_000)")
+        for id in self.connections.ids {
+            guard let connection = self.connections[id], connection.state == .open, !connection.isHeartbeatSuspended else { continue }
+            if connection.isAlive {
+                self.connections.update(id) { $0.isAlive = false }
+                self.send(ping, to: id, &effects)
+            } else {
+                self.close(id, .normal, "", problem: "The client didn't answer a ping.", &effects)
+            }
+        }
+    }
+
+    private mutating func transportTimer(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        guard let connection = self.connections[id], connection.state == .open, case .engineIO(let version, _) = connection.framing else {
+            return
+        }
+        if self.stopsPings || connection.isHeartbeatSuspended { return self.setTransportTimer(id, now: now) }
+        if version == .v3 || connection.isAwaitingPong {
+            return self.close(id, .normal, "", problem: "The client didn't answer a ping of engine.io.", &effects)
+        }
+        self.connections.update(id) { $0.isAwaitingPong = true }
+        if let ping = connection.framing.ping() { effects.commands.append(.send(id, ping)) }
+        self.setTransportTimer(id, now: now)
+    }
+
+    mutating func reading(_ id: ConnectionID, paused: Bool, now: Instant) { self.setSilent(id, paused, now: now) }
+
+    mutating func setSilent(_ id: ConnectionID, _ isSilent: Bool, now: Instant) {
+        self.connections.update(id) { connection in
+            connection.isHeartbeatSuspended = isSilent
+            connection.isAlive = true
+        }
+        if isSilent { self.timers.remove(.silence(id)) } else { self.setSilenceTimer(id, now: now) }
+    }
+
+    // MARK: Sending
+
+    /// The connection of an open spark.
+    func openConnection(_ spark: String) -> ConnectionID? {
+        guard let id = self.sparkIDs[ByteString(spark)], self.connections[id]?.state == .open else { return nil }
+        return id
+    }
+
+    /// Sends packets to a spark.
+    ///
+    /// - Returns: Whether the spark is open.
+    @discardableResult
+    func write(_ packets: [WebSocketMessage], to spark: String, _ effects: inout Effects<Self>) -> Bool {
+        guard let id = self.openConnection(spark) else { return false }
+        for packet in packets { self.send(packet, to: id, &effects) }
+        return true
+    }
+
+    /// Sends a packet to all sparks.
+    func write(_ packet: WebSocketMessage, _ effects: inout Effects<Self>) {
+        for id in self.connections.ids where self.connections[id]?.state == .open { self.send(packet, to: id, &effects) }
+    }
+
+    private func send(_ packet: WebSocketMessage, to id: ConnectionID, _ effects: inout Effects<Self>) {
+        guard let connection = self.connections[id] else { return }
+        for message in connection.framing.messages([packet]) { effects.commands.append(.send(id, message)) }
+    }
+
+    private func send(_ message: PrimusProtocolMessage, to id: ConnectionID, _ effects: inout Effects<Self>) {
+        do {
+            self.send(try message.message(self.coding), to: id, &effects)
+        } catch {
+            effects.log(.error, "The parser can't write a message of Primus: \(PrimusCoding.reason(error)).")
+        }
+    }
+
+    func send(_ packet: PrimusPluginPacket, to id: ConnectionID, _ effects: inout Effects<Self>) {
+        do {
+            self.send(try PrimusPluginWriter(self.coding).message(packet), to: id, &effects)
+        } catch {
+            effects.log(.error, "The parser can't write a packet of a plugin: \(PrimusCoding.reason(error)).")
+        }
+    }
+
+    /// Sends the packet of a plugin to a spark.
+    ///
+    /// - Returns: Whether the spark is open.
+    @discardableResult
+    func write(_ packet: PrimusPluginPacket, to spark: String, _ effects: inout Effects<Self>) -> Bool {
+        guard let id = self.openConnection(spark) else { return false }
+        self.send(packet, to: id, &effects)
+        return true
+    }
+
+    // MARK: Closing
+
+    /// Ends a spark, as `spark.end()` of Primus.
+    ///
+    /// - Parameters:
+    ///   - spark: The ID of the spark.
+    ///   - last: A packet to send first.
+    ///   - reconnects: Whether the client may reconnect.
+    mutating func end(_ spark: String, after last: WebSocketMessage?, reconnects: Bool, _ effects: inout Effects<Self>) {
+        guard let id = self.openConnection(spark) else { return }
+        if let last { self.send(last, to: id, &effects) }
+        self.end(id, reconnects: reconnects, &effects)
+    }
+
+    private mutating func end(_ id: ConnectionID, reconnects: Bool, _ effects: inout Effects<Self>) {
+        if !reconnects { self.send(.serverClose, to: id, &effects) }
+        self.close(id, .normal, "", problem: nil, &effects)
+    }
+
+    private mutating func close(
+        _ id: ConnectionID, _ code: CloseCode, _ reason: String, problem: String?, _ effects: inout Effects<Self>
+    ) {
+        guard let connection = self.connections[id], connection.state != .ending else { return }
+        self.connections.update(id) { $0.state = .ending }
+        self.timers.remove(.silence(id))
+        self.timers.remove(.transport(id))
+        if let problem { self.deliver(.error(id: connection.id, message: problem), &effects) }
+        if connection.state == .open, code == .normal, let closing = connection.framing.closing {
+            effects.commands.append(.send(id, closing))
+        }
+        let text = reason.isEmpty && self.configuration.transformer == .sockjs ? SockJSCloseCode.normal.reason : reason
+        effects.commands.append(.close(id, code, reason: text))
+    }
+
+    /// Ends all sparks, whose clients may reconnect.
+    mutating func stop(now: Instant, _ effects: inout Effects<Self>) {
+        for id in self.connections.ids { self.end(id, reconnects: true, &effects) }
+    }
+
+    mutating func endAll(_ effects: inout Effects<Self>) {
+        for id in self.connections.ids where self.connections[id]?.state == .open { self.end(id, reconnects: false, &effects) }
+    }
+
+    func workFinished(_ id: WorkID, _ result: Never, now: Instant, _ effects: inout Effects<Self>) {}
+
+    mutating func closed(_ id: ConnectionID, _ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>) {
+        guard var connection = self.connections.remove(id) else { return }
+        self.sparkIDs[ByteString(connection.id)] = nil
+        self.timers.remove(.silence(id))
+        self.timers.remove(.transport(id))
+        if self.connections.isEmpty { self.timers.remove(.pings) }
+        for waiter in connection.calls.endAll() + connection.requests.endAll() {
+            self.waiters[waiter] = nil
+            effects.resume(waiter, .failure(.disconnected))
+        }
+        guard connection.state != .opening else { return }
+        for address in connection.channels.endAll() { self.deliver(.left(connection.id, address), &effects) }
+        self.deliver(.disconnected(id: connection.id, reason), &effects)
+        self.deliver(.disconnected(connection.id, reason), &effects)
+    }
+
+    var acceptedConnections: [ConnectionID] { self.connections.ids }
+
+    func connection(named spark: String) -> ConnectionID? { self.sparkIDs[ByteString(spark)] }
+
+    // MARK: Consumers
+
+    /// Delivers an event to the consumers. Without a consumer, the event isn't created.
+    func deliver(_ event: @autoclosure () -> PrimusServerEvent, _ effects: inout Effects<Self>) {
+        if !effects.routes.isEmpty(self.eventRoute) { effects.deliver(.event(event()), on: self.eventRoute) }
+    }
+
+    func deliver(_ event: @autoclosure () -> PrimusSparkEvent, _ effects: inout Effects<Self>) {
+        if !effects.routes.isEmpty(self.sparkRoute) { effects.deliver(.spark(event()), on: self.sparkRoute) }
+    }
+}
+
+/// What the machine delivers.
+enum PrimusServerOutput: Sendable {
+    case event(PrimusServerEvent)
+    case spark(PrimusSparkEvent)
+}
+
+/// What the application's callbacks receive. A string is the ID of the spark.
+enum PrimusSparkEvent: Sendable {
+    case connected(PrimusSparkInfo)
+    case disconnected(String, CloseReason)
+    case message(String, WebSocketMessage)
+    case event(String, MultiplexAddress?, String, PrimusArguments, acknowledgement: Int64?)
+    case joined(String, MultiplexAddress)
+    case left(String, MultiplexAddress)
+    case channelMessage(String, MultiplexAddress, PrimusPayload)
+    case substreamMessage(String, String, PrimusPayload)
+    case substreamEnded(String, String)
+    case request(String, String, PrimusPayload)
+}
+
+/// What is known of a spark.
+struct PrimusSparkInfo: Sendable {
+    let id: String
+    let request: HTTPRequestHead
+
+    init(_ connection: PrimusServerMachine.Connection) {
+        (self.id, self.request) = (connection.id, connection.request)
+    }
+}
+
+extension PrimusFraming {
+    var isPlain: Bool { if case .plain = self { true } else { false } }
+}

@@ -1,0 +1,231 @@
+import PrimusWire
+public import RealtimeCore
+import RealtimeSystem
+import RealtimeTransports
+
+/// A Primus server that runs inside a program, for tests, development and demos.
+///
+/// ```swift
+/// let server = PrimusServer(network: network)
+/// let echo = server.onMessage { message in try? message.spark.write(message.value) }
+/// let address = try await server.start(on: network.listener())
+/// ```
+/// Clients connect over WebSockets, with the transformer and the parser of the configuration. Callbacks receive what clients send in the order of
+/// its arrival, where their executor runs them.
+///
+/// Keep a reference to the server for as long as it is needed. Releasing it closes its connections and stops its listener; to wait until
+/// all connections have ended, call ``stop()``.
+public final class PrimusServer: Sendable {
+    /// The configuration of the server.
+    public let configuration: PrimusServerConfiguration
+    private let handler: PrimusServerHandler
+    private let server: EmbeddedServer<PrimusServerMachine>
+    private let sparkServer: PrimusSparkServer
+    private var driver: SessionDriver<PrimusServerMachine> { self.server.connections.driver }
+
+    /// - Parameter epoch: The milliseconds since 1970 at the instant zero of the clock.
+    package init(
+        _ configuration: PrimusServerConfiguration, time: any TimeSource, epoch: Int64, log: LogSink = .standard, seed: UInt64? = nil
+    ) {
+        if let problem = configuration.problem { log.log(.error, "primus-server", problem) }
+        let dependencies = SessionDriver<PrimusServerMachine>.Dependencies(
+            time: time, log: log, subsystem: "primus-server"
+        ) { _, _, _ in nil }
+        let connections = ServedConnections(PrimusServerMachine(configuration, epoch: epoch, seed: seed), in: dependencies, seed: seed)
+        self.configuration = configuration
+        self.handler = PrimusServerHandler(configuration, connections, time: time)
+        self.server = EmbeddedServer(connections, handler: self.handler)
+        self.sparkServer = PrimusSparkServer(connections.driver, configuration)
+    }
+
+    deinit { self.server.shutDown() }
+
+    /// Creates a server for clients on the same in-memory network. The server uses the network's clock.
+    ///
+    /// - Parameters:
+    ///   - network: The network of the clients.
+    ///   - configuration: The transformer, the parser, the timing and the limits.
+    ///   - log: The destination of log messages.
+    public convenience init(
+        network: InMemoryNetwork, configuration: PrimusServerConfiguration = PrimusServerConfiguration(), log: LogSink = .standard
+    ) {
+        self.init(configuration, time: network.time, epoch: 1_700_000_000_000, log: log, seed: 1)
+    }
+
+    /// Creates a server for clients on sockets. Start it on a `SocketListener`.
+    ///
+    /// - Parameters:
+    ///   - configuration: The transformer, the parser, the timing and the limits.
+    ///   - log: The destination of log messages.
+    public convenience init(configuration: PrimusServerConfiguration = PrimusServerConfiguration(), log: LogSink = .standard) {
+        let time = Transports.standard.time
+        let epoch = WallClock.secondsSince1970 * 1000 - time.now.nanoseconds / 1_000_000
+        self.init(configuration, time: time, epoch: epoch, log: log)
+    }
+
+    /// Starts accepting clients.
+    ///
+    /// A server has one listener at a time. After ``stop()`` it can be started again.
+    ///
+    /// - Parameter listener: A listener that hasn't been started, such as a `SocketListener` or an `InMemoryListener`.
+    /// - Returns: The address at which clients reach the server.
+    /// - Throws: The `TransportError` of the listener, for example with the code `addressInUse`, one with the code `unsupported` if the
+    ///   server is already started or its configuration names a parser or a transformer that it doesn't have, or one with the code `closed` if
+    ///   ``stop()`` was called meanwhile.
+    @discardableResult
+    public func start(on listener: any Listener) async throws(TransportError) -> ListenerAddress {
+        if let problem = self.configuration.problem { throw TransportError(.unsupported, problem) }
+        return try await self.server.start(on: listener)
+    }
+
+    /// Stops the server: closes the connections and stops the listener. Clients reconnect; to prevent that, call ``endAll()`` first.
+    ///
+    /// Returns when all connections have ended. If the server is being started or stopped, the method waits until it has stopped; if it isn't
+    /// started, the method returns immediately.
+    public func stop() async { await self.server.stop() }
+
+    /// The handler of the server's clients, for a listener that several handlers share.
+    ///
+    /// Clients connect below the path of the configuration. Don't call ``start(on:)`` for this. ``stop()`` then only closes the connections; stop
+    /// the listener first. After the server has been released, the handler rejects everything.
+    public var listenerHandler: any ListenerHandler { self.server.handler }
+
+    // MARK: Sparks
+
+    /// The connected clients, in the order in which they connected.
+    public var sparks: [PrimusSpark] {
+        let infos = self.driver.read { machine in
+            machine.acceptedConnections.compactMap { id in
+                machine.connections[id].flatMap { $0.state == .open ? PrimusSparkInfo($0) : nil }
+            }
+        }
+        return infos.map { PrimusSpark(id: $0.id, request: $0.request, server: self.sparkServer) }
+    }
+
+    /// The client with an ID, or `nil` if none is connected under it.
+    public func spark(_ id: String) -> PrimusSpark? { self.sparkServer.spark(id) }
+
+    /// Calls a closure with each connected client, in the order in which they connected, on the calling thread.
+    ///
+    /// - Parameter body: The closure.
+    /// - Throws: The error of the closure, after which it isn't called any more.
+    public func forEach(_ body: (PrimusSpark) throws -> Void) rethrows {
+        for spark in self.sparks { try body(spark) }
+    }
+
+    /// Writes a message to all clients. It is encoded once, on the calling thread.
+    ///
+    /// - Parameter value: The message.
+    /// - Throws: ``PrimusParserError`` if the parser can't carry the value, `EncodingError`, or the error of the value's own `encode(to:)`.
+    public func write(_ value: some Encodable) throws {
+        guard let packet = try self.sparkServer.packet(value) else { return }
+        self.driver.step { machine, _, effects in machine.write(packet, &effects) }
+    }
+
+    /// Ends the connections of all clients, which don't reconnect.
+    public func endAll() { self.driver.step { machine, _, effects in machine.endAll(&effects) } }
+
+    // MARK: Callbacks
+
+    /// Calls a closure with each client that connects.
+    ///
+    /// - Parameters:
+    ///   - executor: Where the closure runs.
+    ///   - handler: The closure, which is called in the order of the events and one at a time.
+    /// - Returns: The registration. Releasing it ends the callbacks.
+    public func onConnection(
+        on executor: CallbackExecutor = .tasks, _ handler: @escaping @Sendable (PrimusSpark) -> Void
+    ) -> CallbackObservation {
+        self.observe("onConnection", executor, handler) { [sparkServer] event in
+            guard case .connected(let info) = event else { return nil }
+            return PrimusSpark(id: info.id, request: info.request, server: sparkServer)
+        }
+    }
+
+    /// Calls a closure with the ID of each client that disconnects, and the reason.
+    ///
+    /// - Parameters:
+    ///   - executor: Where the closure runs.
+    ///   - handler: The closure, which is called in the order of the events and one at a time.
+    /// - Returns: The registration. Releasing it ends the callbacks.
+    public func onDisconnection(
+        on executor: CallbackExecutor = .tasks, _ handler: @escaping @Sendable (_ id: String, CloseReason) -> Void
+    ) -> CallbackObservation {
+        self.observe("onDisconnection", executor, { (end: (String, CloseReason)) in handler(end.0, end.1) }) { event in
+            guard case .disconnected(let id, let reason) = event else { return nil }
+            return (id, reason)
+        }
+    }
+
+    /// Calls a closure with each message of a client that belongs to no plugin.
+    ///
+    /// - Parameters:
+    ///   - executor: Where the closure runs.
+    ///   - handler: The closure, which is called in the order of the messages and one at a time.
+    /// - Returns: The registration. Releasing it ends the callbacks.
+    public func onMessage(
+        on executor: CallbackExecutor = .tasks, _ handler: @escaping @Sendable (PrimusServerMessage) -> Void
+    ) -> CallbackObservation {
+        let (server, transform) = (self.sparkServer, self.configuration.transformIncoming)
+        return self.observe("onMessage", executor, { (message: (String, WebSocketMessage)) in
+            guard let spark = server.spark(message.0) else { return }
+            guard let transform, let value = try? server.coding.value(of: message.1) else {
+                return handler(PrimusServerMessage(spark, message.1))
+            }
+            if let value = transform(value) { handler(PrimusServerMessage(spark, message.1, transformed: value)) }
+        }) { event in
+            guard case .message(let id, let packet) = event else { return nil }
+            return (id, packet)
+        }
+    }
+
+    // MARK: Tests
+
+    /// The faults that the server injects. Changes take effect immediately.
+    public var faults: PrimusServerFaults {
+        get { self.handler.faults }
+        set { self.handler.faults = newValue }
+    }
+
+    /// The events of the server from now on.
+    ///
+    /// Each access returns a new sequence. It buffers up to 10,000 events with up to 8 MiB of text, and then drops the oldest. The sequence
+    /// finishes when the server is released.
+    public var events: EventSequence<PrimusServerEvent> {
+        self.driver.makeSequence(.dropOldest(10_000), byteLimit: PrimusServerEvent.byteLimit, lifetime: .client) { events, output in
+            for case .event(let event) in events { output.append(event) }
+        } register: { machine, id, effects in
+            effects.routes.add(id, to: &machine.eventRoute)
+        }
+    }
+
+    /// Drops a connection without a close frame. Does nothing if no client has the ID.
+    public func drop(_ id: String) { self.server.connections.drop(id) }
+
+    /// Makes a connection silent, or ends its silence. Does nothing if no client has the ID.
+    ///
+    /// The server sends nothing on a silent connection and ignores what it receives, and keeps the connection open.
+    public func silence(_ id: String, _ isSilent: Bool = true) { self.server.connections.silence(id, isSilent) }
+
+    /// Sends a message to a client unchanged, without the framing of the transformer, whether or not it is valid, and regardless of ``faults``.
+    /// Does nothing if no client has the ID.
+    public func sendRaw(_ message: WebSocketMessage, to id: String) { self.server.connections.sendUnaffected(message, to: id) }
+
+    // MARK: Registrations
+
+    var sparkContext: PrimusSparkServer { self.sparkServer }
+
+    /// Registers a callback for what `select` returns.
+    func observe<Element: Sendable>(
+        _ name: String, _ executor: CallbackExecutor, _ handler: @escaping @Sendable (Element) -> Void,
+        _ select: @escaping @Sendable (PrimusSparkEvent) -> Element?
+    ) -> CallbackObservation {
+        self.driver.observe(.pauseReading(1_000), lifetime: .client, named: "The callback of \(name)", schedule: executor.schedule) { events, output in
+            for case .spark(let event) in events {
+                if let element = select(event) { output.append(element) }
+            }
+        } register: { machine, id, effects in
+            effects.routes.add(id, to: &machine.sparkRoute)
+        } callback: { handler($0) }
+    }
+}

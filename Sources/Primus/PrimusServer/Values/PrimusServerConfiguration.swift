@@ -1,0 +1,127 @@
+public import PrimusWire
+public import RealtimeCore
+
+/// How a server talks to its clients.
+public struct PrimusServerConfiguration: Sendable {
+    /// The generation of Primus that the server resembles, with the direction of the heartbeat and the version of engine.io.
+    public enum Version: Hashable, Sendable {
+        /// Primus 8: the server sends pings, and engine.io has version 4.
+        case v8
+        /// Primus 6: the client sends pings, and engine.io has version 3.
+        case v6
+
+        /// The version that the specification names.
+        var name: String { self == .v8 ? "8.0.9" : "6.1.0" }
+    }
+
+    /// The path at which clients connect. The default is `/primus`. As in Primus, longer paths that begin with it are the server's, too.
+    public var pathname = "/primus"
+    /// The transformer: one of ``PrimusTransformerKind/websockets``, ``PrimusTransformerKind/faye`` and ``PrimusTransformerKind/uws``, which
+    /// are the same on the wire, ``PrimusTransformerKind/sockjs`` and ``PrimusTransformerKind/engineIO``. Clients connect over WebSockets.
+    public var transformer = PrimusTransformerKind.websockets
+    /// The parser, one that Primus contains. Another one is set as ``customParser``.
+    public var parser = PrimusParserKind.json
+    /// A parser of the application, in place of ``parser``.
+    public var customParser: (any PrimusParser)?
+    /// The generation of Primus. The default is ``Version/v8``.
+    public var version = Version.v8
+    /// The interval of the server's pings with ``Version/v8``, at least 1 ms; `nil` for none. The default is 30 seconds. A client that hasn't
+    /// answered a ping when the next one is due is disconnected, and may reconnect.
+    public var pingInterval: Duration? = .seconds(30)
+    /// The time after which the server disconnects a silent client with ``Version/v6``, at least 1 ms; `nil` for never. The default is 35
+    /// seconds.
+    public var silenceTimeout: Duration? = .seconds(35)
+    /// The interval of engine.io's own pings, at least 1 ms. The default is 25 seconds.
+    public var enginePingInterval: Duration = .seconds(25)
+    /// The time in which a ping of engine.io is answered. The default is 20 seconds.
+    public var enginePingTimeout: Duration = .seconds(20)
+    /// Whether clients of engine.io 3 may connect to a server with ``Version/v8``.
+    public var allowsEIO3 = false
+    /// The plugins.
+    public var plugins: PrimusServerPlugins = []
+    /// The maximum size of a message in bytes. A client that exceeds it is disconnected with the close code 1009. The default is 10 MiB.
+    public var messageLimit = 10_485_760
+    /// The maximum number of clients. Others are rejected with the status 503. The default is 10,000.
+    public var sparkLimit = 10_000
+    /// The maximum number of channels that a client joins. The default is 1,000.
+    public var channelLimit = 1_000
+    /// The time in which ``authorize`` decides. Otherwise, the client is rejected with the status 503. The default is 10 seconds.
+    public var authorizationTimeout: Duration = .seconds(10)
+    /// Decides about each request of a client, other than those for the specification. Runs in a task of its own, which is cancelled when the
+    /// client disconnects. If the closure is `nil`, every client is accepted.
+    public var authorize: (@Sendable (HTTPRequestHead) async -> PrimusAuthorizationDecision)?
+    /// Changes or drops each message that an application receives, in the order of the messages, where the callbacks run: `nil` drops it.
+    public var transformIncoming: (@Sendable (PrimusValue) -> PrimusValue?)?
+    /// Changes or drops each message that is written, on the thread that writes it: `nil` drops it.
+    public var transformOutgoing: (@Sendable (PrimusValue) -> PrimusValue?)?
+
+    /// Creates a configuration: Primus 8 with the transformer `websockets` and the parser `json`, without plugins.
+    public init() {}
+
+    var coding: PrimusCoding {
+        if let customParser { return PrimusCoding(customParser) }
+        return PrimusCoding(self.parser) ?? .json
+    }
+
+    /// What is wrong with the configuration, if anything is.
+    var problem: String? {
+        switch self.transformer {
+        case .websockets, .faye, .uws, .sockjs, .engineIO: break
+        case .browserchannel, .custom:
+            return "The server has no transformer \"\(self.transformer)\". Use websockets, sockjs or engine.io."
+        }
+        if self.customParser == nil, PrimusCoding(self.parser) == nil {
+            return "Primus has no parser \"\(self.parser)\". Set customParser to an implementation of it."
+        }
+        return self.transformer.rejection(of: self.coding.kind)
+    }
+
+    /// What the server publishes at `/spec`.
+    var spec: PrimusSpec {
+        func milliseconds(_ duration: Duration?) -> Double? {
+            duration.map { Double(max(1, $0.nanoseconds / 1_000_000)) }
+        }
+        return PrimusSpec(
+            version: self.version.name, pathname: self.pathname, parser: self.customParser == nil ? self.parser : .custom("custom"),
+            transformer: self.transformer,
+            heartbeat: self.version == .v8
+                ? .serverPings(interval: milliseconds(self.pingInterval)) : .clientPings(timeout: milliseconds(self.silenceTimeout)))
+    }
+}
+
+/// The plugins of a server.
+public struct PrimusServerPlugins: OptionSet, Hashable, Sendable {
+    public let rawValue: UInt8
+
+    public init(rawValue: UInt8) { self.rawValue = rawValue }
+
+    /// primus-emitter: events with acknowledgements.
+    public static let emitter = Self(rawValue: PrimusPluginSet.emitter.rawValue)
+    /// primus-emit: events without acknowledgements.
+    public static let emit = Self(rawValue: PrimusPluginSet.emit.rawValue)
+    /// primus-multiplex: channels.
+    public static let multiplex = Self(rawValue: PrimusPluginSet.multiplex.rawValue)
+    /// substream: streams with a name.
+    public static let substream = Self(rawValue: PrimusPluginSet.substream.rawValue)
+    /// primus-responder: requests with a response.
+    public static let responder = Self(rawValue: PrimusPluginSet.responder.rawValue)
+    /// All plugins.
+    public static let all: Self = [.emitter, .emit, .multiplex, .substream, .responder]
+
+    var wire: PrimusPluginSet { PrimusPluginSet(rawValue: self.rawValue) }
+}
+
+/// The decision about a client's request.
+public enum PrimusAuthorizationDecision: Sendable {
+    /// The client may proceed.
+    case accept
+    /// The client may not proceed. It receives the message as `{"error":message}`, as from Primus.
+    ///
+    /// - Parameters:
+    ///   - message: The message.
+    ///   - status: The status of the response.
+    ///   - headers: More header fields, such as `WWW-Authenticate`.
+    case reject(_ message: String, status: Int = 401, headers: HTTPHeaders = [:])
+    /// The client may not proceed, and receives this response.
+    case respond(HTTPResponse)
+}
