@@ -155,7 +155,7 @@ let primus: [Target] = [
         ["PrimusTesting", "PrimusClient", "PrimusServer", "PrimusWire", "RealtimeSockets", "RealtimeTransports", "ProxySupport"] + support),
     tests(
         "PrimusServerTests", in: "Primus",
-        ["PrimusTesting", "PrimusClient", "PrimusServer", "PrimusWire", "RealtimeSockets"] + support),
+        ["PrimusServer", "PrimusWire", "RealtimeSockets"] + support),
     tests("PrimusSwiftTests", in: "Primus", primusSwift + ["PrimusTesting"]),
     // Without the settings of this package, as in applications.
     .testTarget(

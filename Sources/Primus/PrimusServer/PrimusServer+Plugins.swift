@@ -13,14 +13,17 @@ extension PrimusServer {
         _ event: String?, on executor: CallbackExecutor = .tasks, _ handler: @escaping @Sendable (PrimusServerCall) -> Void
     ) -> CallbackObservation {
         let server = self.sparkContext
-        return self.observe("on", executor, { (call: (String, MultiplexAddress?, String, PrimusArguments, Int64?)) in
-            guard let spark = server.spark(call.0) else { return }
-            let channel = call.1.map { PrimusSparkChannel(spark: spark, address: $0) }
-            handler(
-                PrimusServerCall(
-                    spark: spark, event: call.2, channel: channel, arguments: PrimusEventArguments(arguments: call.3),
-                    acknowledgement: call.4))
-        }) { received in
+        return self.observe(
+            "on", executor,
+            { (call: (String, MultiplexAddress?, String, PrimusArguments, Int64?)) in
+                guard let spark = server.spark(call.0) else { return }
+                let channel = call.1.map { PrimusSparkChannel(spark: spark, address: $0) }
+                handler(
+                    PrimusServerCall(
+                        spark: spark, event: call.2, channel: channel, arguments: PrimusEventArguments(arguments: call.3),
+                        acknowledgement: call.4))
+            }
+        ) { received in
             guard case .event(let id, let address, let name, let arguments, let acknowledgement) = received else { return nil }
             if let event, !event.utf8.elementsEqual(name.utf8) { return nil }
             return (id, address, name, arguments, acknowledgement)
@@ -38,20 +41,24 @@ extension PrimusServer {
         _ name: String, on executor: CallbackExecutor = .tasks, _ handler: @escaping @Sendable (PrimusChannelEvent) -> Void
     ) -> CallbackObservation {
         let server = self.sparkContext
-        return self.observe("onChannel", executor, { (event: PrimusSparkEvent) in
-            func channel(_ id: String, _ address: MultiplexAddress) -> PrimusSparkChannel {
-                // A client that has left may have disconnected.
-                let spark = server.spark(id) ?? PrimusSpark(id: id, request: HTTPRequestHead(method: "GET", target: "/"), server: server)
-                return PrimusSparkChannel(spark: spark, address: address)
+        return self.observe(
+            "onChannel", executor,
+            { (event: PrimusSparkEvent) in
+                func channel(_ id: String, _ address: MultiplexAddress) -> PrimusSparkChannel {
+                    // A client that has left may have disconnected.
+                    let spark =
+                        server.spark(id) ?? PrimusSpark(id: id, request: HTTPRequestHead(method: "GET", target: "/"), server: server)
+                    return PrimusSparkChannel(spark: spark, address: address)
+                }
+                switch event {
+                case .joined(let id, let address): handler(.joined(channel(id, address)))
+                case .left(let id, let address): handler(.left(channel(id, address)))
+                case .channelMessage(let id, let address, let payload):
+                    handler(.message(channel(id, address), PrimusServerPayload(payload: payload)))
+                default: break
+                }
             }
-            switch event {
-            case .joined(let id, let address): handler(.joined(channel(id, address)))
-            case .left(let id, let address): handler(.left(channel(id, address)))
-            case .channelMessage(let id, let address, let payload):
-                handler(.message(channel(id, address), PrimusServerPayload(payload: payload)))
-            default: break
-            }
-        }) { event in
+        ) { event in
             switch event {
             case .joined(_, let address), .left(_, let address), .channelMessage(_, let address, _):
                 address.channel.utf8.elementsEqual(name.utf8) ? event : nil
@@ -72,10 +79,13 @@ extension PrimusServer {
         _ handler: @escaping @Sendable (PrimusSpark, PrimusServerPayload?) -> Void
     ) -> CallbackObservation {
         let server = self.sparkContext
-        return self.observe("onSubstream", executor, { (message: (String, PrimusPayload?)) in
-            guard let spark = server.spark(message.0) else { return }
-            handler(spark, message.1.map { PrimusServerPayload(payload: $0) })
-        }) { event in
+        return self.observe(
+            "onSubstream", executor,
+            { (message: (String, PrimusPayload?)) in
+                guard let spark = server.spark(message.0) else { return }
+                handler(spark, message.1.map { PrimusServerPayload(payload: $0) })
+            }
+        ) { event in
             switch event {
             case .substreamMessage(let id, let stream, let payload) where stream.utf8.elementsEqual(name.utf8): (id, payload)
             case .substreamEnded(let id, let stream) where stream.utf8.elementsEqual(name.utf8): (id, nil)
@@ -93,16 +103,21 @@ extension PrimusServer {
     /// - Returns: The registration. Releasing it ends the callbacks.
     public func onRequest(
         on executor: CallbackExecutor = .tasks,
-        _ handler: @escaping @Sendable (PrimusSpark, PrimusServerPayload, _ respond: @escaping @Sendable (any Encodable & Sendable) -> Void) -> Void
+        _ handler:
+            @escaping @Sendable (PrimusSpark, PrimusServerPayload, _ respond: @escaping @Sendable (any Encodable & Sendable) -> Void) ->
+            Void
     ) -> CallbackObservation {
         let server = self.sparkContext
-        return self.observe("onRequest", executor, { (request: (String, String, PrimusPayload)) in
-            guard let spark = server.spark(request.0) else { return }
-            handler(spark, PrimusServerPayload(payload: request.2)) { value in
-                guard let payload = try? PrimusPayload(encoding: value, server.coding) else { return }
-                server.driver.step { _ = $0.write(.responder(.response(id: request.1, payload)), to: request.0, &$2) }
+        return self.observe(
+            "onRequest", executor,
+            { (request: (String, String, PrimusPayload)) in
+                guard let spark = server.spark(request.0) else { return }
+                handler(spark, PrimusServerPayload(payload: request.2)) { value in
+                    guard let payload = try? PrimusPayload(encoding: value, server.coding) else { return }
+                    server.driver.step { _ = $0.write(.responder(.response(id: request.1, payload)), to: request.0, &$2) }
+                }
             }
-        }) { event in
+        ) { event in
             guard case .request(let id, let number, let payload) = event else { return nil }
             return (id, number, payload)
         }

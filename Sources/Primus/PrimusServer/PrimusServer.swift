@@ -167,13 +167,16 @@ public final class PrimusServer: Sendable {
         on executor: CallbackExecutor = .tasks, _ handler: @escaping @Sendable (PrimusServerMessage) -> Void
     ) -> CallbackObservation {
         let (server, transform) = (self.sparkServer, self.configuration.transformIncoming)
-        return self.observe("onMessage", executor, { (message: (String, WebSocketMessage)) in
-            guard let spark = server.spark(message.0) else { return }
-            guard let transform, let value = try? server.coding.value(of: message.1) else {
-                return handler(PrimusServerMessage(spark, message.1))
+        return self.observe(
+            "onMessage", executor,
+            { (message: (String, WebSocketMessage)) in
+                guard let spark = server.spark(message.0) else { return }
+                guard let transform, let value = try? server.coding.value(of: message.1) else {
+                    return handler(PrimusServerMessage(spark, message.1))
+                }
+                if let value = transform(value) { handler(PrimusServerMessage(spark, message.1, transformed: value)) }
             }
-            if let value = transform(value) { handler(PrimusServerMessage(spark, message.1, transformed: value)) }
-        }) { event in
+        ) { event in
             guard case .message(let id, let packet) = event else { return nil }
             return (id, packet)
         }
@@ -220,12 +223,15 @@ public final class PrimusServer: Sendable {
         _ name: String, _ executor: CallbackExecutor, _ handler: @escaping @Sendable (Element) -> Void,
         _ select: @escaping @Sendable (PrimusSparkEvent) -> Element?
     ) -> CallbackObservation {
-        self.driver.observe(.pauseReading(1_000), lifetime: .client, named: "The callback of \(name)", schedule: executor.schedule) { events, output in
+        self.driver.observe(.pauseReading(1_000), lifetime: .client, named: "The callback of \(name)", schedule: executor.schedule) {
+            events, output in
             for case .spark(let event) in events {
                 if let element = select(event) { output.append(element) }
             }
         } register: { machine, id, effects in
             effects.routes.add(id, to: &machine.sparkRoute)
-        } callback: { handler($0) }
+        } callback: {
+            handler($0)
+        }
     }
 }

@@ -38,7 +38,9 @@ final class PrimusServerHandler: ListenerHandler {
 
     func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
         if self.connections.isShutDown { return responder.respond(Self.stopped) }
-        guard let rest = self.rest(of: request) else { return responder.respond(Self.text(404, "There is no server of Primus at this path.")) }
+        guard let rest = self.rest(of: request) else {
+            return responder.respond(Self.text(404, "There is no server of Primus at this path."))
+        }
         let origin = request.headers["Origin"]
         func respond(_ response: HTTPResponse) { responder.respond(Self.allowing(origin, response)) }
         if request.method == "OPTIONS", origin != nil { return responder.respond(Self.preflight(origin)) }

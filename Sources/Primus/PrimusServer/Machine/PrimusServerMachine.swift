@@ -15,8 +15,8 @@ struct PrimusServerMachine: EmbeddedServerMachine {
     typealias Event = PrimusServerOutput
     typealias WaiterResult = PrimusPayload
     typealias Failure = PrimusServerError
-    typealias Work = Never
-    typealias WorkResult = Never
+    typealias Work = Void
+    typealias WorkResult = Void
 
     struct Connection: Sendable {
         enum State: Sendable {
@@ -306,11 +306,13 @@ struct PrimusServerMachine: EmbeddedServerMachine {
     /// Sends a request, and waits for the response.
     mutating func request(_ payload: PrimusPayload, on spark: String, _ waiter: WaiterID, _ effects: inout Effects<Self>) {
         guard let id = self.openConnection(spark),
-            let (number, text) = self.connections.update(id, { connection -> (UInt64, String) in
-                let number = connection.requests.nextNumber()
-                connection.requests.begin(number, waiter)
-                return (number, connection.requests.id(number))
-            })
+            let (number, text) = self.connections.update(
+                id,
+                { connection -> (UInt64, String) in
+                    let number = connection.requests.nextNumber()
+                    connection.requests.begin(number, waiter)
+                    return (number, connection.requests.id(number))
+                })
         else { return effects.resume(waiter, .failure(.disconnected)) }
         self.waiters[waiter] = (id, true, number)
         self.send(.responder(.request(id: text, payload)), to: id, &effects)
@@ -489,7 +491,7 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         for id in self.connections.ids where self.connections[id]?.state == .open { self.end(id, reconnects: false, &effects) }
     }
 
-    func workFinished(_ id: WorkID, _ result: Never, now: Instant, _ effects: inout Effects<Self>) {}
+    func workFinished(_ id: WorkID, _ result: Void, now: Instant, _ effects: inout Effects<Self>) {}
 
     mutating func closed(_ id: ConnectionID, _ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>) {
         guard var connection = self.connections.remove(id) else { return }

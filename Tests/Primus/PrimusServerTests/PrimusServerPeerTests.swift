@@ -1,0 +1,151 @@
+import PeerSupport
+import PrimusServer
+import PrimusWire
+import RealtimeCoding
+import RealtimeCore
+import RealtimeSockets
+import RealtimeTesting
+import TestSupport
+import Testing
+
+/// The clients of Primus 8 and 6 with the embedded server, over WebSockets.
+@Suite(
+    .usesSockets, .enabled(if: Peer.starts("primus-client"), Comment(rawValue: Peer.skipReason)), .timeLimit(.minutes(10)))
+struct PrimusServerPeerTests {
+    struct Pair: Sendable, CustomTestStringConvertible {
+        var client: String
+        var transformer: PrimusTransformerKind
+        var parser: PrimusParserKind
+        var testDescription: String { "\(self.client), \(self.transformer), \(self.parser)" }
+        var isOld: Bool { self.client == "primus6-client" }
+    }
+
+    static let pairs: [Pair] = {
+        var pairs: [Pair] = []
+        for parser in PrimusParserKind.builtIn {
+            for transformer in [PrimusTransformerKind.websockets, .faye] {
+                pairs.append(Pair(client: "primus-client", transformer: transformer, parser: parser))
+            }
+            if parser != .msgpack { pairs.append(Pair(client: "primus6-client", transformer: .websockets, parser: parser)) }
+        }
+        for client in ["primus-client", "primus6-client"] { pairs.append(Pair(client: client, transformer: .sockjs, parser: .json)) }
+        return pairs
+    }()
+
+    private static let reconnecting: [Pair] = [pairs[0], pairs[2], pairs[pairs.count - 1]]
+
+    /// Runs a server that echoes, and a client.
+    private func with(
+        _ pair: Pair, plugins: String = "", _ configure: (inout PrimusServerConfiguration) -> Void = { _ in },
+        _ body: (PrimusServer, Peer) async throws -> Void
+    ) async throws {
+        var configuration = PrimusServerConfiguration()
+        (configuration.transformer, configuration.parser) = (pair.transformer, pair.parser)
+        if pair.isOld { configuration.version = .v6 }
+        configure(&configuration)
+        let server = PrimusServer(configuration: configuration, log: .none)
+        let echo = server.onMessage { message in _ = try? message.spark.write(message.value) }
+        let address = try await server.start(on: SocketListener())
+        let client = try Peer(
+            pair.client,
+            ["--transformer", "\(pair.transformer)", "--parser", "\(pair.parser)"] + (plugins.isEmpty ? [] : ["--plugins", plugins]))
+        try await client.perform(["do": "open", "url": .string("http://127.0.0.1:\(address.port)/?token=1")])
+        _ = try await client.line { $0["event"]?.string == "open" }
+        try await body(server, client)
+        echo.cancel()
+        client.stop()
+        await server.stop()
+    }
+
+    @Test(arguments: Self.pairs)
+    func `a client of Primus writes, receives and learns its ID`(pair: Pair) async throws {
+        try await self.with(pair) { server, client in
+            for value: JSONValue in [["a": [1, "ä\u{2028}", nil]], "text", 0, true] {
+                try await client.perform(["do": "write", "data": value])
+                let line = try await client.line { $0["event"]?.string == "data" }
+                #expect(line["data"] == value)
+            }
+            let spark = try #require(server.sparks.first)
+            #expect(try await client.perform(["do": "id"]).string == spark.id)
+            #expect(spark.query.first?.value == "1")
+        }
+    }
+
+    @Test(arguments: Self.reconnecting)
+    func `a client of Primus ends for good, or reconnects if it may`(pair: Pair) async throws {
+        try await self.with(pair) { server, client in
+            server.sparks.first?.end(reconnects: true)
+            _ = try await client.line { $0["event"]?.string == "reconnected" }
+            try await eventually { server.sparks.count == 1 }
+            server.endAll()
+            _ = try await client.line { $0["event"]?.string == "end" }
+            #expect(server.sparks.isEmpty)
+        }
+    }
+
+    @Test func `a client of Primus answers heartbeats`() async throws {
+        try await self.with(Self.pairs[0]) {
+            $0.pingInterval = .milliseconds(200)
+        } _: { server, client in
+            var pongs = 0
+            for await event in server.events {
+                guard case .received(_, let message) = event, String(decoding: message.bytes, as: UTF8.self).contains("primus::pong::") else {
+                    continue
+                }
+                pongs += 1
+                if pongs == 3 { break }
+            }
+            #expect(pongs == 3)
+        }
+    }
+
+    @Test func `the plugins of Primus talk to the server`() async throws {
+        let pair = Pair(client: "primus-client", transformer: .websockets, parser: .json)
+        try await self.with(pair, plugins: "emitter,multiplex,substream,responder") { $0.plugins = [.emitter, .multiplex, .substream, .responder] } _: {
+            server, client in
+            let add = server.on("add") { call in
+                if let (a, b) = try? call.arguments.decode(Int.self, Int.self) { try? call.acknowledge(a + b) }
+            }
+            #expect(try await client.perform(["do": "send", "event": "add", "args": [1, 2], "ack": true]) == [3])
+            try await client.perform(["do": "on", "event": "ask", "ack": [42]])
+            let spark = try #require(server.sparks.first)
+            #expect(try await spark.call("ask", "?", within: .seconds(600)).decode(Int.self) == 42)
+
+            let channel = server.onChannel("a") { event in
+                if case .message(let channel, let payload) = event, let value = try? payload.value { try? channel.write(["echo": value]) }
+            }
+            try await client.perform(["do": "channel", "name": "a"])
+            try await client.perform(["do": "channelWrite", "name": "a", "data": 5])
+            #expect(try await client.line { $0["event"]?.string == "channel data" }["data"] == ["echo": 5])
+
+            let stream = server.onSubstream("sub") { spark, payload in
+                if let value = try? payload?.value { try? spark.write(value, toSubstream: "sub") }
+            }
+            try await client.perform(["do": "substream", "name": "sub"])
+            try await client.perform(["do": "substreamWrite", "name": "sub", "data": "x"])
+            #expect(try await client.line { $0["event"]?.string == "substream data" }["data"] == "x")
+
+            let responder = server.onRequest { _, payload, respond in respond(((try? payload.value.int) ?? 0) + 1) }
+            #expect(try await client.perform(["do": "request", "data": 41]) == 42)
+            for token in [add, channel, stream, responder] { token.cancel() }
+        }
+    }
+
+    @Test func `a client of Primus with engine io connects over a WebSocket`() async throws {
+        let pair = Pair(client: "primus-client", transformer: .engineIO, parser: .json)
+        var configuration = PrimusServerConfiguration()
+        configuration.transformer = pair.transformer
+        let server = PrimusServer(configuration: configuration, log: .none)
+        let echo = server.onMessage { message in _ = try? message.spark.write(message.value) }
+        let address = try await server.start(on: SocketListener())
+        let client = try Peer(
+            pair.client, ["--transformer", "engine.io", "--options", #"{"transport":{"transports":["websocket"]}}"#])
+        try await client.perform(["do": "open", "url": .string("http://127.0.0.1:\(address.port)/")])
+        _ = try await client.line { $0["event"]?.string == "open" }
+        try await client.perform(["do": "write", "data": ["a": 1]])
+        #expect(try await client.line { $0["event"]?.string == "data" }["data"] == ["a": 1])
+        echo.cancel()
+        client.stop()
+        await server.stop()
+    }
+}

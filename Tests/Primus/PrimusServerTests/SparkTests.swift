@@ -1,0 +1,220 @@
+import PrimusServer
+import PrimusWire
+import RealtimeCore
+import RealtimeTesting
+import TestSupport
+import Testing
+
+@Suite(.timeLimit(.minutes(10))) struct SparkTests {
+    // MARK: Packets
+
+    @Test func `a client receives its ID, and messages in the order in which they are written`() async throws {
+        let test = try await ServerUnderTest()
+        let client = test.client("/primus?token=1&x=a%20b")
+        let spark = try #require(test.server.sparks.first)
+        #expect(spark.isOpen && spark.query.map(\.value) == ["1", "a b"] && spark.id.utf8.count == 21)
+        client.send(#""primus::id::""#)
+        try spark.write(["a": 1])
+        try spark.write("text")
+        try test.server.write(0)
+        try test.server.forEach { try $0.write([PrimusValue.null]) }
+        #expect(client.lines == [#""primus::id::\#(spark.id)""#, #"{"a":1}"#, #""text""#, "0", "[null]"])
+    }
+
+    @Test func `callbacks receive clients, messages and ends in order`() async throws {
+        let test = try await ServerUnderTest()
+        let lines = EventRecorder<String>()
+        let connections = test.server.onConnection { lines.record("+ \($0.request.target)") }
+        let ends = test.server.onDisconnection { _, reason in lines.record("- \(reason == .peer(.normal, "") ? "normal" : "\(reason)")") }
+        let messages = test.server.onMessage { message in
+            lines.record((try? message.value["n"]?.int).map { "\($0)" } ?? "invalid")
+            _ = try? message.spark.write(message.value)
+        }
+        let client = test.client()
+        for number in 0..<100 { client.send(#"{"n":\#(number)}"#) }
+        try await eventually { client.lines.count == 100 }
+        #expect(client.lines.first == #"{"n":0}"# && client.lines.last == #"{"n":99}"#)
+        client.socket.close()
+        try await eventually { lines.all.contains("- normal") }
+        #expect(lines.all.filter { Int($0) != nil } == (0..<100).map { "\($0)" } && lines.all.first == "+ /primus")
+        for observation in [connections, ends, messages] { observation.cancel() }
+    }
+
+    @Test func `a packet that isn't valid is an error of its own, and its neighbors arrive`() async throws {
+        let test = try await ServerUnderTest()
+        let values = EventRecorder<String>()
+        let token = test.server.onMessage { message in
+            do { values.record("\(try message.decode(as: Int.self))") } catch { values.record("error") }
+        }
+        let client = test.client()
+        client.send("1", "not json", "2", #""primus::later::x""#, "3")
+        try await eventually { values.all == ["1", "error", "2", "3"] }
+        #expect(client.end == nil)
+        token.cancel()
+    }
+
+    @Test(arguments: [PrimusParserKind.json, .ejson, .msgpack, .binary])
+    func `each parser carries messages both ways`(parser: PrimusParserKind) async throws {
+        let test = try await ServerUnderTest { $0.parser = parser }
+        let values = EventRecorder<PrimusValue>()
+        let token = test.server.onMessage { message in if let value = try? message.value { values.record(value) } }
+        let client = test.client()
+        let coding = try #require(PrimusCoding(parser))
+        let sent: [PrimusValue] = [1, "text", ["a": [true, nil]], .bytes([1, 2])]
+        for value in sent { client.socket.send([try coding.message(value, sendsBytes: false)]) }
+        try await eventually { values.all.count == 4 }
+        #expect(values.all == sent)
+        #expect(test.server.sparks.count == 1)
+        token.cancel()
+    }
+
+    struct Upper: PrimusParser {
+        let name = "upper"
+        func encode(_ value: PrimusValue) throws -> WebSocketMessage { .text("!" + (value.string ?? "")) }
+        func decode(_ packet: WebSocketMessage) throws -> PrimusValue { .string(String(decoding: packet.bytes.dropFirst(), as: UTF8.self)) }
+    }
+
+    @Test func `a parser of the application carries messages, and those of Primus`() async throws {
+        let test = try await ServerUnderTest { $0.customParser = Upper() }
+        let client = test.client()
+        client.send("!primus::id::")
+        try test.server.write("a")
+        #expect(client.lines == ["!primus::id::\(test.server.sparks[0].id)", "!a"])
+        let spec = try await test.request("/primus/spec")
+        #expect(String(decoding: spec.body, as: UTF8.self).contains(#""parser":"custom""#))
+    }
+
+    @Test func `transforms change or drop messages in both directions`() async throws {
+        let test = try await ServerUnderTest { configuration in
+            configuration.transformIncoming = { value in value == 2 ? nil : ["in": value] }
+            configuration.transformOutgoing = { value in value == "secret" ? nil : ["out": value] }
+        }
+        let values = EventRecorder<PrimusValue>()
+        let token = test.server.onMessage { message in if let value = try? message.value { values.record(value) } }
+        let client = test.client()
+        client.send("1", "2", "3")
+        try await eventually { values.all.count == 2 }
+        #expect(values.all == [["in": 1], ["in": 3]])
+        let spark = test.server.sparks[0]
+        #expect(try !spark.write("secret"))
+        #expect(try spark.write(5))
+        #expect(client.lines == [#"{"out":5}"#])
+        token.cancel()
+    }
+
+    // MARK: Ends
+
+    @Test func `an ended client receives the close message, and one that may reconnect doesn't`() async throws {
+        let test = try await ServerUnderTest()
+        let clients = (0..<3).map { _ in test.client() }
+        let sparks = test.server.sparks
+        sparks[0].end()
+        sparks[1].end(reconnects: true)
+        try sparks[2].end(["bye": 1])
+        #expect(clients[0].lines == [#""primus::server::close""#] && clients[1].lines.isEmpty)
+        #expect(clients[2].lines == [#"{"bye":1}"#, #""primus::server::close""#])
+        for client in clients { #expect(client.end == .peer(.normal, "")) }
+        #expect(test.server.sparks.isEmpty && !sparks[0].isOpen)
+        #expect(try !sparks[0].write(1))
+        sparks[0].end()
+    }
+
+    @Test func `a server that stops lets clients reconnect, and one that ends all doesn't`() async throws {
+        let test = try await ServerUnderTest()
+        let first = test.client()
+        test.server.endAll()
+        #expect(first.lines == [#""primus::server::close""#] && first.end == .peer(.normal, ""))
+        let second = test.client()
+        await test.server.stop()
+        #expect(second.lines.isEmpty && second.end == .peer(.normal, ""))
+    }
+
+    // MARK: Heartbeat
+
+    @Test func `a client that answers pings stays, and a silent one is disconnected at the next ping`() async throws {
+        let test = try await ServerUnderTest { $0.pingInterval = .seconds(30) }
+        let (answering, silent) = (test.client(), test.client())
+        test.clock.advance(by: .seconds(30))
+        let ping = try #require(answering.lines.first)
+        #expect(ping == #""primus::ping::1700000030000""# && silent.lines == [ping])
+        answering.send(ping.replacing("ping", with: "pong"))
+        // Messages don't count as an answer.
+        silent.send("1")
+        test.clock.advance(by: .seconds(30))
+        #expect(silent.end == .peer(.normal, "") && answering.end == nil && answering.lines.count == 2)
+    }
+
+    @Test func `a ping frame of a client counts as life`() async throws {
+        let test = try await ServerUnderTest()
+        let client = test.client()
+        test.clock.advance(by: .seconds(30))
+        client.socket.send([WebSocketMessage(.ping, [])])
+        test.clock.advance(by: .seconds(30))
+        #expect(client.end == nil && client.lines.filter { $0.contains("ping::") }.count == 2)
+    }
+
+    @Test func `a server of version 6 answers pings, and disconnects after silence`() async throws {
+        let test = try await ServerUnderTest { $0.version = .v6 }
+        let client = test.client()
+        client.send(#""primus::ping::5""#)
+        #expect(client.lines == [#""primus::pong::5""#])
+        test.clock.advance(by: .seconds(34))
+        client.send("1")
+        test.clock.advance(by: .seconds(34))
+        #expect(client.end == nil)
+        test.clock.advance(by: .seconds(1))
+        #expect(client.end == .peer(.normal, ""))
+    }
+
+    @Test func `a server without pings sends none`() async throws {
+        let test = try await ServerUnderTest { $0.pingInterval = nil }
+        let client = test.client()
+        test.clock.advance(by: .seconds(3600))
+        #expect(client.lines.isEmpty && client.end == nil)
+    }
+
+    // MARK: Faults
+
+    @Test func `faults silence, delay and refuse, and stop pings`() async throws {
+        let test = try await ServerUnderTest()
+        let client = test.client()
+        test.server.faults.isSilent = true
+        client.send(#""primus::id::""#)
+        try test.server.write(1)
+        test.clock.advance(by: .seconds(90))
+        #expect(client.lines.isEmpty && client.end == nil)
+        test.server.faults = PrimusServerFaults()
+        test.server.faults.delay = .seconds(1)
+        try test.server.write(2)
+        #expect(client.lines.isEmpty)
+        test.clock.advance(by: .seconds(1))
+        #expect(client.lines == ["2"])
+        test.server.faults = PrimusServerFaults()
+        test.server.faults.stopsPings = true
+        test.clock.advance(by: .seconds(300))
+        #expect(client.lines == ["2"] && client.end == nil)
+        test.server.faults.refusalStatus = 418
+        let refused = test.client()
+        #expect(refused.end.map { "\($0)".contains("418") } == true, "\(refused.end as Any)")
+        test.server.faults.specStatus = 500
+        #expect(try await test.request("/primus/spec").head.status == 500)
+        test.server.sendRaw(.text("garbage"), to: test.server.sparks[0].id)
+        test.server.drop(test.server.sparks[0].id)
+        #expect(client.lines.last == "garbage" && client.end != nil && test.server.sparks.isEmpty)
+    }
+
+    @Test func `events report what happens`() async throws {
+        let test = try await ServerUnderTest { $0.sparkLimit = 1 }
+        let events = test.server.events
+        let client = test.client()
+        let id = test.server.sparks[0].id
+        client.send("1")
+        let other = test.client()
+        #expect(other.end.map { "\($0)".contains("503") } == true)
+        client.socket.close()
+        #expect(
+            await events.pending() == [
+                .connected(id: id), .received(id: id, .text("1")), .rejected(status: 503), .disconnected(id: id, .peer(.normal, "")),
+            ])
+    }
+}

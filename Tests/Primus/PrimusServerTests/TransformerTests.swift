@@ -1,0 +1,197 @@
+import PrimusServer
+import PrimusWire
+import RealtimeCore
+import RealtimeTesting
+import TestSupport
+import Testing
+
+/// Requests and framings, with the bytes of the original.
+@Suite(.timeLimit(.minutes(10))) struct TransformerTests {
+    private func text(_ response: HTTPResponse) -> String { String(decoding: response.body, as: UTF8.self) }
+
+    @Test func `the specification needs no authorization, and has the members of the version`() async throws {
+        let test = try await ServerUnderTest { $0.authorize = { _ in .reject("no") } }
+        let response = try await test.request("/primus/spec?x")
+        #expect(response.head.status == 200 && response.head.headers["Content-Type"] == "application/json")
+        #expect(
+            self.text(response)
+                == #"{"pingInterval":30000,"pathname":"/primus","version":"8.0.9","parser":"json","transformer":"websockets"}"#)
+        let old = try await ServerUnderTest { ($0.version, $0.pathname, $0.silenceTimeout) = (.v6, "/p", nil) }
+        #expect(
+            self.text(try await old.request("/p/spec"))
+                == #"{"timeout":false,"pathname":"/p","version":"6.1.0","parser":"json","transformer":"websockets"}"#)
+    }
+
+    @Test func `requests have the answers of the original`() async throws {
+        let test = try await ServerUnderTest()
+        let plain = try await test.request("/primus")
+        #expect(plain.head.status == 426 && self.text(plain) == "Upgrade Required")
+        #expect(try await test.request("/primusX/y").head.status == 426)
+        #expect(try await test.request("/other").head.status == 404)
+        let sockjs = try await ServerUnderTest { $0.transformer = .sockjs }
+        #expect(self.text(try await sockjs.request("/primus")) == "Welcome to SockJS!\n")
+        let info = try SockJSInfo(parsing: try await sockjs.request("/primus/info").body)
+        #expect(info.webSocket && !info.cookieNeeded && info.baseURL == nil)
+        #expect(try await sockjs.request("/primus/a/b/c/d").head.status == 404)
+        let engine = try await ServerUnderTest { $0.transformer = .engineIO }
+        let refusal = try await engine.request("/primus/?EIO=4&transport=nothing")
+        #expect(refusal.head.status == 400 && self.text(refusal) == #"{"code":0,"message":"Transport unknown"}"#)
+    }
+
+    @Test func `pages of other origins may read`() async throws {
+        let test = try await ServerUnderTest()
+        let response = try await test.request("/primus/spec", headers: ["Origin": "http://x.test"])
+        #expect(response.head.headers["Access-Control-Allow-Origin"] == "http://x.test")
+        #expect(response.head.headers["Access-Control-Allow-Credentials"] == "true" && response.head.headers["Vary"] == "Origin")
+        let preflight = try await test.request("/primus/spec", method: "OPTIONS", headers: ["Origin": "http://x.test"])
+        #expect(preflight.head.status == 200 && preflight.head.headers["Access-Control-Max-Age"] == "2592000")
+        #expect(try await test.request("/primus/spec").head.headers["Access-Control-Allow-Origin"] == nil)
+    }
+
+    @Test func `a rejected client receives the status, the fields and the message`() async throws {
+        let test = try await ServerUnderTest { configuration in
+            configuration.authorize = { request in
+                request.query == "token=T"
+                    ? .accept : .reject("Authentication required", headers: ["WWW-Authenticate": "Basic realm=\"peer\""])
+            }
+        }
+        let response = try await test.request("/primus")
+        #expect(response.head.status == 401 && self.text(response) == #"{"error":"Authentication required"}"#)
+        #expect(response.head.headers["WWW-Authenticate"] == "Basic realm=\"peer\"")
+        let refused = test.client()
+        try await eventually { refused.end != nil }
+        #expect(refused.end.map { "\($0)".contains("401") } == true, "\(refused.end as Any)")
+        let accepted = test.client("/primus?token=T")
+        try await eventually { test.server.sparks.count == 1 }
+        #expect(accepted.end == nil)
+    }
+
+    @Test func `an authorization that takes too long is a rejection`() async throws {
+        let gate = Signal()
+        let test = try await ServerUnderTest { configuration in
+            configuration.authorize = { _ in
+                await gate.wait()
+                return .accept
+            }
+            configuration.authorizationTimeout = .seconds(5)
+        }
+        let client = test.client()
+        test.clock.advance(by: .seconds(5))
+        #expect(client.end.map { "\($0)".contains("503") } == true, "\(client.end as Any)")
+        gate.send()
+    }
+
+    // MARK: SockJS
+
+    @Test func `the raw WebSocket of SockJS has no frames`() async throws {
+        let test = try await ServerUnderTest { $0.transformer = .sockjs }
+        let client = test.client("/primus/websocket")
+        client.send(#""primus::id::""#)
+        let spark = test.server.sparks[0]
+        spark.end()
+        #expect(client.lines == [#""primus::id::\#(spark.id)""#, #""primus::server::close""#])
+        #expect(client.end == .peer(.normal, "Normal closure"))
+    }
+
+    @Test func `a session of SockJS has frames`() async throws {
+        let test = try await ServerUnderTest { $0.transformer = .sockjs }
+        let client = test.client("/primus/123/abcdefgh/websocket")
+        let values = EventRecorder<PrimusValue>()
+        let token = test.server.onMessage { message in if let value = try? message.value { values.record(value) } }
+        client.send(#"["\"primus::id::\"","1"]"#, #""{\"b\":2}""#, "", #"["3","4"]"#)
+        let spark = test.server.sparks[0]
+        try spark.write(["a": "\""])
+        try await eventually { values.all.count == 4 }
+        #expect(values.all == [1, ["b": 2], 3, 4])
+        spark.end()
+        #expect(
+            client.lines == [
+                "o", #"a["\"primus::id::\#(spark.id)\""]"#, #"a["{\"a\":\"\\\"\"}"]"#, #"a["\"primus::server::close\""]"#,
+                #"c[1000,"Normal closure"]"#,
+            ])
+        #expect(client.end == .peer(.normal, "Normal closure"))
+        token.cancel()
+    }
+
+    @Test func `broken framing ends a session of SockJS as in the original`() async throws {
+        let test = try await ServerUnderTest { $0.transformer = .sockjs }
+        let client = test.client("/primus/123/abcdefgh/websocket")
+        client.send("[broken")
+        #expect(client.end == .peer(CloseCode(rawValue: 3000), "Broken framing."))
+        let other = test.client("/primus/123/websocket")
+        #expect(other.end.map { "\($0)".contains("404") } == true)
+    }
+
+    // MARK: engine.io
+
+    @Test func `a session of engine io begins with the handshake, and the server pings`() async throws {
+        let test = try await ServerUnderTest { ($0.transformer, $0.pingInterval) = (.engineIO, nil) }
+        let client = test.client("/primus/?EIO=4&transport=websocket")
+        let spark = test.server.sparks[0]
+        client.send(#"4"primus::id::""#, "4{\"a\":1}")
+        try spark.write("x")
+        #expect(
+            client.lines == [
+                #"0{"sid":"\#(spark.id)","upgrades":[],"pingInterval":25000,"pingTimeout":20000,"maxPayload":10485760}"#,
+                #"4"primus::id::\#(spark.id)""#, #"4"x""#,
+            ])
+        test.clock.advance(by: .seconds(25))
+        #expect(client.lines.last == "2")
+        client.send("3")
+        test.clock.advance(by: .seconds(25))
+        #expect(client.lines.filter { $0 == "2" }.count == 2 && client.end == nil)
+        test.clock.advance(by: .seconds(20))
+        #expect(client.end == .peer(.normal, ""))
+    }
+
+    @Test func `a ping of a client of engine io 4 is an error, and one of version 3 is answered`() async throws {
+        let test = try await ServerUnderTest { ($0.transformer, $0.allowsEIO3, $0.pingInterval) = (.engineIO, true, nil) }
+        let wrong = test.client("/primus/?EIO=4&transport=websocket")
+        wrong.send("2")
+        #expect(wrong.end == .peer(.normal, ""))
+        let old = test.client("/primus/?EIO=3&transport=websocket")
+        old.send("2probe")
+        #expect(old.lines.last == "3probe")
+        test.clock.advance(by: .seconds(44))
+        old.send("2")
+        test.clock.advance(by: .seconds(44))
+        #expect(old.end == nil)
+        test.clock.advance(by: .seconds(1))
+        #expect(old.end == .peer(.normal, ""))
+    }
+
+    @Test(arguments: [
+        ("EIO=3&transport=websocket", "5"), ("EIO=4&transport=polling", "0"), ("EIO=4&transport=websocket&sid=x", "1"), ("transport=websocket", "5"),
+    ])
+    func `a WebSocket that engine io doesn't accept is refused`(query: String, code: String) async throws {
+        let test = try await ServerUnderTest { $0.transformer = .engineIO }
+        let client = test.client("/primus/?\(query)")
+        #expect(client.end.map { "\($0)".contains("400") } == true, "\(client.end as Any)")
+        #expect(test.server.sparks.isEmpty && !code.isEmpty)
+    }
+
+    @Test func `binary packets travel in both versions of engine io`() async throws {
+        for version in [PrimusServerConfiguration.Version.v8, .v6] {
+            let test = try await ServerUnderTest { ($0.transformer, $0.version, $0.parser) = (.engineIO, version, .msgpack) }
+            let client = test.client("/primus/?EIO=\(version == .v8 ? 4 : 3)&transport=websocket")
+            try test.server.write(1)
+            #expect(client.lines.last == (version == .v8 ? "binary 01" : "binary 0401"))
+        }
+    }
+
+    @Test func `a configuration that can't work is an error at the start`() async throws {
+        for (configure, problem) in Self.invalid {
+            var configuration = PrimusServerConfiguration()
+            configure(&configuration)
+            let network = InMemoryNetwork(clock: ManualClock())
+            let server = PrimusServer(network: network, configuration: configuration, log: .none)
+            let error = await #expect(throws: TransportError.self) { try await server.start(on: network.listener()) }
+            #expect(error?.message.contains(problem) == true, "\(error?.message ?? "")")
+        }
+    }
+
+    private static let invalid: [(@Sendable (inout PrimusServerConfiguration) -> Void, String)] = [
+        ({ $0.transformer = .browserchannel }, "browserchannel"), ({ $0.transformer = .custom("mine") }, "mine"),
+        ({ $0.parser = .custom("bson") }, "bson"), ({ ($0.transformer, $0.parser) = (.sockjs, .msgpack) }, "carries text only"),
+    ]
+}
