@@ -56,12 +56,6 @@ let pusherSwift: [Target.Dependency] = [
     "RealtimeCoding", "RealtimeSystem", "RealtimeTesting", "TestSupport", "PeerSupport",
 ]
 
-/// The dependencies of the tests of PrimusSwift's API.
-let primusSwift: [Target.Dependency] = [
-    "PrimusSwift", "PrimusClient", "PrimusServer", "PrimusWire", "RealtimeTransports", "RealtimeSockets", "RealtimeCore", "RealtimeCoding",
-    "RealtimeSystem", "RealtimeTesting", "TestSupport", "PeerSupport",
-]
-
 // A folder of sources imports only folders above it in this file.
 
 let core: [Target] = [
@@ -145,7 +139,6 @@ let signalR: [Target] = [
 let primus: [Target] = [
     library("PrimusWire", in: "Sources/Primus", coreLibraries),
     library("PrimusClient", in: "Sources/Primus", ["PrimusWire", "RealtimeTransports"] + coreLibraries),
-    library("PrimusSwift", in: "Sources/Primus", ["PrimusClient", "PrimusWire", "RealtimeTransports"] + coreLibraries),
     library("PrimusServer", in: "Sources/Primus", ["PrimusWire", "RealtimeTransports"] + coreLibraries),
     library("PrimusTesting", in: "Sources/Primus", ["PrimusClient", "PrimusServer", "RealtimeCore", "RealtimeTesting"]),
 
@@ -155,12 +148,7 @@ let primus: [Target] = [
         ["PrimusTesting", "PrimusClient", "PrimusServer", "PrimusWire", "RealtimeSockets", "RealtimeTransports", "ProxySupport"] + support),
     tests(
         "PrimusServerTests", in: "Primus",
-        ["PrimusServer", "PrimusWire", "RealtimeSockets"] + support),
-    tests("PrimusSwiftTests", in: "Primus", primusSwift + ["PrimusTesting"]),
-    // Without the settings of this package, as in applications.
-    .testTarget(
-        name: "PrimusSwiftReadmeTests",
-        dependencies: primusSwift, path: "Tests/Primus/PrimusSwiftReadmeTests", swiftSettings: [.swiftLanguageMode(.v6)] + strict),
+        ["PrimusTesting", "PrimusClient", "PrimusServer", "PrimusWire", "RealtimeSockets"] + support),
     tests("PrimusSimulationTests", in: "Primus", ["PrimusClient", "PrimusServer", "PrimusWire"] + support),
     tests(
         "PrimusPeerTests", in: "Primus",
@@ -219,9 +207,6 @@ let swift5: [Target] = [
     .testTarget(
         name: "SignalRReadmeSwift5Tests",
         dependencies: readme, path: "Tests/SignalR/SignalRReadmeSwift5Tests", swiftSettings: [.swiftLanguageMode(.v5)] + strict),
-    .testTarget(
-        name: "PrimusSwiftReadmeSwift5Tests",
-        dependencies: primusSwift, path: "Tests/Primus/PrimusSwiftReadmeSwift5Tests", swiftSettings: [.swiftLanguageMode(.v5)] + strict),
 ]
 
 let fuzzers: [Target] = [
@@ -288,7 +273,6 @@ let libraries: [(name: String, targets: [String])] = [
     ("PrimusClient", ["PrimusClient"]),
     ("PrimusServer", ["PrimusServer"]),
     ("PrimusTesting", ["PrimusTesting"]),
-    ("PrimusSwift", ["PrimusSwift"]),
     ("RealtimeCore", ["RealtimeCore"]),
     ("RealtimeCoding", ["RealtimeCoding"]),
     ("RealtimeSockets", ["RealtimeSockets"]),
