@@ -27,7 +27,7 @@ final class PrimusServerHandler: ListenerHandler {
         }
     }
 
-    /// The part of a path after the server's; `nil` for the path of somebody else.
+    /// The part of a path after the server's; `nil` for another path.
     private func rest(of request: HTTPRequestHead) -> Substring? {
         let (path, prefix) = (request.path, self.configuration.pathname)
         guard path.utf8.starts(with: prefix.utf8) else { return nil }

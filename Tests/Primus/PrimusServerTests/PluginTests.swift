@@ -120,7 +120,7 @@ import Testing
         let client = test.client()
         client.send(#"[1,"id1","news"]"#, #"[1,"id2","other"]"#, #"[0,"id1","news",{"type":0,"data":["ask"],"id":3}]"#)
         try await eventually { client.lines.count == 3 }
-        client.send(#"[0,"id1","news",5]"#, #"[0,"nobody","news",6]"#)
+        client.send(#"[0,"id1","news",5]"#, #"[0,"unknown","news",6]"#)
         try await eventually { lines.all.count == 2 && client.lines.count == 4 }
         #expect(lines.all == ["joined news", "message 5"])
         #expect(

@@ -8,7 +8,7 @@ import RealtimeTesting
 import TestSupport
 import Testing
 
-/// The clients of Primus 8 and 6 with the embedded server, over WebSockets.
+/// The clients of Primus 8 and 6 with the embedded server, over WebSockets. Those for engine.io always begin with polling.
 @Suite(
     .usesSockets, .enabled(if: Peer.starts("primus-client"), Comment(rawValue: Peer.skipReason)), .timeLimit(.minutes(10)))
 struct PrimusServerPeerTests {
@@ -89,7 +89,8 @@ struct PrimusServerPeerTests {
         } _: { server, client in
             var pongs = 0
             for await event in server.events {
-                guard case .received(_, let message) = event, String(decoding: message.bytes, as: UTF8.self).contains("primus::pong::") else {
+                guard case .received(_, let message) = event, String(decoding: message.bytes, as: UTF8.self).contains("primus::pong::")
+                else {
                     continue
                 }
                 pongs += 1
@@ -101,7 +102,9 @@ struct PrimusServerPeerTests {
 
     @Test func `the plugins of Primus talk to the server`() async throws {
         let pair = Pair(client: "primus-client", transformer: .websockets, parser: .json)
-        try await self.with(pair, plugins: "emitter,multiplex,substream,responder") { $0.plugins = [.emitter, .multiplex, .substream, .responder] } _: {
+        try await self.with(pair, plugins: "emitter,multiplex,substream,responder") {
+            $0.plugins = [.emitter, .multiplex, .substream, .responder]
+        } _: {
             server, client in
             let add = server.on("add") { call in
                 if let (a, b) = try? call.arguments.decode(Int.self, Int.self) { try? call.acknowledge(a + b) }
@@ -129,23 +132,5 @@ struct PrimusServerPeerTests {
             #expect(try await client.perform(["do": "request", "data": 41]) == 42)
             for token in [add, channel, stream, responder] { token.cancel() }
         }
-    }
-
-    @Test func `a client of Primus with engine io connects over a WebSocket`() async throws {
-        let pair = Pair(client: "primus-client", transformer: .engineIO, parser: .json)
-        var configuration = PrimusServerConfiguration()
-        configuration.transformer = pair.transformer
-        let server = PrimusServer(configuration: configuration, log: .none)
-        let echo = server.onMessage { message in _ = try? message.spark.write(message.value) }
-        let address = try await server.start(on: SocketListener())
-        let client = try Peer(
-            pair.client, ["--transformer", "engine.io", "--options", #"{"transport":{"transports":["websocket"]}}"#])
-        try await client.perform(["do": "open", "url": .string("http://127.0.0.1:\(address.port)/")])
-        _ = try await client.line { $0["event"]?.string == "open" }
-        try await client.perform(["do": "write", "data": ["a": 1]])
-        #expect(try await client.line { $0["event"]?.string == "data" }["data"] == ["a": 1])
-        echo.cancel()
-        client.stop()
-        await server.stop()
     }
 }

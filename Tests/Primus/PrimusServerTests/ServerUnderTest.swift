@@ -42,7 +42,7 @@ struct RawClient {
 
     func send(_ texts: String...) { self.socket.send(texts.map { .text($0) }) }
 
-    /// What arrived so far, with binary messages in hexadecimal.
+    /// The messages that have arrived, with binary messages in hexadecimal.
     var lines: [String] {
         self.received.all.map { message in
             switch message.kind {

@@ -161,7 +161,8 @@ import Testing
     }
 
     @Test(arguments: [
-        ("EIO=3&transport=websocket", "5"), ("EIO=4&transport=polling", "0"), ("EIO=4&transport=websocket&sid=x", "1"), ("transport=websocket", "5"),
+        ("EIO=3&transport=websocket", "5"), ("EIO=4&transport=polling", "0"), ("EIO=4&transport=websocket&sid=x", "1"),
+        ("transport=websocket", "5"),
     ])
     func `a WebSocket that engine io doesn't accept is refused`(query: String, code: String) async throws {
         let test = try await ServerUnderTest { $0.transformer = .engineIO }

@@ -6,6 +6,8 @@ package struct HeartbeatPolicy: Sendable, Hashable {
     package var deadAfterSilence: Duration?
     /// The time without *sent* messages after which to send a ping.
     package var pingAfterNotSending: Duration?
+    /// Whether only pings count as sent messages, for a peer that expects pings also of a client that sends other messages.
+    package var countsPingsOnly = false
 
     package init(probeAfterSilence: Duration? = nil, deadAfterSilence: Duration? = nil, pingAfterNotSending: Duration? = nil) {
         self.probeAfterSilence = probeAfterSilence
@@ -27,6 +29,7 @@ package struct Heartbeat: Sendable {
 
     /// In nanoseconds; `.max` for never.
     private let probeAfter, deadAfter, pingAfter: Int64
+    private let countsPingsOnly: Bool
     private var lastReceived, lastSent: Instant
     private var isProbed = false
     /// When the connection counts as dead, unless the peer answers a probe that was asked for.
@@ -37,6 +40,7 @@ package struct Heartbeat: Sendable {
         self.probeAfter = policy.probeAfterSilence?.nanoseconds ?? .max
         self.deadAfter = policy.deadAfterSilence?.nanoseconds ?? .max
         self.pingAfter = policy.pingAfterNotSending?.nanoseconds ?? .max
+        self.countsPingsOnly = policy.countsPingsOnly
         self.lastReceived = now
         self.lastSent = now
     }
@@ -58,7 +62,9 @@ package struct Heartbeat: Sendable {
         self.answerDeadline = nil
     }
 
-    package mutating func sent(now: Instant) { self.lastSent = now }
+    package mutating func sent(now: Instant) {
+        if !self.countsPingsOnly { self.lastSent = now }
+    }
 
     /// Pauses or resumes the tracking of received messages. While reading is paused, the peer can't be blamed for silence.
     package mutating func reading(paused: Bool, now: Instant) {

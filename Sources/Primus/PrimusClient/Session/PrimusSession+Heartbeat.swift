@@ -28,6 +28,8 @@ extension PrimusSession {
             let interval = Self.milliseconds(handshake.pingInterval)
             policy.pingAfterNotSending = min(policy.pingAfterNotSending ?? interval, interval)
             policy.probeAfterSilence = min(policy.probeAfterSilence ?? interval, interval)
+            // Since engine.io 4, a server counts nothing but pings of a client of version 3 as life.
+            policy.countsPingsOnly = true
         }
         if let interval = self.options.webSocketPingInterval {
             policy.pingAfterNotSending = min(policy.pingAfterNotSending ?? interval, interval)

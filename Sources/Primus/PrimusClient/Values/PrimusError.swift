@@ -9,7 +9,8 @@ public struct PrimusError: Error, Hashable, Sendable, CustomStringConvertible {
         private enum Value: String, Sendable {
             case notOpen, ended, connectionLost, closedByServer, serverSilent, detectionFailed, unauthorized, credentialsFailed
             case unsupported, handshakeFailed, timedOut, cancelled, queueFull, dropped, vetoed, messageTooLarge, invalidMessage
-            case encodingFailed, decodingFailed, transformFailed, pluginOff, pluginFailed, reservedEvent, bufferOverflow, invalidConfiguration
+            case encodingFailed, decodingFailed, transformFailed, pluginOff, pluginFailed, reservedEvent, bufferOverflow,
+                invalidConfiguration
         }
 
         private let value: Value

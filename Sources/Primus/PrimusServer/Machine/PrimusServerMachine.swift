@@ -201,7 +201,11 @@ struct PrimusServerMachine: EmbeddedServerMachine {
     private mutating func received(_ id: ConnectionID, _ packet: WebSocketMessage, now: Instant, _ effects: inout Effects<Self>) {
         guard let connection = self.connections[id] else { return }
         self.deliver(.received(id: connection.id, packet), &effects)
-        if self.configuration.version == .v6 { self.setSilenceTimer(id, now: now) }
+        if self.configuration.version == .v6 {
+            self.setSilenceTimer(id, now: now)
+            // Before engine.io 4, each packet counts as life.
+            self.setTransportTimer(id, now: now)
+        }
         if let message = packet.bytes.withUnsafeBytes({ PrimusProtocolMessage($0, packet.kind, self.coding) }) {
             return self.received(id, message, now: now, &effects)
         }
@@ -525,13 +529,13 @@ struct PrimusServerMachine: EmbeddedServerMachine {
     }
 }
 
-/// What the machine delivers.
+/// An output of the machine.
 enum PrimusServerOutput: Sendable {
     case event(PrimusServerEvent)
     case spark(PrimusSparkEvent)
 }
 
-/// What the application's callbacks receive. A string is the ID of the spark.
+/// An event for the application's callbacks. The first string is the ID of the spark.
 enum PrimusSparkEvent: Sendable {
     case connected(PrimusSparkInfo)
     case disconnected(String, CloseReason)
@@ -545,7 +549,7 @@ enum PrimusSparkEvent: Sendable {
     case request(String, String, PrimusPayload)
 }
 
-/// What is known of a spark.
+/// The ID and the request of a spark.
 struct PrimusSparkInfo: Sendable {
     let id: String
     let request: HTTPRequestHead

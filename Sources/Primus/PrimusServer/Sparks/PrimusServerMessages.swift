@@ -100,7 +100,7 @@ public struct PrimusSparkChannel: Sendable {
     }
 }
 
-/// What happened on a channel of primus-multiplex.
+/// An event on a channel of primus-multiplex.
 public enum PrimusChannelEvent: Sendable {
     /// A client joined the channel.
     case joined(PrimusSparkChannel)

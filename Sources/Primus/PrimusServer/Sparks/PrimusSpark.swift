@@ -143,7 +143,7 @@ public struct PrimusSpark: Sendable, Hashable {
     }
 }
 
-/// What sparks need of their server, without the server itself.
+/// The parts of a server that its sparks use, without the server itself.
 final class PrimusSparkServer: Sendable {
     let driver: SessionDriver<PrimusServerMachine>
     let configuration: PrimusServerConfiguration

@@ -63,7 +63,7 @@ public struct PrimusServerConfiguration: Sendable {
         return PrimusCoding(self.parser) ?? .json
     }
 
-    /// What is wrong with the configuration, if anything is.
+    /// The reason why the configuration can't work; `nil` if it can.
     var problem: String? {
         switch self.transformer {
         case .websockets, .faye, .uws, .sockjs, .engineIO: break
@@ -76,7 +76,7 @@ public struct PrimusServerConfiguration: Sendable {
         return self.transformer.rejection(of: self.coding.kind)
     }
 
-    /// What the server publishes at `/spec`.
+    /// The specification that the server publishes.
     var spec: PrimusSpec {
         func milliseconds(_ duration: Duration?) -> Double? {
             duration.map { Double(max(1, $0.nanoseconds / 1_000_000)) }

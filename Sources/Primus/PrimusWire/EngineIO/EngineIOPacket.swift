@@ -122,7 +122,7 @@ package struct EngineIOError: Error, Hashable, Sendable, CustomStringConvertible
         package var status: Int { self == .forbidden ? 403 : 400 }
     }
 
-    /// What is wrong, as a sentence without its full stop.
+    /// The problem, as a sentence without its full stop.
     package let problem: String
     /// The refusal, if the server refused.
     package let refusal: Refusal?
@@ -141,4 +141,17 @@ package struct EngineIOError: Error, Hashable, Sendable, CustomStringConvertible
     }
 
     static func invalidPayload(_ problem: String) -> Self { Self("A body of engine.io isn't valid: \(problem)") }
+}
+
+/// The ways in which engine.io carries its packets.
+package enum EngineIOTransport: String, Hashable, Sendable, CaseIterable {
+    case websocket, polling
+}
+
+/// The versions of engine.io's protocol.
+package enum EngineIOVersion: Int, Hashable, Sendable, CaseIterable, Comparable {
+    case v3 = 3
+    case v4 = 4
+
+    package static func < (lhs: Self, rhs: Self) -> Bool { lhs.rawValue < rhs.rawValue }
 }

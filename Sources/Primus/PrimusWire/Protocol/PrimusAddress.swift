@@ -28,7 +28,7 @@ package struct PrimusAddress: Hashable, Sendable {
     /// The connection of the transformers without framing.
     package var plain: Endpoint { self.appending("", scheme: \.webSocket) }
 
-    /// What a server of SockJS says of itself.
+    /// The information that a server of SockJS gives about itself.
     package var sockJSInfo: Endpoint { self.appending("info", scheme: \.http) }
 
     /// The connection of SockJS without framing.
@@ -83,26 +83,4 @@ package struct PrimusAddress: Hashable, Sendable {
         } while number > 0
         return String(decoding: text.reversed(), as: UTF8.self)
     }
-}
-
-/// The ways in which a session of SockJS receives or sends.
-package enum SockJSTransport: String, Hashable, Sendable, CaseIterable {
-    case websocket
-    case xhr
-    case xhrStreaming = "xhr_streaming"
-    case xhrSend = "xhr_send"
-    case eventSource = "eventsource"
-}
-
-/// The ways in which engine.io carries its packets.
-package enum EngineIOTransport: String, Hashable, Sendable, CaseIterable {
-    case websocket, polling
-}
-
-/// The versions of engine.io's protocol.
-package enum EngineIOVersion: Int, Hashable, Sendable, CaseIterable, Comparable {
-    case v3 = 3
-    case v4 = 4
-
-    package static func < (lhs: Self, rhs: Self) -> Bool { lhs.rawValue < rhs.rawValue }
 }

@@ -22,7 +22,7 @@ public struct PrimusSpec: Hashable, Sendable {
         /// The client, and the server ends a connection that is silent for this time in milliseconds; `nil` if it is switched off, or unknown.
         /// From Primus 1.4 to 6.
         case clientPings(timeout: Double?)
-        /// Nobody. Before Primus 1.4.
+        /// Neither side. Before Primus 1.4.
         case none
     }
 
@@ -126,7 +126,7 @@ public struct PrimusSpec: Hashable, Sendable {
 
 /// The reason why a server's specification can't be read.
 package struct PrimusSpecError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What is wrong, as the end of a sentence.
+    /// The problem, as the end of a sentence.
     package let problem: String
 
     init(_ problem: String) { self.problem = problem }

@@ -120,7 +120,7 @@ package enum SockJSMessages {
 
 /// The reason why bytes can't be read as SockJS.
 package struct SockJSError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What is wrong, as a part of a sentence.
+    /// The problem, as a part of a sentence.
     package let problem: String
 
     init(_ problem: String) { self.problem = problem }
@@ -197,4 +197,13 @@ package enum SockJSCloseCode: Int, Hashable, Sendable, CaseIterable {
     }
 
     package var frame: SockJSFrame { .close(code: self.rawValue, reason: self.reason) }
+}
+
+/// The ways in which a session of SockJS receives or sends.
+package enum SockJSTransport: String, Hashable, Sendable, CaseIterable {
+    case websocket
+    case xhr
+    case xhrStreaming = "xhr_streaming"
+    case xhrSend = "xhr_send"
+    case eventSource = "eventsource"
 }

@@ -1,0 +1,29 @@
+import RealtimeCore
+import Testing
+
+@Suite struct HeartbeatTests {
+    private static func policy(countsPingsOnly: Bool) -> HeartbeatPolicy {
+        var policy = HeartbeatPolicy(pingAfterNotSending: .seconds(10))
+        policy.countsPingsOnly = countsPingsOnly
+        return policy
+    }
+
+    @Test func `a sent message delays the next ping`() {
+        let start = Instant(nanoseconds: 0)
+        var heartbeat = Heartbeat(Self.policy(countsPingsOnly: false), now: start)
+        heartbeat.sent(now: start.advanced(by: .seconds(6)))
+        #expect(heartbeat.nextDeadline == start.advanced(by: .seconds(16)))
+        #expect(heartbeat.timeout(now: start.advanced(by: .seconds(10))) == .none)
+        #expect(heartbeat.timeout(now: start.advanced(by: .seconds(16))) == .sendPing)
+    }
+
+    @Test func `pings are sent at intervals, if only they count as sent messages`() {
+        let start = Instant(nanoseconds: 0)
+        var heartbeat = Heartbeat(Self.policy(countsPingsOnly: true), now: start)
+        heartbeat.sent(now: start.advanced(by: .seconds(6)))
+        #expect(heartbeat.timeout(now: start.advanced(by: .seconds(10))) == .sendPing)
+        heartbeat.sent(now: start.advanced(by: .seconds(19)))
+        #expect(heartbeat.nextDeadline == start.advanced(by: .seconds(20)))
+        #expect(heartbeat.timeout(now: start.advanced(by: .seconds(20))) == .sendPing)
+    }
+}

@@ -1,0 +1,116 @@
+import PrimusTesting
+import PrimusWire
+import RealtimeCore
+import TestSupport
+import Testing
+
+/// Clients and the embedded server in memory, with the manual clock.
+@Suite(.timeLimit(.minutes(10))) struct InMemoryPrimusTests {
+    struct Pair: Sendable, CustomTestStringConvertible {
+        var transformer: PrimusTransformerKind
+        var parser: PrimusParserKind
+        var version: PrimusServerConfiguration.Version
+        var testDescription: String { "\(self.transformer), \(self.parser), \(self.version)" }
+    }
+
+    static let pairs: [Pair] = {
+        var pairs: [Pair] = []
+        for version in [PrimusServerConfiguration.Version.v8, .v6] {
+            for transformer in [PrimusTransformerKind.websockets, .sockjs, .engineIO] {
+                for parser in PrimusParserKind.builtIn where transformer.rejection(of: parser) == nil {
+                    pairs.append(Pair(transformer: transformer, parser: parser, version: version))
+                }
+            }
+        }
+        return pairs
+    }()
+
+    private func start(_ pair: Pair) async throws -> InMemoryPrimus {
+        var configuration = PrimusServerConfiguration()
+        (configuration.transformer, configuration.parser, configuration.version) = (pair.transformer, pair.parser, pair.version)
+        return try await InMemoryPrimus(configuration: configuration)
+    }
+
+    @Test(arguments: Self.pairs)
+    func `a client finds out what the server speaks, and talks to it`(pair: Pair) async throws {
+        let primus = try await self.start(pair)
+        let echo = primus.server.onMessage { message in _ = try? message.spark.write(message.value) }
+        let client = primus.client()
+        let messages = client.messages.makeAsyncIterator()
+        client.open()
+        try await client.opened(within: .seconds(600))
+        let sent: [PrimusValue] = [1, "text", ["a": [true, nil, 0.5]], "ä\u{2028}"]
+        for value in sent { try await client.write(value) }
+        for value in sent { #expect(try await messages.next()?.value == value) }
+        #expect(try await client.id(within: .seconds(600)) == primus.server.sparks.first?.id)
+        client.end()
+        echo.cancel()
+    }
+
+    @Test(arguments: Self.pairs.filter { $0.parser == .json })
+    func `a client stays connected through heartbeats, and reconnects when the server is silent`(pair: Pair) async throws {
+        let primus = try await self.start(pair)
+        let client = primus.client()
+        client.open()
+        try await client.opened(within: .seconds(600))
+        let first = try #require(primus.server.sparks.first?.id)
+        for _ in 0..<100 { primus.clock.advance(by: .seconds(5)) }
+        #expect(client.isConnected && primus.server.sparks.map(\.id) == [first])
+        primus.server.faults.isSilent = true
+        let states = client.states
+        for _ in 0..<100 { primus.clock.advance(by: .seconds(1)) }
+        _ = await states.first { if case .reconnecting = $0 { true } else { false } }
+        primus.server.faults = PrimusServerFaults()
+        try await eventually {
+            primus.clock.advance(by: .seconds(1))
+            return client.isConnected && primus.server.sparks.count == 1 && primus.server.sparks[0].id != first
+        }
+        client.end()
+    }
+
+    @Test(arguments: Self.pairs.filter { $0.parser == .json })
+    func `a client that the server ends doesn't reconnect, unless it may`(pair: Pair) async throws {
+        let primus = try await self.start(pair)
+        let client = primus.client()
+        client.open()
+        try await client.opened(within: .seconds(600))
+        primus.server.sparks.first?.end(reconnects: true)
+        try await eventually {
+            primus.clock.advance(by: .seconds(1))
+            return client.isConnected
+        }
+        primus.server.sparks.first?.end()
+        try await eventually { if case .closed = client.state { true } else { false } }
+        primus.clock.advance(by: .seconds(600))
+        #expect(primus.server.sparks.isEmpty)
+    }
+
+    @Test func `a refused client learns the status and the message, and stops`() async throws {
+        var configuration = PrimusServerConfiguration()
+        configuration.authorize = { _ in .reject("Who are you?", status: 401) }
+        let primus = try await InMemoryPrimus(configuration: configuration)
+        let client = primus.client()
+        client.open()
+        let error = await #expect(throws: PrimusError.self) { try await client.opened(within: .seconds(600)) }
+        #expect(error?.message.contains("401") == true && error?.message.contains("Who are you?") == true, "\(error?.message ?? "")")
+        guard case .closed = client.state else { return #expect(Bool(false), "the client should be closed") }
+    }
+
+    @Test func `plugins of client and server understand each other`() async throws {
+        var configuration = PrimusServerConfiguration()
+        configuration.plugins = .all
+        let primus = try await InMemoryPrimus(configuration: configuration)
+        let add = primus.server.on("add") { call in
+            if let (a, b) = try? call.arguments.decode(Int.self, Int.self) { try? call.acknowledge(a + b) }
+        }
+        let double = primus.server.onRequest { _, payload, respond in respond(((try? payload.value.int) ?? 0) * 2) }
+        let client = primus.client { $0.plugins = [.emitter, .multiplex, .substream, .responder] }
+        client.open()
+        try await client.opened(within: .seconds(600))
+        #expect(try await client.emitter.send("add", 1, 2) as Int == 3)
+        #expect(try await client.request(21) as Int == 42)
+        client.end()
+        add.cancel()
+        double.cancel()
+    }
+}
