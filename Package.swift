@@ -177,7 +177,8 @@ let commandLine: [Target] = [
         "SnippetTests", in: "Documentation",
         [
             "PusherChannels", "PusherServer", "PusherTesting", "PusherWire", "PusherSwift", "SignalRHubs", "SignalRClient",
-            "SignalRServer", "SignalRTesting", "RealtimeSockets", "CommonNames", "DocumentationStubs",
+            "SignalRServer", "SignalRTesting", "PrimusClient", "PrimusServer", "PrimusTesting", "RealtimeSockets", "CommonNames",
+            "DocumentationStubs",
         ] + support),
     .target(name: "CTestSupport", path: "Tests/Support/CTestSupport"),
     library("TestSupport", in: "Tests/Support", ["CTestSupport", "RealtimeCore", "RealtimeSystem", "RealtimeTesting", "Processes"]),

@@ -7,7 +7,7 @@ import RealtimeTransports
 ///
 /// ```swift
 /// let server = PrimusServer(network: network)
-/// let echo = server.onMessage { message in try? message.spark.write(message.value) }
+/// let echo = server.onMessage { message in _ = try? message.spark.write(message.value) }
 /// let address = try await server.start(on: network.listener())
 /// ```
 /// Clients connect over WebSockets, with the transformer and the parser of the configuration. Callbacks receive what clients send in the order of

@@ -5,11 +5,11 @@ extension PrimusConnection {
     /// Joins a channel of primus-multiplex.
     ///
     /// ```swift
-    /// configuration.plugins = [.multiplex]
-    /// …
     /// let news = primus.channel("news")
     /// try await news.write("hello")
-    /// for await message in news.messages { … }
+    /// for await message in news.messages {
+    ///     print(try message.decode(as: String.self))
+    /// }
     /// ```
     /// The client joins the channel now or as soon as it is open, and again after each reconnect, until ``PrimusChannel/leave()``. Each call
     /// joins once more: the server sends messages to each of them. Without the plugin, the channel has ended already.
@@ -20,8 +20,6 @@ extension PrimusConnection {
     /// Opens a stream of the plugin substream, which both sides know by its name.
     ///
     /// ```swift
-    /// configuration.plugins = [.substream]
-    /// …
     /// let log = primus.substream("log")
     /// try await log.write("started")
     /// ```

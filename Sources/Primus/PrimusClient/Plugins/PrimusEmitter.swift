@@ -12,8 +12,6 @@ extension PrimusConnection {
 /// Sends and receives events with primus-emitter.
 ///
 /// ```swift
-/// configuration.plugins = [.emitter]
-/// …
 /// try await primus.emitter.send("log", "started")
 /// let todos: [Todo] = try await primus.emitter.send("find", "todos")
 /// for await event in primus.emitter.on("news") {
@@ -181,8 +179,6 @@ public struct PrimusEmitter: Sendable {
 /// Sends and receives events with primus-emit, which has no acknowledgements.
 ///
 /// ```swift
-/// configuration.plugins = [.emit]
-/// …
 /// try await primus.emits.send("log", "started")
 /// ```
 public struct PrimusEmits: Sendable {

@@ -5,8 +5,6 @@ extension PrimusConnection {
     /// Sends a request with primus-responder, and waits for the response.
     ///
     /// ```swift
-    /// configuration.plugins = [.responder]
-    /// …
     /// let reply: Int = try await primus.request(["add": [1, 2]])
     /// ```
     /// If the client is opening or reconnects, the call waits until it is open. The protocol has no errors: a server that fails doesn't respond,
@@ -59,7 +57,7 @@ extension PrimusConnection {
     ///
     /// ```swift
     /// let registration = primus.onRequest { request in
-    ///     try? request.respond(["time": Date.now])
+    ///     _ = try? request.respond(["time": Date.now])
     /// }
     /// ```
     /// - Parameter callback: Called with each request, which it may answer later. Capture objects that own the registration weakly.

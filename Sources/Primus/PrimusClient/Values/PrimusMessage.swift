@@ -5,7 +5,7 @@ public import RealtimeCore
 ///
 /// ```swift
 /// for await message in primus.messages {
-///     let reading = try message.decode(as: Reading.self)
+///     print(try message.decode(as: Reading.self))
 /// }
 /// ```
 /// Decoding takes place in your task, each time you ask.

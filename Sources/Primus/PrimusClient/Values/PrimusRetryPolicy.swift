@@ -73,8 +73,10 @@ public struct PrimusRetryContext: Hashable, Sendable {
 
 /// The events after which a client reconnects.
 public struct PrimusStrategies: OptionSet, Hashable, Sendable, CustomStringConvertible {
+    /// The bits of the strategies.
     public let rawValue: UInt8
 
+    /// Creates a set from its bits.
     public init(rawValue: UInt8) {
         self.rawValue = rawValue
     }

@@ -20,7 +20,9 @@ public struct PrimusSpark: Sendable, Hashable {
     /// Whether the client is connected.
     public var isOpen: Bool { self.server.driver.read { $0.openConnection(self.id) != nil } }
 
+    /// Sparks are equal if they are the same client of the same server.
     public static func == (lhs: Self, rhs: Self) -> Bool { ByteString(lhs.id) == ByteString(rhs.id) && lhs.server === rhs.server }
+    /// Combines the ID.
     public func hash(into hasher: inout Hasher) { hasher.combine(ByteString(self.id)) }
 
     // MARK: Writing

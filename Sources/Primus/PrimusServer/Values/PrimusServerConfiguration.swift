@@ -91,8 +91,10 @@ public struct PrimusServerConfiguration: Sendable {
 
 /// The plugins of a server.
 public struct PrimusServerPlugins: OptionSet, Hashable, Sendable {
+    /// The bits of the plugins.
     public let rawValue: UInt8
 
+    /// Creates a set from its bits.
     public init(rawValue: UInt8) { self.rawValue = rawValue }
 
     /// primus-emitter: events with acknowledgements.

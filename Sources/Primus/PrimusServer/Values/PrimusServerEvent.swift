@@ -36,6 +36,7 @@ public enum PrimusServerError: Error, Hashable, Sendable, CustomStringConvertibl
     /// Primus reserves the name of the event, or the plugin can't carry the value.
     case invalid(String)
 
+    /// A message that says what to do.
     public var description: String {
         switch self {
         case .disconnected: "The client has disconnected."

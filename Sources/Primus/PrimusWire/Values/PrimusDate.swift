@@ -12,6 +12,7 @@ public struct PrimusDate: Hashable, Comparable, Sendable {
     /// - Parameter milliseconds: The milliseconds since the start of 1970 in UTC.
     public init(milliseconds: Double) { self.milliseconds = milliseconds }
 
+    /// Whether a date is earlier than another one.
     public static func < (lhs: Self, rhs: Self) -> Bool { lhs.milliseconds < rhs.milliseconds }
 
     /// The date as a timestamp; `nil` if it is outside of what JavaScript represents.

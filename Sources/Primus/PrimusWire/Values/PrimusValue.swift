@@ -87,6 +87,7 @@ public indirect enum PrimusValue: Hashable, Sendable {
             return lhs.members.allSatisfy { values[Array($0.key.utf8)] == $0.value }
         }
 
+        /// Combines the members, regardless of their order.
         public func hash(into hasher: inout Hasher) {
             hasher.combine(self.count)
             var combined = 0
@@ -158,12 +159,19 @@ public indirect enum PrimusValue: Hashable, Sendable {
 extension PrimusValue: ExpressibleByNilLiteral, ExpressibleByBooleanLiteral, ExpressibleByIntegerLiteral, ExpressibleByFloatLiteral,
     ExpressibleByStringLiteral, ExpressibleByArrayLiteral, ExpressibleByDictionaryLiteral
 {
+    /// Creates `null`.
     public init(nilLiteral: ()) { self = .null }
+    /// Creates a Boolean value.
     public init(booleanLiteral value: Bool) { self = .bool(value) }
+    /// Creates a whole number.
     public init(integerLiteral value: Int64) { self = .int(value) }
+    /// Creates a number.
     public init(floatLiteral value: Double) { self = .number(value) }
+    /// Creates a string.
     public init(stringLiteral value: String) { self = .string(value) }
+    /// Creates an array.
     public init(arrayLiteral elements: PrimusValue...) { self = .array(elements) }
+    /// Creates an object. If a key is repeated, the last value is used.
     public init(dictionaryLiteral elements: (String, PrimusValue)...) {
         self = .object(Object(elements.map { (key: $0.0, value: $0.1) }))
     }
