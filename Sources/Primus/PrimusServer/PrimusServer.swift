@@ -116,7 +116,7 @@ public final class PrimusServer: Sendable {
     /// Writes a message to all clients. It is encoded once, on the calling thread.
     ///
     /// - Parameter value: The message.
-    /// - Throws: ``PrimusParserError`` if the parser can't carry the value, `EncodingError`, or the error of the value's own `encode(to:)`.
+    /// - Throws: `PrimusParserError` if the parser can't carry the value, `EncodingError`, or the error of the value's own `encode(to:)`.
     public func write(_ value: some Encodable) throws {
         guard let packet = try self.sparkServer.packet(value) else { return }
         self.driver.step { machine, _, effects in machine.write(packet, &effects) }

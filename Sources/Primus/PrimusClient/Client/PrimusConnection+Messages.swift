@@ -88,7 +88,7 @@ extension PrimusConnection {
         }
     }
 
-    /// Sends a value of any kind that the parser can carry, as ``write(_:ifNotOpen:)``.
+    /// Sends a value of any kind that the parser can carry, as `write(_:ifNotOpen:)`.
     public func write(_ value: PrimusValue, ifNotOpen mode: PrimusWriteMode = .queue) async throws(PrimusError) {
         if Task.isCancelled { throw .cancelled }
         if self.driver.read({ $0.mayTransformOutgoing }) { return try await self.transform(value, mode) }
@@ -116,7 +116,7 @@ extension PrimusConnection {
         }
     }
 
-    /// Sends a value of any kind that the parser can carry, as ``enqueue(_:)``.
+    /// Sends a value of any kind that the parser can carry, as `enqueue(_:)`.
     @discardableResult
     public func enqueue(_ value: PrimusValue) -> Bool {
         do throws(PrimusError) {

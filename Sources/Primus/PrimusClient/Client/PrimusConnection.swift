@@ -101,13 +101,13 @@ public final class PrimusConnection: Sendable {
     ///
     /// When the method returns, ``state`` is ``PrimusState/closed(_:)``, and calls that wait have failed with ``PrimusError/Code/ended``. Messages that
     /// were written before are sent first, also those that are still in a transform, for up to five seconds. Messages that wait for a connection
-    /// because of ``enqueue(_:)`` stay in the queue. The client can be opened again immediately.
+    /// because of `enqueue(_:)` stay in the queue. The client can be opened again immediately.
     public func end() { self.driver.stop() }
 
     /// Sends a last message, and disconnects.
     ///
     /// - Parameter value: The message.
-    /// - Throws: The reason why the message wasn't sent, as ``write(_:ifNotOpen:)``. The client is ended in any case.
+    /// - Throws: The reason why the message wasn't sent, as `write(_:ifNotOpen:)`. The client is ended in any case.
     public func end(_ value: some Encodable & Sendable) async throws(PrimusError) {
         defer { self.end() }
         try await self.write(value, ifNotOpen: .failIfNotOpen)
@@ -156,7 +156,7 @@ public final class PrimusConnection: Sendable {
     /// A snapshot of the numbers of messages, bytes, reconnects and failures since the client was created.
     public var counters: Counters { self.driver.counters }
 
-    /// Removes the messages that wait for a connection because of ``enqueue(_:)``.
+    /// Removes the messages that wait for a connection because of `enqueue(_:)`.
     ///
     /// - Returns: Their number.
     @discardableResult

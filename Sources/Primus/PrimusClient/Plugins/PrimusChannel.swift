@@ -54,11 +54,11 @@ public struct PrimusChannel: Sendable {
     /// Whether the channel was neither left, nor ended by the server.
     public var isJoined: Bool { self.calls.driver.read { $0.hasChannel(self.number) } }
 
-    /// Sends a message to the server's side of the channel, as ``PrimusConnection/write(_:)``: it waits in the queue while the client isn't open.
+    /// Sends a message to the server's side of the channel, as `write(_:)`: it waits in the queue while the client isn't open.
     ///
     /// - Parameter value: The message.
     /// - Throws: ``PrimusError/Code/pluginOff``, ``PrimusError/Code/ended`` if the channel was left or ended by the server,
-    ///   ``PrimusError/Code/encodingFailed``, and the errors of ``PrimusConnection/write(_:)``.
+    ///   ``PrimusError/Code/encodingFailed``, and the errors of `write(_:)`.
     public func write<Value: Encodable & Sendable>(_ value: Value) async throws(PrimusError) {
         try self.calls.check(.multiplex)
         let address = self.address
@@ -111,11 +111,11 @@ public struct PrimusSubstream: Sendable {
     /// Whether no side has ended the stream.
     public var isOpen: Bool { self.calls.driver.read { $0.hasStream(self.number) } }
 
-    /// Sends a message on the stream, as ``PrimusConnection/write(_:)``: it waits in the queue while the client isn't open.
+    /// Sends a message on the stream, as `write(_:)`: it waits in the queue while the client isn't open.
     ///
     /// - Parameter value: The message.
     /// - Throws: ``PrimusError/Code/pluginOff``, ``PrimusError/Code/ended`` if one of the sides has ended the stream,
-    ///   ``PrimusError/Code/encodingFailed``, and the errors of ``PrimusConnection/write(_:)``.
+    ///   ``PrimusError/Code/encodingFailed``, and the errors of `write(_:)`.
     public func write<Value: Encodable & Sendable>(_ value: Value) async throws(PrimusError) {
         try self.calls.check(.substream)
         guard self.isOpen else { throw .streamEnded }

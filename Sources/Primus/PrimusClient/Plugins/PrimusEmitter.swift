@@ -32,14 +32,14 @@ public struct PrimusEmitter: Sendable {
 
     // MARK: Sending
 
-    /// Sends an event without an acknowledgement, as ``PrimusConnection/write(_:)`` sends a message: it waits in the queue while the client isn't
+    /// Sends an event without an acknowledgement, as `write(_:)` sends a message: it waits in the queue while the client isn't
     /// open.
     ///
     /// - Parameters:
     ///   - event: The name of the event.
     ///   - arguments: The arguments, in the order of the parameters of the server's listener.
     /// - Throws: ``PrimusError/Code/pluginOff``, ``PrimusError/Code/reservedEvent``, ``PrimusError/Code/encodingFailed``, and the errors of
-    ///   ``PrimusConnection/write(_:)``; on a channel, ``PrimusError/Code/ended`` if it was left or ended by the server.
+    ///   `write(_:)`; on a channel, ``PrimusError/Code/ended`` if it was left or ended by the server.
     public func send<each Argument: Encodable & Sendable>(_ event: String, _ arguments: repeat each Argument) async throws(PrimusError) {
         try self.validate(event)
         try await self.calls.write(self.address, in: self.scope) { coding in
@@ -186,13 +186,13 @@ public struct PrimusEmits: Sendable {
 
     init(_ calls: PluginCalls) { self.calls = calls }
 
-    /// Sends an event, as ``PrimusConnection/write(_:)`` sends a message: it waits in the queue while the client isn't open.
+    /// Sends an event, as `write(_:)` sends a message: it waits in the queue while the client isn't open.
     ///
     /// - Parameters:
     ///   - event: The name of the event.
     ///   - arguments: The arguments, in the order of the parameters of the server's listener.
     /// - Throws: ``PrimusError/Code/pluginOff``, ``PrimusError/Code/reservedEvent``, ``PrimusError/Code/encodingFailed``, and the errors of
-    ///   ``PrimusConnection/write(_:)``.
+    ///   `write(_:)`.
     public func send<each Argument: Encodable & Sendable>(_ event: String, _ arguments: repeat each Argument) async throws(PrimusError) {
         try self.calls.check(.emit)
         do throws(PrimusPluginError) {

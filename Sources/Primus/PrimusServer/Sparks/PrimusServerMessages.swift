@@ -18,7 +18,7 @@ public struct PrimusServerMessage: Sendable {
     ///
     /// - Parameter type: The type.
     /// - Returns: The decoded message.
-    /// - Throws: `DecodingError`, ``PrimusParserError``, or the error of the type's own `init(from:)`.
+    /// - Throws: `DecodingError`, `PrimusParserError`, or the error of the type's own `init(from:)`.
     public func decode<Value: Decodable>(as type: Value.Type = Value.self) throws -> Value {
         if let transformed { return try transformed.decode(as: type) }
         return try self.spark.server.coding.decode(type, of: self.packet)
@@ -26,7 +26,7 @@ public struct PrimusServerMessage: Sendable {
 
     /// The message as a value.
     ///
-    /// - Throws: ``PrimusParserError`` if the packet isn't valid for the parser.
+    /// - Throws: `PrimusParserError` if the packet isn't valid for the parser.
     public var value: PrimusValue { get throws { try self.transformed ?? self.spark.server.coding.value(of: self.packet) } }
 }
 
@@ -48,7 +48,7 @@ public struct PrimusServerCall: Sendable {
     /// Acknowledges the event. Does nothing if the client doesn't wait for it.
     ///
     /// - Parameter values: The arguments of the acknowledgement.
-    /// - Throws: ``PrimusParserError`` if the parser can't carry a value, `EncodingError`, or the error of a value's own `encode(to:)`.
+    /// - Throws: `PrimusParserError` if the parser can't carry a value, `EncodingError`, or the error of a value's own `encode(to:)`.
     public func acknowledge<each Value: Encodable>(_ values: repeat each Value) throws {
         guard let acknowledgement else { return }
         let server = self.spark.server
@@ -75,7 +75,7 @@ public struct PrimusSparkChannel: Sendable {
     /// Writes a message to the client on the channel.
     ///
     /// - Parameter value: The message.
-    /// - Throws: ``PrimusParserError`` if the parser can't carry the value, `EncodingError`, or the error of the value's own `encode(to:)`.
+    /// - Throws: `PrimusParserError` if the parser can't carry the value, `EncodingError`, or the error of the value's own `encode(to:)`.
     public func write(_ value: some Encodable) throws {
         let payload = try PrimusPayload(encoding: value, self.spark.server.coding)
         self.spark.server.driver.step { _ = $0.write(.multiplex(.message(self.address, payload)), to: self.spark.id, &$2) }
@@ -118,11 +118,11 @@ public struct PrimusServerPayload: Sendable {
     ///
     /// - Parameter type: The type.
     /// - Returns: The decoded value.
-    /// - Throws: `DecodingError`, ``PrimusParserError``, or the error of the type's own `init(from:)`.
+    /// - Throws: `DecodingError`, `PrimusParserError`, or the error of the type's own `init(from:)`.
     public func decode<Value: Decodable>(as type: Value.Type = Value.self) throws -> Value { try self.payload.decode(type) }
 
     /// The value without a type.
     ///
-    /// - Throws: ``PrimusParserError`` for a value that exceeds the limits.
+    /// - Throws: `PrimusParserError` for a value that exceeds the limits.
     public var value: PrimusValue { get throws { try self.payload.value() } }
 }

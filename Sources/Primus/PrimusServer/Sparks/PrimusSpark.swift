@@ -31,7 +31,7 @@ public struct PrimusSpark: Sendable, Hashable {
     ///
     /// - Parameter value: The message, which is encoded on the calling thread.
     /// - Returns: Whether the client was connected, and no transform has dropped the message.
-    /// - Throws: ``PrimusParserError`` if the parser can't carry the value, `EncodingError`, or the error of the value's own `encode(to:)`.
+    /// - Throws: `PrimusParserError` if the parser can't carry the value, `EncodingError`, or the error of the value's own `encode(to:)`.
     @discardableResult
     public func write(_ value: some Encodable) throws -> Bool {
         guard let packet = try self.server.packet(value) else { return false }
@@ -207,6 +207,6 @@ public struct PrimusEventArguments: Sendable {
 
     /// The arguments as values.
     ///
-    /// - Throws: ``PrimusParserError`` for arguments that exceed the limits.
+    /// - Throws: `PrimusParserError` for arguments that exceed the limits.
     public var values: [PrimusValue] { get throws { try self.arguments.values() } }
 }

@@ -16,8 +16,8 @@ public struct PrimusServerConfiguration: Sendable {
 
     /// The path at which clients connect. The default is `/primus`. As in Primus, longer paths that begin with it are the server's, too.
     public var pathname = "/primus"
-    /// The transformer: one of ``PrimusTransformerKind/websockets``, ``PrimusTransformerKind/faye`` and ``PrimusTransformerKind/uws``, which
-    /// are the same on the wire, ``PrimusTransformerKind/sockjs`` and ``PrimusTransformerKind/engineIO``. Clients connect over WebSockets.
+    /// The transformer: one of `websockets`, `faye` and `uws`, which
+    /// are the same on the wire, `sockjs` and `engineIO`. Clients connect over WebSockets.
     public var transformer = PrimusTransformerKind.websockets
     /// The parser, one that Primus contains. Another one is set as ``customParser``.
     public var parser = PrimusParserKind.json
