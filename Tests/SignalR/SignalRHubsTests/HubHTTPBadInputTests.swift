@@ -174,7 +174,33 @@ private final class HTTPScript: ListenerHandler {
         let test = try await Self.connected()
         test.answer(204)
         try await eventually { test.stopError?.code == .connectionLost }
+        #expect(test.stopError?.transportError?.code == .closed)
+        let text = "over LongPolling lost: The server answered with the status 204: it has ended the connection."
+        #expect(test.stopError?.message.hasSuffix(text) == true, "\(test.stopError?.message ?? "")")
         #expect(test.script.count(.get) == 3)
+    }
+
+    @Test func `a stream that the server ends is lost with this reason, and not with a code of WebSockets`() async throws {
+        let test = try await Self.connected(.serverSentEvents)
+        test.script.waiting.all.last?.end()
+        try await eventually { test.stopError?.code == .connectionLost }
+        #expect(test.stopError?.transportError?.code == .closed)
+        let message = test.stopError?.message ?? ""
+        #expect(message.hasSuffix("over ServerSentEvents lost: The server ended the response."), "\(message)")
+    }
+
+    @Test(arguments: overHTTP)
+    func `a first response without messages is the reason why the attempt fails`(transport: HubTransport) async throws {
+        let script = HTTPScript([transport]) { request, _, _, responder in
+            guard request == .get else { return false }
+            let isStream = transport == .serverSentEvents
+            responder.respond(HTTPResponse(HTTPResponseHead(status: isStream ? 200 : 204, headers: isStream ? Self.text : [:]), body: []))
+            return true
+        }
+        let test = try await Fixture(script, HubTransportKinds(transport))
+        let error = await #expect(throws: HubError.self) { try await test.client.start() }
+        #expect(error?.transportError?.code == .closed && error?.message.contains("1000") == false, "\(error?.message ?? "")")
+        #expect(error?.message.contains(transport.rawValue) == true)
     }
 
     @Test(arguments: overHTTP, [404, 405, 500])

@@ -100,7 +100,9 @@ package struct HubStreamRules: HTTPConnectionRules {
         try self.decoder.decode(bytes, into: &batch)
     }
 
-    package func bodyEnded(into batch: inout MessageBatch) -> HTTPVerdict { .end(.peer(.normal, "")) }
+    package func bodyEnded(into batch: inout MessageBatch) -> HTTPVerdict {
+        .end(.transport(TransportError(.closed, "The server ended the response.")))
+    }
 
     package func sendingRequest(_ messages: ArraySlice<WebSocketMessage>) -> (request: HTTPRequest, count: Int) {
         self.requests.post(messages)
@@ -140,7 +142,7 @@ package struct HubPollingRules: HTTPConnectionRules {
     package func received(_ head: HTTPResponseHead) -> HTTPVerdict {
         switch head.status {
         case 200: .proceed
-        case 204: .end(.peer(.normal, ""))
+        case 204: .end(.transport(TransportError(.closed, "The server answered with the status 204: it has ended the connection.")))
         default: .reject
         }
     }
