@@ -368,6 +368,23 @@ import Testing
         #expect(hub.nextTimer == .seconds(1500))
     }
 
+    @Test func `after a redirect without a token of its own, the refreshed token is that of further requests`() async throws {
+        var script = ScriptedHub.Script()
+        script.negotiate = { request, number in
+            switch request.path {
+            case "/chat/negotiate": return ScriptedHub.json(#"{"url":"/moved/","tokenLifetimeSeconds":3600}"#)
+            case "/chat/refresh": return ScriptedHub.json(#"{"tokenLifetimeSeconds":1800}"#)
+            default: return Self.negotiation(number, lifetime: "60")
+            }
+        }
+        let hub = try await Self.connected(script)
+        #expect(hub.server.negotiations.all.map { $0.headers["Authorization"] } == ["Bearer token-1", "Bearer token-1"])
+        #expect(try await hub.client.refreshAuthentication() == .seconds(1800))
+        let request = try #require(hub.refreshes.last)
+        #expect(request.target == "/chat/refresh?room=1&id=secret-token-2" && request.headers["Authorization"] == "Bearer token-2")
+        #expect(hub.transportToken == "token-2")
+    }
+
     @Test func `a lifetime that only another server reports isn't that of the application's token`() async throws {
         var script = ScriptedHub.Script()
         script.negotiate = { request, number in
