@@ -516,6 +516,13 @@ struct ToolProcessTests {
         #expect(await server.end().status == 0)
     }
 
+    @Test func `the demo names the transport of each connection that it shows`() async throws {
+        let demo = try await Tool.run(["demo"])
+        #expect(demo.status == 0)
+        let transports = try demo.output.split(separator: "\n").compactMap { try Self.object(String($0))["transport"] as? String }
+        #expect(transports.prefix(4) == ["WebSockets", "WebSockets", "LongPolling", "WebSockets"])
+    }
+
     @Test func `the commands that the demo ends with work in a shell`() async throws {
         let demo = try await Tool.runAtTerminal(["demo"], in: FileManager.default.temporaryDirectory.path)
         let lines = demo.output.split(whereSeparator: \.isNewline).filter { $0.hasPrefix("  ") }.map(String.init)

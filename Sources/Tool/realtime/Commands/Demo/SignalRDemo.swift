@@ -54,7 +54,9 @@ struct SignalRDemo: Sendable {
 
         self.console.printNote("A third client, over long polling")
         let carla = try self.client(url + "/chat", .json) { $0.allowedTransports = .longPolling }
+        let states = carla.events(withCallsOf: [])
         try await carla.start()
+        try await self.print(states, of: carla) { if case .update(.state(.connected), _) = $0 { true } else { false } }
         try await carla.send("Send", "carla", "hello from a proxy")
         try await self.printCall(events, of: anna)
         for client in [carla, anna, bert] { client.stop() }
