@@ -75,6 +75,7 @@ import Testing
 
     @Test(arguments: [
         (HubStatefulReconnect(bufferBytes: 0), "The bufferBytes of statefulReconnect must be at least 1, but are 0."),
+        (HubStatefulReconnect(backlogLimit: -1), "The backlogLimit of statefulReconnect must not be negative, but is -1."),
         (HubStatefulReconnect(timeLimit: .zero), "The timeLimit of statefulReconnect must be greater than zero, but is 0.0 seconds."),
     ])
     func `invalid settings are an error`(settings: HubStatefulReconnect, problem: String) async throws {
@@ -328,6 +329,86 @@ import Testing
         try await sends.value
         try await hub.server.awaitMessages(20)
         #expect(hub.events == [.resumed])
+    }
+
+    // MARK: The limit for what doesn't wait
+
+    private static let small = HubStatefulReconnect(bufferBytes: 80, backlogLimit: 200)
+
+    enum Moment: CaseIterable { case connected, opening, synchronizing, pausing }
+
+    @Test(arguments: Moment.allCases, [true, false])
+    func `a connection whose server acknowledges nothing ends at the limit, also while it is resumed`(
+        moment: Moment, reconnects: Bool
+    ) async throws {
+        let hub = try await self.connected {
+            $0.statefulReconnect = Self.small
+            if reconnects { $0.retry = .delays([.seconds(20)]) }
+        }
+        switch moment {
+        case .connected: break
+        case .opening:
+            hub.network.condition = .silent
+            hub.network.cut()
+        case .synchronizing: hub.network.cut()
+        case .pausing:
+            hub.network.condition = .down
+            hub.network.cut()
+        }
+        // Each one has 62 bytes. One is permitted after a resume, and counts like the others.
+        var streams: [HubStreamResult<Int>] = []
+        while hub.isConnected, streams.count < 100 { streams.append(try hub.client.stream("count", of: Int.self)) }
+        #expect(streams.count == 6)
+        for stream in streams {
+            let error = await hubError { for try await _ in stream {} }
+            #expect(error?.code == .bufferOverflow && error?.message.contains("310 bytes") == true, "\(String(describing: error))")
+        }
+        #expect(hub.client.driver.read { $0.callCount == 0 && $0.waiterCount == 0 && $0.resumable == nil })
+        if reconnects {
+            #expect(hub.events.first?.isReconnecting == true && hub.isReconnecting)
+            hub.network.condition = .up
+            hub.clock.advance(by: .seconds(20))
+            try await eventually { hub.client.connectionID == "id-2" }
+        } else {
+            #expect(hub.stopError?.code == .bufferOverflow && hub.events == [.closed(hub.stopError)])
+            hub.network.condition = .up
+            hub.clock.advance(by: .seconds(100))
+            #expect(hub.client.driver.nextDeadline == nil && hub.isStopped)
+        }
+    }
+
+    @Test func `results of handlers have the limit`() async throws {
+        let hub = try await self.connected { $0.statefulReconnect = Self.small }
+        hub.client.on("ask") { String(repeating: "x", count: 60) }
+        for number in 1...10 { hub.server.send(#"{"type":1,"invocationId":"\#(number)","target":"ask","arguments":[]}"#) }
+        try await eventually { hub.stopError?.code == .bufferOverflow }
+        // Each one has 102 bytes. Another thread may still deliver what was sent.
+        try await eventually { hub.server.ends.all == [.peer(.normal, "")] }
+        #expect(self.types(hub.server.received.all).count { $0 == 3 } == 3)
+    }
+
+    @Test func `cancellations have the limit, and the call has ended`() async throws {
+        let hub = try await self.connected { $0.statefulReconnect = Self.small }
+        let call = try await hub.begin { client in await hubError { try await client.invoke("add", as: Int.self) } }
+        let streams = try (1...4).map { _ in try hub.client.stream("count", of: Int.self) }
+        #expect(hub.isConnected)
+        call.cancel()
+        #expect(try await call.value?.code == .cancelled)
+        #expect(hub.stopError?.code == .bufferOverflow)
+        for stream in streams { #expect(await hubError { for try await _ in stream {} }?.code == .bufferOverflow) }
+    }
+
+    @Test func `a message that waited doesn't end the connection, and an acknowledgment makes room`() async throws {
+        let hub = try await self.connected { $0.statefulReconnect = Self.small }
+        var streams = try (1...5).map { _ in try hub.client.stream("count", of: Int.self) }
+        let send = Task { try await hub.client.send("note", 1) }
+        try await eventually { hub.client.driver.read { $0.writingCallers.count == 1 } }
+        hub.network.cut()
+        // After the resume, it is permitted.
+        try await send.value
+        hub.server.send(Self.sequence(1), Self.ack(6))
+        for _ in 1...5 { streams.append(try hub.client.stream("count", of: Int.self)) }
+        #expect(hub.isConnected && hub.events == [.resumed])
     }
 
     // MARK: Failing

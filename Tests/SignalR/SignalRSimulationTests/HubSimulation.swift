@@ -61,7 +61,8 @@ final class HubSimulation: @unchecked Sendable {
         if simulation.chance(50) {
             if simulation.chance(70) { (options.allowedTransports, options.skipsNegotiation) = (.webSockets, false) }
             options.statefulReconnect = HubStatefulReconnect(
-                bufferBytes: Int(simulation.random(in: 100...2_000)), timeLimit: .milliseconds(simulation.random(in: 1_000...10_000)))
+                bufferBytes: Int(simulation.random(in: 100...2_000)), backlogLimit: Int(simulation.random(in: 0...4_000)),
+                timeLimit: .milliseconds(simulation.random(in: 1_000...10_000)))
         }
         let coder = options.hubProtocol.coder
         self.coder = coder
@@ -219,7 +220,7 @@ final class HubSimulation: @unchecked Sendable {
             self.simulation.require(isExpected, "\(target) \(expected) failed: \(error)")
         case .failure(let error):
             let codes: [HubError.Code] = [
-                .notConnected, .stopped, .connectionLost, .closedByServer, .serverTimeout, .timedOut, .cancelled,
+                .notConnected, .stopped, .connectionLost, .closedByServer, .serverTimeout, .timedOut, .cancelled, .bufferOverflow,
             ]
             self.simulation.require(codes.contains(error.code), "\(target) \(expected) failed: \(error.code) \(error)")
         }

@@ -27,9 +27,15 @@ extension HubSession {
 
     // MARK: Sending
 
+    /// Sends a message without waiting. One for which no memory is left, as the server acknowledges too little, ends the connection.
     mutating func send(_ message: HubMessage, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         let frame = HubMessageWriter.message(message, self.options.format)
-        if message.isSequenced { self.sendCounted(frame, on: id, &effects) } else { self.send(frame, on: id, &effects) }
+        if message.isSequenced {
+            guard !self.exceedsBacklogLimit else { return self.endAtBacklogLimit(on: id, now: now, &effects) }
+            self.sendCounted(frame, on: id, &effects)
+        } else {
+            self.send(frame, on: id, &effects)
+        }
         self.connection.sent(id, now: now)
     }
 
@@ -48,7 +54,7 @@ extension HubSession {
         return self.lastCall
     }
 
-    /// Sends an invocation, and begins its uploads behind it.
+    /// Sends an invocation, and begins its uploads behind it. The connection may have ended afterwards.
     ///
     /// - Returns: The uploads.
     private mutating func write(
@@ -59,6 +65,7 @@ extension HubSession {
         let invocation = HubInvocation(
             id: id.map { "\($0)" }, target: target, arguments: arguments, streamIDs: uploads.map { "\($0)" })
         self.send(isStream ? .streamInvocation(invocation) : .invocation(invocation), on: connection, now: now, &effects)
+        guard self.connection.established == connection else { return [] }
         for (upload, stream) in zip(uploads, streams) {
             self.uploads[upload] = Upload(work: self.works.start(.upload(id: upload, stream), for: .upload(upload), &effects), call: id)
         }
@@ -101,8 +108,9 @@ extension HubSession {
         guard let connection = self.connection.established else { return effects.resume(waiter, .failure(self.notConnected)) }
         let id = id ?? self.nextCall()
         self.callers[waiter.rawValue] = id
+        self.calls[id] = Call(kind: .invocation(waiter), target: target)
         let uploads = self.write(id, target, arguments, streams, on: connection, now: now, &effects)
-        self.calls[id] = Call(kind: .invocation(waiter), target: target, uploads: uploads)
+        self.calls[id]?.uploads = uploads
     }
 
     /// Invokes a method without waiting for its end.

@@ -133,6 +133,30 @@ extension HubSession {
         if !self.mustWaitToWrite { self.writingCallers.resumeAll(.success(.none), &effects) }
     }
 
+    /// Whether too much is stored for another message that doesn't wait. The one that is permitted after a resume is sent in any case.
+    var exceedsBacklogLimit: Bool {
+        guard let buffer = self.resumable?.buffer, buffer.isFull, let settings = self.options.statefulReconnect else { return false }
+        let limit = settings.bufferBytes.addingReportingOverflow(settings.backlogLimit)
+        return !limit.overflow && buffer.byteCount > limit.partialValue
+    }
+
+    /// Ends the connection, also while it is resumed: a message that isn't stored is missing in what would be repeated.
+    mutating func endAtBacklogLimit(on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        let message =
+            "The server doesn't acknowledge messages: \(self.resumable?.buffer.byteCount ?? 0) bytes are stored for it. Check the "
+            + "server, or increase the backlogLimit of statefulReconnect."
+        let failure = HubError(.bufferOverflow, message)
+        guard self.connection.isResuming else { return self.close(id, failure, now: now, &effects) }
+        if let attempt = self.connection.current {
+            effects.commands.append(.abandon(attempt))
+        } else {
+            // Ends the pause with an attempt that isn't begun: only the end of an attempt can be the end of the connection.
+            _ = self.connection.check(timeout: .zero, now: now)
+        }
+        guard let attempt = self.connection.current else { return }
+        self.end(attempt, .transport(TransportError(.tooLarge, message)), failure, now: now, &effects)
+    }
+
     // MARK: Acknowledging
 
     var acknowledgmentDeadline: Instant? { self.resumable?.buffer.nextDeadline }

@@ -151,6 +151,9 @@ public struct HubConfiguration: Sendable {
             if settings.bufferBytes < 1 {
                 return "The bufferBytes of statefulReconnect must be at least 1, but are \(settings.bufferBytes)."
             }
+            if settings.backlogLimit < 0 {
+                return "The backlogLimit of statefulReconnect must not be negative, but is \(settings.backlogLimit)."
+            }
             if settings.timeLimit <= .zero {
                 return "The timeLimit of statefulReconnect must be greater than zero, but is \(settings.timeLimit)."
             }

@@ -57,7 +57,7 @@ public struct HubError: Error, Hashable, Sendable, CustomStringConvertible {
         /// A handler of the application threw an error, or the handlers of a method returned several results.
         public static let handlerFailed = Code(.handlerFailed)
         /// The application didn't read a stream, or its handlers were too slow, while another call waited for the server, so that the client
-        /// couldn't stop reading.
+        /// couldn't stop reading. Or the server acknowledged too little; see ``HubStatefulReconnect/backlogLimit``.
         public static let bufferOverflow = Code(.bufferOverflow)
         /// A value of the configuration is invalid, or a connection is impossible on this system.
         public static let invalidConfiguration = Code(.invalidConfiguration)

@@ -13,6 +13,12 @@ public struct HubStatefulReconnect: Hashable, Sendable {
     ///
     /// ASP.NET Core acknowledges once a second, so this is about what a client can send to it in a second.
     public var bufferBytes: Int
+    /// The number of bytes that are stored beyond ``bufferBytes`` for what doesn't wait: the results of handlers, the opening of streams from the
+    /// server, and the ends and cancellations of calls. If a server acknowledges so little that more would be stored, the connection ends
+    /// with an error with the code ``HubError/Code/bufferOverflow``, and ``HubConfiguration/retry`` applies. The default is 16 MiB.
+    ///
+    /// A resume sends all stored messages in a row, so the server's own limit for a connection must not be less.
+    public var backlogLimit: Int
     /// The time since the loss of a socket within which the client tries to resume the connection. The default is 15 seconds, for which
     /// ASP.NET Core keeps a connection that has lost its socket.
     ///
@@ -24,9 +30,11 @@ public struct HubStatefulReconnect: Hashable, Sendable {
     ///
     /// - Parameters:
     ///   - bufferBytes: The size of stored messages, in bytes, at which senders wait.
+    ///   - backlogLimit: The number of bytes that are stored beyond these for what doesn't wait.
     ///   - timeLimit: The time within which the client tries to resume the connection.
-    public init(bufferBytes: Int = 100_000, timeLimit: Duration = .seconds(15)) {
+    public init(bufferBytes: Int = 100_000, backlogLimit: Int = 16 << 20, timeLimit: Duration = .seconds(15)) {
         self.bufferBytes = bufferBytes
+        self.backlogLimit = backlogLimit
         self.timeLimit = timeLimit
     }
 }
