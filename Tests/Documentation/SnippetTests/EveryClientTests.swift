@@ -1,3 +1,5 @@
+import PrimusClient
+import PrimusTesting
 import PusherChannels
 import PusherTesting
 import RealtimeCore
@@ -65,12 +67,23 @@ extension HubClient: EveryClient {
     fileprivate func end() { self.stop() }
 }
 
+extension PrimusConnection: EveryClient {
+    fileprivate func allUpdates() -> EventSequence<PrimusUpdate> { self.updates() }
+    fileprivate func observe(on executor: CallbackExecutor, _ callback: @escaping @Sendable (PrimusUpdate) -> Void) -> CallbackObservation {
+        self.onUpdate(on: executor, callback)
+    }
+}
+
 extension PusherError: EveryClientError {
     fileprivate static func error(_ message: String, cause: (any Error)?) -> PusherError { PusherError(.timedOut, message, cause: cause) }
 }
 
 extension HubError: EveryClientError {
     fileprivate static func error(_ message: String, cause: (any Error)?) -> HubError { HubError(.timedOut, message, cause: cause) }
+}
+
+extension PrimusError: EveryClientError {
+    fileprivate static func error(_ message: String, cause: (any Error)?) -> PrimusError { PrimusError(.timedOut, message, cause: cause) }
 }
 
 /// Compares the clients with the article "What every client has".
@@ -109,6 +122,13 @@ extension HubError: EveryClientError {
             changeTimeout: { $0.connectTimeout = .seconds(7) }, timeout: { $0.connectTimeout }, server: signalR.server)
     }
 
+    private static func primus() async throws -> Fixture<PrimusConnection> {
+        let primus = try await InMemoryPrimus()
+        return Fixture(
+            configuration: primus.configuration(), clock: primus.clock, network: primus.network, invalidate: { $0.connectTimeout = .zero },
+            changeTimeout: { $0.connectTimeout = .seconds(7) }, timeout: { $0.connectTimeout }, server: primus.server)
+    }
+
     @Test func `the members that the article lists are public`() throws {
         let page = try Snippets.lines(ofFile: "Sources/Core/RealtimeCore/Documentation.docc/WhatEveryClientHas.md")
         let rows = page.filter { $0.hasPrefix("| ") && !$0.hasPrefix("| |") }.map { row in
@@ -118,7 +138,7 @@ extension HubError: EveryClientError {
                 }
             }
         }
-        let folders = ["Sources/Pusher/PusherChannels", "Sources/SignalR/SignalRHubs"]
+        let folders = ["Sources/Pusher/PusherChannels", "Sources/SignalR/SignalRHubs", "Sources/Primus/PrimusClient"]
         var count = 0
         for (index, folder) in folders.enumerated() {
             let sources = try Snippets.paths(below: folder, ".swift").flatMap { try Snippets.lines(ofFile: $0) }
@@ -131,7 +151,7 @@ extension HubError: EveryClientError {
                 count += 1
             }
         }
-        #expect(count > 50)
+        #expect(count > 75)
     }
 
     @Test func `an invalid configuration is an error of the start, and of a change`() async throws {
@@ -153,6 +173,7 @@ extension HubError: EveryClientError {
         }
         try await check(Self.pusher())
         try await check(Self.hub())
+        try await check(Self.primus())
     }
 
     @Test func `run returns when the client ends, and ends it with its task`() async throws {
@@ -171,6 +192,7 @@ extension HubError: EveryClientError {
         }
         try await check(Self.pusher())
         try await check(Self.hub())
+        try await check(Self.primus())
     }
 
     @Test func `a cancelled run ends the client immediately, and the next one starts it again`() async throws {
@@ -184,13 +206,13 @@ extension HubError: EveryClientError {
             let next = Task { try await client.run() }
             _ = try await client.connected(within: .seconds(10))
             try await cancelled.value
-            let state = "\(client.state)"
-            #expect(state.hasPrefix("connected"), "\(state)")
+            #expect(client.isConnected, "\(client.state)")
             client.end()
             try await next.value
         }
         try await check(Self.pusher())
         try await check(Self.hub())
+        try await check(Self.primus())
     }
 
     @Test func `waiting doesn't start a client, and ends with its limit`() async throws {
@@ -206,6 +228,7 @@ extension HubError: EveryClientError {
         }
         try await check(Self.pusher())
         try await check(Self.hub())
+        try await check(Self.primus())
     }
 
     @Test func `observations follow a loss and a reconnect, and end when they are released`() async throws {
@@ -242,6 +265,7 @@ extension HubError: EveryClientError {
         }
         try await check(Self.pusher())
         try await check(Self.hub())
+        try await check(Self.primus())
     }
 
     @Test func `sequences finish when the client is released`() async throws {
@@ -254,6 +278,7 @@ extension HubError: EveryClientError {
         }
         try await check(Self.pusher())
         try await check(Self.hub())
+        try await check(Self.primus())
     }
 
     @Test func `errors that differ in their causes are equal, and show no text of the application`() {
@@ -265,5 +290,6 @@ extension HubError: EveryClientError {
         }
         check(PusherError.self)
         check(HubError.self)
+        check(PrimusError.self)
     }
 }
