@@ -237,7 +237,9 @@ import Testing
         }
         let paths = try folders.flatMap { try Snippets.paths(below: "Sources/\($0)", ".swift") }
         let types = try paths.flatMap { try Snippets.lines(ofFile: $0) }.compactMap { line in
-            line.firstMatch(of: /^public (final |indirect )?(class|struct|enum|protocol|actor|typealias) (?<name>\w+)/).map { String($0.name) }
+            line.firstMatch(of: /^public (final |indirect )?(class|struct|enum|protocol|actor|typealias) (?<name>\w+)/).map {
+                String($0.name)
+            }
         }
         #expect(types.count > 12)
         // Only the server uses it, and exports it.

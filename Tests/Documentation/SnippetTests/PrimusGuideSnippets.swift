@@ -172,8 +172,8 @@ private func refused(_ primus: PrimusConnection) async throws {
     // snippet:primus-refused
     do {
         try await primus.opened()
-    } catch where error.code == .unauthorized {
-        print(error.status ?? 0, error.serverMessage ?? "")
+    } catch {
+        print(error.code, error.status ?? 0, error.serverMessage ?? "")
     }
     // end
 }
