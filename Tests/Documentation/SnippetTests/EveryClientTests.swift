@@ -39,6 +39,12 @@ private protocol EveryClient: AnyObject, Sendable {
     func allUpdates() -> EventSequence<ClientUpdate>
     func observe(on executor: CallbackExecutor, _ callback: @escaping @Sendable (ClientUpdate) -> Void) -> CallbackObservation
     func end()
+    /// Exchanges messages, if connecting doesn't do so already.
+    func exchange() async throws
+}
+
+extension EveryClient {
+    func exchange() async throws {}
 }
 
 /// The shape of the errors of all clients.
@@ -72,6 +78,7 @@ extension PrimusConnection: EveryClient {
     fileprivate func observe(on executor: CallbackExecutor, _ callback: @escaping @Sendable (PrimusUpdate) -> Void) -> CallbackObservation {
         self.onUpdate(on: executor, callback)
     }
+    fileprivate func exchange() async throws { _ = try await self.id() }
 }
 
 extension PusherError: EveryClientError {
@@ -241,6 +248,7 @@ extension PrimusError: EveryClientError {
             var observation: CallbackObservation? = client.observe(on: CallbackExecutor { $0() }) { updates.record("\($0)") }
             let task = Task { try await client.run() }
             _ = try await client.connected(within: .seconds(10))
+            try await client.exchange()
 
             fixture.network.cut()
             #expect(await errors.pending().map(\.code.description) == ["connectionLost"])
