@@ -133,6 +133,7 @@ import Testing
     /// The articles about a protocol, with the folders of its files and tests.
     private static let protocols = [
         ("SignalR", "SignalR/SignalRHubs", ["SignalR"]), ("Pusher", "Pusher/PusherChannels", ["Pusher", "Core"]),
+        ("Primus", "Primus/PrimusClient", ["Primus"]),
     ]
 
     @Test(arguments: Self.protocols)
