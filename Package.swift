@@ -50,6 +50,12 @@ let readme: [Target.Dependency] = [
     "RealtimeTesting", "TestSupport", "PeerSupport",
 ]
 
+/// The dependencies of the tests of Primus-Objc's API.
+let primusSwift: [Target.Dependency] = [
+    "PrimusSwift", "PrimusTesting", "PrimusClient", "PrimusServer", "PrimusWire", "RealtimeTransports", "RealtimeSockets", "RealtimeCore",
+    "RealtimeCoding", "RealtimeSystem", "RealtimeTesting", "TestSupport", "PeerSupport",
+]
+
 /// The dependencies of the tests of PusherSwift's API.
 let pusherSwift: [Target.Dependency] = [
     "PusherSwift", "NWWebSocket", "PusherChannels", "PusherServer", "PusherWire", "RealtimeTransports", "RealtimeSockets", "RealtimeCore",
@@ -139,6 +145,7 @@ let signalR: [Target] = [
 let primus: [Target] = [
     library("PrimusWire", in: "Sources/Primus", coreLibraries),
     library("PrimusClient", in: "Sources/Primus", ["PrimusWire", "RealtimeTransports"] + coreLibraries),
+    library("PrimusSwift", in: "Sources/Primus", ["PrimusClient", "PrimusWire", "RealtimeTransports"] + coreLibraries),
     library("PrimusServer", in: "Sources/Primus", ["PrimusWire", "RealtimeTransports"] + coreLibraries),
     library("PrimusTesting", in: "Sources/Primus", ["PrimusClient", "PrimusServer", "RealtimeCore", "RealtimeTesting"]),
 
@@ -149,6 +156,11 @@ let primus: [Target] = [
     tests(
         "PrimusServerTests", in: "Primus",
         ["PrimusTesting", "PrimusClient", "PrimusServer", "PrimusWire", "RealtimeSockets"] + support),
+    tests("PrimusSwiftTests", in: "Primus", primusSwift),
+    // Without the settings of this package, as in applications.
+    .testTarget(
+        name: "PrimusSwiftReadmeTests",
+        dependencies: primusSwift, path: "Tests/Primus/PrimusSwiftReadmeTests", swiftSettings: [.swiftLanguageMode(.v6)] + strict),
     tests("PrimusSimulationTests", in: "Primus", ["PrimusClient", "PrimusServer", "PrimusWire"] + support),
     tests(
         "PrimusPeerTests", in: "Primus",
@@ -176,7 +188,8 @@ let commandLine: [Target] = [
     tests(
         "SnippetTests", in: "Documentation",
         [
-            "PusherChannels", "PusherServer", "PusherTesting", "PusherWire", "PusherSwift", "SignalRHubs", "SignalRClient",
+            "PusherChannels", "PusherServer", "PusherTesting", "PusherWire", "PusherSwift", "PrimusSwift", "SignalRHubs",
+            "SignalRClient",
             "SignalRServer", "SignalRTesting", "PrimusClient", "PrimusServer", "PrimusTesting", "RealtimeSockets", "CommonNames",
             "DocumentationStubs",
         ] + support),
@@ -205,6 +218,9 @@ let swift5: [Target] = [
     .testTarget(
         name: "PusherSwiftReadmeSwift5Tests",
         dependencies: pusherSwift, path: "Tests/Pusher/PusherSwiftReadmeSwift5Tests", swiftSettings: [.swiftLanguageMode(.v5)] + strict),
+    .testTarget(
+        name: "PrimusSwiftReadmeSwift5Tests",
+        dependencies: primusSwift, path: "Tests/Primus/PrimusSwiftReadmeSwift5Tests", swiftSettings: [.swiftLanguageMode(.v5)] + strict),
     .testTarget(
         name: "SignalRReadmeSwift5Tests",
         dependencies: readme, path: "Tests/SignalR/SignalRReadmeSwift5Tests", swiftSettings: [.swiftLanguageMode(.v5)] + strict),
@@ -272,6 +288,7 @@ let libraries: [(name: String, targets: [String])] = [
     ("SignalRTesting", ["SignalRTesting"]),
     ("SignalRClient", ["SignalRClient"]),
     ("PrimusClient", ["PrimusClient"]),
+    ("PrimusSwift", ["PrimusSwift"]),
     ("PrimusServer", ["PrimusServer"]),
     ("PrimusTesting", ["PrimusTesting"]),
     ("RealtimeCore", ["RealtimeCore"]),

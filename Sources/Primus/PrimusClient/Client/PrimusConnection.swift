@@ -284,8 +284,10 @@ public final class PrimusConnection: Sendable {
     }
 
     /// Calls a closure with all updates, messages and events of the client for JavaScript, in one order.
+    ///
+    /// - Parameter includesEmitter: Whether the events of primus-emitter are among them.
     package func observeEvents(
-        on executor: CallbackExecutor, buffer: BufferPolicy = .pauseReading(1024),
+        on executor: CallbackExecutor, buffer: BufferPolicy = .pauseReading(1024), includingEmitter includesEmitter: Bool = false,
         _ callback: @escaping @Sendable (PrimusEvent) -> Void
     ) -> CallbackObservation {
         self.driver.observe(buffer, lifetime: .client, named: "The listener of an event", schedule: executor.schedule) { events, output in
@@ -294,6 +296,7 @@ public final class PrimusConnection: Sendable {
             session.observeUpdates(consumer, &effects)
             session.observeMessages(consumer, &effects)
             session.observeTraces(consumer, &effects)
+            if includesEmitter { session.observe(.events(.connection), consumer, &effects) }
         } callback: {
             callback($0)
         }

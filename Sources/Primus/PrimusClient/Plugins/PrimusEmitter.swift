@@ -2,6 +2,20 @@ import PrimusWire
 public import RealtimeCore
 
 extension PrimusConnection {
+    /// An event of primus-emitter for a consumer of ``observeEvents(on:buffer:includingEmitter:_:)``.
+    package func emitterEvent(_ event: PrimusPluginEvent) -> PrimusEmitterEvent? { PluginCalls(self).event(nil, nil)(event) }
+
+    /// Sends an event of primus-emitter without waiting, in the order of `enqueue(_:)`.
+    ///
+    /// - Parameters:
+    ///   - event: The name of the event.
+    ///   - arguments: Its arguments.
+    /// - Returns: Whether the event was taken. If not, an update reports why.
+    package func enqueueEvent(_ event: String, _ arguments: [PrimusValue]) throws(PrimusError) -> Bool {
+        try self.emitter.validate(event)
+        return self.enqueue(["type": 0, "data": .array([.string(event)] + arguments)])
+    }
+
     /// The events of primus-emitter, of the connection itself. See ``PrimusChannel/emitter`` for those of a channel.
     public var emitter: PrimusEmitter { PrimusEmitter(PluginCalls(self), .connection, nil) }
 
@@ -99,7 +113,7 @@ public struct PrimusEmitter: Sendable {
         return try await self.calls.acknowledgement(of: event, in: self.scope, repeat each arguments, within: limit)
     }
 
-    private func validate(_ event: String) throws(PrimusError) {
+    fileprivate func validate(_ event: String) throws(PrimusError) {
         try self.calls.check(self.plugins)
         do throws(PrimusPluginError) {
             try PrimusEventName.validate(event, for: .server, hasChannels: self.calls.has(.multiplex))

@@ -71,6 +71,18 @@ public struct PrimusEmitterEvent: Sendable {
             throw .encoding(error)
         }
     }
+
+    /// Answers the event with values whose number isn't known to the compiler; see ``acknowledge(_:)``.
+    @discardableResult
+    package func acknowledge(values: [PrimusValue]) throws(PrimusError) -> Bool {
+        guard let answer = self.answer, let id = self.id else { return false }
+        let coding = self.arguments.coding
+        do {
+            return try answer.send(coding) { .emitter(.acknowledgement(id: id, try PrimusArguments(nil, values: values, in: coding))) }
+        } catch {
+            throw .encoding(error)
+        }
+    }
 }
 
 /// A request of the server, from primus-responder.

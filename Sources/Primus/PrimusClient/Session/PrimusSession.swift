@@ -118,7 +118,7 @@ package struct PrimusSession: ReconnectingSession {
     package internal(set) var coding: PrimusCoding?
     var retries = RetrySeries(endsWith: .anyConnection)
     /// The attempt that is scheduled or in progress, since a loss.
-    var retry: PrimusRetry?
+    package internal(set) var retry: PrimusRetry?
     var phase = Phase.starting
     private var isReleased = false
     /// The error that the policy for reconnects threw, while its answer is handled.
@@ -168,7 +168,7 @@ package struct PrimusSession: ReconnectingSession {
     var traces = EventRoutes.none
     /// The route of the messages in both directions, without secrets.
     var frames = EventRoutes.none
-    var traceState = PrimusTrace.ReadyState.end
+    package internal(set) var traceState = PrimusTrace.ReadyState.end
 
     package init(_ options: PrimusConfiguration, seed: UInt64) {
         var generator = SplitMix64(seed: seed)

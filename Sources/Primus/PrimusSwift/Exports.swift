@@ -1,0 +1,2 @@
+// The typed API: `PrimusConnection` and what belongs to it.
+@_exported public import PrimusClient

@@ -1,0 +1,697 @@
+import Dispatch
+public import Foundation
+public import PrimusClient
+import PrimusWire
+import RealtimeCore
+import RealtimeSystem
+#if canImport(FoundationNetworking)
+public import FoundationNetworking
+#endif
+
+/// The state of a client.
+#if canImport(ObjectiveC)
+@objc
+#endif
+public enum PrimusReadyState: Int, Sendable {
+    /// The client isn't connected.
+    #if canImport(ObjectiveC)
+    @objc(kPrimusReadyStateClosed)
+    #endif
+    case closed = 0
+    /// An attempt to connect is in progress.
+    #if canImport(ObjectiveC)
+    @objc(kPrimusReadyStateOpening)
+    #endif
+    case opening = 1
+    /// The client is connected.
+    #if canImport(ObjectiveC)
+    @objc(kPrimusReadyStateOpen)
+    #endif
+    case open = 2
+}
+
+/// A client for servers of Primus, with the API of Primus-Objc and of the client for JavaScript.
+///
+/// ```swift
+/// let primus = Primus(url: URL(string: "http://localhost:9090/primus")!)
+/// primus.on("data") { (data: [String: Any], raw: Any) in print(data) }
+/// primus.write(["my-data": 123])
+/// ```
+/// A client opens by itself, in a later turn of the main queue, unless ``PrimusConnectOptions/manual`` is set. From then until it is ended, it
+/// keeps itself alive, as in Primus-Objc. One that isn't open is released with its last reference.
+///
+/// Methods can be called from any thread. Listeners are called on the main queue unless another one is chosen: those of one queue in the order
+/// of the events, one at a time, never under a lock. For an event, they are called in the order in which they were added.
+///
+/// `@unchecked Sendable`: all state is protected by a lock. A subclass protects its own.
+#if canImport(ObjectiveC)
+@objcMembers
+#endif
+open class Primus: NSObject, @unchecked Sendable {
+    /// The connection of the typed API, with what belongs to it.
+    private struct Engine: Sendable {
+        var connection: PrimusConnection
+        /// The revision of the options with which it was created.
+        var revision: UInt64
+        /// Why it can't be opened.
+        var problem: PrimusError?
+        var observations: [PrimusQueue: PrimusObservation] = [:]
+    }
+
+    /// `@unchecked Sendable`: the objects are only given back to the application.
+    private struct Plugins: @unchecked Sendable { var objects: [String: Any] = [:] }
+
+    private struct State: Sendable {
+        var request: URLRequest
+        var engine: Engine?
+        var listeners = PrimusListenerTable()
+        var transforms: [PrimusTransform] = []
+        var plugins = Plugins()
+        /// The revision of the options from which the plugins were created.
+        var pluginRevision: UInt64?
+        /// The queues whose listeners know that the client is initialised.
+        var initialised: Set<PrimusQueue> = []
+        /// Whether the client opens by itself soon.
+        var isOpeningSoon = false
+        var isDestroyed = false
+        /// The client itself, while it is open.
+        var keeper: Primus?
+        var endOfLifecycle: PrimusLifecycle.End?
+        var endOfTime: PrimusLifecycle.End?
+    }
+
+    /// The settings. Changes apply from the next attempt to connect on.
+    public let options: PrimusConnectOptions
+    private let state: Lock<State>
+
+    // MARK: Creating
+
+    /// Creates a client with the default settings.
+    ///
+    /// - Parameter url: The URL of the server, with its path. A user name and a password in it become the header field `Authorization`. If the URL
+    ///   isn't valid, the client emits `error` and `end` when it is opened.
+    #if canImport(ObjectiveC)
+    @objc(initWithURL:)
+    #endif
+    public convenience init(url: URL) { self.init(urlRequest: URLRequest(url: url), options: PrimusConnectOptions()) }
+
+    /// Creates a client.
+    ///
+    /// - Parameters:
+    ///   - url: The URL of the server; see ``init(url:)``.
+    ///   - options: The settings.
+    #if canImport(ObjectiveC)
+    @objc(initWithURL:options:)
+    #endif
+    public convenience init(url: URL, options: PrimusConnectOptions) { self.init(urlRequest: URLRequest(url: url), options: options) }
+
+    /// Creates a client with the default settings.
+    ///
+    /// - Parameter urlRequest: The URL of the server, and header fields for all requests.
+    #if canImport(ObjectiveC)
+    @objc(initWithURLRequest:)
+    #endif
+    public convenience init(urlRequest: URLRequest) { self.init(urlRequest: urlRequest, options: PrimusConnectOptions()) }
+
+    /// Creates a client.
+    ///
+    /// - Parameters:
+    ///   - urlRequest: The URL of the server, and header fields for all requests.
+    ///   - options: The settings.
+    #if canImport(ObjectiveC)
+    @objc(initWithURLRequest:options:)
+    #endif
+    public init(urlRequest: URLRequest, options: PrimusConnectOptions) {
+        self.options = options
+        self.state = Lock(State(request: urlRequest))
+        super.init()
+        options.changes.observe { [weak self] in
+            guard let self else { return false }
+            self.applySettings()
+            return true
+        }
+        let end = options.lifecycle.observe { [weak self] event in self?.lifecycleChanged(event) }
+        let opensSoon = !options.manual
+        self.state.withLock {
+            $0.endOfLifecycle = end
+            $0.isOpeningSoon = opensSoon
+        }
+        if opensSoon { DispatchQueue.main.async { self.openIfAwaited() } }
+    }
+
+    deinit {
+        let (lifecycle, time) = self.state.withLock { ($0.endOfLifecycle, $0.endOfTime) }
+        lifecycle?()
+        time?()
+    }
+
+    /// The URL of the server, and the header fields of all requests. A change applies to the next attempt to connect.
+    public var request: URLRequest {
+        get { self.state.withLock { $0.request } }
+        set {
+            self.state.withLock { $0.request = newValue }
+            self.applySettings()
+        }
+    }
+
+    /// The client of the typed API that this client uses, for code that moves to it step by step.
+    ///
+    /// Both have the same connection: ``open()`` and ``end()`` of one affect the other. The settings come from ``options``, and must not be
+    /// changed with `update(_:)`. If the parser, the transformer, the plugins or the transports of the options change, it is replaced when the
+    /// client is opened again.
+    public var client: PrimusConnection { self.engine().connection }
+
+    // MARK: State
+
+    /// The state. It changes before the listeners of `readyStateChange` are called.
+    public var readyState: PrimusReadyState {
+        guard let connection = self.connection else { return .closed }
+        return switch connection.driver.read({ $0.traceState }) {
+        case .opening: .opening
+        case .open: .open
+        case .end: .closed
+        }
+    }
+
+    /// Whether the network is presumed to work.
+    public var online: Bool { self.connection?.isOnline ?? true }
+
+    /// Whether the client is connected, so that messages needn't wait.
+    public var writable: Bool { self.connection?.isConnected ?? false }
+
+    /// How the client reconnects.
+    public var reconnectOptions: PrimusReconnectOptions { self.options.reconnect }
+
+    /// The attempt to connect again that is scheduled or in progress; `nil` if there is none.
+    public var attemptOptions: PrimusReconnectOptions? {
+        guard let (retry, isScheduled) = self.connection?.driver.read({ ($0.retry, $0.traceState == .end) }), let retry else { return nil }
+        return self.options.reconnect.describing(retry, isScheduled: isScheduled)
+    }
+
+    /// The plugins that the client has created, by their names.
+    public var plugins: [String: Any] { self.state.withLock { $0.plugins }.objects }
+
+    /// Passes the ID of the server's side of the connection, its spark, to a closure.
+    ///
+    /// - Parameter fn: Called on the main actor with the ID; with `nil` if the client isn't connected or the server doesn't answer.
+    public func id(_ fn: @escaping @MainActor @Sendable (String?) -> Void) {
+        let connection = self.client
+        // Not structured, because the caller doesn't wait. It ends within the time limit.
+        Task { @MainActor in fn(try? await connection.id(within: .seconds(30))) }
+    }
+
+    // MARK: Connecting
+
+    /// Connects. Needed if ``PrimusConnectOptions/manual`` is set, and after ``end()``. If the client is open, or was destroyed, the method has no
+    /// effect.
+    public func open() {
+        let isDestroyed = self.state.withLock { state in
+            if state.isDestroyed { return true }
+            state.isOpeningSoon = false
+            state.keeper = self
+            return false
+        }
+        if isDestroyed { return }
+        self.replaceEngine()
+        let engine = self.engine()
+        if let problem = engine.problem { return self.fail(problem) }
+        do throws(PrimusError) {
+            try engine.connection.update { self.configure(&$0) }
+        } catch {
+            return self.fail(error)
+        }
+        engine.connection.open()
+    }
+
+    private func openIfAwaited() { if self.state.withLock({ $0.isOpeningSoon }) { self.open() } }
+
+    private func fail(_ error: PrimusError) {
+        self.post("error", [.error(error)])
+        self.post("end")
+        self.release()
+    }
+
+    /// Disconnects. The client doesn't reconnect.
+    public func end() {
+        let (connection, wasAwaited) = self.state.withLock { state in
+            defer { state.isOpeningSoon = false }
+            return (state.engine?.connection, state.isOpeningSoon)
+        }
+        guard wasAwaited else {
+            connection?.end()
+            return
+        }
+        for event in ["outgoing::end", "close", "end"] { self.post(event) }
+    }
+
+    /// Writes a last message, and disconnects.
+    ///
+    /// - Parameter data: The message, as in ``write(_:)``.
+    public func end(_ data: Any) {
+        self.write(data)
+        self.end()
+    }
+
+    /// Ends the client for good: after the events of the end, `destroy` is emitted, and all listeners are removed.
+    ///
+    /// - Returns: `false` if the client was destroyed before.
+    @discardableResult
+    public func destroy() -> Bool {
+        let isFirst = self.state.withLock { state in
+            defer { state.isDestroyed = true }
+            return !state.isDestroyed
+        }
+        guard isFirst else { return false }
+        self.end()
+        self.post("destroy")
+        // Behind the events that wait on the queue.
+        DispatchQueue.main.async {
+            self.state.withLock { $0.listeners.removeAll() }
+            self.release()
+        }
+        return true
+    }
+
+    /// Lets the client be released with its last reference.
+    private func release() {
+        let keeper = self.state.withLock { $0.keeper.take() }
+        withExtendedLifetime(keeper) {}
+    }
+
+    // MARK: Messages
+
+    /// Writes a message. Without a connection, it waits in a queue.
+    ///
+    /// - Parameter data: A dictionary, an array, a string, a number, a Boolean value, `Data`, a `Date`, `NSNull`, a `PrimusValue`, or a value of a type
+    ///   that is `Encodable`.
+    /// - Returns: Whether the message was taken. If not, an event `error` says why.
+    @discardableResult
+    public func write(_ data: Any) -> Bool {
+        if self.state.withLock({ $0.isDestroyed }) { return false }
+        do throws(PrimusError) {
+            return self.client.enqueue(try FoundationValue.value(data))
+        } catch {
+            self.post("error", [.error(error)])
+            return false
+        }
+    }
+
+    /// Sends an event of primus-emitter, which the options must have as a plugin. For an acknowledgement, use `emitter` of ``client``.
+    ///
+    /// - Parameters:
+    ///   - event: The name of the event.
+    ///   - data: Its arguments, each as in ``write(_:)``.
+    /// - Returns: Whether the event was taken. If not, an event `error` says why.
+    @discardableResult
+    public func send(_ event: String, _ data: Any...) -> Bool { self.send(event, arguments: data) }
+
+    func send(_ event: String, arguments: [Any]) -> Bool {
+        if self.state.withLock({ $0.isDestroyed }) { return false }
+        do throws(PrimusError) {
+            var values: [PrimusValue] = []
+            for argument in arguments { values.append(try FoundationValue.value(argument)) }
+            return try self.client.enqueueEvent(event, values)
+        } catch {
+            self.post("error", [.error(error)])
+            return false
+        }
+    }
+
+    /// Adds a transform of messages, which may change or discard them.
+    ///
+    /// ```swift
+    /// primus.transform("incoming") { data in
+    ///     data["foo"] = "bar"
+    ///     return true
+    /// }
+    /// ```
+    /// - Parameters:
+    ///   - type: `"incoming"` for messages of the server, `"outgoing"` for those that the client writes.
+    ///   - fn: Called with each message, one after another, in a task of the client. Returns whether the message is passed on. It may wait:
+    ///     messages keep their order. If it throws, the message is discarded and an event `error` emitted.
+    public func transform(_ type: String, _ fn: @escaping @Sendable (inout PrimusTransformData) async throws -> Bool) {
+        let direction: PrimusTransform.Direction
+        switch type {
+        case "incoming": direction = .incoming
+        case "outgoing": direction = .outgoing
+        default:
+            let message = "There is no transform \"\(type)\". The type is \"incoming\" or \"outgoing\"."
+            return self.post("error", [.error(PrimusError(.invalidConfiguration, message))])
+        }
+        let transform = PrimusTransform(direction) { value in
+            var data = PrimusTransformData(value: value)
+            let isPassedOn = try await fn(&data)
+            value = data.value
+            return isPassedOn
+        }
+        let connection = self.state.withLock { state in
+            state.transforms.append(transform)
+            return state.engine?.connection
+        }
+        connection?.addTransform(transform)
+    }
+
+    // MARK: Engine
+
+    private var connection: PrimusConnection? { self.state.withLock { $0.engine?.connection } }
+
+    private func engine() -> Engine {
+        if let engine = self.state.withLock({ $0.engine }) { return engine }
+        // Code of the application isn't called under the lock.
+        let new = self.makeEngine()
+        return self.state.withLock { state in
+            if let engine = state.engine { return engine }
+            state.engine = new
+            return new
+        }
+    }
+
+    /// Replaces the engine if it is closed and what it keeps for life has changed.
+    private func replaceEngine() {
+        let revision = self.options.current.revision
+        guard let engine = self.state.withLock({ $0.engine }), engine.revision != revision else { return }
+        guard case .closed = engine.connection.state else { return }
+        let new = self.makeEngine()
+        self.state.withLock { $0.engine = new }
+        engine.connection.end()
+    }
+
+    private func makeEngine() -> Engine {
+        let values = self.options.current
+        var problem: PrimusError?
+        let plugins = self.makePlugins(values)
+        var configuration = PrimusConfiguration(
+            Endpoint(scheme: "http", host: "", port: 80), transports: values.transports ?? .standard)
+        configuration.log = values.log
+        configuration.plugins = plugins
+        do throws(PrimusError) {
+            configuration.customParser = try Self.parser(values.parserClass)
+            configuration.customTransformer = try Self.transformer(values.transformerClass)
+            try self.setRequest(&configuration)
+        } catch {
+            problem = error
+        }
+        let (transforms, queues) = self.state.withLock { state in
+            state.initialised = []
+            return (state.transforms, state.listeners.queues)
+        }
+        configuration.transforms = transforms
+        configuration.requestURL = { [weak self] endpoint in await self?.url(for: endpoint) ?? endpoint }
+        self.options.apply(to: &configuration)
+        let connection = PrimusConnection(configuration)
+        var engine = Engine(connection: connection, revision: values.revision, problem: problem)
+        for queue in queues.union([.main]) { engine.observations[queue] = self.observation(of: connection, on: queue) }
+        return engine
+    }
+
+    private func observation(of connection: PrimusConnection, on queue: PrimusQueue) -> PrimusObservation {
+        let executor = PrimusCallbackExecutor { run in queue.queue.async(execute: run) }
+        return connection.observeEvents(on: executor, includingEmitter: true) { [weak self] event in self?.deliver(event, on: queue) }
+    }
+
+    private static func parser(_ type: AnyClass?) throws(PrimusError) -> (any PrimusParser)? {
+        guard let type else { return nil }
+        if let parser = type as? any ParserProtocol.Type { return ParserAdapter(parser) }
+        let message = "The parserClass \(type) isn't a ParserProtocol. Set a class that is, or the property parser for one that Primus contains."
+        throw PrimusError(.invalidConfiguration, message)
+    }
+
+    private static func transformer(_ type: AnyClass?) throws(PrimusError) -> (any PrimusCustomTransformer)? {
+        guard let type, type != SocketRocketClient.self else { return nil }
+        if let transformer = type as? any TransformerProtocol.Type { return transformer.init() }
+        let message =
+            "The transformerClass \(type) isn't a TransformerProtocol. Set SocketRocketClient or a class that is, or the property transformer for "
+            + "one that Primus contains."
+        throw PrimusError(.invalidConfiguration, message)
+    }
+
+    private static let standardPlugins: [PrimusStandardPlugin] = [.emitter, .emit, .multiplex, .substream, .responder]
+
+    /// Creates the plugins, and returns those of the engine.
+    private func makePlugins(_ values: PrimusConnectOptions.Values) -> [any PrimusPlugin] {
+        let mayCreate = self.state.withLock { state in
+            defer { state.pluginRevision = values.revision }
+            return state.pluginRevision != values.revision
+        }
+        var plugins: [any PrimusPlugin] = []
+        for (name, value) in values.plugins.sorted(by: { $0.key < $1.key }) {
+            if let plugin = value as? any PrimusPlugin {
+                plugins.append(plugin)
+                self.state.withLock { $0.plugins.objects[name] = plugin }
+                continue
+            }
+            let text = value as? String
+            if let plugin = text.flatMap({ text in Self.standardPlugins.first { $0.name == text } }) {
+                plugins.append(plugin)
+                self.state.withLock { $0.plugins.objects[name] = plugin }
+                continue
+            }
+            let type: AnyClass? = text.flatMap { $0 == "PrimusEmitter" ? PrimusEmitterPlugin.self : NSClassFromString($0) } ?? value as? AnyClass
+            if type == PrimusEmitterPlugin.self {
+                plugins.append(Self.standardPlugins[0])
+                self.state.withLock { $0.plugins.objects[name] = Self.standardPlugins[0] }
+            } else if let type = type as? any PluginProtocol.Type {
+                guard mayCreate, self.plugins[name] == nil else { continue }
+                let plugin = Plugins(objects: [name: type.init(primus: self)])
+                self.state.withLock { $0.plugins.objects.merge(plugin.objects) { $1 } }
+            } else {
+                let message =
+                    "The plugin \"\(name)\" isn't a class that is a PluginProtocol, the name of one, the name of a plugin that PrimusClient contains, "
+                    + "or a PrimusPlugin. The client has no such plugin."
+                self.post("error", [.error(PrimusError(.invalidConfiguration, message))])
+            }
+        }
+        return plugins
+    }
+
+    private func setRequest(_ configuration: inout PrimusConfiguration) throws(PrimusError) {
+        let request = self.request
+        do throws(TransportError) {
+            let (url, authorization) = try PrimusUserInfo.split(request.url?.absoluteString ?? "")
+            configuration.endpoint = try Endpoint(url)
+            configuration.headers = [:]
+            for (name, value) in (request.allHTTPHeaderFields ?? [:]).sorted(by: { $0.key < $1.key }) { configuration.headers[name] = value }
+            if let authorization, configuration.headers["Authorization"] == nil { configuration.headers["Authorization"] = authorization }
+        } catch {
+            throw PrimusError(.invalidConfiguration, error.message, cause: error)
+        }
+    }
+
+    /// Sets what can change at any time.
+    private func configure(_ configuration: inout PrimusConfiguration) {
+        self.options.apply(to: &configuration)
+        // An invalid URL was reported when it was set.
+        try? self.setRequest(&configuration)
+    }
+
+    private func applySettings() {
+        guard let engine = self.state.withLock({ $0.engine }) else { return }
+        do throws(PrimusError) {
+            var configuration = engine.connection.configuration
+            try self.setRequest(&configuration)
+            self.state.withLock { if $0.engine?.connection === engine.connection { $0.engine?.problem = nil } }
+            try engine.connection.update { self.configure(&$0) }
+        } catch {
+            self.post("error", [.error(error)])
+        }
+    }
+
+    // MARK: Background
+
+    private func lifecycleChanged(_ event: PrimusLifecycle.Event) {
+        switch event {
+        case .enteredBackground:
+            guard self.options.stayConnectedInBackground, self.readyState != .closed else { return }
+            let end = self.options.lifecycle.requestTime()
+            let old = self.state.withLock { state in
+                defer { state.endOfTime = end }
+                return state.endOfTime
+            }
+            old?()
+        case .becameActive:
+            let (end, connection) = self.state.withLock { ($0.endOfTime.take(), $0.engine?.connection) }
+            end?()
+            connection?.checkConnection()
+        }
+    }
+
+    // MARK: Listeners
+
+    /// Adds a listener.
+    @discardableResult
+    func add(
+        _ event: String, isOnce: Bool, on queue: PrimusQueue, _ call: @escaping @Sendable ([PrimusArgument]) -> String?
+    ) -> PrimusListener {
+        let listener = PrimusListener(event, isOnce: isOnce, on: queue, call: call)
+        let unobserved = self.state.withLock { state -> PrimusConnection? in
+            state.listeners.add(listener)
+            guard let engine = state.engine, engine.observations[queue] == nil else { return nil }
+            return engine.connection
+        }
+        guard let unobserved else { return listener }
+        let observation = self.observation(of: unobserved, on: queue)
+        let extra = self.state.withLock { state -> PrimusObservation? in
+            guard state.engine?.connection === unobserved, state.engine?.observations[queue] == nil else { return observation }
+            state.engine?.observations[queue] = observation
+            return nil
+        }
+        withExtendedLifetime(extra) {}
+        return listener
+    }
+
+    /// Removes a listener. It isn't called after this method has returned on its queue.
+    ///
+    /// - Parameters:
+    ///   - event: The name of the event.
+    ///   - listener: The object that ``on(_:_:)`` returned.
+    public func removeListener(_ event: String, _ listener: PrimusListener) {
+        guard listener.event == event else { return }
+        self.state.withLock { $0.listeners.remove(listener) }
+    }
+
+    /// Removes a listener; see ``removeListener(_:_:)``.
+    public func off(_ event: String, _ listener: PrimusListener) { self.removeListener(event, listener) }
+
+    /// Removes all listeners of an event.
+    ///
+    /// - Parameter event: The name of the event.
+    public func off(_ event: String) { self.removeAllListeners(event) }
+
+    /// Removes all listeners of an event.
+    ///
+    /// - Parameter event: The name of the event.
+    public func removeAllListeners(_ event: String) { self.state.withLock { $0.listeners.remove(event: event) } }
+
+    /// Removes all listeners.
+    public func removeAllListeners() { self.state.withLock { $0.listeners.removeAll() } }
+
+    /// The listeners of an event, in the order in which they were added.
+    ///
+    /// - Parameter event: The name of the event.
+    public func listeners(_ event: String) -> [PrimusListener] { self.state.withLock { $0.listeners.all(of: event) } }
+
+    /// Calls the listeners of an event, in later turns of their queues.
+    ///
+    /// - Parameters:
+    ///   - event: The name of the event.
+    ///   - arguments: Its arguments.
+    /// - Returns: Whether there are listeners.
+    @discardableResult
+    public func emit(_ event: String, _ arguments: any Sendable...) -> Bool {
+        let hasListeners = !self.listeners(event).isEmpty
+        self.post(event, arguments.map { .object($0) })
+        return hasListeners
+    }
+
+    /// Calls the listeners of an event, behind those of the events that wait on their queues.
+    func post(_ event: String, _ arguments: [PrimusArgument] = []) {
+        for queue in self.state.withLock({ $0.listeners.queues(of: event) }) {
+            queue.queue.async { self.call(event, arguments, on: queue) }
+        }
+    }
+
+    /// Calls the listeners of an event on a queue, on this queue.
+    private func call(_ event: String, _ arguments: [PrimusArgument], on queue: PrimusQueue) {
+        for listener in self.state.withLock({ $0.listeners.of(event, on: queue) }) {
+            guard self.state.withLock({ $0.listeners.take(listener) }), let problem = listener.call(arguments) else { continue }
+            let error = PrimusError(.decodingFailed, "A listener of \"\(event)\" wasn't called: it \(problem).")
+            // A listener of errors that takes something else would never end.
+            if event != "error" { self.call("error", [.error(error)], on: queue) }
+        }
+    }
+
+    // MARK: Events
+
+    private func deliver(_ event: PrimusEvent, on queue: PrimusQueue) {
+        switch event {
+        case .message(let message):
+            guard !self.state.withLock({ $0.listeners.of("data", on: queue).isEmpty }) else { return }
+            do throws(PrimusError) {
+                self.call("data", [.value(try message.value), .packet(message.raw)], on: queue)
+            } catch {
+                self.call("error", [.error(error)], on: queue)
+            }
+        case .update(.dialect(let dialect)):
+            guard self.state.withLock({ $0.initialised.insert(queue).inserted }) else { return }
+            self.call("initialised", [.object("\(dialect.transformer)"), .object("\(dialect.parser)")], on: queue)
+        case .trace(let trace):
+            for (name, arguments) in PrimusEventTable.events(of: trace, self.options.reconnect) { self.call(name, arguments, on: queue) }
+            if case .end = trace, queue == .main { self.ended() }
+        case .plugin(let event): self.deliver(event, on: queue)
+        case .update, .untransformed, .outgoing, .frame: break
+        }
+    }
+
+    private func deliver(_ event: PrimusPluginEvent, on queue: PrimusQueue) {
+        guard let event = self.connection?.emitterEvent(event) else { return }
+        do throws(PrimusError) {
+            var arguments = try event.values.map { PrimusArgument.value($0) }
+            if event.expectsAcknowledgement { arguments.append(.object(PrimusAcknowledgement(event))) }
+            self.call(event.name, arguments, on: queue)
+        } catch {
+            self.call("error", [.error(error)], on: queue)
+        }
+    }
+
+    private func ended() {
+        // A listener may have opened the client again.
+        guard let connection = self.connection, case .closed = connection.state else { return }
+        self.release()
+    }
+
+    /// Lets the listeners of `outgoing::url` change the URL of an attempt.
+    private func url(for endpoint: Endpoint) async -> Endpoint {
+        let queues = self.state.withLock { $0.listeners.queues(of: "outgoing::url") }
+        guard !queues.isEmpty else { return endpoint }
+        let options = PrimusURLOptions(endpoint)
+        for queue in queues {
+            await withCheckedContinuation { continuation in
+                queue.queue.async {
+                    self.call("outgoing::url", [.object(options)], on: queue)
+                    continuation.resume()
+                }
+            }
+        }
+        return options.endpoint(endpoint)
+    }
+}
+
+/// The events of the client for JavaScript, with their arguments.
+enum PrimusEventTable {
+    static func events(of trace: PrimusTrace, _ options: PrimusReconnectOptions) -> [(String, [PrimusArgument])] {
+        switch trace {
+        case .outgoingOpen: [("outgoing::open", [])]
+        case .outgoingReconnect: [("outgoing::reconnect", [])]
+        case .outgoingEnd: [("outgoing::end", [])]
+        case .incomingOpen: [("incoming::open", [])]
+        case .incomingEnd: [("incoming::end", [])]
+        // The listeners were called before the attempt, so that they could change the URL.
+        case .outgoingURL: []
+        case .incomingError(let error): [("incoming::error", [.error(error)])]
+        case .incomingPing(let text): [("incoming::ping", [.object(text)])]
+        case .outgoingPong(let text): [("outgoing::pong", [.object(text)])]
+        case .incomingPong(let text): [("incoming::pong", [.object(text)])]
+        case .outgoingPing(let text): [("outgoing::ping", [.object(text)])]
+        case .incomingID(let text): [("incoming::id", [.object(text)])]
+        case .outgoingData(let packet): [("outgoing::data", [.packet(packet)])]
+        case .incomingData(let packet): [("incoming::data", [.packet(packet)])]
+        case .readyStateChange(let state): [("readyStateChange", [.object(state.rawValue)])]
+        case .open: [("open", [])]
+        case .close: [("close", [])]
+        case .end: [("end", [])]
+        case .error(let error): [("error", [.error(error)])]
+        case .reconnectScheduled(let retry):
+            // Primus-Objc has another name for the event.
+            ["reconnecting", "reconnect scheduled"].map { ($0, [.object(options.describing(retry, isScheduled: true))]) }
+        case .reconnect(let retry): [("reconnect", [.object(options.describing(retry, isScheduled: false))])]
+        case .reconnected(let retry): [("reconnected", [.object(options.describing(retry, isScheduled: false))])]
+        case .reconnectTimeout(let error, let retry):
+            [("reconnect timeout", [.error(error), .object(options.describing(retry, isScheduled: false))])]
+        case .reconnectFailed(let error, let retry):
+            [("reconnect failed", [.error(error), .object(options.describing(retry, isScheduled: false))])]
+        case .timeout(let error): [("timeout", [.error(error)])]
+        case .online: [("online", [])]
+        case .offline: [("offline", [])]
+        }
+    }
+}

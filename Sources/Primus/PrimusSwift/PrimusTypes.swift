@@ -1,0 +1,164 @@
+public import Foundation
+public import PrimusClient
+
+/// The transformer of Primus-Objc for servers with the transformer `websockets`.
+///
+/// In ``PrimusConnectOptions/transformerClass``, it stands for that transformer. There are no objects of the class to use.
+#if canImport(ObjectiveC)
+@objcMembers
+#endif
+public final class SocketRocketClient: NSObject, Sendable {}
+
+/// A transformer of your own, for ``PrimusConnectOptions/transformerClass``: how packets travel in the messages of a WebSocket.
+public protocol TransformerProtocol: AnyObject, PrimusCustomTransformer {
+    /// Creates a transformer. Called once for each client.
+    init()
+}
+
+/// A parser of your own, for ``PrimusConnectOptions/parserClass``.
+///
+/// Both methods must call the callback before they return. They are called on any thread, and never under a lock.
+public protocol ParserProtocol: AnyObject, Sendable {
+    /// Creates a parser. Called once for each client.
+    init()
+
+    /// Encodes a value.
+    ///
+    /// - Parameters:
+    ///   - data: The value, as ``Primus/write(_:)`` takes it.
+    ///   - callback: Takes an error, or the packet: a `String` or `Data`.
+    func encode(_ data: Any, callback: (_ error: (any Error)?, _ packet: Any?) -> Void)
+
+    /// Decodes a packet.
+    ///
+    /// - Parameters:
+    ///   - data: The packet: a `String` or `Data`.
+    ///   - callback: Takes an error, or the value.
+    func decode(_ data: Any, callback: (_ error: (any Error)?, _ value: Any?) -> Void)
+}
+
+/// A plugin for ``PrimusConnectOptions/plugins``, which registers listeners and transforms.
+///
+/// A client creates each plugin once, before it connects for the first time, and keeps it.
+public protocol PluginProtocol: AnyObject {
+    /// Creates a plugin.
+    ///
+    /// - Parameter primus: The client. Don't keep a strong reference to it.
+    init(primus: Primus)
+}
+
+/// The plugin of primus-emitter-objc: ``Primus/send(_:_:)``, and events of the server under their own names.
+///
+/// ```swift
+/// options.plugins = ["emitter": PrimusEmitterPlugin.self]
+/// ```
+#if canImport(ObjectiveC)
+@objc(PrimusEmitter)
+#endif
+public final class PrimusEmitterPlugin: NSObject, Sendable {}
+
+/// Answers an event of the server that asks for an acknowledgement: the last argument of its listeners.
+///
+/// ```swift
+/// primus.on("greet") { (name: String, acknowledge: PrimusAcknowledgement) in acknowledge("Hello, \(name)") }
+/// ```
+public struct PrimusAcknowledgement: Sendable {
+    private let event: PrimusEmitterEvent
+
+    init(_ event: PrimusEmitterEvent) {
+        self.event = event
+    }
+
+    /// Sends the acknowledgement. It is sent once: further calls have no effect.
+    ///
+    /// - Parameter values: What the server receives, each as ``Primus/write(_:)`` takes it.
+    /// - Returns: Whether it was sent.
+    @discardableResult
+    public func callAsFunction(_ values: Any...) -> Bool {
+        (try? self.event.acknowledge(values: values.map { try FoundationValue.value($0) })) ?? false
+    }
+}
+
+/// The URL of an attempt to connect, as the listeners of `outgoing::url` receive it. What they change applies to this attempt.
+///
+/// `@unchecked Sendable`: the listeners are called one after another, and the client reads the properties after them.
+public final class PrimusURLOptions: NSObject, @unchecked Sendable {
+    /// The host.
+    public let host: String
+    /// The port.
+    public let port: Int
+    /// Whether TLS is used.
+    public let secure: Bool
+    /// The path.
+    public var pathname: String
+    /// The query without a question mark; empty if there is none.
+    public var query: String
+
+    init(_ endpoint: Endpoint) {
+        (self.host, self.port, self.secure) = (endpoint.host, endpoint.port, endpoint.isSecure)
+        let parts = endpoint.target.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
+        (self.pathname, self.query) = (String(parts.first ?? "/"), parts.count > 1 ? String(parts[1]) : "")
+    }
+
+    func endpoint(_ endpoint: Endpoint) -> Endpoint {
+        Endpoint(
+            scheme: endpoint.scheme, host: endpoint.host, port: endpoint.port,
+            target: self.query.isEmpty ? self.pathname : "\(self.pathname)?\(self.query)")
+    }
+}
+
+/// A message in a transform.
+///
+/// The key `data` is the message. Other keys are the members of a message that is an object.
+public struct PrimusTransformData {
+    /// The message, of any kind that the parser can carry.
+    public var value: PrimusValue
+
+    /// The message, or a member of it.
+    ///
+    /// Assigning a value that can't be sent, or a member of a message that isn't an object, has no effect.
+    public subscript(key: String) -> Any? {
+        get { key == "data" ? FoundationValue.object(self.value) : self.value[key].map { FoundationValue.object($0) } }
+        set {
+            let new = newValue.map { try? FoundationValue.value($0) } ?? nil
+            if newValue != nil, new == nil { return }
+            if key == "data" { return self.value = new ?? .null }
+            guard var object = self.value.object else { return }
+            object[key] = new
+            self.value = .object(object)
+        }
+    }
+}
+
+/// A parser of Primus-Objc's form.
+struct ParserAdapter: PrimusParser {
+    let parser: any ParserProtocol
+    let name: String
+
+    init(_ type: any ParserProtocol.Type) {
+        (self.parser, self.name) = (type.init(), "\(type)")
+    }
+
+    func encode(_ value: PrimusValue) throws -> WebSocketMessage {
+        let packet = try self.result { self.parser.encode(FoundationValue.object(value), callback: $0) }
+        switch packet {
+        case let text as String: return .text(text)
+        case let data as Data: return .binary(Array(data))
+        default: throw PrimusError(.encodingFailed, "The parser \(self.name) must return a String or Data.")
+        }
+    }
+
+    func decode(_ packet: WebSocketMessage) throws -> PrimusValue {
+        let object: Any = packet.kind == .text ? String(decoding: packet.bytes, as: UTF8.self) : Data(packet.bytes)
+        return try FoundationValue.value(try self.result { self.parser.decode(object, callback: $0) } ?? NSNull())
+    }
+
+    private func result(_ body: ((_ error: (any Error)?, _ result: Any?) -> Void) -> Void) throws -> Any? {
+        var outcome: Result<Any?, any Error>?
+        body { error, result in outcome = error.map { .failure($0) } ?? .success(result) }
+        guard let outcome else {
+            throw PrimusError(.encodingFailed, "The parser \(self.name) must call its callback before its method returns.")
+        }
+        return try outcome.get()
+    }
+}
